@@ -104,15 +104,16 @@ void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, 
     // dQ's rows are real: the padded ones of the last register block would be a neighbour's, so they stop at the last whole block
     // and the rest goes through a small tile of its own.
     const auto real = std::min(end, rows) / register_rows * register_rows;
+    const auto depth = std::min<std::int64_t>(rounded(width, 8), block_width);  // keys past the last have dS = 0 and K = 0
     std::int64_t d = 0;
     const auto add = [&]<int vectors>() HWY_ATTR {
       const Right kd{x.k + block * pitch + d, pitch};
-      if (real > begin) tile_product<A::by_rows, vectors, true>(real - begin, rounded(width, 8), {x.ds + begin * block_width, block_width}, kd,
+      if (real > begin) tile_product<A::by_rows, vectors, true>(real - begin, depth, {x.ds + begin * block_width, block_width}, kd,
                                                                 {dq + begin * dq_pitch + d, dq_pitch});
       if (real >= std::min(end, rows)) return;
       HWY_ALIGN float rest[register_rows * vectors * lanes];
       const auto left = std::min(end, rows) - real;
-      tile_product<A::by_rows, vectors, false>(register_rows, rounded(width, 8), {x.ds + real * block_width, block_width}, kd, {rest, vectors * lanes});
+      tile_product<A::by_rows, vectors, false>(register_rows, depth, {x.ds + real * block_width, block_width}, kd, {rest, vectors * lanes});
       for (std::int64_t i = 0; i < left; ++i)
         for (int e = 0; e < vectors * lanes; ++e) dq[(real + i) * dq_pitch + d + e] += rest[i * vectors * lanes + e];
     };
