@@ -9,7 +9,7 @@ namespace headroom::attention::flash_cpu {
 // block × keys_per_tile × 4 = 16 KiB with AVX-512, and a key or value row set stay in a 32 KiB L1 while the block runs; the widened
 // K and V tile, 2 · 128 · dim · 4 = 64 KiB at dim 64, is shared by all blocks of a query tile and stays in L2.
 constexpr std::int64_t keys_per_tile = 128;    // forward
-constexpr std::int64_t queries_per_tile = 64;  // forward: a piece of work; enough to repay widening K and V (2 %)
+constexpr std::int64_t queries_per_tile = 128;  // forward: a piece of work; enough to repay widening K and V (2 %)
 constexpr std::int64_t keys_per_strip = 64;    // backward: dK and dV of a strip are gathered in L2
 constexpr std::int64_t queries_per_step = 64;  // backward: so many rows of Q and dO are widened at a time
 

@@ -62,14 +62,6 @@ HWY_INLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int
   }
 }
 
-template <class T>
-void write_gradient(const Rows& to, std::int64_t key, std::int64_t keys, std::int64_t dim, const float* from) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* at = static_cast<T*>(to.data) + (key + j) * to.stride;
-    for (std::int64_t d = 0; d < dim; ++d) at[d] = narrow<T>(from[d * keys_per_strip + j]);
-  }
-}
-
 // Queries [row, row + rows) of one head against the strip; whole: rows rounded up to register blocks.
 template <class T>
 void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, std::int64_t row, std::int64_t rows, std::int64_t keys,
@@ -129,9 +121,10 @@ void backward_strip_of(const BackwardStrip& t) {
   const auto dim = p.head_dim, pitch = pitch_of(dim), keys = std::min(keys_per_strip, p.len_k - t.key);
   const BackwardScratch x(t.scratch, pitch);
   const Rows k = rows_of(t.tensors.k, t.b, t.kv_head), v = rows_of(t.tensors.v, t.b, t.kv_head);
-  transpose_rows<T>(k, t.key, keys, dim, keys_per_strip, p.scale_or_default() * std::numbers::log2e_v<float>, x.kt);
-  transpose_rows<T>(v, t.key, keys, dim, keys_per_strip, 1, x.vt);
+  widen_rows<T>(v, t.key, keys, keys_per_strip, dim, pitch, x.k);
+  columns_of(x.k, pitch, keys_per_strip, dim, 1, x.vt, keys_per_strip);
   widen_rows<T>(k, t.key, keys, keys_per_strip, dim, pitch, x.k);
+  columns_of(x.k, pitch, keys_per_strip, dim, p.scale_or_default() * std::numbers::log2e_v<float>, x.kt, keys_per_strip);
   std::fill_n(x.dkt, pitch * keys_per_strip, 0.0f);
   std::fill_n(x.dvt, pitch * keys_per_strip, 0.0f);
   const TileSpan steps = band.row_tiles(t.key, keys, queries_per_step);
@@ -140,8 +133,10 @@ void backward_strip_of(const BackwardStrip& t) {
       const auto row = step * queries_per_step;
       backward_step<T>(t, band, head, row, std::min(queries_per_step, p.len_q - row), keys, x);
     }
-  write_gradient<T>(rows_of(t.tensors.dk, t.b, t.kv_head), t.key, keys, dim, x.dkt);
-  write_gradient<T>(rows_of(t.tensors.dv, t.b, t.kv_head), t.key, keys, dim, x.dvt);
+  for (auto [from, to] : {std::pair{x.dkt, &t.tensors.dk}, {x.dvt, &t.tensors.dv}}) {
+    rows_of_columns(from, keys_per_strip, keys_per_strip, dim, nullptr, x.k, pitch);
+    narrow_rows<T>(x.k, pitch, rows_of(*to, t.b, t.kv_head), t.key, keys, dim);
+  }
 }
 
 void BackwardStripHere(const BackwardStrip& t) {
