@@ -33,8 +33,8 @@ TEST(Mask, TilesAgreeWithElements) {
               for (std::int64_t i = r; i < std::min(r + rows, lq); ++i)
                 for (std::int64_t j = 0; j < lk; ++j) {
                   const auto tile = j / width;
-                  if (tile < s.begin || tile >= s.end) ASSERT_FALSE(band.sees(i, j));
-                  if (tile >= s.plain_begin && tile < s.plain_end) ASSERT_TRUE(band.sees(i, j));
+                  if (tile < s.begin || tile >= s.end) { ASSERT_FALSE(band.sees(i, j)); }
+                  if (tile >= s.plain_begin && tile < s.plain_end) { ASSERT_TRUE(band.sees(i, j)); }
                 }
             }
             for (std::int64_t k = 0; k < lk; k += width) {
@@ -42,8 +42,8 @@ TEST(Mask, TilesAgreeWithElements) {
               for (std::int64_t j = k; j < std::min(k + width, lk); ++j)
                 for (std::int64_t i = 0; i < lq; ++i) {
                   const auto tile = i / rows;
-                  if (tile < s.begin || tile >= s.end) ASSERT_FALSE(band.sees(i, j));
-                  if (tile >= s.plain_begin && tile < s.plain_end) ASSERT_TRUE(band.sees(i, j));
+                  if (tile < s.begin || tile >= s.end) { ASSERT_FALSE(band.sees(i, j)); }
+                  if (tile >= s.plain_begin && tile < s.plain_end) { ASSERT_TRUE(band.sees(i, j)); }
                 }
             }
           }

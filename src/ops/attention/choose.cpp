@@ -111,4 +111,17 @@ void backward(const Variant& v, const Problem& p, const Backward& t, Context& ct
   v.backward(p, t, ctx);
 }
 
+std::size_t workspace_bytes(const Variant& v, const Problem& p, const Device& device, Pass pass, int workers) {
+  check(p);
+  Arena saved_arena, arena;
+  Context saving{saved_arena, device}, ctx{arena, device};
+  ctx.dry_workers = workers;
+  const DType dtype = p.precision.dtype;
+  const Tensor q(nullptr, dtype, p.q_shape()), k(nullptr, dtype, p.k_shape()), lse(nullptr, DType::f32, p.lse_shape());
+  const Saved saved = v.make_saved(p, saving);
+  if (pass == Pass::forward) forward(v, p, {q, k, k, q, lse, saved}, ctx);
+  else backward(v, p, {q, k, k, q, lse, q, {}, q, k, k, saved}, ctx);
+  return arena.peak();
+}
+
 }  // namespace headroom::attention
