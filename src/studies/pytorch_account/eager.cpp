@@ -1,5 +1,7 @@
 #include "studies/pytorch_account/eager.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace headroom::pytorch {
@@ -110,7 +112,7 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
   const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
   Value out = fresh(name, x.dtype, with_last(x.shape, w.shape[0]));
   touch_workspace();
-  return record(name, out, {x, w}, [this, x = x.saved(), w = w.saved(), name = full(name)](const Value& g) {
+  return record(name, out, {x, w}, [this, x = x.saved(), w = w.saved(), name = full(name)](const Value&) {
     Node::Gradients d(2);
     d[1] = make("d(" + name + " weight)", w.dtype, w.shape);
     d[0] = view_of(make("d(" + name + " input)", x.dtype, x.shape), x.shape, Layout::view);
@@ -281,7 +283,8 @@ Value Eager::cross_entropy(const std::string& name, Value logits) {
 }
 
 // Keeps the inputs, the output and the log-sum-exp. Backward needs an FP32 accumulator of dQ and one number per row; the FP32
-// (memory-efficient) kernel's accumulator is padded to 64 × 64 tiles.
+// (memory-efficient) kernel pads its accumulator to 64 × 64 tiles and writes a broadcast gradient out; the 16-bit one (seen on an
+// H200) does neither.
 Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v) {
   if (autocast_) {
     q = operand(name + " q", q, *autocast_), k = operand(name + " k", k, *autocast_), v = operand(name + " v", v, *autocast_);
@@ -294,7 +297,7 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
   if (small) seed = fresh(name + " dropout seed", DType::i64, {1}), offset = fresh(name + " dropout offset", DType::i64, {1});
   return record(name, out, {q, k, v},
                 [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
-                  const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+                  const Value given = g.layout == Layout::broadcast && !small ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
                   Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
                                     make("d(" + name + " v)", v.dtype, v.shape)};
                   const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };

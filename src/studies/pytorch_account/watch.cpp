@@ -1,5 +1,7 @@
 #include "studies/pytorch_account/watch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
