@@ -100,7 +100,7 @@ Account run(Process& process, const Problem& p, const Program& program, Watch& w
       watch.mark_saved();
       memory.enter(Phase::backward);
       memory.start_peak();
-      run.backward(loss, run.torch.make("dloss", DType::f32, {1}));
+      run.backward(loss, run.torch.make("dloss", loss.dtype, {1}));
       a.backward_peak_bytes = memory.peak();
     }
   }

@@ -283,8 +283,7 @@ Value Eager::cross_entropy(const std::string& name, Value logits) {
 }
 
 // Keeps the inputs, the output and the log-sum-exp. Backward needs an FP32 accumulator of dQ and one number per row; the FP32
-// (memory-efficient) kernel pads its accumulator to 64 × 64 tiles and writes a broadcast gradient out; the 16-bit one (seen on an
-// H200) does neither.
+// (memory-efficient) kernel pads its accumulator to 64 × 64 tiles.
 Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v) {
   if (autocast_) {
     q = operand(name + " q", q, *autocast_), k = operand(name + " k", k, *autocast_), v = operand(name + " v", v, *autocast_);
@@ -297,7 +296,7 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
   if (small) seed = fresh(name + " dropout seed", DType::i64, {1}), offset = fresh(name + " dropout offset", DType::i64, {1});
   return record(name, out, {q, k, v},
                 [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
-                  const Value given = g.layout == Layout::broadcast && !small ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+                  const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
                   Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
                                     make("d(" + name + " v)", v.dtype, v.shape)};
                   const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
