@@ -39,9 +39,15 @@ struct Context {
   Threads* threads = nullptr;  // the CPU's; ops on a GPU leave it alone
   void* stream = nullptr;      // a cudaStream_t; null on the CPU
   Walk* walk = nullptr;        // hears of every op, when somebody listens
+  int dry_workers = 1;         // without threads: how many the scratch is counted for
 
   bool dry() const { return arena.dry(); }
-  int workers() const { return threads ? threads->count() : 1; }
+  int workers() const { return threads ? threads->count() : dry_workers; }
+  template <class Body>
+  void share(std::int64_t pieces, Body&& body) const {  // body(piece, worker), by the pool or by the caller alone
+    if (threads) return threads->share(pieces, body);
+    for (std::int64_t piece = 0; piece < pieces; ++piece) body(piece, 0);
+  }
   void note(Name op, Precision precision, Cost cost) const {
     if (walk) walk->steps.push_back({op, arena.phase(), precision, cost});
   }
