@@ -130,7 +130,7 @@ Accumulation one(const AccumulateSettings& s, AccumulateSettings::Sum sum, const
   Accumulation a;
   a.method = method, a.dtype = dtype, a.addend_dtype = addend, a.value = sum.value, a.count = sum.count;
   with_format(addend, [&]<class T>() { a.addend = widen(narrow<T>(float(sum.value))); });
-  const std::string number = fmt::format(explicit_float ? "float({}({}))" : "{}({})", addend, sum.value);
+  const std::string narrowed = fmt::format("{}({})", addend, sum.value), number = explicit_float ? fmt::format("float({})", narrowed) : narrowed;
   const std::string how = method == "sequential" ? "" : method == "blocked" ? fmt::format("blocked:{} ", s.block) : method + " ";
   a.experiment = fmt::format("{}{} += {} x{}", how, dtype, number, sum.count);
   with_format(dtype, [&]<class T>() { sum_up<T>(a, s, format_of<T>(dtype)); });
