@@ -16,7 +16,6 @@ struct headroom_context {
   headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
   headroom::Device device;
   headroom::Threads threads;
-  headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
 };
 
 namespace headroom::capi {
