@@ -11,6 +11,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
+    {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"device", "What this machine is, and its measured ceilings", device},
 };
 
