@@ -11,6 +11,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
+    {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"device", "What this machine is, and its measured ceilings", device},
 };
 

@@ -46,11 +46,14 @@ Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
   return b;
 }
 
+// Σ over rows of last(row) − first(row); both ends are clamp(row + offset), whose sum has three pieces: 0, a ramp, len_k.
 double Band::visible() const {
-  double pairs = 0;
-  for (std::int64_t row = 0; row < len_q; ++row)
-    if (const auto n = last(row) - first(row); n > 0) pairs += double(n);
-  return pairs;
+  const auto clamped_sum = [&](std::int64_t offset) {
+    const std::int64_t ramp = std::clamp<std::int64_t>(-offset, 0, len_q), flat = std::clamp<std::int64_t>(len_k - offset, ramp, len_q);
+    const double rows = double(flat - ramp), start = double(ramp + offset);
+    return rows * start + rows * (rows - 1) / 2 + double(len_q - flat) * double(len_k);
+  };
+  return clamped_sum(shift + ahead + 1) - clamped_sum(shift - behind);
 }
 
 }  // namespace headroom::attention

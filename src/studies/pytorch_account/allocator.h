@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/tensor.h"
@@ -33,6 +34,7 @@ class Storage {  // gives its bytes back when the last reference goes
   Storage& operator=(const Storage&) = delete;
 
  private:
+  friend class Allocator;
   Allocator& of_;
   std::uint32_t piece_;
 };
@@ -48,6 +50,7 @@ class Allocator {
   std::shared_ptr<Storage> make(std::string name, DType, Shape);
   std::shared_ptr<Storage> make_bytes(std::string name, std::uint64_t bytes);  // a workspace
 
+  void becomes(const Storage& s, std::string name, Phase p) { pieces_[s.piece_].name = std::move(name), pieces_[s.piece_].phase = p; }
   void enter(Phase p) { phase_ = p; }
   std::uint64_t live() const { return live_; }
   std::uint64_t peak() const { return peak_; }

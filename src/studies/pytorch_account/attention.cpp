@@ -67,6 +67,9 @@ PeakOf peak_of(const Program& program) {
 }
 
 Account run(Process& process, const Problem& p, const Program& program, Watch& watch) {
+  attention::check(p);
+  const Support s = supports(p);
+  check(s.ok, Code::unsupported, "memory attention --as pytorch: {}", s.why);
   Run run(process, p, program);
   Allocator& memory = process.memory();
   Account a;
@@ -111,9 +114,6 @@ Account run(Process& process, const Problem& p, const Program& program, Watch& w
 }  // namespace
 
 Account account(Process& process, const Problem& p, const Program& program) {
-  attention::check(p);
-  const Support s = supports(p);
-  check(s.ok, Code::unsupported, "memory attention --as pytorch: {}", s.why);
   Process elsewhere(0);
   Watch probe(elsewhere.memory()), watch(process.memory());
   const auto [sizes, symbols] = probe_of(p);
