@@ -46,14 +46,13 @@ Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
   return b;
 }
 
-// Σ over rows of last(row) − first(row); both ends are clamp(row + offset), whose sum has three pieces: 0, a ramp, len_k.
+// Rows' ends move by one key a row between 0 and len_k, so their sum is a run of zeros, a ramp and a run of len_k.
 double Band::visible() const {
-  const auto clamped_sum = [&](std::int64_t offset) {
-    const std::int64_t ramp = std::clamp<std::int64_t>(-offset, 0, len_q), flat = std::clamp<std::int64_t>(len_k - offset, ramp, len_q);
-    const double rows = double(flat - ramp), start = double(ramp + offset);
-    return rows * start + rows * (rows - 1) / 2 + double(len_q - flat) * double(len_k);
+  const auto sum_of_ends = [this](std::int64_t end_of_row_0) {
+    const std::int64_t ramp = clamp_row(-end_of_row_0), top = std::max(ramp, clamp_row(len_k - end_of_row_0));
+    return double(top - ramp) * double(ramp + top - 1 + 2 * end_of_row_0) / 2 + double(len_q - top) * double(len_k);
   };
-  return clamped_sum(shift + ahead + 1) - clamped_sum(shift - behind);
+  return sum_of_ends(shift + ahead + 1) - sum_of_ends(shift - behind);
 }
 
 }  // namespace headroom::attention

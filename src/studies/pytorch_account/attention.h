@@ -43,6 +43,9 @@ class Process {  // a Python process: what it has touched stays touched, so rows
   Eager torch_;
 };
 
+// The lines above, softmax and all; `group` query heads share a key head, whose keys and values are repeated for them.
+Value naive_attention(Eager&, Softmax, std::int64_t group, const Value& q, const Value& k, const Value& v, const Value& mask);
+
 Support supports(const attention::Problem&);
 Account account(Process&, const attention::Problem&, const Program&);
 std::uint64_t peak_bytes(const attention::Problem&, const Program&, std::uint64_t workspace_bytes);  // alone in a process, no description
