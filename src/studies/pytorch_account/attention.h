@@ -34,7 +34,7 @@ std::uint64_t workspace_bytes(int sm);
 
 class Process {  // a Python process: what it has touched stays touched, so rows measured one after the other differ from the first
  public:
-  explicit Process(std::uint64_t workspace_bytes) : torch_(memory_, workspace_bytes) {}
+  explicit Process(std::uint64_t workspace_bytes, Count count = Count::rounded) : memory_(count), torch_(memory_, workspace_bytes) {}
   Eager& torch() { return torch_; }
   Allocator& memory() { return memory_; }
 
