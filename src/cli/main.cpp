@@ -13,6 +13,9 @@ namespace {
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"device", "What this machine is, and its measured ceilings", device},
+    {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
+    {"results", "Browse what was measured", results},
+    {"compare", "Hold two runs against each other", compare},
 };
 
 void print_overview(std::FILE* to) {
