@@ -70,6 +70,8 @@ int run(const Command& command, std::span<char*> arguments) {
       return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
+    } catch (const CLI::ArgumentMismatch& e) {
+      return complain(who, fmt::format("{}; an option is given once, a list in it takes commas{}", e.what(), hint), usage);
     } catch (const CLI::ParseError& e) {
       return complain(who, e.what() + hint, usage);
     }

@@ -146,7 +146,7 @@ Table against_plain(const std::vector<AttentionRow>& rows) {
   };
   const auto ratio = [](const auto& plain, const auto& other) { return plain && other && *other > 0 ? Value(double(*plain) / double(*other)) : Value(); };
   for (const AttentionRow& r : rows) {
-    if (family(r).empty() || family(r) == "plain") continue;
+    if (r.status == "refused" || family(r).empty() || family(r) == "plain") continue;
     const auto plain = std::find_if(rows.begin(), rows.end(), [&](const AttentionRow& o) {
       return family(o) == "plain" && o.dtype == r.dtype && o.dim == r.dim && o.len_q == r.len_q && o.len_k == r.len_k && o.mask == r.mask;
     });
@@ -170,7 +170,8 @@ Record analysis_of(const AttentionSweep& s, const Device& device, const std::vec
   const int workers = device.kind == DeviceKind::cpu ? available_cores() : 1;
   const auto all = series_of(rows);
   Record r{"analysis", "", {}};
-  r.add(Part{exponents(all)}).add(Part{edges(s, device, all, workers)});
+  if (Table t = exponents(all); !t.rows.empty()) r.add(Part{std::move(t)});
+  if (Table t = edges(s, device, all, workers); !t.rows.empty()) r.add(Part{std::move(t)});
   account_of_misfit(s, device, rows, workers, r);
   if (Table t = against_plain(rows); !t.rows.empty()) r.add(Part{std::move(t)});
   if (Chart c = growth(all, "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes); !c.series.empty()) r.add(Part{std::move(c)});
