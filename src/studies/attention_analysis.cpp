@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
+#include <limits>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
 
@@ -102,7 +104,11 @@ Table edges(const AttentionSweep& s, const Device& device, const std::vector<Ser
     if (!variant) continue;
     const AttentionRow& r = *one.rows.front();
     const auto peak_at = [&](std::int64_t len) {
-      return std::uint64_t(forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+      try {
+        return std::uint64_t(forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+      } catch (const Error&) {
+        return std::numeric_limits<std::uint64_t>::max();  // past what a problem may be: no memory holds it
+      }
     };
     for (const auto& [name, bytes] : memories) {
       const auto len = largest_len(peak_at, bytes);

@@ -79,7 +79,8 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("attention --steps 0", 2, "--steps");
   refused("attention --until 200%", 2, "0.5%");
   refused("attention --memory much", 2, "GiB");
-  refused("attention --lenght 4", 2, "did you mean '--len");
+  refused("attention --formt csv", 2, "did you mean '--format'?");
+  refused("attention --len 16 --len 32", 2, "takes commas");
   refused("attention --format jsno", 2, "did you mean 'json'?");
   refused("attention --out " + folder_.string(), 2, "is a directory");
   refused("attention --out " + folder_.string() + "/no/such/file", 2, "there is no directory");
