@@ -14,6 +14,9 @@ constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"device", "What this machine is, and its measured ceilings", device},
+    {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
+    {"results", "Browse what was measured", results},
+    {"compare", "Hold two runs against each other", compare},
 };
 
 void print_overview(std::FILE* to) {
