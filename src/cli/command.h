@@ -32,6 +32,7 @@ struct Command {
 Run attention(CLI::App&, Common&);
 Run device(CLI::App&, Common&);
 Run kernels(CLI::App&, Common&);
+Run precision(CLI::App&, Common&);
 Run results(CLI::App&, Common&);
 Run compare(CLI::App&, Common&);
 

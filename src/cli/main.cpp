@@ -13,6 +13,7 @@ namespace {
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"device", "What this machine is, and its measured ceilings", device},
+    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
 };
 
 void print_overview(std::FILE* to) {
