@@ -17,6 +17,7 @@ constexpr Command commands[] = {
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
     {"compare", "Hold two runs against each other", compare},
+    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
 };
 
 void print_overview(std::FILE* to) {
