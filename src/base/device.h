@@ -14,6 +14,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Ceilings {  // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
+  std::string source;  // "measured …" or "datasheet …"
   double of(Precision p) const {
     switch (p.dtype) {
       case DType::bf16: return bf16_flops;
@@ -27,6 +28,7 @@ struct Ceilings {  // 0: not known
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
+  std::string key;            // as one types it: "h200"; empty for a machine that is present
   std::string name;           // as a person says it: "NVIDIA H200"
   int index = 0;              // cuda:index
   int sm = 0;                 // 90 for Hopper, 0 for the CPU

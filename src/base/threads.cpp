@@ -6,7 +6,10 @@
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
+
+#include "base/error.h"
 
 namespace headroom {
 
@@ -23,10 +26,21 @@ int available_cores() {
 
 Threads::Threads(int count) {
   const int total = count > 0 ? count : available_cores();
-  for (int worker = 1; worker < total; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < total; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& e) {
+    const auto started = workers_.size();
+    stop();
+    throw Error(Code::out_of_memory, fmt::format("the system started {} of {} threads: {}", started, total - 1, e.what()));
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-Threads::~Threads() {
+Threads::~Threads() { stop(); }
+
+void Threads::stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

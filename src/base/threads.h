@@ -34,6 +34,7 @@ class Threads {
   void run(std::int64_t pieces, Call call, void* callee);
   void take_pieces(int worker);
   void work(int worker);
+  void stop();
 
   std::vector<std::thread> workers_;
   std::mutex mutex_, one_caller_;

@@ -2,7 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace headroom {
+
+namespace {
+template <class T>
+void make_room(std::vector<T>& v, std::size_t count) {
+  if (v.capacity() < count) v.reserve(std::max(count, 2 * v.capacity()));
+}
+}  // namespace
 
 std::string_view name_of(Phase p) {
   constexpr std::array<std::string_view, phase_count> names = {
@@ -13,6 +22,9 @@ std::string_view name_of(Phase p) {
 std::string Name::full() const { return layer < 0 ? std::string(text) : fmt::format("block {} {}", layer, text); }
 
 void Ledger::take(const Entry& e) {
+  make_room(entries_, entries_.size() + 1);  // all room first: a refusal changes nothing, and give (called at a brace) needs none
+  make_room(live_, live_.size() + 1);
+  make_room(events_, events_.size() + live_.size() + 2);
   const auto index = std::uint32_t(entries_.size());
   entries_.push_back(e);
   live_.push_back(index);
