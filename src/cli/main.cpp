@@ -12,6 +12,7 @@ namespace {
 
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
+    {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"device", "What this machine is, and its measured ceilings", device},
 };
 
