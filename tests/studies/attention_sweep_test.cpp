@@ -39,7 +39,7 @@ TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
     const std::int64_t size = r.dtype == "fp32" ? 4 : 2;
     const auto exact = size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
     if (r.variant == "plain") { EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k); }
-    if (r.variant == "flash") { EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE; } nothing else";
+    if (r.variant == "flash") { EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE, nothing else"; }
   }
 }
 
