@@ -38,8 +38,8 @@ TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
     EXPECT_TRUE(r.fwd_ms && r.bwd_ms && r.max_error_o && r.max_error_dq && r.max_error_dk && r.max_error_dv);
     const std::int64_t size = r.dtype == "fp32" ? 4 : 2;
     const auto exact = size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
-    if (r.variant == "plain") EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k);
-    if (r.variant == "flash") EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE; nothing else";
+    if (r.variant == "plain") { EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k); }
+    if (r.variant == "flash") { EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE, nothing else"; }
   }
 }
 
@@ -160,8 +160,8 @@ TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
   for (const auto& e : j["exponents"]) {
     EXPECT_NEAR(e["fwd_time"], 2, 1e-9);
     EXPECT_NEAR(e["bwd_time"], 1, 1e-9);
-    if (e["variant"] == "flash") EXPECT_NEAR(e["peak_bytes"], 1, 0.02);
-    if (e["variant"] == "plain") EXPECT_NEAR(e["peak_bytes_at_the_end"], 2, 0.02);
+    if (e["variant"] == "flash") { EXPECT_NEAR(e["peak_bytes"], 1, 0.02); }
+    if (e["variant"] == "plain") { EXPECT_NEAR(e["peak_bytes_at_the_end"], 2, 0.02); }
   }
   ASSERT_EQ(j["exponents"].size(), 2u);
   ASSERT_EQ(j["edge"].size(), 4u);  // two variants × this machine and --memory
@@ -184,7 +184,8 @@ TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
 
 TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
   std::string names;
-  for (const auto& [name, value] : json_of(AttentionRow()).items()) names += name + " ";
+  const auto row = json_of(AttentionRow());
+  for (const auto& [name, value] : row.items()) names += name + " ";
   EXPECT_EQ(names,
             "variant device dtype batch heads kv_heads dim len_q len_k mask fwd_ms bwd_ms fwd_ms_std bwd_ms_std fwd_tflops bwd_tflops "
             "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");

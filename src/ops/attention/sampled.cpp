@@ -91,13 +91,13 @@ void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k
   lse.assign(std::size_t(p.group()) * kept_rows, -std::numeric_limits<double>::infinity());
 
   struct Scratch {
-    Doubles s, dp;
+    Doubles s, dp, o;
     Expected dk, dv;
   };
   const std::int64_t height = std::clamp<std::int64_t>((1 << 20) / std::max<std::int64_t>(len_k, 1), 1, 64);
   std::vector<Scratch> scratch(std::size_t(threads.count()));
   for (Scratch& w : scratch) {
-    w.s.resize(std::size_t(height * len_k)), w.dp.resize(w.s.size());
+    w.s.resize(std::size_t(height * len_k)), w.dp.resize(w.s.size()), w.o.resize(width);
     w.dk.reset(dk.value.size()), w.dv.reset(dv.value.size());
   }
   for (std::int64_t g = 0; g < p.group(); ++g) {
@@ -107,23 +107,29 @@ void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k
     threads.share((p.len_q + height - 1) / height, [&](std::int64_t piece, int worker) {
       Scratch& w = scratch[std::size_t(worker)];
       const auto top_row = piece * height, rows_here = std::min(height, p.len_q - top_row);
-      const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·bᵀ
-        if (len_k > 0)
-          cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(rows_here), int(len_k), int(dim), alpha, &a[std::size_t(top_row * dim)],
-                      int(dim), b.data(), int(dim), 0, c.data(), int(len_k));
+      const auto left = band.first(top_row), columns = band.last(top_row + rows_here - 1) - left;  // what any row here sees
+      if (columns <= 0) return;
+      const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·b[columns]ᵀ
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(rows_here), int(columns), int(dim), alpha, &a[std::size_t(top_row * dim)],
+                    int(dim), &b[std::size_t(left * dim)], int(dim), 0, c.data(), int(columns));
       };
       times(qm, km, scale, w.s);
       if (gradients) times(om, vm, 1, w.dp);
       for (auto i = top_row; i < top_row + rows_here; ++i) {
-        double *prob = &w.s[std::size_t((i - top_row) * len_k)], *dp = &w.dp[std::size_t((i - top_row) * len_k)];
+        const auto offset = (i - top_row) * columns - left;  // so that a key's own number is its index
+        double *prob = w.s.data() + offset, *dp = w.dp.data() + offset;
         const auto first = band.first(i), last = band.last(i);
         if (first >= last) continue;
         const double top = *std::max_element(prob + first, prob + last);
         double sum = 0, delta = 0, delta_size = 0;
         for (auto j = first; j < last; ++j) sum += prob[j] = std::exp(prob[j] - top);
         for (auto j = first; j < last; ++j) prob[j] /= sum;
-        if (gradients)
+        if (gradients) {  // kernels form delta from O as it is stored, so O's roundings are in it
+          const double *row_do = &om[std::size_t(i * dim)], *row_o = w.o.data();
+          cblas_dgemv(CblasRowMajor, CblasTrans, int(last - first), int(dim), 1, &vm[std::size_t(first * dim)], int(dim), prob + first, 1, 0, w.o.data(), 1);
           for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], delta_size += prob[j] * std::abs(dp[j]);
+          for (std::int64_t d = 0; d < dim; ++d) delta_size += std::abs(row_do[d] * row_o[d]);
+        }
         const auto ds = [&](std::int64_t j) { return scale * prob[j] * (dp[j] - delta); };
         const auto ds_size = [&](std::int64_t j) { return scale * prob[j] * (std::abs(dp[j]) + delta_size); };
         if (const auto at = std::lower_bound(rows.begin(), rows.end(), i); at != rows.end() && *at == i) {
@@ -155,7 +161,7 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
   floor_ = p.precision.dtype == DType::f16 ? 0x1p-24 * std::sqrt(double(std::max<std::int64_t>({p.len_q, p.len_k, 1}))) : 0x1p-126;
   const auto heads = p.batch * p.kv_heads;
   if (heads == 0) return;
-  const double cost = 4.0 * double(p.len_q) * double(p.len_k) * double(p.head_dim) * double(p.group());
+  const double cost = 6.0 * double(p.len_q) * double(p.len_k) * double(p.head_dim) * double(p.group());
   const auto affordable = std::max<std::int64_t>(1, std::int64_t(affordable_flops / std::max(cost, 1.0)));
   const Random random{seed};
   for (std::int64_t n = 0; n < std::min(affordable, heads); ++n) {

@@ -1,7 +1,7 @@
 // The FP64 oracle for some rows and keys of some heads: what a sweep can afford beside the measurement.
 //
 // A few (batch, key head) pairs are picked; for each, every query row's softmax is formed in FP64, but O and dQ are kept for up to
-// 64 rows and dK and dV for up to 64 keys. The cost is 4·len_q·len_k·dim FLOPs per query head, of which at least one key head's
+// 64 rows and dK and dV for up to 64 keys. The cost is 6·len_q·len_k·dim FLOPs per query head, of which at least one key head's
 // are spent; small problems are judged whole.
 //
 // An error is natural when it is below what an honest kernel of the problem's precision may make: a few roundings of the storage
