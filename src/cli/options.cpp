@@ -56,14 +56,14 @@ CLI::Option* add_integer(CLI::App& app, const std::string& name, std::int64_t& v
 }
 
 CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about) {
-  return add_read(app, name, "N,N,…", text_of(values), about, [&values, name, allowed](const std::string& s) {
+  return add_read(app, name, "N,N,...", text_of(values), about, [&values, name, allowed](const std::string& s) {
     values.clear();
     for (const auto& item : parse_list(s, name)) values.push_back(parse_integer(item, name, allowed));
   });
 }
 
 CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, name, "A,B,…", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
+  return add_read(app, name, "A,B,...", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about) {
@@ -95,7 +95,7 @@ CLI::Option* add_mask(CLI::App& app, std::string& value, const std::string& abou
 }
 
 CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, "--mask", "MASK,…", joined(values, ","), about, [&values](const std::string& s) {
+  return add_read(app, "--mask", "MASK,...", joined(values, ","), about, [&values](const std::string& s) {
     auto words = parse_list(s, "--mask");
     for (const auto& w : words) check_mask(w);
     values = std::move(words);

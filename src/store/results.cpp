@@ -1,6 +1,7 @@
 #include "store/results.h"
 
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -125,6 +126,7 @@ Results::Results(const std::string& file, Access access) : file_(file), db_(null
     fs::create_directories(folder, failed);
     check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(), failed.message());
   }
+  check(!there || access == Access::read || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
   sqlite3* db = nullptr;
   const int flags = access == Access::write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const int rc = sqlite3_open_v2(file.c_str(), &db, flags, nullptr);

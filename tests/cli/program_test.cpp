@@ -79,7 +79,8 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("attention --steps 0", 2, "--steps");
   refused("attention --until 200%", 2, "0.5%");
   refused("attention --memory much", 2, "GiB");
-  refused("attention --lenght 4", 2, "did you mean '--len");
+  refused("attention --formt csv", 2, "did you mean '--format'?");
+  refused("attention --len 16 --len 32", 2, "takes commas");
   refused("attention --format jsno", 2, "did you mean 'json'?");
   refused("attention --out " + folder_.string(), 2, "is a directory");
   refused("attention --out " + folder_.string() + "/no/such/file", 2, "there is no directory");
@@ -203,7 +204,7 @@ TEST_F(Program, CtrlCKeepsAndPrintsWhatIsFinished) {
   if (child == 0) {
     const std::string file = (folder_ / "part.json").string();
     execl((std::string(HEADROOM_BINARY_DIR) + "/headroom").c_str(), "headroom", "attention", "--batch", "1", "--dim", "16", "--len", "16,32,64,512",
-          "--steps", "1000000", "--warmup", "0", "--until", "40%", "--seconds", "0.5", "--db", db_.c_str(), "--format", "json", "--out", file.c_str(), nullptr);
+          "--steps", "1000000", "--warmup", "0", "--seconds", "0.5", "--db", db_.c_str(), "--format", "json", "--out", file.c_str(), nullptr);
     _exit(127);
   }
   const auto rows_there = [&]() -> std::size_t {
