@@ -33,6 +33,8 @@ Run attention(CLI::App&, Common&);
 Run device(CLI::App&, Common&);
 Run kernels(CLI::App&, Common&);
 Run precision(CLI::App&, Common&);
+Run memory(CLI::App&, Common&);
+Run memory_attention_topic(CLI::App&, Common&);  // app is the topic
 Run results(CLI::App&, Common&);
 Run compare(CLI::App&, Common&);
 

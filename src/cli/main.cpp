@@ -12,6 +12,7 @@ namespace {
 
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
+    {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"device", "What this machine is, and its measured ceilings", device},
     {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
 };
@@ -50,6 +51,12 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 
+std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
+  std::vector<std::string> topics;
+  for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
+  return topics.empty() ? e.what() : fmt::format("say which: {}", joined(topics));
+}
+
 int run(const Command& command, std::span<char*> arguments) {
   const std::string who = fmt::format("headroom {}", command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
@@ -68,6 +75,9 @@ int run(const Command& command, std::span<char*> arguments) {
       return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
+    } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none
+      const auto words_left = app.remaining(true);
+      return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
     } catch (const CLI::ParseError& e) {
       return complain(who, e.what() + hint, usage);
     }

@@ -36,7 +36,8 @@ struct Column {
 struct Table {
   std::string name, title;
   std::vector<Column> columns;
-  std::vector<std::vector<Value>> rows;  // each as long as columns
+  std::vector<std::vector<Value>> rows;   // each as long as columns
+  std::vector<std::vector<Table>> within{};  // empty, or for every row the tables that belong to it: JSON arrays in its object
 
   void add(std::vector<Value> row) { rows.push_back(std::move(row)); }
 };

@@ -15,6 +15,9 @@ constexpr std::int64_t queries_per_step = 64;  // backward: so many rows of Q an
 
 constexpr std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 constexpr std::int64_t padded(std::int64_t dim) { return rounded(dim, 16); }  // a whole vector, a whole register block
+// Of rows in scratch: an odd multiple of a cache line. At a power of two, one column of a tile would fall into a few sets of L1
+// (at dim 128: 8 of 64) and push itself out.
+constexpr std::int64_t pitch_of(std::int64_t dim) { return padded(dim) % 32 ? padded(dim) : padded(dim) + 16; }
 
 struct Rows {  // one head of one batch entry: row i starts at data + i · stride elements
   void* data;

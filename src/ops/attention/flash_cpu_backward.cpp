@@ -75,7 +75,7 @@ template <class T>
 void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, std::int64_t row, std::int64_t rows, std::int64_t keys,
                    const BackwardScratch& x) {
   const Problem& p = t.problem;
-  const auto dim = p.head_dim, pitch = padded(dim), whole = rounded(rows, 8), first_of_head = (t.b * p.heads + head) * p.len_q;
+  const auto dim = p.head_dim, pitch = pitch_of(dim), whole = rounded(rows, 8), first_of_head = (t.b * p.heads + head) * p.len_q;
   widen_rows<T>(rows_of(t.tensors.q, t.b, head), row, rows, whole, dim, pitch, x.q);
   widen_rows<T>(rows_of(t.tensors.d_o, t.b, head), row, rows, whole, dim, pitch, x.d_o);
   for (std::int64_t i = 0; i < whole; ++i) {
@@ -125,7 +125,7 @@ template <class T>
 void backward_strip_of(const BackwardStrip& t) {
   const Problem& p = t.problem;
   const Band band = p.band();
-  const auto dim = p.head_dim, pitch = padded(dim), keys = std::min(keys_per_strip, p.len_k - t.key);
+  const auto dim = p.head_dim, pitch = pitch_of(dim), keys = std::min(keys_per_strip, p.len_k - t.key);
   const BackwardScratch x(t.scratch, pitch);
   const Rows k = rows_of(t.tensors.k, t.b, t.kv_head), v = rows_of(t.tensors.v, t.b, t.kv_head);
   transpose_rows<T>(k, t.key, keys, dim, keys_per_strip, p.scale_or_default() * std::numbers::log2e_v<float>, x.kt);
@@ -152,7 +152,7 @@ void BackwardStripHere(const BackwardStrip& t) {
 }
 
 std::int64_t BackwardScratchHere(std::int64_t dim) {
-  return (5 * keys_per_strip + 2 * queries_per_step) * padded(dim) + 2 * queries_per_step * block_width + 2 * queries_per_step;
+  return (5 * keys_per_strip + 2 * queries_per_step) * pitch_of(dim) + 2 * queries_per_step * block_width + 2 * queries_per_step;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

@@ -105,7 +105,7 @@ template <class T>
 void forward_tile_of(const ForwardTile& t) {
   const Problem& p = t.problem;
   const Band band = p.band();
-  const auto dim = p.head_dim, pitch = padded(dim), kv_head = t.head / p.group();
+  const auto dim = p.head_dim, pitch = pitch_of(dim), kv_head = t.head / p.group();
   const auto rows = std::min(queries_per_tile, p.len_q - t.row), blocks = (rows + block_width - 1) / block_width;
   const Rows q = rows_of(t.tensors.q, t.b, t.head), k = rows_of(t.tensors.k, t.b, kv_head), v = rows_of(t.tensors.v, t.b, kv_head),
              o = rows_of(t.tensors.o, t.b, t.head);
@@ -154,7 +154,7 @@ void ForwardTileHere(const ForwardTile& t) {
 }
 
 std::int64_t ForwardScratchHere(std::int64_t dim) {
-  return 2 * (keys_per_tile + queries_per_tile) * padded(dim) + 2 * queries_per_tile + keys_per_tile * block_width;
+  return 2 * (keys_per_tile + queries_per_tile) * pitch_of(dim) + 2 * queries_per_tile + keys_per_tile * block_width;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE
