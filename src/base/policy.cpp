@@ -1,6 +1,7 @@
 #include "base/policy.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -127,9 +128,11 @@ Policy pytorch_policy() {
 Policy policy_named(const std::string& name_or_file) {
   if (name_or_file == "headroom") return headroom_policy();
   if (name_or_file == "pytorch") return pytorch_policy();
-  std::ifstream file(name_or_file, std::ios::binary);
+  std::error_code ignored;
+  std::ifstream file;
+  if (std::filesystem::is_regular_file(name_or_file, ignored)) file.open(name_or_file, std::ios::binary);
+  check(file.is_open(), Code::bad_argument, "policy: '{}' is neither headroom nor pytorch, nor a file that can be read", name_or_file);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  check(bool(file), Code::bad_argument, "policy '{}' is neither headroom nor pytorch, nor a file that can be read", name_or_file);
   Policy p = headroom_policy();
   p.override_with(text, name_or_file);
   return p;

@@ -54,6 +54,12 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 
+std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
+  std::vector<std::string> topics;
+  for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
+  return topics.empty() ? e.what() : fmt::format("say which: {}", joined(topics));
+}
+
 int run(const Command& command, std::span<char*> arguments) {
   const std::string who = fmt::format("headroom {}", command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
@@ -74,6 +80,9 @@ int run(const Command& command, std::span<char*> arguments) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
       return complain(who, fmt::format("{}; an option is given once, a list in it takes commas{}", e.what(), hint), usage);
+    } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none
+      const auto words_left = app.remaining(true);
+      return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
     } catch (const CLI::ParseError& e) {
       return complain(who, e.what() + hint, usage);
     }

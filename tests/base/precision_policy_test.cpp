@@ -76,6 +76,7 @@ TEST(Policy, ABadTableIsRefusedInOneLineAndChangesNothing) {
   EXPECT_THROW(p.override_with(R"({"ops": {"linear": {"output": "fp32"}, "relu": 1}})", "mine.json"), Error);
   EXPECT_EQ(p.rule_for("linear").output, Cast::low);
   EXPECT_THROW(policy_named("/no/such/file.json"), Error);
+  EXPECT_THROW(policy_named("/"), Error) << "a directory";
 }
 
 TEST(Policy, TheWidestOfTwoDifferentSixteenBitTypesIsFp32) {
