@@ -1,9 +1,9 @@
 #include "studies/memory_attention.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "base/text.h"
+#include "studies/account_table.h"
 
 namespace headroom {
 
@@ -46,15 +46,6 @@ struct Accountant {
 
 std::int64_t signed_bytes(std::uint64_t b) { return std::int64_t(b); }
 
-Table components_of(const Account& a, std::string name, std::string title) {
-  Table t{std::move(name), std::move(title),
-          {{"name"}, {"shape"}, {"dtype"}, {"bytes", Unit::bytes}, {"formula"}, {"phase"}, {"at_peak"}, {"share", Unit::share}},
-          {}, {}};
-  for (const Component& c : a.components)
-    t.add({c.name, c.shape, c.dtype, signed_bytes(c.bytes), c.formula, c.phase, c.at_peak, c.share});
-  return t;
-}
-
 Table rows_table(const std::vector<Row>& rows) {
   Table t{"rows", "", {{"dim"}, {"len"}, {"dtype"}, {"variant"}, {"saved_bytes", Unit::bytes}, {"before_backward_bytes", Unit::bytes},
                        {"peak_bytes", Unit::bytes}, {"forward_peak_bytes", Unit::bytes, Show::detail},
@@ -69,7 +60,7 @@ Table rows_table(const std::vector<Row>& rows) {
            bytes(r.account.before_backward_bytes), bytes(r.account.peak_bytes), bytes(r.account.forward_peak_bytes),
            bytes(r.account.backward_peak_bytes), p.batch, p.heads, p.kv_heads, p.len_k, name_of(p.mask),
            std::string(ok ? "ok" : "refused"), r.why});
-    t.within.push_back({components_of(r.account, "components", "")});
+    t.within.push_back({component_table(r.account.components, "components", "")});
   }
   return t;
 }
@@ -235,7 +226,7 @@ Record memory_attention(const AttentionMemory& asked) {
     const std::string which = fmt::format("{} {} dim {} len {}", chosen->variant, name_of(chosen->problem.precision), chosen->problem.head_dim, chosen->problem.len_q);
     Account by_size = chosen->account;
     std::stable_sort(by_size.components.begin(), by_size.components.end(), [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
-    r.add({components_of(by_size, "largest", "Every tensor of " + which + ", largest first")});
+    r.add({component_table(by_size.components, "largest", "Every tensor of " + which + ", largest first")});
     r.add({timeline_of(*chosen)});
     r.add({growth_and_edges(rows, asked, accountant, memory)});
     r.add({mitigations(*chosen, asked, accountant)});

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "report/render.h"
+#include "studies/memory_model_pytorch.h"
 #include "tests/studies/csv_rows.h"
 
 namespace headroom::pytorch {
@@ -68,6 +72,19 @@ TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
   EXPECT_LT(account(fused, 32ull << 20).train_peak_bytes, a.train_peak_bytes);
   m.tied = true;
   EXPECT_EQ(a.params - account(m, 0).params, 10000u * 256u);
+}
+
+TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
+  PyTorchModelMemory asked;
+  asked.name = "tiny", asked.lens = {32, 64}, asked.device.memory_bytes = 64 << 20;
+  asked.model.width = 64, asked.model.ffn = 128, asked.model.layers = 2, asked.model.heads = 2;
+  const auto json = nlohmann::json::parse(render_json(memory_model_as_pytorch(asked)));
+  ASSERT_EQ(json.at("rows").size(), 2u);
+  for (const auto& row : json.at("rows"))
+    for (auto key : {"model", "batch", "len", "precision", "keep", "params", "forward_peak_bytes", "forward_backward_peak_bytes", "train_peak_bytes", "components"})
+      EXPECT_TRUE(row.contains(key)) << key;
+  EXPECT_EQ(json["rows"][0]["params"], 10000 * 64 * 2 + 64 + 2 * (2 * 64 + 4 * 64 * 64 + 3 * 64 * 128));
+  EXPECT_GT(json["rows"][1]["train_peak_bytes"], json["rows"][0]["train_peak_bytes"]);
 }
 
 }  // namespace
