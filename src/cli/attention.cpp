@@ -31,12 +31,7 @@ AttentionSweep settings_of(const Asked& a) {
   s.dtypes.clear();
   for (const auto& d : a.dtypes) s.dtypes.push_back(*precision_named(d));
   s.masks.clear();
-  for (const auto& text : a.masks) {
-    const auto mask = attention::mask_named(text);
-    check(mask.has_value(), Code::bad_argument, "--mask: there is no '{}'; choose from full, causal, causal:top-left, window:W, window:W:top-left{}", text,
-          did_you_mean(text, {"full", "causal", "causal:top-left"}));
-    s.masks.push_back(*mask);
-  }
+  for (const auto& m : a.masks) s.masks.push_back(*attention::mask_named(m));
   s.passes = a.pass == "forward" ? studies::Passes::forward : a.pass == "backward" ? studies::Passes::backward : studies::Passes::both;
   s.protocol.warmup = int(a.warmup), s.protocol.steps = int(a.steps);
   s.protocol.seconds = a.patient ? 0 : a.seconds;
@@ -103,7 +98,7 @@ Run attention(CLI::App& app, Common& common) {
   add_integers(app, "--dim", s.dims, {1, 256}, "Head dimensions");
   add_integers(app, "--len", s.lens, {0, (1ll << 31) - 1}, "Lengths of the queries, and of the keys unless --len-k says otherwise");
   add_integer(app, "--len-k", s.len_k, {0, (1ll << 31) - 1}, "Length of the keys; 0: as --len");
-  add_words(app, "--mask", asked->masks, "full, causal, window:W (also causal:top-left, window:W:top-left)");
+  add_masks(app, asked->masks, "full, causal, window:W (also causal:top-left, window:W:top-left)");
   add_choice(app, "--pass", asked->pass, {"forward", "backward", "both"}, "What to measure");
   add_integer(app, "--warmup", asked->warmup, {0, 1'000'000}, "Calls before the first that counts");
   auto* steps = add_integer(app, "--steps", asked->steps, {1, 1'000'000}, "Calls that count; when given, exactly so many");

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "studies/memory_attention.h"
@@ -49,9 +50,10 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edge is sought for [the device's]");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide");
   add_choice(app, "--upstream", a->upstream, {"given", "sum"}, "As pytorch: o.backward(dO) with o kept, or o.sum().backward()");
-  app.add_option("--workspace-mib", a->workspace_mib, "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
-      ->type_name("MIB")
-      ->check(CLI::Range(0.0, 4096.0));
+  app.add_option_function<std::string>(
+         "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
+         "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->type_name("MIB");
   add_choice(app, "--peak-of", a->peak_of, {"forward", "step"}, "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]");
   app.footer(
       "Examples:\n"

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
+#include <tuple>
 
 namespace headroom {
 
@@ -24,6 +27,28 @@ std::string formula_of(const Shape& probe, const Shape& shape, std::size_t eleme
     in_numbers += fmt::format("{}·", shape[i]);
   }
   return fmt::format("{}{} = {}{}", in_symbols, element_bytes, in_numbers, element_bytes);
+}
+
+std::vector<Component> blocks_together(const std::vector<Component>& all) {
+  std::vector<Component> out;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, bool>, std::size_t> place;
+  for (Component c : all) {
+    constexpr std::string_view block = "block ";
+    if (const auto digits = c.name.find(block); digits != std::string::npos) {  // also within "d(block 3 q)"
+      const auto end = c.name.find(' ', digits + block.size());
+      if (end != std::string::npos) c.name.erase(digits, end + 1 - digits);
+    }
+    const auto [at, fresh] = place.try_emplace({c.name, c.shape, c.dtype, c.phase, c.at_peak}, out.size());
+    if (fresh) {
+      out.push_back(std::move(c));
+      continue;
+    }
+    Component& sum = out[at->second];
+    sum.bytes += c.bytes, sum.taken += c.taken, sum.share += c.share, sum.count += c.count;
+  }
+  for (Component& c : out)
+    if (c.count > 1) c.formula = fmt::format("{} × {}", c.count, c.formula);
+  return out;
 }
 
 std::vector<std::size_t> moments_worth_showing(const Account& a, std::size_t most) {

@@ -18,6 +18,7 @@ struct Component {
   std::string phase;
   bool at_peak = false;
   double share = 0;  // of the peak; 0 when it does not stand there
+  int count = 1;     // equal ones of different blocks, in bytes, taken and share counted together
 };
 
 struct Moment {  // one take or give
@@ -44,6 +45,9 @@ struct Symbol {
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol>);
 
 std::string shape_text(const Shape&);  // "8×1×256×256"
+
+// Components that differ only in their block ("block 3 q", "block 4 q") become one.
+std::vector<Component> blocks_together(const std::vector<Component>&);
 
 // The timeline in at most `most` moments, each the highest of its stretch; the peak is always among them.
 std::vector<std::size_t> moments_worth_showing(const Account&, std::size_t most = 32);

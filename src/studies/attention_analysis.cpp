@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
+#include <limits>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
 
@@ -102,7 +104,11 @@ Table edges(const AttentionSweep& s, const Device& device, const std::vector<Ser
     if (!variant) continue;
     const AttentionRow& r = *one.rows.front();
     const auto peak_at = [&](std::int64_t len) {
-      return std::uint64_t(forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+      try {
+        return std::uint64_t(forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+      } catch (const Error&) {
+        return std::numeric_limits<std::uint64_t>::max();  // past what a problem may be: no memory holds it
+      }
     };
     for (const auto& [name, bytes] : memories) {
       const auto len = largest_len(peak_at, bytes);
@@ -146,7 +152,7 @@ Table against_plain(const std::vector<AttentionRow>& rows) {
   };
   const auto ratio = [](const auto& plain, const auto& other) { return plain && other && *other > 0 ? Value(double(*plain) / double(*other)) : Value(); };
   for (const AttentionRow& r : rows) {
-    if (family(r).empty() || family(r) == "plain") continue;
+    if (r.status == "refused" || family(r).empty() || family(r) == "plain") continue;
     const auto plain = std::find_if(rows.begin(), rows.end(), [&](const AttentionRow& o) {
       return family(o) == "plain" && o.dtype == r.dtype && o.dim == r.dim && o.len_q == r.len_q && o.len_k == r.len_k && o.mask == r.mask;
     });
@@ -170,7 +176,8 @@ Record analysis_of(const AttentionSweep& s, const Device& device, const std::vec
   const int workers = device.kind == DeviceKind::cpu ? available_cores() : 1;
   const auto all = series_of(rows);
   Record r{"analysis", "", {}};
-  r.add(Part{exponents(all)}).add(Part{edges(s, device, all, workers)});
+  if (Table t = exponents(all); !t.rows.empty()) r.add(Part{std::move(t)});
+  if (Table t = edges(s, device, all, workers); !t.rows.empty()) r.add(Part{std::move(t)});
   account_of_misfit(s, device, rows, workers, r);
   if (Table t = against_plain(rows); !t.rows.empty()) r.add(Part{std::move(t)});
   if (Chart c = growth(all, "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes); !c.series.empty()) r.add(Part{std::move(c)});

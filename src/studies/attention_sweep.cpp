@@ -29,12 +29,13 @@ std::string describe(const Problem& p) {
 
 std::string AttentionCase::key(const AttentionSweep& s) const {
   const Problem& p = problem;
-  return nlohmann::ordered_json{{"variant", variant ? std::string(variant->name) : wanted}, {"dtype", name_of(p.precision)}, {"batch", p.batch},
-                                {"heads", p.heads}, {"kv_heads", p.kv_heads}, {"dim", p.head_dim}, {"len_q", p.len_q}, {"len_k", p.len_k},
-                                {"mask", name_of(p.mask)}, {"passes", int(s.passes)}, {"deterministic", p.deterministic},
-                                {"memory", s.memory.value_or(0)}, {"seed", s.seed}, {"warmup", s.protocol.warmup}, {"steps", s.protocol.steps},
-                                {"until", s.protocol.until}, {"seconds", s.protocol.seconds}}
-      .dump();
+  auto j = nlohmann::ordered_json::object();  // key by key: the library's list constructor leaks when memory runs out inside it
+  j["variant"] = variant ? std::string(variant->name) : wanted, j["dtype"] = name_of(p.precision), j["batch"] = p.batch;
+  j["heads"] = p.heads, j["kv_heads"] = p.kv_heads, j["dim"] = p.head_dim, j["len_q"] = p.len_q, j["len_k"] = p.len_k;
+  j["mask"] = name_of(p.mask), j["passes"] = int(s.passes), j["deterministic"] = p.deterministic;
+  j["memory"] = s.memory.value_or(0), j["seed"] = s.seed, j["warmup"] = s.protocol.warmup, j["steps"] = s.protocol.steps;
+  j["until"] = s.protocol.until, j["seconds"] = s.protocol.seconds;
+  return j.dump();
 }
 
 namespace {

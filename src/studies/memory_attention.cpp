@@ -101,7 +101,13 @@ Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& aske
       saved.emplace_back(double(r.problem.len_q), double(r.account.saved_bytes));
       if (r.problem.len_q > longest.len_q) longest = r.problem;
     }
-    const auto fits = [&](const Problem& p) { return accountant.step_peak(p, line->variant) <= memory; };
+    const auto fits = [&](const Problem& p) {
+      try {
+        return accountant.step_peak(p, line->variant) <= memory;
+      } catch (const Error&) {  // larger than any memory
+        return false;
+      }
+    };
     const auto len = largest((1ll << 31) - 1, [&](std::int64_t n) {
       Problem p = longest;
       p.len_q = n;

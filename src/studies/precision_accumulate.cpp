@@ -65,25 +65,30 @@ float pairwise(float x, std::int64_t count) {  // equal numbers: halves of equal
 
 double relative(double got, double exact) { return exact == 0 ? std::fabs(got) : std::fabs(got - exact) / std::fabs(exact); }
 
+// Stops early where nothing changes any more. A sum that carries something along may pause; it has stalled when it no longer
+// moved during the second half: even e5m2, whose ulp is a quarter of its value, moves more often while it is right.
 template <class Sum>
-void run(Accumulation& a, Sum sum, bool watch_stall) {
+void run(Accumulation& a, Sum sum) {
   const auto x = float(a.addend);
-  std::int64_t next_point = 1;
+  const bool sequential = a.method == "sequential", may_stall = a.method != "stochastic" && a.count >= 16 && x != 0;
+  std::int64_t next_point = 1, last_change = 0;
   for (std::int64_t step = 1; step <= a.count; ++step) {
     const float before = sum.value();
     sum.add(x);
     const float now = sum.value();
-    if (watch_stall && now == before && std::isfinite(now)) a.stall = Stall{step, now};
+    if (now != before) last_change = step;
+    if (sequential && now == before && std::isfinite(now)) a.stall = Stall{step, now};
     if (step >= next_point) {
       a.path.emplace_back(double(step), relative(now, a.value * double(step)));
       next_point = std::max(step + 1, std::int64_t(double(a.count) * double(a.path.size() + 1) / path_points));
     }
-    if (watch_stall && (a.stall || !std::isfinite(now))) {  // nothing changes any more: the rest of the path is known
-      for (; next_point <= a.count; next_point += std::max<std::int64_t>(1, a.count / path_points))
-        a.path.emplace_back(double(next_point), relative(now, a.value * double(next_point)));
-      break;
-    }
+    if (a.stall || !std::isfinite(now)) break;
   }
+  while (a.stall && next_point <= a.count) {  // the rest of the path is known
+    a.path.emplace_back(double(next_point), relative(sum.value(), a.value * double(next_point)));
+    next_point = std::max(next_point + 1, std::int64_t(double(a.count) * double(a.path.size() + 1) / path_points));
+  }
+  if (!a.stall && may_stall && std::isfinite(sum.value()) && a.count - last_change >= a.count / 2) a.stall = Stall{last_change + 1, sum.value()};
   a.result = sum.value();
 }
 
@@ -95,16 +100,20 @@ double stall_point(const FloatFormat& f, double x) {
   return p;
 }
 
-std::string why_of(const Accumulation& a, const FloatFormat& f) {
+std::string reason(const Accumulation& a, const FloatFormat& f) {
   const double x = std::fabs(a.addend), at = a.stall ? std::fabs(a.stall->at) : 0, half = f.ulp(at) / 2;
   if (a.value == 0) return "the addend is 0";
   if (std::isinf(x) || std::isnan(x)) return fmt::format("the addend {} is beyond the largest {}, {}", a.value, a.addend_dtype, a.addend);
   if (x == 0) return fmt::format("the addend {} rounds to 0 in {}", a.value, a.addend_dtype);
   if (!std::isfinite(a.result)) return fmt::format("the sum passes the largest {}, {}", a.dtype, f.max());
   if (a.method == "pairwise") return fmt::format("like is added to like, {} roundings deep", int(std::ceil(std::log2(double(a.count)))));
-  if (a.method == "kahan") return "what an addition rounds away is given to the next one";
-  if (a.method == "blocked") return "small sums are added among themselves before they meet the large one";
-  if (a.method == "stochastic") return "rounds up as often as the rest is large, so it cannot stall and is right on average";
+  if (a.method == "kahan")
+    return a.stall ? fmt::format("an ulp of {} is {}: what is handed on stalls before it grows so large", at, 2 * half)
+                   : "what an addition rounds away is handed on to the next one";
+  if (a.method == "blocked")
+    return a.stall ? fmt::format("half an ulp of {} is {}: a whole block does not move it", at, half)
+                   : "small sums are added among themselves before they meet the large one";
+  if (a.method == "stochastic") return "rounds up as often as the rest is large: right on average, with noise";
   if (!a.stall)
     return a.would_stall_at ? fmt::format("half an ulp is still below the addend; it would stall at {}", *a.would_stall_at)
                             : fmt::format("half an ulp is below the addend up to the largest {}", a.dtype);
@@ -112,12 +121,17 @@ std::string why_of(const Accumulation& a, const FloatFormat& f) {
   return fmt::format("half an ulp of {} is {}, more than the addend {}: every addition rounds back", at, half, x);
 }
 
+std::string why_of(const Accumulation& a, const FloatFormat& f) {
+  const bool shows = std::isfinite(a.addend) && a.addend != 0 && relative(a.addend, a.value) > 0.01;  // a share of the error is the addend's
+  return reason(a, f) + (shows ? fmt::format("; {}({}) is {}", a.addend_dtype, a.value, a.addend) : "");
+}
+
 template <class T>
 void sum_up(Accumulation& a, const AccumulateSettings& s, const FloatFormat& f) {
-  if (a.method == "sequential") run(a, Sequential<T>{}, true);
-  if (a.method == "kahan") run(a, Kahan<T>{}, false);
-  if (a.method == "blocked") run(a, Blocked<T>{s.block}, false);
-  if (a.method == "stochastic") run(a, Stochastic<T>{Random{s.seed}}, false);
+  if (a.method == "sequential") run(a, Sequential<T>{});
+  if (a.method == "kahan") run(a, Kahan<T>{});
+  if (a.method == "blocked") run(a, Blocked<T>{s.block});
+  if (a.method == "stochastic") run(a, Stochastic<T>{Random{s.seed}});
   if (a.method == "pairwise") a.result = pairwise<T>(float(a.addend), a.count);
   a.exact = a.value * double(a.count);
   if (a.method == "sequential" && !a.stall && a.addend != 0 && std::isfinite(a.addend))
@@ -173,7 +187,7 @@ std::vector<Accumulation> accumulate(const AccumulateSettings& s) {
 
 Record accumulate_record(const AccumulateSettings& s) {
   Record record{"accumulate", "Sums of equal numbers, every addition rounded to the sum's format", {}};
-  Table table{"rows", "", {{"experiment"}, {"result", Unit::exact}, {"exact", Unit::exact, Show::detail}, {"error", Unit::share},
+  Table table{"rows", "", {{"experiment"}, {"result", Unit::exact}, {"exact", Unit::exact, Show::detail}, {"error", Unit::error},
               {"stall_step"}, {"stall_value", Unit::exact}, {"would_stall_at", Unit::exact, Show::detail}, {"why"}, {"method", Unit::none, Show::detail},
               {"dtype", Unit::none, Show::detail}, {"addend_dtype", Unit::none, Show::detail}, {"addend", Unit::exact, Show::detail},
               {"value", Unit::exact, Show::detail}, {"count", Unit::none, Show::detail}, {"device", Unit::none, Show::detail}}, {}};
@@ -187,9 +201,9 @@ Record accumulate_record(const AccumulateSettings& s) {
   record.add({std::move(table)});
   for (const auto& sum : s.sums) {
     Chart chart{fmt::format("Relative error of the running sum of {} (each line from its own smallest to its own largest)", sum.value), "additions",
-                "error", Unit::share, false, {}};
+                "error", Unit::error, false, {}};
     for (const auto& a : all) {
-      if (a.value != sum.value || a.count != sum.count || a.path.size() < 2) continue;
+      if (a.value != sum.value || a.count != sum.count || a.path.size() < 2 || a.dtype != a.addend_dtype) continue;
       Chart::Series series{a.experiment, {}};
       for (const auto& point : a.path)
         if (std::isfinite(point.second)) series.points.push_back(point);

@@ -111,25 +111,22 @@ NormLimits norm_limits(const NormCase& c, std::int64_t rows, std::uint64_t seed)
   for (int k = 2 * least; k <= most && !l.epsilon_lost_from; ++k)
     if (const double square = std::ldexp(1.0, 2 * k); statistics.ulp(square) / 2 >= c.eps && square <= statistics.max())
       l.epsilon_lost_from = std::ldexp(1.0, k);
-  if (const NormError one = norm_error(c, 1, rows, seed); !one.right()) {
-    l.below = l.above = one.trouble;
+  const auto error_at = [&](int k) { return norm_error(c, std::ldexp(1.0, k), rows, seed); };
+  int inside = 0;  // the largest power up to 1 where outputs are right
+  while (inside >= least && !error_at(inside).right()) --inside;
+  if (inside < least) {
+    l.below = l.above = error_at(0).trouble;
     return l;
   }
-  for (int k = 0; k >= least; --k) {
-    const NormError e = norm_error(c, std::ldexp(1.0, k), rows, seed);
-    if (!e.right()) {
-      l.fails_below = l.right_from, l.below = e.trouble;
-      break;
-    }
-    l.right_from = std::ldexp(1.0, k);
+  for (int k = inside; k >= least && !l.fails_below; --k) {
+    const NormError e = error_at(k);
+    if (e.right()) l.right_from = std::ldexp(1.0, k);
+    else l.fails_below = l.right_from, l.below = e.trouble;
   }
-  for (int k = 0; k <= most; ++k) {
-    const NormError e = norm_error(c, std::ldexp(1.0, k), rows, seed);
-    if (!e.right()) {
-      l.fails_above = std::ldexp(1.0, k), l.above = e.trouble;
-      break;
-    }
-    l.right_to = std::ldexp(1.0, k);
+  for (int k = inside; k <= most && !l.fails_above; ++k) {
+    const NormError e = error_at(k);
+    if (e.right()) l.right_to = std::ldexp(1.0, k);
+    else l.fails_above = std::ldexp(1.0, k), l.above = e.trouble;
   }
   return l;
 }

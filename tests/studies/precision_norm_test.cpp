@@ -43,7 +43,11 @@ TEST(Norm, SquaresOverflowFp16WhereWidthTimesSquarePassesItsLargest) {
 TEST(Norm, LongSumsStallInBf16) {
   EXPECT_FALSE(norm_error(of("rmsnorm", "bf16", "bf16", 4096), 1, 4, 1).right());
   EXPECT_EQ(norm_error(of("rmsnorm", "bf16", "bf16", 4096), 1, 4, 1).trouble, NormTrouble::sums_stall);
-  EXPECT_FALSE(norm_limits(of("rmsnorm", "bf16", "bf16", 4096), 1, 0).right_from);
+  const NormLimits l = norm_limits(of("rmsnorm", "bf16", "bf16", 4096), 1, 0);
+  ASSERT_TRUE(l.right_to && l.fails_above) << "while epsilon outweighs the squares the output is right";
+  EXPECT_LT(*l.right_to, std::sqrt(1e-5));
+  EXPECT_EQ(*l.fails_above, 2 * *l.right_to);
+  EXPECT_EQ(l.above, NormTrouble::sums_stall);
 }
 
 TEST(Norm, EpsilonThatRoundsToZeroDividesByZero) {

@@ -51,5 +51,24 @@ TEST(PyTorchLanguageModel, ParameterCountsOfThePresets) {
   EXPECT_EQ(account(m, 0).params, 128625408u);
 }
 
+TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
+  LanguageModel m;
+  m.width = 256, m.ffn = 512, m.layers = 3, m.heads = 8, m.kv_heads = 2, m.head_dim = 48, m.len = 64, m.precision = *precision_named("bf16");
+  const auto a = account(m, 32ull << 20, Detail::components);
+  std::uint64_t at_peak = 0;
+  std::string q_weight;
+  for (const Component& c : a.account.components) {
+    if (c.at_peak) at_peak += c.taken;
+    if (c.name == "q weight" && c.phase == "parameter") q_weight = c.formula;
+  }
+  EXPECT_EQ(at_peak, a.train_peak_bytes);
+  EXPECT_EQ(q_weight, "3 × H·D·W·4 = 384·256·4");
+  LanguageModel fused = m;
+  fused.adam = Adam::fused;
+  EXPECT_LT(account(fused, 32ull << 20).train_peak_bytes, a.train_peak_bytes);
+  m.tied = true;
+  EXPECT_EQ(a.params - account(m, 0).params, 10000u * 256u);
+}
+
 }  // namespace
 }  // namespace headroom::pytorch

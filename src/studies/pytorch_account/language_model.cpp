@@ -105,16 +105,10 @@ struct Model {
   }
 };
 
-}  // namespace
-
-LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace) {
-  check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
-        "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
-  check(size_of(m.precision.dtype) >= 2, Code::unsupported, "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
-  Process process(workspace, Count::blocks);
+// Two steps; what is read is the second's, when Adam's moments are there.
+LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch) {
   Eager& torch = process.torch();
   Allocator& memory = process.memory();
-  Watch watch(memory);
   memory.enter(Phase::parameter);
   Model model(torch, m);
   LanguageModelAccount out;
@@ -149,7 +143,46 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace) {
   }
   out.account.before_backward_bytes = out.before_backward_bytes;
   out.account.forward_peak_bytes = out.forward_peak_bytes;
+  out.account.backward_peak_bytes = out.forward_backward_peak_bytes;
   out.account.peak_bytes = out.train_peak_bytes;
+  return out;
+}
+
+struct ModelProbe {
+  LanguageModel model;
+  std::vector<Symbol> symbols;
+};
+
+ModelProbe probe_of(const LanguageModel& m) {  // every size different, and every product of two that is a dimension
+  constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, kv_heads = 7, dim = 26;
+  const std::int64_t asked_kv = m.kv_heads ? m.kv_heads : m.heads, asked_dim = m.head_dim ? m.head_dim : m.width / m.heads;
+  const std::int64_t heads = asked_kv == m.heads ? kv_heads : 3 * kv_heads;
+  ModelProbe out{m, {{"B", batch}, {"N", len}, {"(N+1)", len + 1}, {"V", vocab}, {"F", ffn}, {"W", width}, {"H", heads}, {"D", dim}, {"(D/2)", dim / 2}}};
+  out.symbols.push_back({m.heads * asked_dim == m.width ? "W" : "H·D", heads * dim});
+  if (heads != kv_heads) out.symbols.push_back({"Hkv", kv_heads}), out.symbols.push_back({"Hkv·D", kv_heads * dim});
+  LanguageModel& p = out.model;
+  p.batch = batch, p.len = len, p.vocab = vocab, p.ffn = ffn, p.width = width, p.heads = heads, p.kv_heads = kv_heads, p.head_dim = dim;
+  return out;
+}
+
+}  // namespace
+
+LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, Detail detail) {
+  check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
+        "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
+  check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
+        "memory model --as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
+  check(size_of(m.precision.dtype) >= 2, Code::unsupported, "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+  Process process(workspace, Count::blocks);
+  Watch watch(process.memory());
+  LanguageModelAccount out = run(process, m, watch);
+  if (detail == Detail::totals) return out;
+  Process elsewhere(0);
+  Watch probe(elsewhere.memory());
+  const auto [sizes, symbols] = probe_of(m);
+  run(elsewhere, sizes, probe);
+  watch.describe(out.account, false, probe.shapes(), symbols);
+  out.account.components = blocks_together(out.account.components);
   return out;
 }
 

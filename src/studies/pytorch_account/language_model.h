@@ -35,6 +35,7 @@ struct LanguageModelAccount {
   Account account;                          // components (equal ones of different blocks counted together) and timeline
 };
 
-LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes);
+enum class Detail : std::uint8_t { totals, components };
+LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes, Detail = Detail::totals);
 
 }  // namespace headroom::pytorch
