@@ -129,7 +129,7 @@ TEST_F(Store, ADirectoryAMissingFileAndAReadOnlyOneAreSaidInOneLine) {
     ASSERT_EQ(seteuid(65534), 0);
   }
   const std::string said = refusal();
-  if (root) ASSERT_EQ(seteuid(0), 0);
+  if (root) { ASSERT_EQ(seteuid(0), 0); }
   EXPECT_NE(said.find("cannot be written to"), std::string::npos) << said;
   EXPECT_EQ(said.find('\n'), std::string::npos);
 }
