@@ -9,6 +9,7 @@
 
 #include "base/convert.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/plain_softmax.h"
 #include "ops/matmul/matmul.h"
 
 namespace headroom::attention {
@@ -40,14 +41,12 @@ T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) 
 }
 
 template <class T>
-float softmax_row(const float* s, T* p, std::int64_t first, std::int64_t last, std::int64_t len) {  // returns LSE
+float softmax_row(float* s, T* p, std::int64_t first, std::int64_t last, std::int64_t len) {  // s is used up; returns LSE
   std::fill(p, p + len, narrow<T>(0));
   if (first >= last) return -std::numeric_limits<float>::infinity();
-  float top = s[first], sum = 0;
-  for (auto j = first + 1; j < last; ++j) top = std::max(top, s[j]);
-  for (auto j = first; j < last; ++j) sum += std::exp(s[j] - top);
-  for (auto j = first; j < last; ++j) p[j] = narrow<T>(std::exp(s[j] - top) / sum);
-  return top + std::log(sum);
+  const RowSum row = exponentials_of_row(s + first, last - first);
+  for (auto j = first; j < last; ++j) p[j] = narrow<T>(s[j] / row.sum);
+  return row.top + std::log(row.sum);
 }
 
 Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k, int scores_passes) {

@@ -1,0 +1,13 @@
+// plain's softmax on the CPU: one row at a time, by the widest vectors of the machine. Only plain.cpp includes this.
+#pragma once
+#include <cstdint>
+
+namespace headroom::attention {
+
+struct RowSum {
+  float top, sum;  // the maximum, and Σ e^(s − top)
+};
+// s[0 … n) becomes e^(s − top); n ≥ 1.
+RowSum exponentials_of_row(float* s, std::int64_t n);
+
+}  // namespace headroom::attention
