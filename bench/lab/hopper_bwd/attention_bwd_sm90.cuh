@@ -1,0 +1,506 @@
+// attention_bwd_sm90.cuh — exact attention backward on Hopper for head dims up to 64 and 128: preprocess, one main kernel, postprocess.
+// A block owns 128 keys of one kv head and streams query tiles past them; dK and dV stay in registers, dQ is summed in global memory in fp32.
+//   Sᵀ = K Qᵀ    P = exp(scale·S - LSE)    dPᵀ = V dOᵀ    dS = P ∘ (dP - Δ)    dV += Pᵀ dO    dK += dSᵀ Q    dQ += dS K
+// Scores are kept transposed, so that Pᵀ and dSᵀ are already the register operand of dV and dK.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "mma.cuh"
+#include "tma.cuh"
+
+namespace ns::attention {
+
+constexpr float log2e = 1.44269504f;
+
+constexpr int unbounded = 1 << 29;
+
+// Row i sees key j iff least <= i + shift - j <= most. Full: no bounds; causal: least = 0; window of w: and most = w - 1.
+struct Sight {
+  int len_q, len_k, shift, least, most;
+  __host__ __device__ bool full() const { return least <= -unbounded && most >= unbounded; }
+  __host__ __device__ int first_row(int key) const { return max_(0, key - shift + least); }
+  __host__ __device__ int last_row(int key) const { return min_(len_q - 1, key - shift + most); }
+  __host__ __device__ int first_key(int row) const { return max_(0, row + shift - most); }
+  __host__ __device__ int last_key(int row) const { return min_(len_k - 1, row + shift - least); }
+  static __host__ __device__ int max_(int a, int b) { return a > b ? a : b; }
+  static __host__ __device__ int min_(int a, int b) { return a < b ? a : b; }
+};
+
+struct Strides {  // in elements; dimension head_dim is contiguous
+  long long batch, row, head;
+};
+
+// Everything chosen at compile time. Two consumer warpgroups of 64 keys each; rows: queries of one step.
+template <class T_> struct Bwd64 {
+  using T = T_;
+  static constexpr int dim = 64, rows = 128, stages = 2;
+  static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
+};
+template <class T_> struct Bwd128 {
+  using T = T_;
+  static constexpr int dim = 128, rows = 64, stages = 2;
+  static constexpr bool unpack_p = true;
+};
+constexpr int keys = 128;  // of one block
+
+struct Args {
+  Map q, k, v, dout;
+  const float *lse, *delta;  // [pairs, padded len_q]: LSE·log2e (+inf: the row sees nothing) and rowsum(dO ∘ O) - dLSE
+  float* dq;                 // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
+  void *dk, *dv;
+  Strides dk_strides, dv_strides;
+  int* next_tile;            // zero at launch
+  int* turns;                // ordered: [pairs, query tiles, 2], zero at launch
+  Sight sight;
+  int batch, heads, kv_heads, head_dim;
+  float scale, scale_log2;
+  int key_tiles, query_tiles, tiles;
+  int heads_at_once;         // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
+  int together;              // ordered: key tiles of a head that are sure to run at the same time
+};
+
+template <class C> struct Shared {
+  using T = typename C::T;
+  T k[keys * C::dim], v[keys * C::dim];
+  T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
+  T ds[2][C::rows * keys];
+  float dq[2][C::rows * C::dim / 2];
+  float lse[C::stages][C::rows], delta[C::stages][C::rows];
+  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
+  Barrier dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
+  int tile[2];
+};
+
+// ---- which keys, which queries ----------------------------------------------------------------------------------------
+struct Tile {
+  int n, kv_head, batch;     // key tile
+  int first, count, start;   // query tiles first … first+count-1 of each query head, beginning with first+start and wrapping round
+};
+
+template <class C, bool ordered> __device__ Tile find_tile(const Args& a, int index) {
+  int n, pair;
+  if (ordered || a.sight.full()) {
+    n = index % a.key_tiles, pair = index / a.key_tiles;
+  } else {
+    const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
+    const int pairs = min(a.heads_at_once, a.batch * a.kv_heads - first), at = index - first * a.key_tiles;
+    n = at / pairs, pair = first + at % pairs;
+  }
+  const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
+  const int count = last < 0 ? 0 : max(0, last / C::rows + 1 - low);
+  int start = 0;
+  if (ordered && a.sight.full()) {  // rotate, so that the key tiles of one head never meet at a query tile
+    const int group = min(a.together, a.key_tiles - n / a.together * a.together);
+    start = n % a.together * (count / group);
+  }
+  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start};
+}
+
+// How many key tiles add to query tile m before key tile n does: the order in which they come by, made a rule.
+template <class C> __device__ int turn(const Args& a, const Tile& t, int m) {
+  const int base = t.n / a.together * a.together, group = min(a.together, a.key_tiles - base), i = t.n - base;
+  const int low = a.sight.first_key(m * C::rows) / keys;
+  if (a.sight.full()) {
+    const int stride = t.count / group;
+    if (stride == 0) return t.n;
+    const int started = min(group, (m - t.first) / stride + 1);  // those that begin at or before m, the nearest one first
+    return base + (t.start <= m - t.first ? started - 1 - i : started + group - 1 - i);
+  }
+  const int high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
+  return max(0, base - low) + min(high, base + group - 1) - t.n;
+}
+
+template <class C> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+  int head, m, step = 0, steps;
+  const Tile& t;
+  __device__ Walk(const Args& a, const Tile& tile) : t(tile) {
+    const int group = a.heads / a.kv_heads;
+    head = tile.kv_head * group, m = tile.first + tile.start, steps = group * tile.count;
+  }
+  __device__ bool more() const { return step < steps; }
+  __device__ void next() {
+    ++step, ++m;
+    if (m == t.first + t.count) m = t.first;
+    if (m == t.first + t.start) ++head;
+  }
+};
+
+// ---- the producer: one thread -------------------------------------------------------------------------------------------
+template <class C, bool ordered> __device__ void produce(const Args& a, Shared<C>& s) {
+  using T = typename C::T;
+  Turn<C::stages> q, dout;
+  Turn<2> next;
+  int parity = 1;
+  const int padded = a.query_tiles * C::rows;
+  const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
+    for (int p = 0; p < C::dim / 64; ++p) load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
+  };
+  for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    const int after = atomicAdd(a.next_tile, 1);
+    const auto load_q = [&](const Walk<C>& w) {
+      s.q_empty[q.stage].wait(q.parity ^ 1);
+      s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
+      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
+      q.next();
+    };
+    const auto load_do = [&](const Walk<C>& w) {
+      s.do_empty[dout.stage].wait(dout.parity ^ 1);
+      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.delta[0]);
+      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.delta[dout.stage], a.delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.delta[0], s.do_full[dout.stage]);
+      dout.next();
+    };
+    Walk<C> w(a, t);
+    if (w.more()) {
+      load_q(w);
+      s.k_empty.wait(parity);
+      s.k_full.arrive_and_expect(sizeof s.k);
+      load_rows(s.k, a.k, s.k_full, keys, t.n * keys, t.kv_head, t.batch);
+      load_do(w);
+      s.v_empty.wait(parity);
+      s.v_full.arrive_and_expect(sizeof s.v);
+      load_rows(s.v, a.v, s.v_full, keys, t.n * keys, t.kv_head, t.batch);
+      for (w.next(); w.more(); w.next()) load_q(w), load_do(w);
+    } else {
+      parity ^= 1;  // nothing is loaded for keys that no row sees
+    }
+    index = after + gridDim.x;
+    s.tile_empty[next.stage].wait(next.parity ^ 1);
+    s.tile[next.stage] = index;
+    s.tile_full[next.stage].arrive();
+    next.next();
+  }
+}
+
+// ---- dQ's way out: one thread per consumer ------------------------------------------------------------------------------
+__device__ inline int read_acquire(const int* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ inline void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
+
+__device__ inline void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+template <class C, bool ordered> __device__ void send_dq(const Args& a, Shared<C>& s, int group) {
+  constexpr int half = C::rows * C::dim / 2;
+  Turn<2> next;
+  int parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    for (Walk<C> w(a, t); w.more(); w.next(), parity ^= 1) {
+      const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m;
+      const int before = ordered ? turn<C>(a, t, w.m) : 1;
+      s.dq_full[group].wait(parity);
+      if (ordered) {
+        while (read_acquire(a.turns + at * 2 + group) != before) {}
+        proxy_fence_global();
+      }
+      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      store_commit();
+      store_wait_read<0>();
+      s.dq_empty[group].arrive();
+      if (ordered) {
+        store_wait<0>();
+        proxy_fence_global();
+        add_release(a.turns + at * 2 + group, 1);
+      }
+    }
+    s.tile_full[next.stage].wait(next.parity);
+    index = s.tile[next.stage];
+    s.tile_empty[next.stage].arrive(), next.next();
+  }
+  store_wait<0>();
+}
+
+// ---- registers to rows in global memory -----------------------------------------------------------------------------------
+// Lane c of each four holds words c of four 16-byte chunks; afterwards it holds all four words of chunk c.
+__device__ inline void transpose_four(std::uint32_t (&x)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const std::uint32_t got = __shfl_xor_sync(~0u, odd ? x[i] : x[i + 1], 1);
+    (odd ? x[i] : x[i + 1]) = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t got = __shfl_xor_sync(~0u, high ? x[i] : x[i + 2], 2);
+    (high ? x[i] : x[i + 2]) = got;
+  }
+}
+
+// An accumulator [64, n], times `factor`, to rows `row` (this thread's upper one) and row + 8 of a tensor.
+template <class T, int n> __device__ void store_rows(const float (&d)[n], float factor, T* to, long long row_stride, int row, int rows, int column, int columns) {
+#pragma unroll
+  for (int j = 0; j < n / 4; j += 4)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      std::uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[i] = pack<T>(d[4 * (j + i) + 2 * r] * factor, d[4 * (j + i) + 2 * r + 1] * factor);
+      transpose_four(x);
+      const int at = column + 8 * (j + int(threadIdx.x % 4));
+      if (row + 8 * r < rows && at < columns) *reinterpret_cast<uint4*>(to + (row + 8 * r) * row_stride + at) = make_uint4(x[0], x[1], x[2], x[3]);
+    }
+}
+
+template <class T> __device__ inline float2 unpack(std::uint32_t x) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
+  else return __half22float2(*reinterpret_cast<__half2*>(&x));
+}
+
+// ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
+template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C>& s, int group) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows, both = 1;          // numbered barrier of the two consumers
+  constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
+  group = __shfl_sync(~0u, group, 0);                            // tells the compiler that it is the same for the whole warp
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  const auto k_rows = step(describe(s.k), group * 64 * 128), v_rows = step(describe(s.v), group * 64 * 128);
+  const auto q_rows = describe(s.q[0]), do_rows = describe(s.dout[0]);
+  const auto q_columns = describe(s.q[0], panel_bytes(rows)), do_columns = describe(s.dout[0], panel_bytes(rows));
+  const auto ds_columns = step(describe(s.ds[0], panel_bytes(keys)), rows == 128 ? group * panel_bytes(keys) : 0);
+  const auto k_columns = step(describe(s.k, panel_bytes(keys)), rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64);
+  constexpr int stage_bytes = sizeof s.q[0];
+
+  Turn<C::stages> q, dout;
+  Turn<2> next, ds_at, dq_at;  // dq_at: only its parity, one buffer
+  int tile_parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
+    std::uint32_t p[rows / 16][4], ds[rows / 16][4];
+    // the rows that see this thread's two keys; none for a key past the end
+    int low[2], high[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int key = t.n * keys + key_here + 8 * r;
+      low[r] = key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded * 2 - 1;
+      high[r] = key - a.sight.shift + a.sight.most;
+    }
+    const bool ragged = t.n * keys + keys > a.sight.len_k;
+    const int all_from = t.n * keys + keys - 1 - a.sight.shift + a.sight.least, all_to = t.n * keys - a.sight.shift + a.sight.most;  // rows that see every key
+
+    const auto scores_start = [&] {  // Sᵀ = K Qᵀ
+      s.q_full[q.stage].wait(q.parity);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, k_major(k_rows, keys, i), k_major(step(q_rows, q.stage * stage_bytes), rows, i), i > 0);
+      mma_commit();
+    };
+    const auto advance = [&](int m, auto more) {  // Sᵀ is on its way
+      constexpr int ahead = decltype(more)::value;  // 1: the next step's Sᵀ is started in this one
+      s.do_full[dout.stage].wait(dout.parity);
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i) mma<T>(dp, k_major(v_rows, keys, i), k_major(step(do_rows, dout.stage * stage_bytes), rows, i), i > 0);  // dPᵀ = V dOᵀ
+      mma_commit();
+
+      if (ragged || m * rows < all_from || m * rows + rows - 1 > all_to)
+#pragma unroll
+        for (int j = 0; j < rows / 8; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int row = m * rows + 8 * j + column_here + e % 2;
+            if (row < low[e / 2] || row > high[e / 2]) scores[4 * j + e] = -INFINITY;
+          }
+#pragma unroll
+      for (int j = 0; j < rows / 8; ++j) {
+        const float2 lse = *reinterpret_cast<const float2*>(&s.lse[q.stage][8 * j + column_here]);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
+      }
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+        for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+#pragma unroll
+      for (auto& fragment : p) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], mn_major(step(do_columns, dout.stage * stage_bytes), i));  // dV += Pᵀ dO
+      mma_commit();
+      mma_wait<1>();
+      pin(dp);
+
+#pragma unroll
+      for (int j = 0; j < rows / 8; ++j) {
+        const float2 delta = *reinterpret_cast<const float2*>(&s.delta[dout.stage][8 * j + column_here]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float2 w = C::unpack_p ? unpack<T>(p[j / 2][j % 2 * 2 + half]) : float2{scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]};
+          ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * (dp[4 * j + 2 * half] - delta.x), w.y * (dp[4 * j + 2 * half + 1] - delta.y));
+        }
+      }
+      char* ds_out = reinterpret_cast<char*>(s.ds[ds_at.stage]);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+      proxy_fence();
+      meet(both, 256);  // also: both have waited for the dQ that read this buffer two steps ago
+
+#pragma unroll
+      for (auto& fragment : ds) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)  // dQ = dS K
+        mma<T, Major::mn, Major::mn>(dq, mn_major(step(ds_columns, ds_at.stage * int(sizeof s.ds[0])), i), mn_major(k_columns, i), i > 0);
+      mma_commit();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], mn_major(step(q_columns, q.stage * stage_bytes), i));  // dK += dSᵀ Q
+      mma_commit();
+      const int q_used = q.stage;
+      q.next();
+      mma_wait<2>();  // dV: its operand's registers are free for the next scores
+      if constexpr (ahead) scores_start();
+
+      mma_wait<1 + ahead>();
+      pin(dq);
+      release(s.do_empty[dout.stage]), dout.next();
+      s.dq_empty[group].wait(dq_at.parity ^ 1);
+#pragma unroll
+      for (int j = 0; j < dq_n / 8; ++j)
+        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      proxy_fence();
+      __syncwarp();
+      release(s.dq_full[group]);
+      dq_at.parity ^= 1, ds_at.next();
+      mma_wait<0>();
+      pin(scores);
+      release(s.q_empty[q_used]);
+    };
+
+    Walk<C> w(a, t);
+    if (w.more()) {
+      s.k_full.wait(tile_parity);
+      scores_start();
+      mma_wait<0>();
+      pin(scores);
+      s.v_full.wait(tile_parity);
+      for (; w.step + 1 < w.steps; w.next()) advance(w.m, std::true_type{});
+      advance(w.m, std::false_type{});
+      release(s.v_empty), release(s.k_empty);
+      tile_parity ^= 1;
+    }
+    pin(dk), pin(dv);
+    const int row = t.n * keys + key_here;
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, a.sight.len_k, 0, a.head_dim);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, a.sight.len_k, 0, a.head_dim);
+
+    s.tile_full[next.stage].wait(next.parity);
+    index = s.tile[next.stage];
+    __syncwarp();  // every lane has read before lane 0 says so
+    release(s.tile_empty[next.stage]), next.next();
+  }
+}
+
+// attention_bwd_sm90 — dK, dV and the fp32 sum of dQ/scale
+//   reads   Q, dO, LSE, Δ once per 128 keys; K, V once (through TMA)     writes  dK, dV; adds to dq (ordered: the first key tile stores)
+//   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
+//   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
+//   limit   shared memory bandwidth, then the tensor cores
+template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<Shared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
+    for (int i = 0; i < 2; ++i) s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<24>();  // 24 + 2·240 = 504 = 3·168: all that 384 threads are launched with
+    if (threadIdx.x == 0) produce<C, ordered>(a, s);
+    if (threadIdx.x == 32 || threadIdx.x == 64) send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
+  } else {
+    registers_up<240>();
+    consume<C, ordered>(a, s, threadIdx.x / 128 - 1);
+  }
+}
+
+// ---- before and after -------------------------------------------------------------------------------------------------
+struct PreArgs {
+  const void *o, *dout;
+  Strides o_strides, do_strides;
+  const float *lse, *dlse;  // [pairs, len_q]; dlse may be null
+  float *lse2, *delta, *dq; // dq null: nothing to zero
+  int* zeros;               // counters to set back
+  int zero_count;
+  int len_q, padded, heads, head_dim;
+};
+
+// attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters.  A row is served by dim/8 lanes.
+//   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
+template <class T, int dim> __global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const PreArgs a) {
+  constexpr int lanes = dim / 8, rows = 256 / lanes;
+  const int row = blockIdx.x * rows + threadIdx.x / lanes, lane = threadIdx.x % lanes, pair = blockIdx.y;
+  const int batch = pair / a.heads, head = pair % a.heads;
+  if (blockIdx.y == 0)
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < a.zero_count; i += gridDim.x * 256) a.zeros[i] = 0;
+  float sum = 0;
+  if (row < a.len_q && lane * 8 < a.head_dim) {
+    const auto at = [&](const void* x, const Strides& s) {
+      return *reinterpret_cast<const uint4*>(static_cast<const T*>(x) + batch * s.batch + row * s.row + head * s.head + lane * 8);
+    };
+    const uint4 o = at(a.o, a.o_strides), d = at(a.dout, a.do_strides);
+    const std::uint32_t ow[4] = {o.x, o.y, o.z, o.w}, dw[4] = {d.x, d.y, d.z, d.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 x = unpack<T>(ow[i]), y = unpack<T>(dw[i]);
+      sum += x.x * y.x + x.y * y.y;
+    }
+  }
+#pragma unroll
+  for (int i = lanes / 2; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+  if (row >= a.padded) return;
+  if (lane == 0) {
+    const std::size_t from = std::size_t(pair) * a.len_q + row, to = std::size_t(pair) * a.padded + row;
+    const float lse = row < a.len_q ? a.lse[from] : -INFINITY;
+    const bool blind = lse == -INFINITY;  // sees no key: P must be 0
+    a.lse2[to] = blind ? INFINITY : lse * log2e;
+    a.delta[to] = blind ? 0 : sum - (a.dlse ? a.dlse[from] : 0);
+  }
+  if (a.dq) {
+    float4* q = reinterpret_cast<float4*>(a.dq + (std::size_t(pair) * a.padded + row) * dim) + lane;
+    q[0] = q[lanes] = make_float4(0, 0, 0, 0);
+  }
+}
+
+struct PostArgs {
+  const float* dq;
+  void* out;
+  Strides strides;
+  Sight sight;
+  int heads, head_dim, query_tiles;
+  float scale;
+};
+
+// attention_bwd_post_sm90 — dQ = scale · dq, rounded and put in order. One block of 128 threads per 64 rows and pair.
+template <class C> __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const PostArgs a) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows;
+  const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
+  const int m = blockIdx.x * 64 / rows;
+  const float* from = a.dq + (std::size_t(pair) * a.query_tiles * rows + blockIdx.x * 64) * dim;
+  const bool seen = a.sight.last_key(min(m * rows + rows, a.sight.len_q) - 1) >= a.sight.first_key(m * rows);  // else no block wrote here
+  T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
+#pragma unroll
+  for (int c = 0; c < dim / 64; ++c) {
+    float d[32];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float4 x = seen ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
+      d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
+    }
+    store_rows(d, a.scale, to, a.strides.row, row, a.sight.len_q, c * 64, a.head_dim);
+  }
+}
+
+}  // namespace ns::attention

@@ -1,0 +1,23 @@
+// bwd.cu — check and time the Hopper backward under study.
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode arch=compute_90a,code=sm_90a -cudart static bwd.cu -o bwd && ./bwd check && ./bwd time
+#include "check.cuh"
+
+using namespace ns::attention;
+using bf16 = __nv_bfloat16;
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::string what = argc > 1 ? argv[1] : "check";
+  const std::vector<Variant> v64{variant<Bwd64<bf16>, false>("64"), variant<Bwd64<bf16>, true>("64 ordered")};
+  const std::vector<Variant> v128{variant<Bwd128<bf16>, false>("128"), variant<Bwd128<bf16>, true>("128 ordered")};
+  if (what == "check") {
+    int failed = check_all<bf16>(64, v64) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128);
+    std::printf(failed ? "%d FAILED\n" : "all cases agree with the reference\n", failed);
+    return failed != 0;
+  }
+  const std::vector<int> lens{512, 1024, 2048, 4096, 8192, 16384};
+  if (what == "time") {
+    time_all<bf16>(64, v64, whole, lens), time_all<bf16>(128, v128, whole, lens);
+    time_all<bf16>(64, v64, middle, lens), time_all<bf16>(128, v128, middle, lens);
+  }
+}
