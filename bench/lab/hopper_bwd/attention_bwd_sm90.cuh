@@ -254,6 +254,10 @@ template <class T> __device__ inline float2 unpack(std::uint32_t x) {
   else return __half22float2(*reinterpret_cast<__half2*>(&x));
 }
 
+template <class C> __device__ inline bool crosses(const Sight& s, int n, int m) {
+  return n * keys + keys > s.len_k || m * C::rows < n * keys + keys - 1 - s.shift + s.least || m * C::rows + C::rows - 1 > n * keys - s.shift + s.most;
+}
+
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
@@ -270,49 +274,46 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
   const auto k_columns = step(describe(s.k, panel_bytes(keys)), rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64);
   constexpr int stage_bytes = sizeof s.q[0];
 
-  Turn<C::stages> q, dout;
-  Turn<2> next, ds_at, dq_at;  // dq_at: only its parity, one buffer
+  const auto stage = [](int n) { return n % C::stages; };
+  const auto parity = [](int n) { return n / C::stages % 2; };
+  unsigned n = 0;  // steps behind us: all rings turn once a step
+  Turn<2> next;
   int tile_parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
-    // the rows that see this thread's two keys; none for a key past the end
-    int low[2], high[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int key = t.n * keys + key_here + 8 * r;
-      low[r] = key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded * 2 - 1;
-      high[r] = key - a.sight.shift + a.sight.most;
-    }
-    const bool ragged = t.n * keys + keys > a.sight.len_k;
-    const int all_from = t.n * keys + keys - 1 - a.sight.shift + a.sight.least, all_to = t.n * keys - a.sight.shift + a.sight.most;  // rows that see every key
 
-    const auto scores_start = [&] {  // Sᵀ = K Qᵀ
-      s.q_full[q.stage].wait(q.parity);
+    const auto scores_start = [&](unsigned n) {  // Sᵀ = K Qᵀ
+      s.q_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, k_major(k_rows, keys, i), k_major(step(q_rows, q.stage * stage_bytes), rows, i), i > 0);
+      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, k_major(k_rows, keys, i), k_major(step(q_rows, stage(n) * stage_bytes), rows, i), i > 0);
       mma_commit();
     };
-    const auto advance = [&](int m, auto more) {  // Sᵀ is on its way
+    const auto advance = [&](int m, auto more) {  // Sᵀ is here
       constexpr int ahead = decltype(more)::value;  // 1: the next step's Sᵀ is started in this one
-      s.do_full[dout.stage].wait(dout.parity);
+      s.do_full[stage(n)].wait(parity(n));
+      mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(dp, k_major(v_rows, keys, i), k_major(step(do_rows, dout.stage * stage_bytes), rows, i), i > 0);  // dPᵀ = V dOᵀ
+      for (int i = 0; i < dim / 16; ++i) mma<T>(dp, k_major(v_rows, keys, i), k_major(step(do_rows, stage(n) * stage_bytes), rows, i), i > 0);  // dPᵀ = V dOᵀ
       mma_commit();
 
-      if (ragged || m * rows < all_from || m * rows + rows - 1 > all_to)
+      if (crosses<C>(a.sight, t.n, m)) {  // some row of this step does not see some key of this tile
 #pragma unroll
-        for (int j = 0; j < rows / 8; ++j)
+        for (int r = 0; r < 2; ++r) {
+          const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
+          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at, high = key - a.sight.shift + a.sight.most - at;
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int row = m * rows + 8 * j + column_here + e % 2;
-            if (row < low[e / 2] || row > high[e / 2]) scores[4 * j + e] = -INFINITY;
-          }
+          for (int j = 0; j < rows / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * j + e < low || 8 * j + e > high) scores[4 * j + 2 * r + e] = -INFINITY;
+        }
+      }
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
-        const float2 lse = *reinterpret_cast<const float2*>(&s.lse[q.stage][8 * j + column_here]);
+        const float2 lse = *reinterpret_cast<const float2*>(&s.lse[stage(n)][8 * j + column_here]);
 #pragma unroll
         for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
       }
@@ -324,21 +325,21 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], mn_major(step(do_columns, dout.stage * stage_bytes), i));  // dV += Pᵀ dO
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], mn_major(step(do_columns, stage(n) * stage_bytes), i));  // dV += Pᵀ dO
       mma_commit();
       mma_wait<1>();
       pin(dp);
 
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
-        const float2 delta = *reinterpret_cast<const float2*>(&s.delta[dout.stage][8 * j + column_here]);
+        const float2 delta = *reinterpret_cast<const float2*>(&s.delta[stage(n)][8 * j + column_here]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const float2 w = C::unpack_p ? unpack<T>(p[j / 2][j % 2 * 2 + half]) : float2{scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]};
           ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * (dp[4 * j + 2 * half] - delta.x), w.y * (dp[4 * j + 2 * half + 1] - delta.y));
         }
       }
-      char* ds_out = reinterpret_cast<char*>(s.ds[ds_at.stage]);
+      char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
         store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
@@ -350,41 +351,42 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)  // dQ = dS K
-        mma<T, Major::mn, Major::mn>(dq, mn_major(step(ds_columns, ds_at.stage * int(sizeof s.ds[0])), i), mn_major(k_columns, i), i > 0);
+        mma<T, Major::mn, Major::mn>(dq, mn_major(step(ds_columns, n % 2 * int(sizeof s.ds[0])), i), mn_major(k_columns, i), i > 0);
       mma_commit();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], mn_major(step(q_columns, q.stage * stage_bytes), i));  // dK += dSᵀ Q
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], mn_major(step(q_columns, stage(n) * stage_bytes), i));  // dK += dSᵀ Q
       mma_commit();
-      const int q_used = q.stage;
-      q.next();
       mma_wait<2>();  // dV: its operand's registers are free for the next scores
-      if constexpr (ahead) scores_start();
+      release(s.do_empty[stage(n)]);
+      if constexpr (ahead) scores_start(n + 1);
 
       mma_wait<1 + ahead>();
       pin(dq);
-      release(s.do_empty[dout.stage]), dout.next();
-      s.dq_empty[group].wait(dq_at.parity ^ 1);
+      s.dq_empty[group].wait(n % 2 ^ 1);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
         *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       proxy_fence();
       __syncwarp();
       release(s.dq_full[group]);
-      dq_at.parity ^= 1, ds_at.next();
       mma_wait<0>();
-      pin(scores);
-      release(s.q_empty[q_used]);
+      pin(scores);  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
+      release(s.q_empty[stage(n)]);
+      ++n;
     };
 
-    Walk<C> w(a, t);
-    if (w.more()) {
+    int left = a.heads / a.kv_heads * t.count, m = t.first + t.start;
+    if (left > 0) {
       s.k_full.wait(tile_parity);
-      scores_start();
+      scores_start(n);
       mma_wait<0>();
       pin(scores);
       s.v_full.wait(tile_parity);
-      for (; w.step + 1 < w.steps; w.next()) advance(w.m, std::true_type{});
-      advance(w.m, std::false_type{});
+      for (; left > 1; --left) {
+        advance(m, std::true_type{});
+        if (++m == t.first + t.count) m = t.first;
+      }
+      advance(m, std::false_type{});
       release(s.v_empty), release(s.k_empty);
       tile_parity ^= 1;
     }
