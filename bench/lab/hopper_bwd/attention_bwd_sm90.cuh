@@ -58,7 +58,7 @@ struct Args {
   float scale, scale_log2;
   int key_tiles, query_tiles, tiles;
   int heads_at_once;         // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
-  int together;              // ordered: key tiles of a head that are sure to run at the same time
+  int together;              // ordered: this many key tiles of a head run at the same time, at most one per block
 };
 
 template <class C> struct Shared {
@@ -75,60 +75,75 @@ template <class C> struct Shared {
 
 // ---- which keys, which queries ----------------------------------------------------------------------------------------
 struct Tile {
-  int n, kv_head, batch;     // key tile
-  int first, count, start;   // query tiles first … first+count-1 of each query head, beginning with first+start and wrapping round
+  int n, kv_head, batch;   // key tile; ordered causal: batch may lie past the end, there is nothing to do then
+  int first, count;        // query tiles first … first+count-1 of each query head
+  int start, stride;       // visited from first+start on, wrapping round
+  bool backward;           // visited from the last one down
 };
 
-template <class C, bool ordered> __device__ Tile find_tile(const Args& a, int index) {
+// Free order: one counter hands out tiles, longest first.
+// Ordered: the key tiles of a head add to a query tile one after another, so they are laid side by side on the multiprocessors (tile number =
+// block + k·blocks, fixed) and walk so that they come by in turn and nobody waits:
+//   full     key tile n starts n steps in and wraps round
+//   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
+//            even head takes the i-th longest's complement: every block has the same work
+template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+  const int pairs = a.batch * a.kv_heads;
+  const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
   int n, pair;
-  if (ordered || a.sight.full()) {
+  bool backward = false;
+  if (ordered && causal) {
+    const int wave = index / gridDim.x, unit = wave / 2 * gridDim.x + index % gridDim.x, i = unit % a.key_tiles;
+    backward = wave % 2, n = backward ? a.key_tiles - 1 - i : i, pair = unit / a.key_tiles * 2 + backward;
+  } else if (ordered || a.sight.full()) {
     n = index % a.key_tiles, pair = index / a.key_tiles;
   } else {
     const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
-    const int pairs = min(a.heads_at_once, a.batch * a.kv_heads - first), at = index - first * a.key_tiles;
-    n = at / pairs, pair = first + at % pairs;
+    const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
+    n = at / at_once, pair = first + at % at_once;
   }
   const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
-  const int count = last < 0 ? 0 : max(0, last / C::rows + 1 - low);
-  int start = 0;
-  if (ordered && a.sight.full()) {  // rotate, so that the key tiles of one head never meet at a query tile
-    const int group = min(a.together, a.key_tiles - n / a.together * a.together);
-    start = n % a.together * (count / group);
-  }
-  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start};
+  int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
+  if (ordered && a.sight.full()) stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
+  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
 }
 
-// How many key tiles add to query tile m before key tile n does: the order in which they come by, made a rule.
-template <class C> __device__ int turn(const Args& a, const Tile& t, int m) {
-  const int base = t.n / a.together * a.together, group = min(a.together, a.key_tiles - base), i = t.n - base;
-  const int low = a.sight.first_key(m * C::rows) / keys;
+// How many key tiles add to query tile m before this one does: the order in which they come by, made a rule. `together` key tiles run at once.
+template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
+  const int i = t.backward ? a.key_tiles - 1 - t.n : t.n, base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
   if (a.sight.full()) {
-    const int stride = t.count / group;
-    if (stride == 0) return t.n;
-    const int started = min(group, (m - t.first) / stride + 1);  // those that begin at or before m, the nearest one first
-    return base + (t.start <= m - t.first ? started - 1 - i : started + group - 1 - i);
+    if (t.stride == 0) return t.n;
+    const int started = min(group, (m - t.first) / t.stride + 1);  // those that begin at or before m: the nearest one comes first
+    return base + (t.start <= m - t.first ? started - 1 : started + group - 1) - (i - base);
   }
-  const int high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
+  const int low = a.sight.first_key(m * C::rows) / keys, high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
+  if (t.backward) {
+    const int top = a.key_tiles - 1 - base, bottom = top - group + 1;  // of this group; groups with larger n were before
+    return max(0, high - top) + t.n - max(low, bottom);
+  }
   return max(0, base - low) + min(high, base + group - 1) - t.n;
 }
 
-template <class C> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
-  int head, m, step = 0, steps;
+struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+  int head, i = 0, left;
   const Tile& t;
-  __device__ Walk(const Args& a, const Tile& tile) : t(tile) {
+  __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
     const int group = a.heads / a.kv_heads;
-    head = tile.kv_head * group, m = tile.first + tile.start, steps = group * tile.count;
+    head = tile.kv_head * group, left = group * tile.count;
   }
-  __device__ bool more() const { return step < steps; }
-  __device__ void next() {
-    ++step, ++m;
-    if (m == t.first + t.count) m = t.first;
-    if (m == t.first + t.start) ++head;
+  __device__ __forceinline__ bool more() const { return left > 0; }
+  __device__ __forceinline__ int m() const {
+    const int at = t.backward ? t.count - 1 - i : t.start + i;
+    return t.first + (at >= t.count ? at - t.count : at);
+  }
+  __device__ __forceinline__ void next() {
+    --left;
+    if (++i == t.count) i = 0, ++head;
   }
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ void produce(const Args& a, Shared<C>& s) {
+template <class C, bool ordered> __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> q, dout;
   Turn<2> next;
@@ -139,22 +154,22 @@ template <class C, bool ordered> __device__ void produce(const Args& a, Shared<C
   };
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
     const Tile t = find_tile<C, ordered>(a, index);
-    const int after = atomicAdd(a.next_tile, 1);
-    const auto load_q = [&](const Walk<C>& w) {
+    const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
+    const auto load_q = [&](const Walk& w) {
       s.q_empty[q.stage].wait(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
-      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m * C::rows, w.head, t.batch);
-      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
+      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
       q.next();
     };
-    const auto load_do = [&](const Walk<C>& w) {
+    const auto load_do = [&](const Walk& w) {
       s.do_empty[dout.stage].wait(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.delta[0]);
-      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m * C::rows, w.head, t.batch);
-      load_run(s.delta[dout.stage], a.delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.delta[0], s.do_full[dout.stage]);
+      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
+      load_run(s.delta[dout.stage], a.delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.delta[0], s.do_full[dout.stage]);
       dout.next();
     };
-    Walk<C> w(a, t);
+    Walk w(a, t);
     if (w.more()) {
       load_q(w);
       s.k_empty.wait(parity);
@@ -168,7 +183,7 @@ template <class C, bool ordered> __device__ void produce(const Args& a, Shared<C
     } else {
       parity ^= 1;  // nothing is loaded for keys that no row sees
     }
-    index = after + gridDim.x;
+    index = ordered ? index + gridDim.x : after + gridDim.x;
     s.tile_empty[next.stage].wait(next.parity ^ 1);
     s.tile[next.stage] = index;
     s.tile_full[next.stage].arrive();
@@ -177,24 +192,24 @@ template <class C, bool ordered> __device__ void produce(const Args& a, Shared<C
 }
 
 // ---- dQ's way out: one thread per consumer ------------------------------------------------------------------------------
-__device__ inline int read_acquire(const int* p) {
+__device__ __forceinline__ int read_acquire(const int* p) {
   int x;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
   return x;
 }
-__device__ inline void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
+__device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
 
-__device__ inline void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+__device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-template <class C, bool ordered> __device__ void send_dq(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
   constexpr int half = C::rows * C::dim / 2;
   Turn<2> next;
   int parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    for (Walk<C> w(a, t); w.more(); w.next(), parity ^= 1) {
-      const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m;
-      const int before = ordered ? turn<C>(a, t, w.m) : 1;
+    for (Walk w(a, t); w.more(); w.next(), parity ^= 1) {
+      const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
+      const int before = ordered ? turn<C>(a, t, w.m()) : 1;
       s.dq_full[group].wait(parity);
       if (ordered) {
         while (read_acquire(a.turns + at * 2 + group) != before) {}
@@ -220,7 +235,7 @@ template <class C, bool ordered> __device__ void send_dq(const Args& a, Shared<C
 
 // ---- registers to rows in global memory -----------------------------------------------------------------------------------
 // Lane c of each four holds words c of four 16-byte chunks; afterwards it holds all four words of chunk c.
-__device__ inline void transpose_four(std::uint32_t (&x)[4]) {
+__device__ __forceinline__ void transpose_four(std::uint32_t (&x)[4]) {
   const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
@@ -235,7 +250,7 @@ __device__ inline void transpose_four(std::uint32_t (&x)[4]) {
 }
 
 // An accumulator [64, n], times `factor`, to rows `row` (this thread's upper one) and row + 8 of a tensor.
-template <class T, int n> __device__ void store_rows(const float (&d)[n], float factor, T* to, long long row_stride, int row, int rows, int column, int columns) {
+template <class T, int n> __device__ __forceinline__ void store_rows(const float (&d)[n], float factor, T* to, long long row_stride, int row, int rows, int column, int columns) {
 #pragma unroll
   for (int j = 0; j < n / 4; j += 4)
 #pragma unroll
@@ -249,17 +264,17 @@ template <class T, int n> __device__ void store_rows(const float (&d)[n], float 
     }
 }
 
-template <class T> __device__ inline float2 unpack(std::uint32_t x) {
+template <class T> __device__ __forceinline__ float2 unpack(std::uint32_t x) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
   else return __half22float2(*reinterpret_cast<__half2*>(&x));
 }
 
-template <class C> __device__ inline bool crosses(const Sight& s, int n, int m) {
+template <class C> __device__ __forceinline__ bool crosses(const Sight& s, int n, int m) {
   return n * keys + keys > s.len_k || m * C::rows < n * keys + keys - 1 - s.shift + s.least || m * C::rows + C::rows - 1 > n * keys - s.shift + s.most;
 }
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows, both = 1;          // numbered barrier of the two consumers
   constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
@@ -267,11 +282,11 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
-  const auto k_rows = step(describe(s.k), group * 64 * 128), v_rows = step(describe(s.v), group * 64 * 128);
-  const auto q_rows = describe(s.q[0]), do_rows = describe(s.dout[0]);
-  const auto q_columns = describe(s.q[0], panel_bytes(rows)), do_columns = describe(s.dout[0], panel_bytes(rows));
-  const auto ds_columns = step(describe(s.ds[0], panel_bytes(keys)), rows == 128 ? group * panel_bytes(keys) : 0);
-  const auto k_columns = step(describe(s.k, panel_bytes(keys)), rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64);
+  Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const int my_rows = group * 64 * 128;                                                // of K and V
+  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;                  // dQ's share of a group: 64 query rows, or half the dims
+  const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
   const auto stage = [](int n) { return n % C::stages; };
@@ -288,15 +303,17 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       s.q_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, k_major(k_rows, keys, i), k_major(step(q_rows, stage(n) * stage_bytes), rows, i), i > 0);
+      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(offset(s.q) + stage(n) * stage_bytes + k_offset(rows, i)), i > 0);
       mma_commit();
     };
     const auto advance = [&](int m, auto more) {  // Sᵀ is here
+      words.renew();
       constexpr int ahead = decltype(more)::value;  // 1: the next step's Sᵀ is started in this one
       s.do_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(dp, k_major(v_rows, keys, i), k_major(step(do_rows, stage(n) * stage_bytes), rows, i), i > 0);  // dPᵀ = V dOᵀ
+      for (int i = 0; i < dim / 16; ++i) // dPᵀ = V dOᵀ
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(offset(s.dout) + stage(n) * stage_bytes + k_offset(rows, i)), i > 0);
       mma_commit();
 
       if (crosses<C>(a.sight, t.n, m)) {  // some row of this step does not see some key of this tile
@@ -325,7 +342,7 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], mn_major(step(do_columns, stage(n) * stage_bytes), i));  // dV += Pᵀ dO
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(offset(s.dout) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
       mma_wait<1>();
       pin(dp);
@@ -351,10 +368,10 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)  // dQ = dS K
-        mma<T, Major::mn, Major::mn>(dq, mn_major(step(ds_columns, n % 2 * int(sizeof s.ds[0])), i), mn_major(k_columns, i), i > 0);
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds) + int(n % 2) * int(sizeof s.ds[0]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
       mma_commit();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], mn_major(step(q_columns, stage(n) * stage_bytes), i));  // dK += dSᵀ Q
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(offset(s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dK += dSᵀ Q
       mma_commit();
       mma_wait<2>();  // dV: its operand's registers are free for the next scores
       release(s.do_empty[stage(n)]);
@@ -375,25 +392,22 @@ template <class C, bool ordered> __device__ void consume(const Args& a, Shared<C
       ++n;
     };
 
-    int left = a.heads / a.kv_heads * t.count, m = t.first + t.start;
-    if (left > 0) {
+    Walk w(a, t);
+    if (w.more()) {
       s.k_full.wait(tile_parity);
       scores_start(n);
       mma_wait<0>();
       pin(scores);
       s.v_full.wait(tile_parity);
-      for (; left > 1; --left) {
-        advance(m, std::true_type{});
-        if (++m == t.first + t.count) m = t.first;
-      }
-      advance(m, std::false_type{});
+      for (; w.left > 1; w.next()) advance(w.m(), std::true_type{});
+      advance(w.m(), std::false_type{});
       release(s.v_empty), release(s.k_empty);
       tile_parity ^= 1;
     }
     pin(dk), pin(dv);
-    const int row = t.n * keys + key_here;
-    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, a.sight.len_k, 0, a.head_dim);
-    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, a.sight.len_k, 0, a.head_dim);
+    const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.sight.len_k : 0;
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, keys_left, 0, a.head_dim);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, keys_left, 0, a.head_dim);
 
     s.tile_full[next.stage].wait(next.parity);
     index = s.tile[next.stage];

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   }
   const std::vector<int> lens{512, 1024, 2048, 4096, 8192, 16384};
   if (what == "time") {
-    time_all<bf16>(64, {v64[0]}, whole, lens), time_all<bf16>(128, {v128[0]}, whole, lens);
-    time_all<bf16>(64, {v64[0]}, middle, lens), time_all<bf16>(128, {v128[0]}, middle, lens);
+    time_all<bf16>(64, v64, whole, lens), time_all<bf16>(128, v128, whole, lens);
+    time_all<bf16>(64, v64, middle, lens), time_all<bf16>(128, v128, middle, lens);
   }
 }

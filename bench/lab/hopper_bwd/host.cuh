@@ -71,8 +71,13 @@ template <class C, bool ordered> void run(const Problem& p, const Tensors& t, ch
     const int kv_pairs = p.batch * p.kv_heads, fit = int(std::clamp<long long>((32ll << 20) / pair_bytes, 1, kv_pairs));
     const int sections = (kv_pairs + fit - 1) / fit;
     a.heads_at_once = (kv_pairs + sections - 1) / sections;
-    a.together = std::min(a.key_tiles, multiprocessors);
-    attention_bwd_sm90<C, ordered><<<std::min(multiprocessors, a.tiles), 384, sizeof(Shared<C>), stream>>>(a);
+    int blocks = std::min(multiprocessors, a.tiles);
+    if (ordered && p.least == 0 && p.most >= unbounded) {  // even and odd heads in pairs
+      const int units = a.key_tiles * ((kv_pairs + 1) / 2);
+      blocks = std::min(multiprocessors, units), a.tiles = (units + blocks - 1) / blocks * blocks * 2;
+    }
+    a.together = std::min(a.key_tiles, blocks);
+    attention_bwd_sm90<C, ordered><<<blocks, 384, sizeof(Shared<C>), stream>>>(a);
   }
   if (parts & after) {
     const PostArgs post{dq, t.dq, t.dq_at, sight, p.heads, p.dim, w.query_tiles, scale};

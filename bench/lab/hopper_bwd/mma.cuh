@@ -20,23 +20,37 @@ enum class Major { k, mn };  // which dimension of the operand is contiguous: th
 // The 64-bit operand descriptor:  0–13 start/16 · 16–29 leading offset/16 · 32–45 stride offset/16 · 49–51 base offset (0: 1024-aligned)
 // · 62–63 swizzle (1 = 128 B).  Stride offset: from one group of 8 rows to the next, 1024 B in a panel.
 // Leading offset: k-major, not used; mn-major, from one 64-wide panel to the next.
-__device__ inline std::uint64_t describe(const void* at, int leading_bytes = 16) {
+__device__ __forceinline__ std::uint64_t describe(const void* at, int leading_bytes = 16) {
   const std::uint32_t start = __cvta_generic_to_shared(at);
   return std::uint64_t(start >> 4) | std::uint64_t(leading_bytes >> 4) << 16 | std::uint64_t(1024 >> 4) << 32 | 1ull << 62;
 }
-__device__ inline std::uint64_t step(std::uint64_t descriptor, int bytes) { return descriptor + (bytes >> 4); }
+__device__ __forceinline__ std::uint64_t step(std::uint64_t descriptor, int bytes) { return descriptor + (bytes >> 4); }
 
 // The operand of the 16-deep step `k16` of a tile whose panels have `rows` rows.
-__device__ inline std::uint64_t k_major(std::uint64_t tile, int rows, int k16) {  // summed dimension along the panel
+__device__ __forceinline__ std::uint64_t k_major(std::uint64_t tile, int rows, int k16) {  // summed dimension along the panel
   return step(tile, k16 / 4 * panel_bytes(rows) + k16 % 4 * 32);
 }
-__device__ inline std::uint64_t mn_major(std::uint64_t tile, int k16) { return step(tile, k16 * 16 * 128); }  // down the panel
+__device__ __forceinline__ std::uint64_t mn_major(std::uint64_t tile, int k16) { return step(tile, k16 * 16 * 128); }  // down the panel
+
+// The same words from one 32-bit register: the upper half is constant and the lower one base + offset, so that a loop keeps `base` alone.
+__device__ __forceinline__ constexpr int k_offset(int rows, int k16) { return k16 / 4 * panel_bytes(rows) + k16 % 4 * 32; }
+__device__ __forceinline__ constexpr int mn_offset(int k16) { return k16 * 16 * 128; }
+struct Descriptors {
+  std::uint32_t base;  // address of all of a kernel's shared memory / 16
+  __device__ __forceinline__ explicit Descriptors(const void* shared) : base(std::uint32_t(__cvta_generic_to_shared(shared)) >> 4) {}
+  __device__ __forceinline__ void renew() { asm volatile("" : "+r"(base)); }  // what is derived from it is not kept across this line
+  __device__ __forceinline__ std::uint64_t at(int offset, int leading_bytes = 16) const {
+    std::uint64_t d;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(base + (offset >> 4) + (leading_bytes >> 4 << 16)), "n"(1024 >> 4 | 1 << 30));
+    return d;
+  }
+};
 
 // ---- order ------------------------------------------------------------------------------------------------------
-__device__ inline void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }  // registers written before → visible to wgmma
-__device__ inline void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending> __device__ inline void mma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
-template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
+__device__ __forceinline__ void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }  // registers written before → visible to wgmma
+__device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending> __device__ __forceinline__ void mma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
+template <class T, int n> __device__ __forceinline__ void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
   if constexpr (std::is_same_v<T, float>)
     for (auto& x : r) asm volatile("" : "+f"(x)::"memory");
   else
@@ -80,12 +94,12 @@ template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compil
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(major_b)))
 #define NS_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, P6, ...)                                                                 \
   template <class T, Major major_a = Major::k, Major major_b = Major::k>                                                  \
-  __device__ inline void mma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {                      \
+  __device__ __forceinline__ void mma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {                      \
     if constexpr (std::is_same_v<T, __nv_bfloat16>) NS_SS(N, "bf16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);              \
     else NS_SS(N, "f16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                          \
   }                                                                                                                       \
   template <class T, Major major_b = Major::k>                                                                            \
-  __device__ inline void mma(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool add = true) {          \
+  __device__ __forceinline__ void mma(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool add = true) {          \
     if constexpr (std::is_same_v<T, __nv_bfloat16>) NS_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);      \
     else NS_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                  \
   }
@@ -122,10 +136,10 @@ NS_WGMMA(256, NS_R128, 128, 129, 130, 131, 132, 133, 134, NS_D32(0), NS_D32(32),
 #undef NS_ONES
 
 // ---- registers ----------------------------------------------------------------------------------------------------
-template <int n> __device__ inline void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
-template <int n> __device__ inline void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
+template <int n> __device__ __forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
+template <int n> __device__ __forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
 
-template <class T> __device__ inline std::uint32_t pack(float low, float high) {
+template <class T> __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   std::uint32_t r;
   if constexpr (std::is_same_v<T, __nv_bfloat16>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -133,23 +147,23 @@ template <class T> __device__ inline std::uint32_t pack(float low, float high) {
 }
 
 // Four 8x8 blocks of 16-bit values from fragment order to shared memory; lane l gives the address of row l%8 of block l/8.
-__device__ inline void store_blocks(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+__device__ __forceinline__ void store_blocks(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
                "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
-__device__ inline void store_blocks_transposed(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+__device__ __forceinline__ void store_blocks_transposed(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
                "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 // The other way: four 8x8 blocks from shared memory into fragment order, as the A operand of one 16-deep step wants them.
-__device__ inline void load_blocks(std::uint32_t (&to)[4], const void* row) {
+__device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(std::uint32_t(__cvta_generic_to_shared(row))) : "memory");
 }
 // Byte offset of 16-byte chunk `chunk` of row `row` inside a panel.
-__device__ inline int swizzled(int row, int chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
+__device__ __forceinline__ int swizzled(int row, int chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
 
-__device__ inline float exp2_fast(float x) {  // MUFU: 16 results a cycle and SM; 2 ulp; flushes denormals
+__device__ __forceinline__ float exp2_fast(float x) {  // MUFU: 16 results a cycle and SM; 2 ulp; flushes denormals
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;

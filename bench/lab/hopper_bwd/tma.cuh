@@ -49,7 +49,7 @@ template <class T> Map make_map(const T* data, const MapShape& s) {
 }
 
 // ---- device: barriers --------------------------------------------------------------------------------------------
-__device__ inline std::uint32_t shared_address(const void* p) { return __cvta_generic_to_shared(p); }
+__device__ __forceinline__ std::uint32_t shared_address(const void* p) { return __cvta_generic_to_shared(p); }
 
 // Opens when `arrivals` threads have arrived and all announced bytes have landed. Phases alternate 0, 1, 0, …:
 // wait(p) returns once the phase with parity p is over, so wait(1) on a fresh barrier returns at once.
@@ -67,8 +67,8 @@ struct Barrier {
                    : "=r"(done) : "r"(shared_address(this)), "r"(parity) : "memory");
   }
 };
-__device__ inline void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads
-__device__ inline void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads
+__device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 template <int stages> struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
   int stage = 0, parity = 0;
@@ -78,22 +78,22 @@ template <int stages> struct Turn {  // where a ring of stages stands; starts at
 };
 
 // Barriers by number, 1–15 (0 is __syncthreads), among `threads` threads. arrive() does not wait.
-__device__ inline void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-__device__ inline void arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ __forceinline__ void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ __forceinline__ void arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-__device__ inline bool elected() {  // true for one lane of a converged warp
+__device__ __forceinline__ bool elected() {  // true for one lane of a converged warp
   std::uint32_t chosen;
   asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(chosen));
   return chosen;
 }
 
 // ---- device: copies ----------------------------------------------------------------------------------------------
-__device__ inline void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
+__device__ __forceinline__ void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
 
 enum class Keep : std::uint64_t { normal = 0x1000000000000000, once = 0x12F0000000000000, long_time = 0x14F0000000000000 };  // L2 policy words
 
 template <class... At>  // one coordinate per dimension, contiguous one first
-__device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
+__device__ __forceinline__ void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
@@ -107,7 +107,7 @@ __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At
                      shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep)) : "memory");
 }
 
-template <class... At> __device__ inline void store(const Map& m, const void* from, At... at) {
+template <class... At> __device__ __forceinline__ void store(const Map& m, const void* from, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
@@ -122,21 +122,21 @@ template <class... At> __device__ inline void store(const Map& m, const void* fr
 }
 
 // A plain run of bytes; both ends 16-byte aligned, bytes % 16 == 0.
-__device__ inline void load_run(void* to, const void* from, int bytes, Barrier& full) {
+__device__ __forceinline__ void load_run(void* to, const void* from, int bytes, Barrier& full) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
                "r"(shared_address(&full)) : "memory");
 }
-__device__ inline void store_run(void* to, const void* from, int bytes) {
+__device__ __forceinline__ void store_run(void* to, const void* from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
 }
 
 // to[0 … bytes/4) += from[…] in fp32, in L2, order between blocks undefined. 16-byte aligned, bytes % 16 == 0.
-__device__ inline void add_to(float* to, const float* from, int bytes) {
+__device__ __forceinline__ void add_to(float* to, const float* from, int bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
 }
 
-__device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-template <int pending> __device__ inline void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }
-template <int pending> __device__ inline void store_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }
+__device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int pending> __device__ __forceinline__ void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }
+template <int pending> __device__ __forceinline__ void store_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }
 
 }  // namespace ns
