@@ -35,12 +35,14 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 // Everything chosen at compile time. Two consumer warpgroups of 64 keys each; rows: queries of one step.
 template <class T_> struct Bwd64 {
   using T = T_;
-  static constexpr int dim = 64, rows = 128, stages = 2;
+  static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
+  static constexpr bool early_dk = false, red = false;
   static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
 };
 template <class T_> struct Bwd128 {
   using T = T_;
-  static constexpr int dim = 128, rows = 64, stages = 2;
+  static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
+  static constexpr bool early_dk = false, red = false;
   static constexpr bool unpack_p = true;
 };
 constexpr int keys = 128;  // of one block
@@ -69,7 +71,7 @@ template <class C> struct Shared {
   float dq[2][C::rows * C::dim / 2];
   float lse[C::stages][C::rows], delta[C::stages][C::rows];
   Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
-  Barrier dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
+  Barrier ds_full[2], dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
   int tile[2];
 };
 
@@ -199,6 +201,9 @@ __device__ __forceinline__ int read_acquire(const int* p) {
 }
 __device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
 
+__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
 __device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
@@ -207,7 +212,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
   int parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    for (Walk w(a, t); w.more(); w.next(), parity ^= 1) {
+    for (Walk w(a, t); !C::red && !(C::skip & 1) && w.more(); w.next(), parity ^= 1) {
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
       s.dq_full[group].wait(parity);
@@ -215,7 +220,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
         while (read_acquire(a.turns + at * 2 + group) != before) {}
         proxy_fence_global();
       }
-      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      if (C::skip & 8) ; else if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
       store_wait_read<0>();
@@ -306,7 +311,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int i = 0; i < dim / 16; ++i) mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(offset(s.q) + stage(n) * stage_bytes + k_offset(rows, i)), i > 0);
       mma_commit();
     };
-    const auto advance = [&](int m, auto more) {  // Sᵀ is here
+    const auto advance = [&](int head, int m, auto more) {  // Sᵀ is here
       words.renew();
       constexpr int ahead = decltype(more)::value;  // 1: the next step's Sᵀ is started in this one
       s.do_full[stage(n)].wait(parity(n));
@@ -332,7 +337,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int j = 0; j < rows / 8; ++j) {
         const float2 lse = *reinterpret_cast<const float2*>(&s.lse[stage(n)][8 * j + column_here]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
+        for (int e = 0; e < 4; ++e) scores[4 * j + e] = C::skip & 2 ? scores[4 * j + e] : exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
       }
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
@@ -361,31 +366,45 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int i = 0; i < rows / 16; ++i)
         store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
       proxy_fence();
-      meet(both, 256);  // also: both have waited for the dQ that read this buffer two steps ago
+      __syncwarp();
+      release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
 
 #pragma unroll
       for (auto& fragment : ds) pin(fragment);
       mma_fence();
+      const auto dk_start = [&] {
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(offset(s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dK += dSᵀ Q
+      mma_commit();
+      };
+      if (C::early_dk) dk_start();
+      if (!(C::skip & 4)) s.ds_full[n % 2].wait(n / 2 % 2);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)  // dQ = dS K
         mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds) + int(n % 2) * int(sizeof s.ds[0]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
       mma_commit();
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(offset(s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dK += dSᵀ Q
-      mma_commit();
+      if (!C::early_dk) dk_start();
       mma_wait<2>();  // dV: its operand's registers are free for the next scores
       release(s.do_empty[stage(n)]);
       if constexpr (ahead) scores_start(n + 1);
 
-      mma_wait<1 + ahead>();
+      mma_wait<(C::early_dk ? 0 : 1) + ahead>();
       pin(dq);
-      s.dq_empty[group].wait(n % 2 ^ 1);
+      if constexpr (C::red) {
+        float* to = a.dq + ((std::size_t(t.batch * a.heads + head) * a.query_tiles + m) * 2 + group) * (rows * dim / 2) + thread * 4;
 #pragma unroll
-      for (int j = 0; j < dq_n / 8; ++j)
-        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-      proxy_fence();
-      __syncwarp();
-      release(s.dq_full[group]);
+        for (int j = 0; j < dq_n / 8; ++j) add_four(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      } else if constexpr (!(C::skip & 1)) {
+        s.dq_empty[group].wait(n % 2 ^ 1);
+        if constexpr (!(C::skip & 32)) {
+#pragma unroll
+        for (int j = 0; j < dq_n / 8; ++j)
+          *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        }
+        if constexpr (!(C::skip & 16)) proxy_fence();
+        __syncwarp();
+        release(s.dq_full[group]);
+      }
       mma_wait<0>();
       pin(scores);  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
       release(s.q_empty[stage(n)]);
@@ -399,8 +418,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       mma_wait<0>();
       pin(scores);
       s.v_full.wait(tile_parity);
-      for (; w.left > 1; w.next()) advance(w.m(), std::true_type{});
-      advance(w.m(), std::false_type{});
+      for (; w.left > 1; w.next()) advance(w.head, w.m(), std::true_type{});
+      advance(w.head, w.m(), std::false_type{});
       release(s.v_empty), release(s.k_empty);
       tile_parity ^= 1;
     }
@@ -427,7 +446,7 @@ template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) atten
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
-    for (int i = 0; i < 2; ++i) s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+    for (int i = 0; i < 2; ++i) s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
     barriers_ready();
   }
   __syncthreads();
