@@ -36,13 +36,11 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 template <class T_> struct Bwd64 {
   using T = T_;
   static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
-  static constexpr bool early_dk = false, red = false;
   static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
 };
 template <class T_> struct Bwd128 {
   using T = T_;
   static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
-  static constexpr bool early_dk = false, red = false;
   static constexpr bool unpack_p = true;
 };
 constexpr int keys = 128;  // of one block
@@ -201,9 +199,6 @@ __device__ __forceinline__ int read_acquire(const int* p) {
 }
 __device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
 
-__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
 __device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
@@ -212,7 +207,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
   int parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    for (Walk w(a, t); !C::red && !(C::skip & 1) && w.more(); w.next(), parity ^= 1) {
+    for (Walk w(a, t); w.more(); w.next(), parity ^= 1) {
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
       s.dq_full[group].wait(parity);
@@ -220,7 +215,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
         while (read_acquire(a.turns + at * 2 + group) != before) {}
         proxy_fence_global();
       }
-      if (C::skip & 8) ; else if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
       store_wait_read<0>();
@@ -281,7 +276,7 @@ template <class C> __device__ __forceinline__ bool crosses(const Sight& s, int n
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
-  constexpr int dim = C::dim, rows = C::rows, both = 1;          // numbered barrier of the two consumers
+  constexpr int dim = C::dim, rows = C::rows;
   constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
   group = __shfl_sync(~0u, group, 0);                            // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32;
@@ -304,22 +299,49 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
 
-    const auto scores_start = [&](unsigned n) {  // Sᵀ = K Qᵀ
+    const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };
+    const auto dk_start = [&](unsigned n) {  // dK += dSᵀ Q
+#pragma unroll
+      for (auto& fragment : ds) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(stage_at(s.q, n) + mn_offset(i), panel_bytes(rows)));
+      mma_commit();
+    };
+    const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
+      s.ds_full[n % 2].wait(n / 2 % 2);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
+      mma_commit();
+    };
+    const auto dq_out = [&](unsigned n) {
+      pin(dq);
+      s.dq_empty[group].wait(n % 2 ^ 1);
+#pragma unroll
+      for (int j = 0; j < dq_n / 8; ++j)
+        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      proxy_fence();
+      __syncwarp();
+      release(s.dq_full[group]);
+    };
+    // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
+    // arithmetic runs while the other's products do.
+    const auto advance = [&](int m, auto later) {
+      constexpr bool before = decltype(later)::value;
+      words.renew();
+      if constexpr (before) dk_start(n - 1);
       s.q_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(offset(s.q) + stage(n) * stage_bytes + k_offset(rows, i)), i > 0);
+      for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
+        mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
-    };
-    const auto advance = [&](int head, int m, auto more) {  // Sᵀ is here
-      words.renew();
-      constexpr int ahead = decltype(more)::value;  // 1: the next step's Sᵀ is started in this one
-      s.do_full[stage(n)].wait(parity(n));
-      mma_fence();
-#pragma unroll
-      for (int i = 0; i < dim / 16; ++i) // dPᵀ = V dOᵀ
-        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(offset(s.dout) + stage(n) * stage_bytes + k_offset(rows, i)), i > 0);
-      mma_commit();
+      if constexpr (before) dq_start(n - 1);
+      mma_wait<before>();
+      pin(scores);
+      if constexpr (before) release(s.q_empty[stage(n - 1)]);
 
       if (crosses<C>(a.sight, t.n, m)) {  // some row of this step does not see some key of this tile
 #pragma unroll
@@ -337,21 +359,27 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int j = 0; j < rows / 8; ++j) {
         const float2 lse = *reinterpret_cast<const float2*>(&s.lse[stage(n)][8 * j + column_here]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) scores[4 * j + e] = C::skip & 2 ? scores[4 * j + e] : exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
+        for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
       }
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
         for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+
+      if constexpr (before) mma_wait<0>(), dq_out(n - 1);
+      s.do_full[stage(n)].wait(parity(n));
 #pragma unroll
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(offset(s.dout) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      for (int i = 0; i < dim / 16; ++i)  // dPᵀ = V dOᵀ
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)), i > 0);
+      mma_commit();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
       mma_wait<1>();
       pin(dp);
-
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
         const float2 delta = *reinterpret_cast<const float2*>(&s.delta[stage(n)][8 * j + column_here]);
@@ -368,59 +396,21 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       proxy_fence();
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
-
-#pragma unroll
-      for (auto& fragment : ds) pin(fragment);
-      mma_fence();
-      const auto dk_start = [&] {
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(offset(s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));  // dK += dSᵀ Q
-      mma_commit();
-      };
-      if (C::early_dk) dk_start();
-      if (!(C::skip & 4)) s.ds_full[n % 2].wait(n / 2 % 2);
-#pragma unroll
-      for (int i = 0; i < keys / 16; ++i)  // dQ = dS K
-        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds) + int(n % 2) * int(sizeof s.ds[0]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
-      mma_commit();
-      if (!C::early_dk) dk_start();
-      mma_wait<2>();  // dV: its operand's registers are free for the next scores
+      mma_wait<0>();              // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
       release(s.do_empty[stage(n)]);
-      if constexpr (ahead) scores_start(n + 1);
-
-      mma_wait<(C::early_dk ? 0 : 1) + ahead>();
-      pin(dq);
-      if constexpr (C::red) {
-        float* to = a.dq + ((std::size_t(t.batch * a.heads + head) * a.query_tiles + m) * 2 + group) * (rows * dim / 2) + thread * 4;
-#pragma unroll
-        for (int j = 0; j < dq_n / 8; ++j) add_four(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-      } else if constexpr (!(C::skip & 1)) {
-        s.dq_empty[group].wait(n % 2 ^ 1);
-        if constexpr (!(C::skip & 32)) {
-#pragma unroll
-        for (int j = 0; j < dq_n / 8; ++j)
-          *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-        }
-        if constexpr (!(C::skip & 16)) proxy_fence();
-        __syncwarp();
-        release(s.dq_full[group]);
-      }
-      mma_wait<0>();
-      pin(scores);  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
-      release(s.q_empty[stage(n)]);
       ++n;
     };
 
     Walk w(a, t);
     if (w.more()) {
-      s.k_full.wait(tile_parity);
-      scores_start(n);
+      s.k_full.wait(tile_parity), s.v_full.wait(tile_parity);
+      advance(w.m(), std::false_type{});
+      for (w.next(); w.more(); w.next()) advance(w.m(), std::true_type{});
+      words.renew();
+      dk_start(n - 1), dq_start(n - 1);
       mma_wait<0>();
-      pin(scores);
-      s.v_full.wait(tile_parity);
-      for (; w.left > 1; w.next()) advance(w.head, w.m(), std::true_type{});
-      advance(w.head, w.m(), std::false_type{});
-      release(s.v_empty), release(s.k_empty);
+      release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
+      dq_out(n - 1);
       tile_parity ^= 1;
     }
     pin(dk), pin(dv);
