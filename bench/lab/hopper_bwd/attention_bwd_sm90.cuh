@@ -36,11 +36,13 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 template <class T_> struct Bwd64 {
   using T = T_;
   static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
+  static constexpr int turns = 0;
   static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
 };
 template <class T_> struct Bwd128 {
   using T = T_;
   static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
+  static constexpr int turns = 0;
   static constexpr bool unpack_p = true;
 };
 constexpr int keys = 128;  // of one block
@@ -289,6 +291,10 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
   const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
+  constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
+  const auto my_turn = [&] { if (C::turns) meet(turn_barrier + group, 256); };
+  const auto pass_turn = [&] { if (C::turns) arrive(turn_barrier + 1 - group, 256); };
+  if (C::turns && group == 0) arrive(turn_barrier, 256);
   const auto stage = [](int n) { return n % C::stages; };
   const auto parity = [](int n) { return n / C::stages % 2; };
   unsigned n = 0;  // steps behind us: all rings turn once a step
@@ -331,6 +337,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     const auto advance = [&](int m, auto later) {
       constexpr bool before = decltype(later)::value;
       words.renew();
+      my_turn();
       if constexpr (before) dk_start(n - 1);
       s.q_full[stage(n)].wait(parity(n));
       mma_fence();
@@ -339,6 +346,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
       if constexpr (before) dq_start(n - 1);
+      pass_turn();
       mma_wait<before>();
       pin(scores);
       if constexpr (before) release(s.q_empty[stage(n - 1)]);
@@ -368,6 +376,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 
       if constexpr (before) mma_wait<0>(), dq_out(n - 1);
       s.do_full[stage(n)].wait(parity(n));
+      if (C::turns == 2) my_turn();
 #pragma unroll
       for (auto& fragment : p) pin(fragment);
       mma_fence();
@@ -378,6 +387,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
+      if (C::turns == 2) pass_turn();
       mma_wait<1>();
       pin(dp);
 #pragma unroll
@@ -407,7 +417,9 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       advance(w.m(), std::false_type{});
       for (w.next(); w.more(); w.next()) advance(w.m(), std::true_type{});
       words.renew();
+      my_turn();
       dk_start(n - 1), dq_start(n - 1);
+      pass_turn();
       mma_wait<0>();
       release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
       dq_out(n - 1);
