@@ -36,13 +36,13 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 template <class T_> struct Bwd64 {
   using T = T_;
   static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
-  static constexpr int turns = 0;
+  static constexpr int turns = 0, late = 0;
   static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
 };
 template <class T_> struct Bwd128 {
   using T = T_;
   static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
-  static constexpr int turns = 0;
+  static constexpr int turns = 0, late = 0;
   static constexpr bool unpack_p = true;
 };
 constexpr int keys = 128;  // of one block
@@ -213,6 +213,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
       s.dq_full[group].wait(parity);
+      if (C::late & 2) proxy_fence();
       if (ordered) {
         while (read_acquire(a.turns + at * 2 + group) != before) {}
         proxy_fence_global();
@@ -316,6 +317,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     };
     const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
       s.ds_full[n % 2].wait(n / 2 % 2);
+      if (C::late & 1) proxy_fence();
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
@@ -328,7 +330,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
         *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-      proxy_fence();
+      if (!(C::late & 2)) proxy_fence();
       __syncwarp();
       release(s.dq_full[group]);
     };
@@ -403,7 +405,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
         store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
-      proxy_fence();
+      if (!(C::late & 1)) proxy_fence();
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       mma_wait<0>();              // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)

@@ -7,6 +7,7 @@ using bf16 = __nv_bfloat16;
 
 template <class B, int s> struct Skip : B { static constexpr int skip = s; };
 template <class B, int t> struct Turns : B { static constexpr int turns = t; };
+template <class B, int t> struct Late : B { static constexpr int late = t; };
 struct Rows64 : Bwd64<bf16> { static constexpr int rows = 64, stages = 4; static constexpr bool unpack_p = false; };
 
 int main(int argc, char** argv) {
@@ -15,7 +16,7 @@ int main(int argc, char** argv) {
   const std::vector<Variant> v64{variant<Bwd64<bf16>, false>("64"), variant<Bwd64<bf16>, true>("64 ordered")};
   const std::vector<Variant> v128{variant<Bwd128<bf16>, false>("128"), variant<Bwd128<bf16>, true>("128 ordered")};
   if (what == "check") {
-    int failed = check_all<bf16>(64, {v64[0], v64[1], variant<Turns<Bwd64<bf16>, 2>, true>("64 turns"), variant<Rows64, false>("rows 64")}) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128);
+    int failed = check_all<bf16>(64, {v64[0], v64[1], variant<Turns<Bwd64<bf16>, 2>, true>("64 turns"), variant<Late<Bwd64<bf16>, 3>, true>("64 late")}) + check_all<bf16>(128, {v128[0], v128[1], variant<Late<Bwd128<bf16>, 3>, true>("128 late")}) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128);
     std::printf(failed ? "%d FAILED\n" : "all cases agree with the reference\n", failed);
     return failed != 0;
   }
@@ -24,8 +25,10 @@ int main(int argc, char** argv) {
     const std::vector<int> some{1024, 4096, 16384};
     using A = Bwd64<bf16>;
     using B = Bwd128<bf16>;
-    time_all<bf16>(64, {v64[0], variant<Turns<A, 1>, false>("turns 1"), variant<Turns<A, 2>, false>("turns 2"), variant<Rows64, false>("rows 64"), variant<Turns<Rows64, 1>, false>("rows 64 turns 1"), variant<Turns<Rows64, 2>, false>("rows 64 turns 2")}, middle, some, 3);
-    time_all<bf16>(128, {v128[0], variant<Turns<B, 1>, false>("turns 1"), variant<Turns<B, 2>, false>("turns 2")}, middle, some, 3);
+    using A1 = Turns<A, 1>;
+    using B1 = Turns<B, 1>;
+    time_all<bf16>(64, {variant<A1, false>("turns"), variant<Late<A1, 1>, false>("late ds"), variant<Late<A1, 2>, false>("late dq"), variant<Late<A1, 3>, false>("late both")}, middle, some, 3);
+    time_all<bf16>(128, {v128[0], variant<Late<B, 1>, false>("late ds"), variant<Late<B, 2>, false>("late dq"), variant<Late<B, 3>, false>("late both"), variant<Late<B1, 3>, false>("late both, turns")}, middle, some, 3);
   }
   if (what == "time") {
     time_all<bf16>(64, v64, whole, lens), time_all<bf16>(128, v128, whole, lens);
