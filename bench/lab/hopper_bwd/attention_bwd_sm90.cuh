@@ -49,7 +49,7 @@ constexpr int keys = 128;  // of one block
 
 struct Args {
   Map q, k, v, dout;
-  const float *lse, *delta;  // [pairs, padded len_q]: LSE·log2e (+inf: the row sees nothing) and rowsum(dO ∘ O) - dLSE
+  const float *lse, *delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and rowsum(dO ∘ O) - dLSE
   float* dq;                 // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
   void *dk, *dv;
   Strides dk_strides, dv_strides;
@@ -126,7 +126,7 @@ template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile
   return max(0, base - low) + min(high, base + group - 1) - t.n;
 }
 
-struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+template <bool ordered> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
   int head, i = 0, left;
   const Tile& t;
   __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
@@ -135,6 +135,7 @@ struct Walk {  // over the steps of a tile: query heads, and the query tiles of 
   }
   __device__ __forceinline__ bool more() const { return left > 0; }
   __device__ __forceinline__ int m() const {
+    if (!ordered) return t.first + i;
     const int at = t.backward ? t.count - 1 - i : t.start + i;
     return t.first + (at >= t.count ? at - t.count : at);
   }
@@ -157,21 +158,21 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
     const Tile t = find_tile<C, ordered>(a, index);
     const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
-    const auto load_q = [&](const Walk& w) {
+    const auto load_q = [&](const Walk<ordered>& w) {
       s.q_empty[q.stage].wait(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
       load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
       load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
       q.next();
     };
-    const auto load_do = [&](const Walk& w) {
+    const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[dout.stage].wait(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.delta[0]);
       load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
       load_run(s.delta[dout.stage], a.delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.delta[0], s.do_full[dout.stage]);
       dout.next();
     };
-    Walk w(a, t);
+    Walk<ordered> w(a, t);
     if (w.more()) {
       load_q(w);
       s.k_empty.wait(parity);
@@ -209,7 +210,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
   int parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    for (Walk w(a, t); w.more(); w.next(), parity ^= 1) {
+    for (Walk<ordered> w(a, t); w.more(); w.next(), parity ^= 1) {
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
       s.dq_full[group].wait(parity);
@@ -276,6 +277,10 @@ template <class C> __device__ __forceinline__ bool crosses(const Sight& s, int n
   return n * keys + keys > s.len_k || m * C::rows < n * keys + keys - 1 - s.shift + s.least || m * C::rows + C::rows - 1 > n * keys - s.shift + s.most;
 }
 
+// LSE and Δ of 16 rows are stored so that one thread's four lie side by side: rows 2c, 2c+1, 2c+8, 2c+9 at 4c.
+__device__ __forceinline__ int stat_at(int row) { return (row & ~15) | (row & 6) << 1 | (row & 8) >> 2 | (row & 1); }
+__device__ __forceinline__ float2 half_of(const float4& x, int half) { return half ? float2{x.z, x.w} : float2{x.x, x.y}; }
+
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
@@ -326,7 +331,6 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     };
     const auto dq_out = [&](unsigned n) {
       pin(dq);
-      s.dq_empty[group].wait(n % 2 ^ 1);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
         *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
@@ -339,9 +343,9 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     const auto advance = [&](int m, auto later) {
       constexpr bool before = decltype(later)::value;
       words.renew();
+      s.q_full[stage(n)].wait(parity(n));
       my_turn();
       if constexpr (before) dk_start(n - 1);
-      s.q_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
@@ -349,10 +353,15 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       mma_commit();
       if constexpr (before) dq_start(n - 1);
       pass_turn();
+      s.do_full[stage(n)].wait(parity(n));
+      if constexpr (before) s.dq_empty[group].wait((n - 1) % 2 ^ 1);
       mma_wait<before>();
       pin(scores);
       if constexpr (before) release(s.q_empty[stage(n - 1)]);
 
+      float4 lse_here[rows / 16];
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       if (crosses<C>(a.sight, t.n, m)) {  // some row of this step does not see some key of this tile
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -367,7 +376,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       }
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
-        const float2 lse = *reinterpret_cast<const float2*>(&s.lse[stage(n)][8 * j + column_here]);
+        const float2 lse = half_of(lse_here[j / 2], j % 2);
 #pragma unroll
         for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
       }
@@ -377,7 +386,6 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
         for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
 
       if constexpr (before) mma_wait<0>(), dq_out(n - 1);
-      s.do_full[stage(n)].wait(parity(n));
       if (C::turns == 2) my_turn();
 #pragma unroll
       for (auto& fragment : p) pin(fragment);
@@ -392,9 +400,12 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       if (C::turns == 2) pass_turn();
       mma_wait<1>();
       pin(dp);
+      float4 delta_here[rows / 16];
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) delta_here[i] = *reinterpret_cast<const float4*>(&s.delta[stage(n)][16 * i + 2 * column_here]);
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
-        const float2 delta = *reinterpret_cast<const float2*>(&s.delta[stage(n)][8 * j + column_here]);
+        const float2 delta = half_of(delta_here[j / 2], j % 2);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const float2 w = C::unpack_p ? unpack<T>(p[j / 2][j % 2 * 2 + half]) : float2{scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]};
@@ -413,7 +424,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       ++n;
     };
 
-    Walk w(a, t);
+    Walk<ordered> w(a, t);
     if (w.more()) {
       s.k_full.wait(tile_parity), s.v_full.wait(tile_parity);
       advance(w.m(), std::false_type{});
@@ -424,6 +435,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       pass_turn();
       mma_wait<0>();
       release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
+      s.dq_empty[group].wait((n - 1) % 2 ^ 1);
       dq_out(n - 1);
       tile_parity ^= 1;
     }
@@ -500,7 +512,7 @@ template <class T, int dim> __global__ void __launch_bounds__(256) attention_bwd
   for (int i = lanes / 2; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
   if (row >= a.padded) return;
   if (lane == 0) {
-    const std::size_t from = std::size_t(pair) * a.len_q + row, to = std::size_t(pair) * a.padded + row;
+    const std::size_t from = std::size_t(pair) * a.len_q + row, to = std::size_t(pair) * a.padded + stat_at(row);
     const float lse = row < a.len_q ? a.lse[from] : -INFINITY;
     const bool blind = lse == -INFINITY;  // sees no key: P must be 0
     a.lse2[to] = blind ? INFINITY : lse * log2e;
