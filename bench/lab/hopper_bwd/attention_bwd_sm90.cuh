@@ -385,21 +385,23 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
         for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
 
-      if constexpr (before) mma_wait<0>(), dq_out(n - 1);
       if (C::turns == 2) my_turn();
 #pragma unroll
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      mma_commit();
+      if constexpr (before) mma_wait<1>(), dq_out(n - 1);  // behind dV in the program: else ptxas puts this wait before the exponentials
+      mma_fence();
+#pragma unroll
       for (int i = 0; i < dim / 16; ++i)  // dPᵀ = V dOᵀ
         mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)), i > 0);
       mma_commit();
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
-      mma_commit();
       if (C::turns == 2) pass_turn();
-      mma_wait<1>();
+      mma_wait<0>();
       pin(dp);
+      
       float4 delta_here[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) delta_here[i] = *reinterpret_cast<const float4*>(&s.delta[stage(n)][16 * i + 2 * column_here]);
@@ -419,9 +421,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       if (!(C::late & 1)) proxy_fence();
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
-      mma_wait<0>();              // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
       release(s.do_empty[stage(n)]);
-      ++n;
+      ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
     };
 
     Walk<ordered> w(a, t);
