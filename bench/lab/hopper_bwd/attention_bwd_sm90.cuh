@@ -273,8 +273,11 @@ template <class T> __device__ __forceinline__ float2 unpack(std::uint32_t x) {
   else return __half22float2(*reinterpret_cast<__half2*>(&x));
 }
 
-template <class C> __device__ __forceinline__ bool crosses(const Sight& s, int n, int m) {
-  return n * keys + keys > s.len_k || m * C::rows < n * keys + keys - 1 - s.shift + s.least || m * C::rows + C::rows - 1 > n * keys - s.shift + s.most;
+struct Plain { int from, to; };  // query tiles from … to-1 see all of a key tile: no mask to apply
+template <class C> __device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
+  if (n * keys + keys > s.len_k) return {unbounded, 0};
+  const int from = max(0, n * keys + keys - 1 - s.shift + s.least), to = n * keys - s.shift + s.most;  // rows from … to
+  return {(from + C::rows - 1) / C::rows, to < 0 ? 0 : (to + 1) / C::rows};
 }
 
 // LSE and Δ of 16 rows are stored so that one thread's four lie side by side: rows 2c, 2c+1, 2c+8, 2c+9 at 4c.
@@ -308,6 +311,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
   int tile_parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
+    const Plain plain = plain_tiles<C>(a.sight, t.n);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
 
@@ -362,7 +366,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       float4 lse_here[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
-      if (crosses<C>(a.sight, t.n, m)) {  // some row of this step does not see some key of this tile
+      if (m < plain.from || m >= plain.to) {  // some row of this step does not see some key of this tile
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
