@@ -355,11 +355,10 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
-      if constexpr (before) dq_start(n - 1);
       pass_turn();
       s.do_full[stage(n)].wait(parity(n));
       if constexpr (before) s.dq_empty[group].wait((n - 1) % 2 ^ 1);
-      mma_wait<before>();
+      mma_wait<0>();
       pin(scores);
       if constexpr (before) release(s.q_empty[stage(n - 1)]);
 
@@ -396,13 +395,14 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
-      if constexpr (before) mma_wait<1>(), dq_out(n - 1);  // behind dV in the program: else ptxas puts this wait before the exponentials
+      if constexpr (before) dq_start(n - 1);
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)  // dPᵀ = V dOᵀ
         mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)), i > 0);
       mma_commit();
       if (C::turns == 2) pass_turn();
+      if constexpr (before) mma_wait<1>(), dq_out(n - 1);
       mma_wait<0>();
       pin(dp);
       

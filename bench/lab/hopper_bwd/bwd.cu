@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
     using B = Bwd128<bf16>;
     using A1 = Turns<A, 1>;
     using B1 = Turns<B, 1>;
-    time_all<bf16>(64, {variant<A1, false>("turns"), variant<Late<A1, 2>, false>("late dq, turns"), variant<Late<A1, 3>, false>("late both, turns"), variant<Late<Turns<A, 2>, 3>, false>("late both, turns 2")}, middle, some, 3);
-    time_all<bf16>(128, {v128[0], variant<Late<B, 3>, false>("late both"), variant<Late<B1, 3>, false>("late both, turns"), variant<Late<Turns<B, 2>, 3>, false>("late both, turns 2")}, middle, some, 3);
+    time_all<bf16>(64, {variant<Late<A, 3>, false>("no turns"), variant<Late<A1, 3>, false>("turns"), variant<Late<Turns<A, 2>, 3>, false>("turns 2")}, middle, some, 3);
+    time_all<bf16>(128, {variant<Late<B, 3>, false>("no turns"), variant<Late<B1, 3>, false>("turns"), variant<Late<Turns<B, 2>, 3>, false>("turns 2")}, middle, some, 3);
   }
   if (what == "time") {
     time_all<bf16>(64, v64, whole, lens), time_all<bf16>(128, v128, whole, lens);
