@@ -49,7 +49,7 @@ constexpr int keys = 128;  // of one block
 
 struct Args {
   Map q, k, v, dout;
-  const float *lse, *delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and rowsum(dO ∘ O) - dLSE
+  const float *lse, *minus_delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and dLSE - rowsum(dO ∘ O)
   float* dq;                 // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
   void *dk, *dv;
   Strides dk_strides, dv_strides;
@@ -69,7 +69,7 @@ template <class C> struct Shared {
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
   T ds[2][C::rows * keys];
   float dq[2][C::rows * C::dim / 2];
-  float lse[C::stages][C::rows], delta[C::stages][C::rows];
+  float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
   Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
   Barrier ds_full[2], dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
   int tile[2];
@@ -167,9 +167,9 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
     };
     const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[dout.stage].wait(dout.parity ^ 1);
-      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.delta[0]);
+      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
       load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.delta[dout.stage], a.delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.delta[0], s.do_full[dout.stage]);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.minus_delta[0], s.do_full[dout.stage]);
       dout.next();
     };
     Walk<ordered> w(a, t);
@@ -348,6 +348,9 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       constexpr bool before = decltype(later)::value;
       words.renew();
       s.q_full[stage(n)].wait(parity(n));
+      float4 lse_here[rows / 16];  // before the products are started: under them a load waits long for shared memory
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       my_turn();
       if constexpr (before) dk_start(n - 1);
       mma_fence();
@@ -358,13 +361,15 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       pass_turn();
       s.do_full[stage(n)].wait(parity(n));
       if constexpr (before) s.dq_empty[group].wait((n - 1) % 2 ^ 1);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
+        const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
+        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z, dp[8 * i + 5] = dp[8 * i + 7] = x.w;
+      }
       mma_wait<0>();
       pin(scores);
       if constexpr (before) release(s.q_empty[stage(n - 1)]);
 
-      float4 lse_here[rows / 16];
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       if (m < plain.from || m >= plain.to) {  // some row of this step does not see some key of this tile
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -396,26 +401,23 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
       if constexpr (before) dq_start(n - 1);
+      pin(dp);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i)  // dPᵀ = V dOᵀ
-        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)), i > 0);
+      for (int i = 0; i < dim / 16; ++i)  // dPᵀ += V dOᵀ
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
       mma_commit();
       if (C::turns == 2) pass_turn();
       if constexpr (before) mma_wait<1>(), dq_out(n - 1);
       mma_wait<0>();
       pin(dp);
       
-      float4 delta_here[rows / 16];
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i) delta_here[i] = *reinterpret_cast<const float4*>(&s.delta[stage(n)][16 * i + 2 * column_here]);
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
-        const float2 delta = half_of(delta_here[j / 2], j % 2);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const float2 w = C::unpack_p ? unpack<T>(p[j / 2][j % 2 * 2 + half]) : float2{scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]};
-          ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * (dp[4 * j + 2 * half] - delta.x), w.y * (dp[4 * j + 2 * half + 1] - delta.y));
+          ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * dp[4 * j + 2 * half], w.y * dp[4 * j + 2 * half + 1]);
         }
       }
       char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
@@ -486,7 +488,7 @@ struct PreArgs {
   const void *o, *dout;
   Strides o_strides, do_strides;
   const float *lse, *dlse;  // [pairs, len_q]; dlse may be null
-  float *lse2, *delta, *dq; // dq null: nothing to zero
+  float *lse2, *minus_delta, *dq; // dq null: nothing to zero
   int* zeros;               // counters to set back
   int zero_count;
   int len_q, padded, heads, head_dim;
@@ -521,7 +523,7 @@ template <class T, int dim> __global__ void __launch_bounds__(256) attention_bwd
     const float lse = row < a.len_q ? a.lse[from] : -INFINITY;
     const bool blind = lse == -INFINITY;  // sees no key: P must be 0
     a.lse2[to] = blind ? INFINITY : lse * log2e;
-    a.delta[to] = blind ? 0 : sum - (a.dlse ? a.dlse[from] : 0);
+    a.minus_delta[to] = blind ? 0 : (a.dlse ? a.dlse[from] : 0) - sum;
   }
   if (a.dq) {
     float4* q = reinterpret_cast<float4*>(a.dq + (std::size_t(pair) * a.padded + row) * dim) + lane;
