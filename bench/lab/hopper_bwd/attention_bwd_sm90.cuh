@@ -36,13 +36,13 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 template <class T_> struct Bwd64 {
   using T = T_;
   static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
-  static constexpr int turns = 0, late = 0;
+  static constexpr int turns = 0, late = 0, handover = 0;
   static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
 };
 template <class T_> struct Bwd128 {
   using T = T_;
   static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
-  static constexpr int turns = 0, late = 0;
+  static constexpr int turns = 0, late = 0, handover = 0;
   static constexpr bool unpack_p = true;
 };
 constexpr int keys = 128;  // of one block
@@ -213,12 +213,14 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
     for (Walk<ordered> w(a, t); w.more(); w.next(), parity ^= 1) {
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
+      int* const counter = a.turns + at * 2 + group;
+      if (ordered) {
+        if (C::handover < 2) while (read_acquire(counter) != before) {}
+        else while (*static_cast<volatile int*>(counter) != before) {}
+        if (C::handover < 1) proxy_fence_global();
+      }
       s.dq_full[group].wait(parity);
       if (C::late & 2) proxy_fence();
-      if (ordered) {
-        while (read_acquire(a.turns + at * 2 + group) != before) {}
-        proxy_fence_global();
-      }
       if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
@@ -226,8 +228,9 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
       s.dq_empty[group].arrive();
       if (ordered) {
         store_wait<0>();
-        proxy_fence_global();
-        add_release(a.turns + at * 2 + group, 1);
+        if (C::handover < 1) proxy_fence_global();
+        if (C::handover < 2) add_release(counter, 1);
+        else *static_cast<volatile int*>(counter) = before + 1;
       }
     }
     s.tile_full[next.stage].wait(next.parity);
