@@ -32,18 +32,15 @@ struct Strides {  // in elements; dimension head_dim is contiguous
   long long batch, row, head;
 };
 
-// Everything chosen at compile time. Two consumer warpgroups of 64 keys each; rows: queries of one step.
+// Everything chosen at compile time. Two consumer warpgroups of 64 keys each; rows: queries of one step. The consumers take turns with their
+// products, so that one's arithmetic runs beside the other's: once a step (scores), or twice.
 template <class T_> struct Bwd64 {
   using T = T_;
-  static constexpr int dim = 64, rows = 128, stages = 2, skip = 0;
-  static constexpr int turns = 0, late = 0, handover = 0;
-  static constexpr bool unpack_p = true;  // dS from the rounded P: frees 64 registers while dV runs
+  static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
 };
 template <class T_> struct Bwd128 {
   using T = T_;
-  static constexpr int dim = 128, rows = 64, stages = 2, skip = 0;
-  static constexpr int turns = 0, late = 0, handover = 0;
-  static constexpr bool unpack_p = true;
+  static constexpr int dim = 128, rows = 64, stages = 2, turns = 2;
 };
 constexpr int keys = 128;  // of one block
 
@@ -195,15 +192,6 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
 }
 
 // ---- dQ's way out: one thread per consumer ------------------------------------------------------------------------------
-__device__ __forceinline__ int read_acquire(const int* p) {
-  int x;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-  return x;
-}
-__device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
-
-__device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-
 template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
   constexpr int half = C::rows * C::dim / 2;
   Turn<2> next;
@@ -213,14 +201,13 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
     for (Walk<ordered> w(a, t); w.more(); w.next(), parity ^= 1) {
       const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
       const int before = ordered ? turn<C>(a, t, w.m()) : 1;
-      int* const counter = a.turns + at * 2 + group;
-      if (ordered) {
-        if (C::handover < 2) while (read_acquire(counter) != before) {}
-        else while (*static_cast<volatile int*>(counter) != before) {}
-        if (C::handover < 1) proxy_fence_global();
-      }
+      // The reductions happen in L2 and store_wait<0> means they have happened, so the plain counter in L2 that follows them orders them;
+      // release and acquire would cost 5–10 % at dim 128 (H200, 2026-11-21).
+      volatile int* const counter = a.turns + at * 2 + group;
+      if (ordered)
+        while (*counter != before) {}
       s.dq_full[group].wait(parity);
-      if (C::late & 2) proxy_fence();
+      proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
       if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
@@ -228,9 +215,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
       s.dq_empty[group].arrive();
       if (ordered) {
         store_wait<0>();
-        if (C::handover < 1) proxy_fence_global();
-        if (C::handover < 2) add_release(counter, 1);
-        else *static_cast<volatile int*>(counter) = before + 1;
+        *counter = before + 1;
       }
     }
     s.tile_full[next.stage].wait(next.parity);
@@ -304,9 +289,9 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
   constexpr int stage_bytes = sizeof s.q[0];
 
   constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
-  const auto my_turn = [&] { if (C::turns) meet(turn_barrier + group, 256); };
-  const auto pass_turn = [&] { if (C::turns) arrive(turn_barrier + 1 - group, 256); };
-  if (C::turns && group == 0) arrive(turn_barrier, 256);
+  const auto my_turn = [&] { meet(turn_barrier + group, 256); };
+  const auto pass_turn = [&] { arrive(turn_barrier + 1 - group, 256); };
+  if (group == 0) arrive(turn_barrier, 256);
   const auto stage = [](int n) { return n % C::stages; };
   const auto parity = [](int n) { return n / C::stages % 2; };
   unsigned n = 0;  // steps behind us: all rings turn once a step
@@ -329,7 +314,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     };
     const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
       s.ds_full[n % 2].wait(n / 2 % 2);
-      if (C::late & 1) proxy_fence();
+      proxy_fence();  // here and not behind the stores, where it would wait for them
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
@@ -341,7 +326,6 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
         *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-      if (!(C::late & 2)) proxy_fence();
       __syncwarp();
       release(s.dq_full[group]);
     };
@@ -419,7 +403,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (int j = 0; j < rows / 8; ++j) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float2 w = C::unpack_p ? unpack<T>(p[j / 2][j % 2 * 2 + half]) : float2{scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]};
+          const float2 w = unpack<T>(p[j / 2][j % 2 * 2 + half]);  // the rounded P: the scores' registers are free while the products run
           ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * dp[4 * j + 2 * half], w.y * dp[4 * j + 2 * half + 1]);
         }
       }
@@ -427,7 +411,6 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
         store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
-      if (!(C::late & 1)) proxy_fence();
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       release(s.do_empty[stage(n)]);

@@ -6,7 +6,6 @@
 
 using namespace ns::attention;
 using bf16 = __nv_bfloat16;
-template <class B, int t> struct Turns : B { static constexpr int turns = t, late = 3; };
 
 // All tensors [batch, len, heads, dim], contiguous. workspace null: returns its size.
 extern "C" long long attention_bwd(int variant, int dim, int causal, int batch, int heads, int kv_heads, int len_q, int len_k, void* q, void* k, void* v, void* o, void* dout,
@@ -23,6 +22,6 @@ extern "C" long long attention_bwd(int variant, int dim, int causal, int batch, 
   };
   constexpr std::false_type free{};
   constexpr std::true_type ordered{};
-  if (dim == 64) return variant == 0 ? go(Turns<Bwd64<bf16>, 1>{}, free) : variant == 1 ? go(Turns<Bwd64<bf16>, 1>{}, ordered) : go(Turns<Bwd64<bf16>, 0>{}, free);
-  return variant == 0 ? go(Turns<Bwd128<bf16>, 2>{}, free) : variant == 1 ? go(Turns<Bwd128<bf16>, 2>{}, ordered) : go(Turns<Bwd128<bf16>, 1>{}, free);
+  if (dim == 64) return variant ? go(Bwd64<bf16>{}, ordered) : go(Bwd64<bf16>{}, free);
+  return variant ? go(Bwd128<bf16>{}, ordered) : go(Bwd128<bf16>{}, free);
 }
