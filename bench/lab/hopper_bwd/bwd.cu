@@ -14,8 +14,9 @@ int main(int argc, char** argv) {
   const std::vector<Variant> v128{variant<Bwd128<bf16>, false>("128"), variant<Bwd128<bf16>, true>("128 ordered")};
   const std::vector<Variant> h64{variant<Bwd64<half>, false>("64"), variant<Bwd64<half>, true>("64 ordered")};
   const std::vector<Variant> h128{variant<Bwd128<half>, false>("128"), variant<Bwd128<half>, true>("128 ordered")};
+  const std::vector<Variant> v256{wide_variant<Bwd256<bf16>>("256")}, h256{wide_variant<Bwd256<half>>("256")};
   if (what == "check") {
-    int failed = check_all<bf16>(64, v64) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128) + check_all<half>(64, h64) + check_all<half>(128, h128);
+    int failed = check_all<bf16>(64, v64) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128) + check_all<half>(64, h64) + check_all<half>(128, h128) + check_all<bf16>(256, v256) + check_all<bf16>(160, v256) + check_all<half>(256, h256);
     std::printf(failed ? "%d FAILED\n" : "all cases agree with the reference\n", failed);
     return failed != 0;
   }
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
     time_all<bf16>(128, {variant<Turns<B, 1>, false>("one turn"), variant<Turns<B, 2>, false>("two turns")}, middle, lens);
   }
   if (what == "time") {
+    time_all<bf16>(256, v256, whole, lens), time_all<bf16>(256, v256, middle, lens), time_all<bf16>(256, v256, after, lens);
     time_all<bf16>(64, v64, whole, lens), time_all<bf16>(128, v128, whole, lens);
     time_all<bf16>(64, v64, middle, lens), time_all<bf16>(128, v128, middle, lens);
   }

@@ -182,6 +182,10 @@ template <class C, bool ordered> Variant variant(const char* name) {
   return {name, C::dim, ordered, [](const Problem& p) { return Workspace<C>(p, ordered).bytes; }, run<C, ordered>};
 }
 
+template <class C> Variant wide_variant(const char* name) {
+  return {name, C::dim, true, [](const Problem& p) { return WideWorkspace(p).bytes; }, run_wide<C>};
+}
+
 template <class T> int check(const Problem& p, const std::vector<Variant>& variants, int gap = 0, float size = 1, bool with_dlse = false) {
   Case<T> c(p, gap, size, with_dlse);
   const Tensors t = c.tensors();
@@ -280,7 +284,7 @@ template <class T> void time_all(int dim, const std::vector<Variant>& variants, 
       }
     }
     for (std::size_t i = 0; i < variants.size(); ++i)
-      std::printf("%-16s dim %3d %-6s %-4s%s\n", variants[i].name, dim, least ? "full" : "causal", parts == whole ? "all" : "main", rows[i].c_str());
+      std::printf("%-16s dim %3d %-6s %-4s%s\n", variants[i].name, dim, least ? "full" : "causal", parts == whole ? "all" : parts == middle ? "main" : "dq", rows[i].c_str());
     std::fflush(stdout);
   }
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "attention_bwd_sm90.cuh"
+#include "attention_bwd_wide_sm90.cuh"
 
 namespace ns::attention {
 
@@ -82,6 +83,55 @@ template <class C, bool ordered> void run(const Problem& p, const Tensors& t, ch
   if (parts & after) {
     const PostArgs post{dq, t.dq, t.dq_at, sight, p.heads, p.dim, w.query_tiles, scale};
     attention_bwd_post_sm90<C><<<dim3((p.len_q + 63) / 64, pairs), 128, 0, stream>>>(post);
+  }
+  cuda(cudaGetLastError());
+}
+
+struct WideWorkspace {
+  std::size_t lse2, minus_delta, counters, bytes;
+  int padded;
+  explicit WideWorkspace(const Problem& p) {
+    padded = up(p.len_q, 128);
+    const std::size_t rows = std::size_t(p.batch) * p.heads * padded;
+    lse2 = 0, minus_delta = rows * 4, counters = rows * 8, bytes = counters + 256;
+  }
+};
+
+template <class C> void run_wide(const Problem& p, const Tensors& t, char* workspace, cudaStream_t stream = 0, int parts = whole) {
+  using T = typename C::T;
+  static const int multiprocessors = [] {
+    int n;
+    cuda(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0));
+    cuda(cudaFuncSetAttribute(attention_bwd_wide_dkdv_sm90<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(WideShared<C>)));
+    cuda(cudaFuncSetAttribute(attention_bwd_wide_dq_sm90<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(WideQueryShared<C>)));
+    return n;
+  }();
+  const WideWorkspace w(p);
+  const float scale = p.scale ? p.scale : 1 / std::sqrt(float(p.dim));
+  const Sight sight{p.len_q, p.len_k, p.len_k - p.len_q, p.least, p.most};
+  float *lse2 = reinterpret_cast<float*>(workspace + w.lse2), *minus_delta = reinterpret_cast<float*>(workspace + w.minus_delta);
+  int* counters = reinterpret_cast<int*>(workspace + w.counters);
+  if (parts & before) {
+    const PreArgs pre{t.o, t.dout, t.o_at, t.do_at, t.lse, t.dlse, lse2, minus_delta, nullptr, counters, 2, p.len_q, w.padded, p.heads, p.dim};
+    attention_bwd_pre_sm90<T, C::dim><<<dim3((w.padded + 2048 / C::dim - 1) / (2048 / C::dim), p.batch * p.heads), 256, 0, stream>>>(pre);
+  }
+  const auto args = [&](int q_box, int k_box, int tile, int len, int pairs, int counter) {
+    WideArgs a{map_of<T>(t.q, t.q_at, p.batch, p.len_q, p.heads, p.dim, q_box), map_of<T>(t.k, t.k_at, p.batch, p.len_k, p.kv_heads, p.dim, k_box),
+               map_of<T>(t.v, t.v_at, p.batch, p.len_k, p.kv_heads, p.dim, k_box), map_of<T>(t.dout, t.do_at, p.batch, p.len_q, p.heads, p.dim, q_box),
+               lse2, minus_delta, t.dq, t.dk, t.dv, t.dq_at, t.dk_at, t.dv_at, counters + counter, sight, p.batch, p.heads, p.kv_heads, p.dim, w.padded, scale, scale * log2e};
+    a.tiles_per_head = (len + tile - 1) / tile, a.tiles = a.tiles_per_head * pairs;
+    const long long pair_bytes = 4ll * std::max(p.len_q * (p.heads / p.kv_heads), p.len_k) * C::dim;
+    const int fit = int(std::clamp<long long>((24ll << 20) / pair_bytes, 1, pairs)), sections = (pairs + fit - 1) / fit;
+    a.heads_at_once = (pairs + sections - 1) / sections;
+    return a;
+  };
+  if (parts & middle) {
+    const WideArgs a = args(C::rows, C::keys, C::keys, p.len_k, p.batch * p.kv_heads, 0);
+    attention_bwd_wide_dkdv_sm90<C><<<std::min(multiprocessors, a.tiles), 384, sizeof(WideShared<C>), stream>>>(a);
+  }
+  if (parts & after) {
+    const WideArgs a = args(64, C::dq_keys, C::dq_rows, p.len_q, p.batch * p.heads, 1);
+    attention_bwd_wide_dq_sm90<C><<<std::min(multiprocessors, a.tiles), 384, sizeof(WideQueryShared<C>), stream>>>(a);
   }
   cuda(cudaGetLastError());
 }
