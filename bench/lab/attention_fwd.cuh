@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -220,10 +221,14 @@ template <class C> int check_all(const char* name) {
 // In each cell the variants take turns, so that a warming card slows all of them alike.
 template <class T> struct Named {
   const char* name;
-  ForwardArgs (*prepare)(const Case&, const Buffers<T>&);
-  void (*run)(const ForwardArgs&, Reach);
+  std::function<std::function<void()>(const Case&, const Buffers<T>&)> prepare;  // what is made once; the result launches
 };
-template <class C> Named<typename C::T> named(const char* name) { return {name, prepare<C>, run<C>}; }
+template <class C> Named<typename C::T> named(const char* name) {
+  return {name, [](const Case& p, const Buffers<typename C::T>& b) {
+            const ForwardArgs a = prepare<C>(p, b);
+            return [a, reach = p.reach] { run<C>(a, reach); };
+          }};
+}
 
 template <class T> void time_all(const std::vector<Case>& cells, const std::vector<Named<T>>& variants) {
   cudaEvent_t start, stop;
@@ -233,10 +238,10 @@ template <class T> void time_all(const std::vector<Case>& cells, const std::vect
     std::vector<std::vector<float>> ms(variants.size());
     for (int round = 0; round < 6; ++round)
       for (std::size_t i = 0; i < variants.size(); ++i) {
-        const ForwardArgs a = variants[i].prepare(p, b);
+        const auto launch = variants[i].prepare(p, b);
         for (int j = 0; j < 5; ++j) {
           cuda(cudaEventRecord(start));
-          variants[i].run(a, p.reach);
+          launch();
           cuda(cudaEventRecord(stop)), cuda(cudaEventSynchronize(stop));
           float t;
           cuda(cudaEventElapsedTime(&t, start, stop));

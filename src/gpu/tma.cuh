@@ -60,11 +60,12 @@ struct Barrier {
   __device__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes) : "memory");
   }
+  static constexpr int sleep_at_most_ns = 10'000'000;  // or the waiting thread asks every 200 cycles and takes issue slots
   __device__ void wait(int parity) {
     std::uint32_t done = 0;
     while (!done)
-      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(shared_address(this)), "r"(parity) : "memory");
+      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, %3; selp.u32 %0, 1, 0, p;}"
+                   : "=r"(done) : "r"(shared_address(this)), "r"(parity), "n"(sleep_at_most_ns) : "memory");
   }
 };
 __device__ inline void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads

@@ -27,6 +27,15 @@ struct ForwardArgs {
   int heads_at_once;   // causal: as many (batch, head) pairs are swept together, longest tiles first; their K and V stay in L2
 };
 
+// ---- which rows, which keys -----------------------------------------------------------------------------------------
+struct Tile {
+  int row, head, kv_head, batch;  // first query row
+  int first, last;  // key tiles [first, last), at least one: a tile that sees nothing walks one, wholly masked
+  int key_end;      // keys at or past this one are not seen
+  int split, index; // index: which tile of query rows, without splits
+  __device__ bool none() const { return last == 0; }
+};
+
 template <class C>
 struct Shared {
   using T = typename C::T;
@@ -36,16 +45,9 @@ struct Shared {
   T k[C::stages][C::keys * C::dim];
   T v[C::stages][C::keys * C::dim];
   Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages],
-      v_empty[C::stages], tile_full[2], tile_empty[2];
-  int tile[2], arrived[C::consumers];
-};
-
-// ---- which rows, which keys -----------------------------------------------------------------------------------------
-struct Tile {
-  int row, head, batch;   // first query row
-  int first, last;        // key tiles [first, last), at least one: a tile that sees nothing walks one, wholly masked
-  int key_end;            // keys at or past this one are not seen
-  int split, index;       // index: which tile of query rows, without splits
+      v_empty[C::stages], tile_full, tile_empty;
+  Tile tile;  // the one after the one being computed
+  int arrived[C::consumers];
 };
 
 template <class C, Reach reach>
@@ -62,7 +64,7 @@ __device__ Tile find_tile(const ForwardArgs& a, int number) {
     const int pairs = min(a.heads_at_once, a.batch * a.heads - first), at = t.index - first * a.row_tiles;
     row_tile = a.row_tiles - 1 - at / pairs, pair = first + at % pairs;
   }
-  t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads;
+  t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
   const int seen_first = reach == Reach::window ? min(max(t.row + a.low, 0), a.len_k) : 0;
   const int seen_end = reach == Reach::all ? a.len_k : min(max(min(t.row + rows, a.len_q) + a.high, 0), a.len_k);
   t.first = seen_first / C::keys, t.last = max(t.first + 1, (seen_end + C::keys - 1) / C::keys), t.key_end = a.len_k;
@@ -74,13 +76,29 @@ __device__ Tile find_tile(const ForwardArgs& a, int number) {
   return t;
 }
 
-// ---- the producer: one thread -----------------------------------------------------------------------------------------
+// ---- the scheduler: one thread ------------------------------------------------------------------------------------------
+// Keeps the divisions of find_tile and the wait for the counter away from everybody whose time matters.
 template <class C, Reach reach>
+__device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
+  int number = blockIdx.x, parity = 1;
+  for (;; parity ^= 1) {
+    const Tile t = number < a.tiles ? find_tile<C, reach>(a, number) : Tile{};
+    s.tile_empty.wait(parity);
+    s.tile = t;
+    s.tile_full.arrive();
+    if (t.none()) return;
+    const int asked = atomicAdd(a.counters, 1);  // one such call per tile, so the last one knows that it is last
+    if (asked == a.tiles - 1) *a.counters = 0;
+    number = asked + gridDim.x;
+  }
+}
+
+// ---- the producer: one thread -----------------------------------------------------------------------------------------
+template <class C>
 __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   constexpr int q_bytes = sizeof s.q[0], kv_bytes = sizeof s.k[0];
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
-  Turn<2> next;
   const auto fetch = [](void* to, const Map& m, Barrier& full, int rows, Keep keep, int row, int head, int batch) {
     for (int p = 0; p < C::dim / 64; ++p)
       load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
@@ -88,13 +106,13 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   const auto load_k = [&](const Tile& t, int tile) {
     s.k_empty[k.stage].wait(k.parity ^ 1);
     s.k_full[k.stage].arrive_and_expect(kv_bytes);
-    fetch(s.k[k.stage], a.k, s.k_full[k.stage], C::keys, Keep::long_time, tile * C::keys, t.head / (a.heads / a.kv_heads), t.batch);
+    fetch(s.k[k.stage], a.k, s.k_full[k.stage], C::keys, Keep::long_time, tile * C::keys, t.kv_head, t.batch);
     k.next();
   };
   const auto load_v = [&](const Tile& t, int tile) {
     s.v_empty[v.stage].wait(v.parity ^ 1);
     s.v_full[v.stage].arrive_and_expect(kv_bytes);
-    fetch(s.v[v.stage], a.v, s.v_full[v.stage], C::keys, Keep::long_time, tile * C::keys, t.head / (a.heads / a.kv_heads), t.batch);
+    fetch(s.v[v.stage], a.v, s.v_full[v.stage], C::keys, Keep::long_time, tile * C::keys, t.kv_head, t.batch);
     v.next();
   };
   const auto load_q = [&](const Tile& t) {
@@ -105,20 +123,21 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
     q.next();
   };
 
-  Tile t = find_tile<C, reach>(a, blockIdx.x);
+  int tile_parity = 0;
+  const auto next_tile = [&] {
+    s.tile_full.wait(tile_parity), tile_parity ^= 1;
+    const Tile t = s.tile;
+    s.tile_empty.arrive();
+    return t;
+  };
+
+  Tile t = next_tile();
   load_k(t, t.last - 1);  // from the last tile down, K one tile ahead of V: the order in which they are used
   load_q(t);
   for (;;) {
-    const int asked = atomicAdd(a.counters, 1);  // one such call per tile, so the last one knows that it is last
     for (int tile = t.last - 2; tile >= t.first; --tile) load_k(t, tile), load_v(t, tile + 1);
-    if (asked == a.tiles - 1) *a.counters = 0;
-    const int number = asked + gridDim.x;
-    s.tile_empty[next.stage].wait(next.parity ^ 1);
-    s.tile[next.stage] = number;
-    s.tile_full[next.stage].arrive();
-    next.next();
-    if (number >= a.tiles) break;
-    const Tile after = find_tile<C, reach>(a, number);
+    const Tile after = next_tile();
+    if (after.none()) break;
     load_k(after, after.last - 1);
     if constexpr (C::q_stages > 1) load_q(after);
     load_v(t, t.first);
@@ -240,7 +259,6 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
-  Turn<2> next;
   float o[dim / 2] = {}, scores[keys / 2];
   std::uint32_t p[keys / 16][4];
   Rows rows;
@@ -266,7 +284,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 #pragma unroll
     for (auto& fragment : p) pin(fragment);
   };
-  const auto softmax = [&](const Tile& t, int tile, auto mask) {
+  const auto softmax = [&](const Tile& t, int tile, auto mask, const auto& between) {
     if constexpr (decltype(mask)::value) {
       const int top = t.row + group * 64, row = top + row_here;
       const int nearest = reach == Reach::all ? t.key_end : min(t.key_end, top + a.high + 1);  // where the group's first row ends
@@ -277,7 +295,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         apply_mask<reach == Reach::window>(scores, tile * keys + column_here, first, end);
       }
     }
-    return rows.update(scores, a.scale_log2);
+    return rows.update<C::by_row>(scores, a.scale_log2, between);
   };
   const auto pack_scores = [&] {
 #pragma unroll
@@ -289,13 +307,15 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     my_turn();
     settle();
     scores_start();
+    if constexpr (C::pass == 4) pass_turn();
     output_start();  // of the tile before: both products run while other warpgroups are in their softmax
-    pass_turn();
+    if constexpr (C::pass == 0 || C::pass == 2) pass_turn();
     mma_wait<1>();
+    if constexpr (C::pass == 1) pass_turn();
     scores_done();
-    const float2 factor = softmax(t, tile, mask);
-    mma_wait<0>();
-    output_done();
+    const float2 factor = softmax(t, tile, mask, [&] { if constexpr (C::wait == 0) mma_wait<0>(), output_done(); if constexpr (C::pass == 3) pass_turn(); });
+    if constexpr (C::wait == 2) pin(scores);
+    if constexpr (C::wait > 0) mma_wait<0>(), output_done();
     pack_scores();
     if (__any_sync(~0u, factor.x != 1 || factor.y != 1))
 #pragma unroll
@@ -304,7 +324,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   const auto finish = [&](const Tile& t, const Rows& seen) {
     const Rows::Result result = seen.finish(a.scale_log2);
     const int row = t.row + group * 64 + row_here;
-    if (a.splits > 1) return store_part<C>(a, t, o, result, s, group, group_barrier, row_here);
+    if (C::can_split && a.splits > 1) return store_part<C>(a, t, o, result, s, group, group_barrier, row_here);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (column_here == 0 && row + 8 * r < a.len_q)
@@ -312,22 +332,24 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     if constexpr (Shared<C>::stages_o) store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
     else store_from_registers<C>(a, t, o, result.inverse, row);
   };
-  const auto next_number = [&] {
-    s.tile_full[next.stage].wait(next.parity);
-    const int number = __shfl_sync(~0u, lane == 0 ? s.tile[next.stage] : 0, 0);  // the lane that reads is the lane that releases
-    release(s.tile_empty[next.stage]), next.next();
-    return number;
+  int tile_parity = 0;
+  const auto next_tile = [&] {
+    s.tile_full.wait(tile_parity), tile_parity ^= 1;
+    const Tile t = s.tile;
+    s.tile_empty.arrive();  // every lane for itself: each has read
+    return t;
   };
 
-  Tile t = find_tile<C, reach>(a, blockIdx.x);
+  Tile t = next_tile();
   s.q_full[q.stage].wait(q.parity);
   my_turn();
   pin(scores);
   scores_start();
-  pass_turn();
+  if constexpr (C::pass == 0) pass_turn();
   mma_wait<0>();
+  if constexpr (C::pass > 0) pass_turn();
   scores_done();
-  softmax(t, t.last - 1, masked);
+  softmax(t, t.last - 1, masked, [] {});
   pack_scores();
   for (;;) {
     int tile = t.last - 2;
@@ -340,20 +362,42 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     for (; tile >= t.first; --tile) advance(t, tile, plain);
     release(s.q_empty[q.stage]), q.next();
 
-    const int number = next_number();
-    if (number >= a.tiles) break;
-    const Tile after = find_tile<C, reach>(a, number);
+    if constexpr (!C::flat) {
+      settle();
+      mma_fence();
+      output_start();
+      mma_wait<0>();
+      output_done();
+      finish(t, rows);
+    }
+    const Tile after = next_tile();
+    if (after.none()) break;
     const Rows seen = rows;
     rows = Rows{};
     s.q_full[q.stage].wait(q.parity);
     my_turn();
+    if constexpr (!C::flat) {
+  pin(scores);
+  scores_start();
+  if constexpr (C::pass == 0) pass_turn();
+  mma_wait<0>();
+  if constexpr (C::pass > 0) pass_turn();
+  scores_done();
+  softmax(after, after.last - 1, masked, [] {});
+  pack_scores();
+#pragma unroll
+    for (float& x : o) x = 0;
+  t = after;
+      continue;
+    }
     settle();
     scores_start();  // the first of the tile after
     output_start();  // the last of this one
-    pass_turn();
+    if constexpr (C::pass == 0) pass_turn();
     mma_wait<1>();
+    if constexpr (C::pass > 0) pass_turn();
     scores_done();
-    softmax(after, after.last - 1, masked);
+    softmax(after, after.last - 1, masked, [] {});
     mma_wait<0>();
     output_done();
     finish(t, seen);
@@ -362,12 +406,14 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     for (float& x : o) x = 0;
     t = after;
   }
+  if constexpr (C::flat) {
   settle();
   mma_fence();
   output_start();
   mma_wait<0>();
   output_done();
   finish(t, rows);
+  }
   if (thread == 0) store_wait_read<0>();
 }
 
@@ -390,13 +436,14 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
       s.k_full[i].init(1), s.v_full[i].init(1);
       s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
     }
-    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(4 * C::consumers);
+    s.tile_full.init(1), s.tile_empty.init(128 * C::consumers + 1);
     barriers_ready();
   }
   __syncthreads();
   if (threadIdx.x < 128) {
     registers_down<C::producer_registers>();
-    if (threadIdx.x == 0) produce<C, reach>(a, s);
+    if (threadIdx.x == 0) produce<C>(a, s);
+    if (threadIdx.x == 32) schedule<C, reach>(a, s);
   } else {
     registers_up<C::consumer_registers>();
     consume<C, reach>(a, s, threadIdx.x / 128 - 1);

@@ -42,18 +42,21 @@ struct Rows {
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 
   // s ← exp2(scale · (s − maximum)) in place; returns what O must be multiplied with, exactly 1 nearly always.
-  template <int n>
-  __device__ float2 update(float (&s)[n], float scale) {
-    float factor[2];
+  template <bool by_row, int n, class Between>
+  __device__ float2 update(float (&s)[n], float scale, const Between& between) {
+    float factor[2], high[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) if (!by_row) high[r] = fmaxf(maximum[r], largest(s, r));
+    between();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float high = fmaxf(maximum[r], largest(s, r));
-      high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
-      high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
-      if (!((high - maximum[r]) * scale > slack)) high = maximum[r];  // also when both are -inf
-      const float reference = high == -INFINITY ? 0.f : high, offset = reference * scale;
+      if (by_row) high[r] = fmaxf(maximum[r], largest(s, r));
+      high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
+      high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
+      if (!((high[r] - maximum[r]) * scale > slack)) high[r] = maximum[r];  // also when both are -inf
+      const float reference = high[r] == -INFINITY ? 0.f : high[r], offset = reference * scale;
       factor[r] = exp2_fast((maximum[r] - reference) * scale);  // 0 for the first tile
-      maximum[r] = high;
+      maximum[r] = high[r];
       float total = 0;
 #pragma unroll
       for (int j = 0; j < n / 4; ++j)
