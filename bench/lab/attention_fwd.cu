@@ -1,6 +1,7 @@
 // attention_fwd.cu — the forward kernel under study: `check`, `time`, `split`, `once`.
 #include "attention_fwd.cuh"
 
+using namespace headroom;
 using namespace headroom::attention;
 using namespace headroom::attention::lab;
 using B = __nv_bfloat16;
@@ -9,25 +10,21 @@ using B = __nv_bfloat16;
 #define LAB_DIM 128
 #endif
 
-struct Turns128 : Forward128<B> { static constexpr bool take_turns = true; };
-struct Turns256 : Forward256<B> { static constexpr bool take_turns = true; };
-struct NoTurns64 : Forward64<B> { static constexpr bool take_turns = false; };
-
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a hang must not swallow what was printed
   const std::string what = argc > 1 ? argv[1] : "check";
 #if LAB_DIM == 64
   using C = Forward64<B>;
   using H = Forward64<__half>;
-  const std::vector<Named<B>> variants{named<C>("3x128"), named<NoTurns64>("no turns"), named<Forward64Short<B>>("4x64")};
+  const std::vector<Named<B>> variants{named<C>("3x128"), named<Forward64Short<B>>("4x64")};
 #elif LAB_DIM == 128
   using C = Forward128<B>;
   using H = Forward128<__half>;
-  const std::vector<Named<B>> variants{named<C>("2x128"), named<Turns128>("turns")};
+  const std::vector<Named<B>> variants{named<C>("2x128")};
 #else
   using C = Forward256<B>;
   using H = Forward256<__half>;
-  const std::vector<Named<B>> variants{named<C>("2x80"), named<Turns256>("turns")};
+  const std::vector<Named<B>> variants{named<C>("2x80")};
 #endif
   if (what == "check") {
     int failed = check_all<C>("bf16") + check_all<H>("fp16");
@@ -41,7 +38,7 @@ int main(int argc, char** argv) {
     for (Reach r : {Reach::all, Reach::causal}) time_all(table(LAB_DIM, r), variants);
   if (what == "split")
     for (int len : {512, 2048, 8192, 16384, 65536})
-      for (int splits : {1, 2, 3, 4, 6, 8, 12, 16}) time_all({{1, 1, 1, len, len, LAB_DIM, Reach::all, 0, 0, splits}}, variants);
+      for (int splits : {1, 2, 3, 4, 6, 8, 12, 16}) time_all({{1, 1, 1, len, len, LAB_DIM, Reach::all, 0, 0, splits}}, std::vector<Named<B>>{splits > 1 ? named<Split<C>>("split") : named<C>("whole")});
   if (what == "once") {  // for a tool
     const int len = argc > 2 ? std::atoi(argv[2]) : 4096;
     const Reach reach = argc > 3 && argv[3][0] == 'c' ? Reach::causal : Reach::all;

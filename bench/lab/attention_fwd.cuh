@@ -16,10 +16,6 @@ namespace headroom::attention::lab {
 
 using namespace sm90;
 
-inline void cuda(cudaError_t e, int line = __builtin_LINE()) {
-  if (e != cudaSuccess) std::printf("line %d: %s\n", line, cudaGetErrorString(e)), std::exit(2);
-}
-
 struct Case {
   int batch, heads, kv_heads, len_q, len_k, dim;
   Reach reach = Reach::all;
@@ -107,20 +103,15 @@ struct Buffers {
   ~Buffers() { for (void* p : owned) cudaFree(p); }
 };
 
-template <class C, Reach reach> void start(const ForwardArgs& a, cudaStream_t stream) {
+template <class C> void run(const ForwardArgs& a, Reach reach) {
   static const int multiprocessors = [] {
     int n;
     cuda(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0));
-    cuda(cudaFuncSetAttribute(attention_fwd_sm90<C, reach>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared<C>)));
     return n;
   }();
-  attention_fwd_sm90<C, reach><<<std::min(multiprocessors, a.tiles), (C::consumers + 1) * 128, sizeof(Shared<C>), stream>>>(a);
-  cuda(cudaGetLastError());
-}
-template <class C> void run(const ForwardArgs& a, Reach reach) {
-  if (reach == Reach::all) start<C, Reach::all>(a, 0);
-  else if (reach == Reach::causal) start<C, Reach::causal>(a, 0);
-  else start<C, Reach::window>(a, 0);
+  if (reach == Reach::all) start_forward<C, Reach::all>(a, multiprocessors, 0);
+  else if (reach == Reach::causal) start_forward<C, Reach::causal>(a, multiprocessors, 0);
+  else start_forward<C, Reach::window>(a, multiprocessors, 0);
 }
 
 template <class C> ForwardArgs prepare(const Case& p, const Buffers<typename C::T>& b) {
@@ -133,16 +124,12 @@ template <class C> ForwardArgs prepare(const Case& p, const Buffers<typename C::
   };
   ForwardArgs a{map(b.q, p.len_q, p.heads, 64), map(b.k, p.len_k, p.kv_heads, C::keys), map(b.v, p.len_k, p.kv_heads, C::keys), map(b.o, p.len_q, p.heads, 64)};
   a.o_data = b.o.data, a.o_row = b.o.row, a.o_head = b.o.head, a.o_batch = b.o.batch;
-  a.lse = b.lse, a.counters = b.counters, a.partial_o = b.partial_o, a.partial_lse = b.partial_lse;
+  a.lse = b.lse, a.arrivals = b.counters, a.partial_o = b.partial_o, a.partial_lse = b.partial_lse;
   a.batch = p.batch, a.heads = p.heads, a.kv_heads = p.kv_heads, a.len_q = p.len_q, a.len_k = p.len_k, a.head_dim = p.dim;
   a.low = p.low, a.high = p.high, a.splits = p.splits;
   a.scale_log2 = 1.44269504f / std::sqrt(float(p.dim));
   a.row_tiles = (p.len_q + C::consumers * 64 - 1) / (C::consumers * 64);
-  a.tiles = a.row_tiles * p.batch * p.heads * p.splits;
-  const long long pair_bytes = 2ll * p.len_k * C::dim * 2 * p.kv_heads / p.heads;
-  const int pairs = p.batch * p.heads, fit = int(std::clamp<long long>((24ll << 20) / std::max(pair_bytes, 1ll), 1, pairs));
-  const int sections = (pairs + fit - 1) / fit;
-  a.heads_at_once = (pairs + sections - 1) / sections;  // even sections: a small last one would end in a long tail
+  a.units = int(dealt_units(p.reach, p.splits, a.row_tiles, p.batch * p.heads));
   return a;
 }
 
@@ -168,7 +155,7 @@ template <class C> int check(const char* name, const Case& p) {
     cuda(cudaMemcpy(again.data(), b.o.data, again.size() * 2, cudaMemcpyDeviceToHost));
     same &= !std::memcmp(mine.data(), again.data(), again.size() * 2);
   }
-  std::vector<int> left(1 + a.tiles * C::consumers);
+  std::vector<int> left(a.row_tiles * p.batch * p.heads * C::consumers);
   cuda(cudaMemcpy(left.data(), b.counters, left.size() * 4, cudaMemcpyDeviceToHost));
   cuda(cudaMemcpy(right.data(), o, b.o_count * 4, cudaMemcpyDeviceToHost)), cuda(cudaMemcpy(right_lse.data(), lse, b.rows * 4, cudaMemcpyDeviceToHost));
   cudaFree(o), cudaFree(lse);
@@ -199,7 +186,7 @@ template <class C> int check_all(const char* name) {
   for (Reach r : {Reach::all, Reach::causal, Reach::window}) {
     const auto one = [&](Case c) {  // window: 100 keys back, diagonal at the bottom right
       c.reach = r, c.high = c.len_k - c.len_q, c.low = c.high - 100;
-      failed += check<C>(name, c);
+      failed += c.splits > 1 ? check<Split<C>>(name, c) : check<C>(name, c);
     };
     const int d = C::dim;
     one({1, 1, 1, 64, 64, d}), one({1, 1, 1, 1, 1, d}), one({1, 2, 2, 256, 256, d}), one({2, 3, 3, 1000, 1000, d}), one({1, 4, 2, 129, 777, d});

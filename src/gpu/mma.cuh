@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gpu/map.h"
+
 namespace headroom {
 
 // ---- operands in shared memory ----------------------------------------------------------------------------------
 // A tile is stored as panels: 64 columns (128 bytes) wide, rows one after another, 16-byte chunks swizzled within each
 // 8 rows (chunk ^= row % 8). That is what TMA writes with the 128-byte swizzle. Panels start on 1024 bytes.
-constexpr int panel_columns = 64;
 __host__ __device__ constexpr int panel_bytes(int rows) { return rows * 128; }
 
 enum class Major { k, mn };  // which dimension of the operand is contiguous: the summed one, or the other one

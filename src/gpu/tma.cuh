@@ -8,45 +8,11 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
+#include "gpu/map.h"
+
 namespace headroom {
-
-// ---- host: how a tensor in global memory is cut into boxes -------------------------------------------------------
-// dim[0] is contiguous; stride[i] is in elements; a box reads as zero, and writes nothing, outside the tensor.
-// The inner box is 64 16-bit columns (128 bytes): one swizzled panel.
-struct Map {
-  CUtensorMap raw;
-};
-struct MapShape {
-  int rank;
-  std::uint64_t dim[5], stride[5];
-  std::uint32_t box[5];
-};
-
-template <class T> Map make_map(const T* data, const MapShape& s) {
-  static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
-  static const auto encode = [] {  // from the driver that is loaded, so that nothing links against libcuda
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) != cudaSuccess || !entry)
-      throw std::runtime_error("the CUDA driver offers no cuTensorMapEncodeTiled; it must be 12.0 or newer");
-    return reinterpret_cast<CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                                         const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                         CUtensorMapL2promotion, CUtensorMapFloatOOBfill)>(entry);
-  }();
-  cuuint64_t stride_bytes[4];
-  for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * sizeof(T);  // each a multiple of 16, below 2^40
-  const cuuint32_t every[5] = {1, 1, 1, 1, 1};
-  Map m;
-  const CUresult r = encode(&m.raw, std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                            s.rank, const_cast<T*>(data), s.dim, stride_bytes, s.box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (r != CUDA_SUCCESS) throw std::runtime_error("cuTensorMapEncodeTiled refused a tensor: CUresult " + std::to_string(int(r)));
-  return m;
-}
 
 // ---- device: barriers --------------------------------------------------------------------------------------------
 __device__ inline std::uint32_t shared_address(const void* p) { return __cvta_generic_to_shared(p); }

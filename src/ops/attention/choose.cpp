@@ -7,6 +7,8 @@ namespace headroom::attention {
 namespace {
 
 constexpr Variant table[] = {
+    {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved,
+     sm90_forward, sm90_backward},
     {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports,
      nothing_saved, flash_forward, flash_backward},
     {"plain", "plain", "CPU: materialises S and P and keeps P, the honest baseline", true, plain_supports,

@@ -3,29 +3,16 @@
 // One long pipeline per block: the step that finishes a tile of query rows already computes the first scores of the
 // next, so the tensor cores idle only at the very start and the very end.
 #pragma once
+#include <algorithm>
+
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
+#include "gpu/launch.cuh"
+#include "ops/attention/flash_sm90_fwd.h"
 #include "ops/attention/softmax.cuh"
 #include "ops/attention/tiles.h"
 
 namespace headroom::attention::sm90 {
-
-enum class Reach { all, causal, window };  // row i sees all keys, or keys ≤ i + high, or i + low … i + high
-
-struct ForwardArgs {
-  Map q, k, v, o;                    // (dim, len, heads, batch)
-  void* o_data;                      // where O is written without TMA
-  long long o_row, o_head, o_batch;  // its strides in elements
-  float* lse;                        // [batch, heads, len_q], natural log; -inf where no key is seen
-  int* counters;                     // zero, and zero again afterwards: [0] next tile, [1 …] arrivals, when keys are split
-  float* partial_o;                  // [splits, tiles, rows, dim], when keys are split
-  float* partial_lse;                // [splits, tiles, rows]
-  int batch, heads, kv_heads, len_q, len_k, head_dim;
-  int low, high;
-  float scale_log2;    // softmax scale · log2(e)
-  int row_tiles, splits, tiles;  // tiles = row_tiles · batch · heads · splits
-  int heads_at_once;   // causal: as many (batch, head) pairs are swept together, longest tiles first; their K and V stay in L2
-};
 
 // ---- which rows, which keys -----------------------------------------------------------------------------------------
 struct Tile {
@@ -51,24 +38,27 @@ struct Shared {
 };
 
 template <class C, Reach reach>
-__device__ Tile find_tile(const ForwardArgs& a, int number) {
+__device__ int pairs_of_tiles(const ForwardArgs& a) {
+  return reach == Reach::all || C::split ? 0 : a.row_tiles / 2 * a.batch * a.heads;
+}
+
+template <class C, Reach reach>
+__device__ Tile find_tile(const ForwardArgs& a, int unit, int part) {  // part: the first or the second of a pair
   constexpr int rows = C::consumers * 64;
+  const int half = a.row_tiles / 2, paired = pairs_of_tiles<C, reach>(a);
   Tile t;
-  t.split = a.splits == 1 ? 0 : number % a.splits;
-  t.index = a.splits == 1 ? number : number / a.splits;
-  int row_tile, pair;
-  if constexpr (reach == Reach::all) {
-    row_tile = t.index % a.row_tiles, pair = t.index / a.row_tiles;
-  } else {
-    const int section = t.index / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
-    const int pairs = min(a.heads_at_once, a.batch * a.heads - first), at = t.index - first * a.row_tiles;
-    row_tile = a.row_tiles - 1 - at / pairs, pair = first + at % pairs;
+  t.split = C::split ? unit % a.splits : 0;
+  t.index = C::split ? unit / a.splits : unit;
+  int row_tile = t.index % a.row_tiles, pair = t.index / a.row_tiles;
+  if constexpr (reach != Reach::all && !C::split) {
+    if (unit < paired) pair = unit / half, row_tile = part ? unit % half : a.row_tiles - 1 - unit % half;
+    else pair = unit - paired, row_tile = half;
   }
   t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
   const int seen_first = reach == Reach::window ? min(max(t.row + a.low, 0), a.len_k) : 0;
   const int seen_end = reach == Reach::all ? a.len_k : min(max(min(t.row + rows, a.len_q) + a.high, 0), a.len_k);
   t.first = seen_first / C::keys, t.last = max(t.first + 1, (seen_end + C::keys - 1) / C::keys), t.key_end = a.len_k;
-  if (a.splits > 1) {
+  if constexpr (C::split) {
     const int count = t.last - t.first, first = t.first;
     t.first = first + count * t.split / a.splits, t.last = first + count * (t.split + 1) / a.splits;
     if (t.first == t.last) ++t.last, t.key_end = 0;  // more splits than key tiles: this one sees nothing
@@ -77,20 +67,19 @@ __device__ Tile find_tile(const ForwardArgs& a, int number) {
 }
 
 // ---- the scheduler: one thread ------------------------------------------------------------------------------------------
-// Keeps the divisions of find_tile and the wait for the counter away from everybody whose time matters.
+// Keeps the divisions of find_tile away from everybody whose time matters.
 template <class C, Reach reach>
 __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
-  int number = blockIdx.x, parity = 1;
-  for (;; parity ^= 1) {
-    const Tile t = number < a.tiles ? find_tile<C, reach>(a, number) : Tile{};
-    s.tile_empty.wait(parity);
+  int parity = 1;
+  const auto publish = [&](const Tile& t) {
+    s.tile_empty.wait(parity), parity ^= 1;
     s.tile = t;
     s.tile_full.arrive();
-    if (t.none()) return;
-    const int asked = atomicAdd(a.counters, 1);  // one such call per tile, so the last one knows that it is last
-    if (asked == a.tiles - 1) *a.counters = 0;
-    number = asked + gridDim.x;
-  }
+  };
+  const int paired = pairs_of_tiles<C, reach>(a);
+  for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
+    for (int part = 0; part < (unit < paired ? 2 : 1); ++part) publish(find_tile<C, reach>(a, unit, part));
+  publish(Tile{});
 }
 
 // ---- the producer: one thread -----------------------------------------------------------------------------------------
@@ -199,7 +188,7 @@ __device__ void store_part(const ForwardArgs& a, const Tile& t, const float (&o)
   using T = typename C::T;
   constexpr int rows = C::consumers * 64;
   const int thread = threadIdx.x % 128, quad = thread % 4;
-  const int row_count = a.tiles / a.splits * rows, first_row = t.index * rows + group * 64;
+  const int row_count = a.units / a.splits * rows, first_row = t.index * rows + group * 64;
   const auto row_at = [&](int split, int row) { return std::size_t(split) * row_count + first_row + row; };
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -212,11 +201,11 @@ __device__ void store_part(const ForwardArgs& a, const Tile& t, const float (&o)
   }
   __threadfence();
   meet(group_barrier, 128);
-  if (thread == 0) s.arrived[group] = atomicAdd(&a.counters[1 + t.index * C::consumers + group], 1) + 1;
+  if (thread == 0) s.arrived[group] = atomicAdd(&a.arrivals[t.index * C::consumers + group], 1) + 1;
   meet(group_barrier, 128);
   if (s.arrived[group] != a.splits) return;  // read before the next write, which is behind the next meeting
   __threadfence();
-  if (thread == 0) a.counters[1 + t.index * C::consumers + group] = 0;
+  if (thread == 0) a.arrivals[t.index * C::consumers + group] = 0;
 
   for (int i = thread; i < 64 * C::dim / 4; i += 128) {
     const int row = i / (C::dim / 4), column = i % (C::dim / 4) * 4, row_q = t.row + group * 64 + row;
@@ -253,9 +242,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   const int row_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto q_at = describe(s.q[0] + group * 64 * dim), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
   const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };  // one arrival per warp: each knows only of its own wgmma
-  const auto my_turn = [&] { if (C::take_turns) meet(first_turn_barrier + group, 256); };
-  const auto pass_turn = [&] { if (C::take_turns) arrive(first_turn_barrier + (group + 1) % C::consumers, 256); };
-  if (C::take_turns && group == 0) arrive(first_turn_barrier, 256);
+  const auto my_turn = [&] { meet(first_turn_barrier + group, 256); };
+  const auto pass_turn = [&] { arrive(first_turn_barrier + (group + 1) % C::consumers, 256); };
+  if (group == 0) arrive(first_turn_barrier, 256);
 
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
@@ -284,7 +273,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 #pragma unroll
     for (auto& fragment : p) pin(fragment);
   };
-  const auto softmax = [&](const Tile& t, int tile, auto mask, const auto& between) {
+  const auto softmax = [&](const Tile& t, int tile, auto mask) {
     if constexpr (decltype(mask)::value) {
       const int top = t.row + group * 64, row = top + row_here;
       const int nearest = reach == Reach::all ? t.key_end : min(t.key_end, top + a.high + 1);  // where the group's first row ends
@@ -295,7 +284,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         apply_mask<reach == Reach::window>(scores, tile * keys + column_here, first, end);
       }
     }
-    return rows.update<C::by_row>(scores, a.scale_log2, between);
+    return rows.update<C::maxima_first>(scores, a.scale_log2);
   };
   const auto pack_scores = [&] {
 #pragma unroll
@@ -303,19 +292,20 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 #pragma unroll
       for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
   };
-  const auto advance = [&](const Tile& t, int tile, auto mask) {
+  const auto both_products = [&] {  // the next scores and the output of the tile before; they run while other groups are in their softmax
     my_turn();
     settle();
     scores_start();
-    if constexpr (C::pass == 4) pass_turn();
-    output_start();  // of the tile before: both products run while other warpgroups are in their softmax
-    if constexpr (C::pass == 0 || C::pass == 2) pass_turn();
+    output_start();
     mma_wait<1>();
-    if constexpr (C::pass == 1) pass_turn();
+    pass_turn();
     scores_done();
-    const float2 factor = softmax(t, tile, mask, [&] { if constexpr (C::wait == 0) mma_wait<0>(), output_done(); if constexpr (C::pass == 3) pass_turn(); });
-    if constexpr (C::wait == 2) pin(scores);
-    if constexpr (C::wait > 0) mma_wait<0>(), output_done();
+  };
+  const auto advance = [&](const Tile& t, int tile, auto mask) {
+    both_products();
+    const float2 factor = softmax(t, tile, mask);
+    mma_wait<0>();
+    output_done();
     pack_scores();
     if (__any_sync(~0u, factor.x != 1 || factor.y != 1))
 #pragma unroll
@@ -323,14 +313,17 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   };
   const auto finish = [&](const Tile& t, const Rows& seen) {
     const Rows::Result result = seen.finish(a.scale_log2);
-    const int row = t.row + group * 64 + row_here;
-    if (C::can_split && a.splits > 1) return store_part<C>(a, t, o, result, s, group, group_barrier, row_here);
+    if constexpr (C::split) {
+      store_part<C>(a, t, o, result, s, group, group_barrier, row_here);
+    } else {
+      const int row = t.row + group * 64 + row_here;
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
-      if (column_here == 0 && row + 8 * r < a.len_q)
-        a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.len_q + row + 8 * r] = result.lse[r];
-    if constexpr (Shared<C>::stages_o) store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
-    else store_from_registers<C>(a, t, o, result.inverse, row);
+      for (int r = 0; r < 2; ++r)
+        if (column_here == 0 && row + 8 * r < a.len_q)
+          a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.len_q + row + 8 * r] = result.lse[r];
+      if constexpr (Shared<C>::stages_o) store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
+      else store_from_registers<C>(a, t, o, result.inverse, row);
+    }
   };
   int tile_parity = 0;
   const auto next_tile = [&] {
@@ -345,11 +338,10 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   my_turn();
   pin(scores);
   scores_start();
-  if constexpr (C::pass == 0) pass_turn();
   mma_wait<0>();
-  if constexpr (C::pass > 0) pass_turn();
+  pass_turn();
   scores_done();
-  softmax(t, t.last - 1, masked, [] {});
+  softmax(t, t.last - 1, masked);
   pack_scores();
   for (;;) {
     int tile = t.last - 2;
@@ -362,42 +354,13 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     for (; tile >= t.first; --tile) advance(t, tile, plain);
     release(s.q_empty[q.stage]), q.next();
 
-    if constexpr (!C::flat) {
-      settle();
-      mma_fence();
-      output_start();
-      mma_wait<0>();
-      output_done();
-      finish(t, rows);
-    }
     const Tile after = next_tile();
     if (after.none()) break;
     const Rows seen = rows;
     rows = Rows{};
     s.q_full[q.stage].wait(q.parity);
-    my_turn();
-    if constexpr (!C::flat) {
-  pin(scores);
-  scores_start();
-  if constexpr (C::pass == 0) pass_turn();
-  mma_wait<0>();
-  if constexpr (C::pass > 0) pass_turn();
-  scores_done();
-  softmax(after, after.last - 1, masked, [] {});
-  pack_scores();
-#pragma unroll
-    for (float& x : o) x = 0;
-  t = after;
-      continue;
-    }
-    settle();
-    scores_start();  // the first of the tile after
-    output_start();  // the last of this one
-    if constexpr (C::pass == 0) pass_turn();
-    mma_wait<1>();
-    if constexpr (C::pass > 0) pass_turn();
-    scores_done();
-    softmax(after, after.last - 1, masked, [] {});
+    both_products();  // the first scores of the tile after, the last output of this one
+    softmax(after, after.last - 1, masked);
     mma_wait<0>();
     output_done();
     finish(t, seen);
@@ -406,19 +369,17 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     for (float& x : o) x = 0;
     t = after;
   }
-  if constexpr (C::flat) {
   settle();
   mma_fence();
   output_start();
   mma_wait<0>();
   output_done();
   finish(t, rows);
-  }
   if (thread == 0) store_wait_read<0>();
 }
 
 // attention_fwd_sm90 — O = softmax(scale · Q Kᵀ + mask) V
-//   reads   Q, K, V through TMA, K and V once per 64·consumers query rows     writes  O, LSE; counters are zero again afterwards
+//   reads   Q, K, V through TMA, K and V once per 64·consumers query rows     writes  O, LSE
 //   needs   sm_90a, strides of 16 bytes, len_q, len_k ≥ 1, scale > 0
 //   numerics  FP32 scores and sums, P rounded to T; same bits every run
 //   limit   dim 64: MUFU, issue and tensor cores alike; dim 128 and 256: tensor cores
@@ -448,6 +409,11 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
     registers_up<C::consumer_registers>();
     consume<C, reach>(a, s, threadIdx.x / 128 - 1);
   }
+}
+
+template <class C, Reach reach>
+void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
+  launch(stream, attention_fwd_sm90<C, reach>, {std::min(multiprocessors, a.units), (C::consumers + 1) * 128, sizeof(Shared<C>)}, a);
 }
 
 }  // namespace headroom::attention::sm90

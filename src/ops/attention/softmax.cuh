@@ -42,15 +42,14 @@ struct Rows {
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 
   // s ← exp2(scale · (s − maximum)) in place; returns what O must be multiplied with, exactly 1 nearly always.
-  template <bool by_row, int n, class Between>
-  __device__ float2 update(float (&s)[n], float scale, const Between& between) {
+  template <bool maxima_first, int n>
+  __device__ float2 update(float (&s)[n], float scale) {
     float factor[2], high[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) if (!by_row) high[r] = fmaxf(maximum[r], largest(s, r));
-    between();
+    if constexpr (maxima_first) high[0] = largest(s, 0), high[1] = largest(s, 1);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      if (by_row) high[r] = fmaxf(maximum[r], largest(s, r));
+      if constexpr (!maxima_first) high[r] = largest(s, r);
+      high[r] = fmaxf(high[r], maximum[r]);
       high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
       high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
       if (!((high[r] - maximum[r]) * scale > slack)) high[r] = maximum[r];  // also when both are -inf

@@ -11,10 +11,8 @@ struct Forward64 {  // three groups hide each other's softmax; two are 7–19 % 
   using T = Type;
   static constexpr int dim = 64, consumers = 3, keys = 128, stages = 2, q_stages = 2;
   static constexpr int producer_registers = 32, consumer_registers = 160;
-  static constexpr bool take_turns = true;  // one group's softmax runs while another's products do
-  static constexpr int wait = 1, pass = 0;
-  static constexpr bool flat = true, by_row = false;
-  static constexpr bool can_split = true;
+  static constexpr bool maxima_first = true;  // both rows' maxima, then all exponentials: 3 % here, −5 % at 128
+  static constexpr bool split = false;        // whether the keys of a row may be dealt to several blocks
 };
 template <class Type>
 struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 and 1024, and more tiles are in flight
@@ -25,13 +23,15 @@ template <class Type>
 struct Forward128 : Forward64<Type> {
   static constexpr int dim = 128, consumers = 2;
   static constexpr int producer_registers = 40, consumer_registers = 232;  // at 24 the producer spills
-  static constexpr bool by_row = true;
-  static constexpr int pass = 1;
+  static constexpr bool maxima_first = false;
 };
 template <class Type>
 struct Forward256 : Forward128<Type> {  // 64 KB of Q leave room for 80 keys; O goes from registers to global memory
   static constexpr int dim = 256, keys = 80, q_stages = 1;
-  static constexpr bool take_turns = true;
+};
+template <class Tiles>
+struct Split : Tiles {  // code of its own: the branch alone costs 2 % at 512
+  static constexpr bool split = true;
 };
 
 }  // namespace headroom::attention

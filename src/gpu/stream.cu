@@ -1,0 +1,39 @@
+#include "gpu/stream.h"
+
+#include "gpu/check.h"
+
+namespace headroom {
+
+namespace {
+cudaStream_t of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
+cudaEvent_t event(void* e) { return static_cast<cudaEvent_t>(e); }
+void* make_event() {
+  cudaEvent_t e;
+  cuda(cudaEventCreate(&e));
+  return e;
+}
+}  // namespace
+
+Stream::Stream(int device) {
+  cuda(cudaSetDevice(device));
+  cudaStream_t s;
+  cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+  raw_ = s;
+}
+Stream::~Stream() {
+  if (raw_) cudaStreamDestroy(of(*this));
+}
+void Stream::wait() const { cuda(cudaStreamSynchronize(of(*this))); }
+
+Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
+Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }
+void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), of(s))); }
+void Stopwatch::stop(const Stream& s) { cuda(cudaEventRecord(event(stop_), of(s))); }
+float Stopwatch::elapsed_ms() const {
+  cuda(cudaEventSynchronize(event(stop_)));
+  float ms;
+  cuda(cudaEventElapsedTime(&ms, event(start_), event(stop_)));
+  return ms;
+}
+
+}  // namespace headroom
