@@ -32,8 +32,8 @@ struct Shared {
   T k[C::stages][C::keys * C::dim];
   T v[C::stages][C::keys * C::dim];
   Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages],
-      v_empty[C::stages], tile_full, tile_empty;
-  Tile tile;  // the one after the one being computed
+      v_empty[C::stages], tile_full[2], tile_empty[2];
+  Tile tile[2];  // the next ones
   int arrived[C::consumers];
 };
 
@@ -70,11 +70,12 @@ __device__ Tile find_tile(const ForwardArgs& a, int unit, int part) {  // part: 
 // Keeps the divisions of find_tile away from everybody whose time matters.
 template <class C, Reach reach>
 __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
-  int parity = 1;
+  Turn<2> next;
   const auto publish = [&](const Tile& t) {
-    s.tile_empty.wait(parity), parity ^= 1;
-    s.tile = t;
-    s.tile_full.arrive();
+    s.tile_empty[next.stage].wait(next.parity ^ 1);
+    s.tile[next.stage] = t;
+    s.tile_full[next.stage].arrive();
+    next.next();
   };
   const int paired = pairs_of_tiles<C, reach>(a);
   for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
@@ -112,11 +113,12 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
     q.next();
   };
 
-  int tile_parity = 0;
+  Turn<2> next;
   const auto next_tile = [&] {
-    s.tile_full.wait(tile_parity), tile_parity ^= 1;
-    const Tile t = s.tile;
-    s.tile_empty.arrive();
+    s.tile_full[next.stage].wait(next.parity);
+    const Tile t = s.tile[next.stage];
+    s.tile_empty[next.stage].arrive();
+    next.next();
     return t;
   };
 
@@ -325,11 +327,12 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
       else store_from_registers<C>(a, t, o, result.inverse, row);
     }
   };
-  int tile_parity = 0;
+  Turn<2> next;
   const auto next_tile = [&] {
-    s.tile_full.wait(tile_parity), tile_parity ^= 1;
-    const Tile t = s.tile;
-    s.tile_empty.arrive();  // every lane for itself: each has read
+    s.tile_full[next.stage].wait(next.parity);
+    const Tile t = s.tile[next.stage];
+    s.tile_empty[next.stage].arrive();  // every lane for itself: each has read
+    next.next();
     return t;
   };
 
@@ -397,7 +400,7 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
       s.k_full[i].init(1), s.v_full[i].init(1);
       s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
     }
-    s.tile_full.init(1), s.tile_empty.init(128 * C::consumers + 1);
+    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
     barriers_ready();
   }
   __syncthreads();
