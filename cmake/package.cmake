@@ -5,7 +5,6 @@ include(CMakePackageConfigHelpers)
 
 add_library(headroom_capi OBJECT ${HEADROOM_CAPI_SOURCES})
 target_link_libraries(headroom_capi PUBLIC headroom_core)
-target_compile_definitions(headroom_capi PRIVATE HEADROOM_VERSION="${PROJECT_VERSION}")
 
 add_library(headroom SHARED)
 add_library(headroom::headroom ALIAS headroom)

@@ -86,7 +86,8 @@ Device cpu_device() {
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> devices = [] {
     std::vector<Device> all;
-    for (const Json& j : Json::parse(embedded::devices_json).at("devices")) all.push_back(device_of(j));
+    const Json file = Json::parse(embedded::devices_json);  // named: a temporary would not outlive the loop's first line
+    for (const Json& j : file.at("devices")) all.push_back(device_of(j));
     return all;
   }();
   return devices;

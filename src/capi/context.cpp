@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstdio>
-#include <memory>
 
 #include "capi/edge.h"
 
@@ -46,10 +44,7 @@ headroom_status headroom_context_create(const headroom_context_settings* setting
     check(s.device_index == 0, Code::bad_argument, "settings.device_index is {}, there is one CPU: 0", s.device_index);
     constexpr int most = 4096;
     check(s.threads >= 0 && s.threads <= most, Code::bad_argument, "settings.threads is {}, it must be 0 (every core) to {}", s.threads, most);
-    Device device;
-    device.name = "CPU";
-    device.units = available_cores();
-    *out = std::make_unique<headroom_context>(std::move(device), s.threads).release();
+    *out = new headroom_context(cpu_device(), s.threads);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -12,9 +13,9 @@
 #include "ops/op.h"
 
 struct headroom_context {
+  headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
   headroom::Device device;
   headroom::Threads threads;
-  headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
 };
 
 namespace headroom::capi {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/tensor.h"
-#include "memory/fault.h"
+#include "base/fault.h"
 #include "memory/ledger.h"
 
 namespace headroom {

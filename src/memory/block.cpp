@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "memory/fault.h"
+#include "base/fault.h"
 
 namespace headroom {
 

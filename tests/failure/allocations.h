@@ -1,5 +1,5 @@
 // Every allocation made to fail once. This binary's operator new counts what is live and can refuse its n-th call; arenas and
-// blocks pass through fault::point (memory/fault.h). A piece of work is run with its first passage failing, then its second, …,
+// blocks pass through fault::point (base/fault.h). A piece of work is run with its first passage failing, then its second, …,
 // until a run in which nothing failed: each must end in a clean error, leave nothing behind, and hurt no later run.
 #pragma once
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "memory/fault.h"
+#include "base/fault.h"
 
 namespace headroom::allocations {
 

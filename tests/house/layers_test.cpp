@@ -48,7 +48,8 @@ std::vector<std::string> violations(const std::string& room, const std::string& 
   static const std::regex include(R"(^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"])", std::regex::multiline);
   for (std::sregex_iterator it(source.begin(), source.end(), include), end; it != end; ++it) {
     const std::string what = (*it)[1], first = what.substr(0, what.find('/'));
-    if (may_include.contains(first) && first != room && !rules->second.contains(first)) out.push_back(what);
+    const bool names_a_room = what.find('/') != std::string::npos;  // <memory> is the standard's
+    if (names_a_room && may_include.contains(first) && first != room && !rules->second.contains(first)) out.push_back(what);
     for (const auto& [library, rooms] : library_stays_in)
       if (what.starts_with(library) && !rooms.contains(room)) out.push_back(what);
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "ops/attention/impl.h"
@@ -48,6 +49,13 @@ void check(const Problem& p) {
   check(std::isfinite(p.scale), Code::bad_argument, "attention: scale is {}, it must be finite (0 asks for 1/sqrt(head_dim))", p.scale);
   check(p.mask.kind != MaskKind::window || p.mask.window >= 1, Code::bad_argument, "attention: a window of {} keys; it must be at least 1",
         p.mask.window);
+  const auto at_least_one = [](std::int64_t n) { return double(std::max<std::int64_t>(n, 1)); };  // strides of an empty tensor count too
+  const double rows = at_least_one(p.batch) * double(p.heads) * at_least_one(std::max(p.len_q, p.len_k));
+  const double scores = at_least_one(p.batch) * double(p.heads) * at_least_one(p.len_q) * at_least_one(p.len_k);
+  const double elements = rows * double(p.head_dim);
+  check(std::max(scores, elements) < 0x1p58, Code::bad_argument,
+        "attention: batch {}, heads {}, len {}x{}, head_dim {} is more than 2^58 elements: no memory holds that", p.batch, p.heads, p.len_q,
+        p.len_k, p.head_dim);
 }
 
 double forward_flops(const Problem& p) {

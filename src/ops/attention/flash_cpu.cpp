@@ -1,7 +1,11 @@
-// flash — no N² memory: each query row streams over its keys with an online softmax; backward recomputes P from LSE.
+// flash — no N² memory: tiles with an online softmax forward; backward recomputes P from LSE. This file plans: scratch, and who does what.
+//
+// Forward: one piece per tile of queries of a head, those with the most keys first.
+// Backward: Δ row by row; then one piece per chunk of keys of a key head, which walks its strips in order and adds to dQ in order; then
+// dQ of the chunks is added up, in order. How many chunks there are depends on the problem alone, so the bits do too.
+#include "ops/attention/flash_cpu.h"
+
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/convert.h"
 #include "ops/attention/impl.h"
@@ -10,16 +14,37 @@ namespace headroom::attention {
 
 namespace {
 
+using namespace flash_cpu;
+
+constexpr std::int64_t pieces_wanted = 16;  // of backward; heads give them where there are enough, chunks of keys otherwise
+
+struct Chunks {
+  std::int64_t count, keys;  // keys of one, a multiple of a strip
+};
+Chunks chunks_of(const Problem& p) {
+  const auto strips = (p.len_k + keys_per_strip - 1) / keys_per_strip, heads = std::max<std::int64_t>(p.batch * p.kv_heads, 1);
+  const auto wanted = std::clamp<std::int64_t>((pieces_wanted + heads - 1) / heads, 1, std::max<std::int64_t>(strips, 1));
+  const auto each = std::max<std::int64_t>((strips + wanted - 1) / wanted, 1);
+  return {std::max<std::int64_t>((strips + each - 1) / each, 1), each * keys_per_strip};
+}
+
 template <class T>
 T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {
   return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
 }
 
-template <class T>
-float dot(const T* a, const T* b, std::int64_t n) {
-  float sum = 0;
-  for (std::int64_t d = 0; d < n; ++d) sum += widen(a[d]) * widen(b[d]);
-  return sum;
+struct QueryRow {
+  std::int64_t b, head, row;
+};
+QueryRow query_row(const Problem& p, std::int64_t at) {  // of [batch, heads, len_q]
+  return {at / (p.heads * p.len_q), at / p.len_q % p.heads, at % p.len_q};
+}
+constexpr std::int64_t rows_per_piece = 64;
+std::int64_t row_pieces(const Problem& p) { return (p.lse_shape().count() + rows_per_piece - 1) / rows_per_piece; }
+
+void note(const char* name, const Problem& p, double flops, double tensors_of_each, const Context& ctx) {
+  const double elements = tensors_of_each * double(p.q_shape().count() + p.k_shape().count());
+  ctx.note(name, p.precision, {flops, elements * double(size_of(p.precision.dtype)) + 4 * double(p.lse_shape().count())});
 }
 
 }  // namespace
@@ -27,67 +52,64 @@ float dot(const T* a, const T* b, std::int64_t n) {
 Support flash_supports(const Problem& p, const Device& device, Pass pass) { return plain_supports(p, device, pass); }
 
 void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
-  const Tensor sums = ctx.arena.make("o", DType::f32, {ctx.workers(), p.head_dim});
-  ctx.note("attention.flash.forward", p.precision, {forward_flops(p), double(2 * t.q.bytes() + 2 * t.k.bytes() + t.lse.bytes())});
+  const auto floats = forward_scratch(p.head_dim);
+  const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
+  note("attention.flash.forward", p, forward_flops(p), 2, ctx);
   if (ctx.dry()) return;
-  with_float(p.precision.dtype, [&]<class T>() {
-    const Band band = p.band();
-    ctx.share(p.lse_shape().count(), [&](std::int64_t at, int worker) {
-      const auto row = at % p.len_q, h = at / p.len_q % p.heads, b = at / (p.len_q * p.heads), kv = h / p.group();
-      float *o = sums.as<float>() + worker * p.head_dim, top = -std::numeric_limits<float>::infinity(), sum = 0;
-      std::fill(o, o + p.head_dim, 0.0f);
-      for (auto j = band.first(row); j < band.last(row); ++j) {
-        const float s = p.scale_or_default() * dot(row_of<T>(t.q, b, row, h), row_of<T>(t.k, b, j, kv), p.head_dim);
-        if (!(s <= top)) {
-          const float fix = sum == 0 ? 0 : std::exp(top - s);
-          for (std::int64_t d = 0; d < p.head_dim; ++d) o[d] *= fix;
-          sum *= fix, top = s;
-        }
-        const float e = std::exp(s - top);
-        sum += e;
-        for (std::int64_t d = 0; d < p.head_dim; ++d) o[d] += e * widen(row_of<T>(t.v, b, j, kv)[d]);
-      }
-      for (std::int64_t d = 0; d < p.head_dim; ++d) row_of<T>(t.o, b, row, h)[d] = narrow<T>(sum == 0 ? 0 : o[d] / sum);
-      t.lse.as<float>()[at] = sum == 0 ? top : top + std::log(sum);
-    });
+  const auto tiles = (p.len_q + queries_per_tile - 1) / queries_per_tile, heads = p.batch * p.heads;
+  ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
+    const auto tile = tiles - 1 - piece / heads, head = piece % heads;
+    forward_tile({p, t, head / p.heads, head % p.heads, tile * queries_per_tile, scratch.as<float>() + worker * floats});
   });
 }
 
 void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
-  const Tensor dq = ctx.arena.make("dq", DType::f32, p.q_shape()), dk = ctx.arena.make("dk", DType::f32, p.k_shape()),
-               dv = ctx.arena.make("dv", DType::f32, p.k_shape());
-  ctx.note("attention.flash.backward", p.precision, {backward_flops(p), double(4 * t.q.bytes() + 4 * t.k.bytes() + t.lse.bytes())});
+  const auto floats = backward_scratch(p.head_dim), dim = p.head_dim;
+  const Chunks chunks = chunks_of(p);
+  // With one chunk, FP32 and whole vectors, dQ is added up where it will stay.
+  const bool in_place = chunks.count == 1 && p.precision.dtype == DType::f32 && dim % 16 == 0;
+  const Tensor delta = ctx.arena.make("attention.delta", DType::f32, p.lse_shape());
+  const Tensor parts = in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
+  const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
+  note("attention.flash.backward", p, backward_flops(p), 4, ctx);
   if (ctx.dry()) return;
-  std::fill_n(dq.as<float>(), dq.count(), 0.0f), std::fill_n(dk.as<float>(), dk.count(), 0.0f), std::fill_n(dv.as<float>(), dv.count(), 0.0f);
+
+  const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]
+    return in_place ? t.dq : Tensor(parts.as<float>() + chunk * parts.stride[0], DType::f32, {p.batch, p.len_q, p.heads, padded(dim)});
+  };
   with_float(p.precision.dtype, [&]<class T>() {
-    const Band band = p.band();
-    const float scale = p.scale_or_default();
-    ctx.share(p.batch * p.kv_heads, [&](std::int64_t piece, int) {
-      const auto b = piece / p.kv_heads, kv = piece % p.kv_heads;
-      for (auto h = kv * p.group(); h < (kv + 1) * p.group(); ++h)
-        for (std::int64_t i = 0; i < p.len_q; ++i) {
-          const auto at = (b * p.heads + h) * p.len_q + i;
-          const T *q = row_of<T>(t.q, b, i, h), *d_o = row_of<T>(t.d_o, b, i, h);
-          const float delta = dot(d_o, row_of<T>(t.o, b, i, h), p.head_dim) - (t.dlse ? t.dlse.as<float>()[at] : 0.0f);
-          for (auto j = band.first(i); j < band.last(i); ++j) {
-            const T *k = row_of<T>(t.k, b, j, kv), *v = row_of<T>(t.v, b, j, kv);
-            const float prob = std::exp(scale * dot(q, k, p.head_dim) - t.lse.as<float>()[at]);
-            const float ds = scale * prob * (dot(d_o, v, p.head_dim) - delta);
-            for (std::int64_t d = 0; d < p.head_dim; ++d) {
-              row_of<float>(dq, b, i, h)[d] += ds * widen(k[d]);
-              row_of<float>(dk, b, j, kv)[d] += ds * widen(q[d]);
-              row_of<float>(dv, b, j, kv)[d] += prob * widen(d_o[d]);
-            }
-          }
-        }
+    ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
+      for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
+        const auto [b, head, row] = query_row(p, at);
+        const T *o = row_of<T>(t.o, b, row, head), *d_o = row_of<T>(t.d_o, b, row, head);
+        float sum = t.dlse ? -t.dlse.as<float>()[at] : 0.0f;
+        for (std::int64_t d = 0; d < dim; ++d) sum += widen(d_o[d]) * widen(o[d]);
+        delta.as<float>()[at] = sum;
+        for (std::int64_t c = 0; c < chunks.count; ++c) std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
+      }
     });
-    const auto write = [&](const Tensor& from, const Tensor& to) {
-      ctx.share(from.shape[0] * from.shape[1] * from.shape[2], [&](std::int64_t at, int) {
-        const auto h = at % from.shape[2], row = at / from.shape[2] % from.shape[1], b = at / (from.shape[2] * from.shape[1]);
-        for (std::int64_t d = 0; d < p.head_dim; ++d) row_of<T>(to, b, row, h)[d] = narrow<T>(row_of<float>(from, b, row, h)[d]);
-      });
-    };
-    write(dq, t.dq), write(dk, t.dk), write(dv, t.dv);
+  });
+  const auto heads = p.batch * p.kv_heads;
+  ctx.share(p.len_k == 0 ? 0 : chunks.count * heads, [&](std::int64_t piece, int worker) {
+    const auto chunk = piece / heads, head = piece % heads;
+    const Tensor dq = part(chunk);
+    for (auto key = chunk * chunks.keys; key < std::min((chunk + 1) * chunks.keys, p.len_k); key += keys_per_strip)
+      backward_strip({p, t, head / p.kv_heads, head % p.kv_heads, key, delta.as<float>(), dq, scratch.as<float>() + worker * floats});
+  });
+  if (in_place) return;
+  with_float(p.precision.dtype, [&]<class T>() {
+    ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
+      for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
+        const auto [b, head, row] = query_row(p, at);
+        float* sum = row_of<float>(part(0), b, row, head);
+        for (std::int64_t c = 1; c < chunks.count; ++c) {
+          const float* more = row_of<float>(part(c), b, row, head);
+          for (std::int64_t d = 0; d < dim; ++d) sum[d] += more[d];
+        }
+        T* to = row_of<T>(t.dq, b, row, head);
+        for (std::int64_t d = 0; d < dim; ++d) to[d] = narrow<T>(sum[d]);
+      }
+    });
   });
 }
 

@@ -46,11 +46,13 @@ Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
   return b;
 }
 
+// Rows' ends move by one key a row between 0 and len_k, so their sum is a run of zeros, a ramp and a run of len_k.
 double Band::visible() const {
-  double pairs = 0;
-  for (std::int64_t row = 0; row < len_q; ++row)
-    if (const auto n = last(row) - first(row); n > 0) pairs += double(n);
-  return pairs;
+  const auto sum_of_ends = [this](std::int64_t end_of_row_0) {
+    const std::int64_t ramp = clamp_row(-end_of_row_0), top = std::max(ramp, clamp_row(len_k - end_of_row_0));
+    return double(top - ramp) * double(ramp + top - 1 + 2 * end_of_row_0) / 2 + double(len_q - top) * double(len_k);
+  };
+  return sum_of_ends(shift + ahead + 1) - sum_of_ends(shift - behind);
 }
 
 }  // namespace headroom::attention
