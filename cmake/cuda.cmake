@@ -1,5 +1,5 @@
-# The CUDA rooms: *.cu under src, and Hopper's attention in instances that are generated into the build folder. Without CUDA
-# the files called no_cuda.cpp stand in for them.
+# The CUDA rooms: src/gpu, *.cu (by nvcc) and *_host.cpp (their host side, by the C++ compiler), and Hopper's attention in instances
+# that are generated into the build folder. Without CUDA the files called no_cuda.cpp stand in for them.
 set(cuda_found OFF)
 if(NOT HEADROOM_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -31,6 +31,7 @@ function(headroom_add_cuda target)
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC CUDA::cudart_static)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+  target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
 
   # One file per tile shape, type and mask; a wgmma that ptxas serialises runs at half speed, so it fails the build.
   set(instances "")

@@ -6,7 +6,7 @@
 #include <climits>
 
 #include "base/error.h"
-#include "gpu/launch.cuh"
+#include "gpu/check.h"
 #include "ops/attention/flash_sm90_fwd.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/tiles.h"
