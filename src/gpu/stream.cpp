@@ -25,6 +25,26 @@ Stream::~Stream() {
 }
 void Stream::wait() const { cuda(cudaStreamSynchronize(of(*this))); }
 
+Graph::Graph(const Stream& s, const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  cuda(cudaStreamBeginCapture(of(s), cudaStreamCaptureModeThreadLocal));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(of(s), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  cuda(cudaStreamEndCapture(of(s), &graph));
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t e = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  cuda(e);
+  raw_ = exec;
+}
+Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw_)); }
+void Graph::launch(const Stream& s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), of(s))); }
+
 Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
 Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }
 void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), of(s))); }

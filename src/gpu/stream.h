@@ -1,7 +1,8 @@
-// A queue of work on one device, and a clock that reads it. Handles are CUDA's, named without its headers.
+// A queue of work on one device, a recording of such work, and a clock that reads it. Handles are CUDA's, named without its headers.
 //
 // Order of calls: stopwatch.start(stream), work, stopwatch.stop(stream), then elapsed_ms() waits for the work.
 #pragma once
+#include <functional>
 #include <utility>
 
 namespace headroom {
@@ -14,6 +15,18 @@ class Stream {
   Stream& operator=(Stream&& other) noexcept { return std::swap(raw_, other.raw_), *this; }
   void* raw() const { return raw_; }  // a cudaStream_t
   void wait() const;                  // an Error if anything before it failed
+
+ private:
+  void* raw_ = nullptr;
+};
+
+class Graph {  // what `work` put on the stream, to be launched again as one piece; nothing runs while it is recorded
+ public:
+  Graph(const Stream&, const std::function<void()>& work);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const Stream&) const;
 
  private:
   void* raw_ = nullptr;
