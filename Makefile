@@ -1,0 +1,64 @@
+# Front door for people. CMake does the work; every target here can be had by hand with the presets of CMakePresets.json.
+.DEFAULT_GOAL := help
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
+BUILD := build/release
+SOURCES = git ls-files --cached --others --exclude-standard '*.h' '*.hpp' '*.cpp' '*.c' '*.cu' '*.cuh'
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:
+	@sh tools/setup
+
+build: setup  ## build/release/headroom and libheadroom.so
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release
+
+run: build  ## install what is missing, build, and run a short attention study on this machine (under a minute)
+	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
+
+test: build  ## install what is missing, build, and run every test that this machine can run
+	@ctest --preset release -j $(JOBS)
+
+gpu-test: build  ## only the tests that need a GPU
+	@ctest --preset release -L gpu
+
+bench: build  ## attention, every variant, over dims and lengths (minutes)
+	$(BUILD)/headroom attention --variant all --dtype fp32 --batch 1 --heads 8 --dim 16,32,64,128 --len 256,1024,4096 --mask causal --until 1%
+
+install: build  ## into PREFIX (/usr/local): program, library, headers, CMake and pkg-config files
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them
+	@cmake --preset asan --log-level=WARNING
+	@cmake --build --preset asan
+	@ctest --preset asan -j $(JOBS)
+
+tsan: setup  ## the same under the thread sanitizer
+	@cmake --preset tsan --log-level=WARNING
+	@cmake --build --preset tsan
+	@ctest --preset tsan -j $(JOBS)
+
+format:  ## clang-format every source
+	@sh tools/setup lint
+	@$(SOURCES) | xargs -r clang-format -i
+
+lint:  ## warnings are errors, clang-tidy, the format
+	@sh tools/setup lint
+	@$(SOURCES) | xargs -r clang-format --dry-run --Werror
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev
+
+FUZZ_SECONDS ?= 60
+fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
+	@sh tools/setup fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	@cmake --build --preset fuzz
+	@sh tests/fuzz/run build/fuzz $(FUZZ_SECONDS)
+
+clean:  ## remove build/
+	@rm -rf build
+
+.PHONY: help setup build run test gpu-test bench install asan tsan format lint fuzz clean

@@ -1,0 +1,12 @@
+# Turns INPUT into a C++ source OUTPUT that defines headroom::embedded::SYMBOL with its bytes.
+file(READ ${INPUT} hex HEX)
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
+file(WRITE ${OUTPUT} "#include <string_view>
+namespace headroom::embedded {
+namespace {
+constexpr char bytes[] = {${bytes}'\\0'};
+}
+extern const std::string_view ${SYMBOL};
+const std::string_view ${SYMBOL}{bytes, sizeof bytes - 1};
+}  // namespace headroom::embedded
+")

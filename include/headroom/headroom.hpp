@@ -1,0 +1,157 @@
+// The C++ door: headroom.h with owners, exceptions and views made from pointers. Header only; C++17 and later.
+//
+//   headroom::api::Context context;                       // every core of this machine
+//   auto p = headroom::api::attention_problem();          // then p.batch, p.heads, p.len_q, …
+//   headroom::api::Attention attention(context, p);       // brings workspace and saved memory, once
+//   attention.forward({q, k, v, o, lse});                 // views: headroom::api::tensor(pointer, {batch, len, heads, dim})
+//   attention.backward({q, k, v, o, lse, d_o, {}, dq, dk, dv});
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "headroom/headroom.h"
+
+namespace headroom::api {
+
+struct Error : std::runtime_error {
+  headroom_status status;
+  explicit Error(headroom_status s) : std::runtime_error(headroom_last_error()), status(s) {}
+};
+
+inline void check(headroom_status status) {
+  if (status != HEADROOM_OK) throw Error(status);
+}
+
+template <class T>
+constexpr headroom_dtype dtype_of();
+template <>
+constexpr headroom_dtype dtype_of<float>() {
+  return HEADROOM_F32;
+}
+
+inline headroom_tensor tensor(void* data, headroom_dtype dtype, std::initializer_list<int64_t> shape,
+                              std::initializer_list<int64_t> stride = {}) {
+  if (shape.size() > 4 || (stride.size() != 0 && stride.size() != shape.size()))
+    throw std::invalid_argument("headroom: a tensor has at most 4 dimensions, and a stride for each or none");
+  headroom_tensor t{};
+  t.data = data, t.dtype = dtype, t.rank = int32_t(shape.size());
+  std::copy(shape.begin(), shape.end(), t.shape);
+  std::copy(stride.begin(), stride.end(), t.stride);
+  return t;
+}
+template <class T>
+headroom_tensor tensor(T* data, std::initializer_list<int64_t> shape, std::initializer_list<int64_t> stride = {}) {
+  return tensor(data, dtype_of<T>(), shape, stride);
+}
+
+inline headroom_attention_problem attention_problem() { return HEADROOM_ATTENTION_PROBLEM_INIT; }
+
+class Context {
+ public:
+  explicit Context(int threads = 0, headroom_device device = HEADROOM_DEVICE_CPU, int device_index = 0) {
+    headroom_context_settings settings = HEADROOM_CONTEXT_SETTINGS_INIT;
+    settings.threads = threads, settings.device = device, settings.device_index = device_index;
+    headroom_context* made = nullptr;
+    check(headroom_context_create(&settings, &made));
+    context_.reset(made);
+  }
+  headroom_context* get() const { return context_.get(); }
+  int threads() const { return headroom_context_threads(get()); }
+
+ private:
+  struct Destroy {
+    void operator()(headroom_context* c) const { headroom_context_destroy(c); }
+  };
+  std::unique_ptr<headroom_context, Destroy> context_;
+};
+
+class Memory {  // owned bytes, aligned as Headroom asks
+ public:
+  explicit Memory(std::size_t bytes)
+      : data_(bytes ? ::operator new(bytes, std::align_val_t(HEADROOM_ALIGNMENT)) : nullptr), bytes_(bytes) {}
+  headroom_memory lend() const { return {data_.get(), bytes_}; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { ::operator delete(p, std::align_val_t(HEADROOM_ALIGNMENT)); }
+  };
+  std::unique_ptr<void, Free> data_;
+  std::size_t bytes_;
+};
+
+inline std::size_t workspace_bytes(const Context& c, const headroom_attention_problem& p, headroom_pass pass) {
+  std::size_t bytes = 0;
+  check(headroom_attention_workspace_bytes(c.get(), &p, pass, &bytes));
+  return bytes;
+}
+
+inline std::size_t saved_bytes(const Context& c, const headroom_attention_problem& p) {
+  std::size_t bytes = 0;
+  check(headroom_attention_saved_bytes(c.get(), &p, &bytes));
+  return bytes;
+}
+
+inline std::string explain(const Context& c, const headroom_attention_problem& p) {
+  std::size_t needed = 0;
+  check(headroom_attention_explain(c.get(), &p, nullptr, 0, &needed));
+  std::string text(needed, '\0');
+  check(headroom_attention_explain(c.get(), &p, text.data(), text.size(), nullptr));
+  text.pop_back();  // the closing zero
+  return text;
+}
+
+struct Forward {
+  headroom_tensor q, k, v;
+  headroom_tensor o, lse;  // written
+};
+
+struct Backward {
+  headroom_tensor q, k, v, o, lse, d_o;
+  headroom_tensor dlse;        // {} when there is none
+  headroom_tensor dq, dk, dv;  // overwritten
+};
+
+// One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
+class Attention {
+ public:
+  Attention(const Context& context, const headroom_attention_problem& problem)
+      : context_(context),
+        problem_(problem),
+        saved_(api::saved_bytes(context, problem)),
+        workspace_(std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD), api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
+
+  void forward(const Forward& t, void* stream = nullptr) {
+    headroom_attention_forward_arguments a{};
+    a.struct_size = sizeof a;
+    a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse;
+    a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
+    check(headroom_attention_forward(context_.get(), &problem_, &a));
+  }
+
+  void backward(const Backward& t, void* stream = nullptr) {
+    headroom_attention_backward_arguments a{};
+    a.struct_size = sizeof a;
+    a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse, a.d_o = t.d_o, a.dlse = t.dlse;
+    a.dq = t.dq, a.dk = t.dk, a.dv = t.dv;
+    a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
+    check(headroom_attention_backward(context_.get(), &problem_, &a));
+  }
+
+  std::size_t saved_bytes() const { return saved_.bytes(); }
+  std::size_t workspace_bytes() const { return workspace_.bytes(); }
+  std::string explain() const { return api::explain(context_, problem_); }
+
+ private:
+  const Context& context_;
+  headroom_attention_problem problem_;
+  Memory saved_, workspace_;
+};
+
+}  // namespace headroom::api

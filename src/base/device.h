@@ -1,0 +1,44 @@
+// A Device is a value: what a machine is called, what it holds, how fast it is. It may be present or only described.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace headroom {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+struct Ceilings {  // 0: not known
+  double copy_bytes_per_s = 0;  // bytes read plus bytes written
+  double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
+  std::string source;  // "measured …" or "datasheet …"
+  double of(Precision p) const {
+    switch (p.dtype) {
+      case DType::bf16: return bf16_flops;
+      case DType::f16: return fp16_flops;
+      case DType::e4m3:
+      case DType::e5m2: return fp8_flops;
+      default: return p.math == Math::tf32 ? tf32_flops : fp32_flops;
+    }
+  }
+};
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string key;            // as one types it: "h200"; empty for a machine that is present
+  std::string name;           // as a person says it: "NVIDIA H200"
+  int index = 0;              // cuda:index
+  int sm = 0;                 // 90 for Hopper, 0 for the CPU
+  int units = 0;              // cores or multiprocessors
+  std::uint64_t memory_bytes = 0;
+  Ceilings ceilings;
+};
+
+Device cpu_device();                                   // this machine; memory_bytes is what is available now
+const std::vector<Device>& known_devices();            // devices.json, built in
+Device device_described(std::string_view name_or_file);  // "h200", or a path of a JSON file; an Error lists the names
+
+}  // namespace headroom

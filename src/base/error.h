@@ -1,0 +1,31 @@
+// One error type for the whole library: thrown at the public door, turned into a code at the two edges (command line, C ABI).
+#pragma once
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace headroom {
+
+enum class Code { bad_argument = 1, unsupported, out_of_memory, cuda, nccl, io, interrupted };
+
+struct At {  // a Code that remembers where it was written; the conversion from Code is the point
+  Code code;
+  const char* file;
+  int line;
+  At(Code c, const char* f = __builtin_FILE(), int l = __builtin_LINE()) : code(c), file(f), line(l) {}
+};
+
+struct Error : std::runtime_error {
+  At at;
+  Error(At where, const std::string& text) : std::runtime_error(text), at(where) {}
+};
+
+template <class... Parts>
+void check(bool ok, At at, fmt::format_string<Parts...> text, Parts&&... parts) {  // text is built only when it is needed
+  if (!ok) [[unlikely]]
+    throw Error(at, fmt::format(text, std::forward<Parts>(parts)...));
+}
+
+}  // namespace headroom

@@ -1,0 +1,144 @@
+#include "base/policy.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace headroom::embedded {
+extern const std::string_view policy_json, policy_pytorch_json;
+}
+
+namespace headroom {
+namespace {
+
+using Json = nlohmann::json;
+
+Cast read_cast(const Json& row, const char* key, Cast otherwise, const std::string& where) {
+  if (!row.contains(key)) return otherwise;
+  const std::string word = row[key].is_string() ? row[key].get<std::string>() : row[key].dump();
+  for (Cast c : {Cast::low, Cast::fp32, Cast::widest})
+    if (word == name_of(c)) return c;
+  throw Error(Code::bad_argument, fmt::format("{}: {} is '{}'; choose from low, fp32, widest", where, key, word));
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& allowed, const std::string& where) {
+  check(object.is_object(), Code::bad_argument, "{}: must be an object with {}", where, joined(allowed));
+  for (const auto& [key, value] : object.items())
+    check(std::find(allowed.begin(), allowed.end(), key) != allowed.end(), Code::bad_argument,
+          "{}: there is no key '{}'; choose from {}{}", where, key, joined(allowed), did_you_mean(key, allowed));
+}
+
+std::string read_why(const Json& row, const std::string& where) {
+  if (!row.contains("why")) return "";
+  check(row["why"].is_string(), Code::bad_argument, "{}: why must be a text in quotes", where);
+  return row["why"].get<std::string>();
+}
+
+OpRule read_op(const std::string& op, const Json& row, const std::string& source) {
+  const std::string where = fmt::format("{}: {}", source, op);
+  check_keys(row, {"inputs", "math", "output", "loss", "why"}, where);
+  OpRule rule{op, read_cast(row, "inputs", Cast::widest, where), Cast::fp32, Cast::widest, false, read_why(row, where), source};
+  rule.math = read_cast(row, "math", rule.math, where);
+  rule.output = read_cast(row, "output", rule.output, where);
+  if (row.contains("loss")) {
+    check(row["loss"].is_boolean(), Code::bad_argument, "{}: loss must be true or false", where);
+    rule.loss = row["loss"].get<bool>();
+  }
+  return rule;
+}
+
+template <class Rule>
+void put(std::vector<Rule>& rules, Rule rule, std::string Rule::* name) {
+  const auto same = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.*name == rule.*name; });
+  if (same == rules.end()) rules.push_back(std::move(rule));
+  else *same = std::move(rule);
+}
+
+}  // namespace
+
+std::string_view name_of(Cast c) {
+  switch (c) {
+    case Cast::low: return "low";
+    case Cast::fp32: return "fp32";
+    case Cast::widest: return "widest";
+  }
+  return "?";
+}
+
+const OpRule& Policy::rule_for(std::string_view op) const {
+  for (const OpRule& r : ops)
+    if (r.op == op) return r;
+  return otherwise;
+}
+
+const TensorRule& Policy::tensor(std::string_view name) const {
+  for (const TensorRule& r : tensors)
+    if (r.tensor == name) return r;
+  throw Error(Code::bad_argument, fmt::format("the precision policy says nothing of '{}'", name));
+}
+
+void Policy::override_with(std::string_view text, const std::string& source) {
+  Json table;
+  try {
+    table = Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    throw Error(Code::bad_argument, fmt::format("{}: is not JSON, near byte {}", source, e.byte));
+  }
+  check_keys(table, {"tensors", "ops", "otherwise"}, source);
+  const std::vector<std::string> known{"parameters", "weight_copy", "gradients", "optimizer"};
+  Policy changed = *this;  // all of the table or nothing
+  if (table.contains("tensors")) {
+    check_keys(table["tensors"], known, source + ": tensors");
+    for (const auto& [name, row] : table["tensors"].items()) {
+      const std::string where = fmt::format("{}: {}", source, name);
+      check_keys(row, {"dtype", "why"}, where);
+      const Cast dtype = read_cast(row, "dtype", Cast::fp32, where);
+      check(dtype != Cast::widest, Code::bad_argument, "{}: dtype is 'widest', but there are no inputs; choose low or fp32", where);
+      put(changed.tensors, TensorRule{name, dtype, read_why(row, where), source}, &TensorRule::tensor);
+    }
+  }
+  if (table.contains("ops")) {
+    check(table["ops"].is_object(), Code::bad_argument, "{}: ops must be an object with one entry per op", source);
+    for (const auto& [name, row] : table["ops"].items()) put(changed.ops, read_op(name, row, source), &OpRule::op);
+  }
+  if (table.contains("otherwise")) changed.otherwise = read_op("otherwise", table["otherwise"], source);
+  *this = std::move(changed);
+}
+
+Policy headroom_policy() {
+  Policy p;
+  p.override_with(embedded::policy_json, "headroom");
+  return p;
+}
+
+Policy pytorch_policy() {
+  Policy p = headroom_policy();
+  p.override_with(embedded::policy_pytorch_json, "pytorch");
+  return p;
+}
+
+Policy policy_named(const std::string& name_or_file) {
+  if (name_or_file == "headroom") return headroom_policy();
+  if (name_or_file == "pytorch") return pytorch_policy();
+  std::ifstream file(name_or_file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  check(bool(file), Code::bad_argument, "policy '{}' is neither headroom nor pytorch, nor a file that can be read", name_or_file);
+  Policy p = headroom_policy();
+  p.override_with(text, name_or_file);
+  return p;
+}
+
+DType dtype_of(Cast cast, DType low, std::span<const DType> inputs) {
+  if (cast == Cast::low) return low;
+  if (cast == Cast::fp32 || inputs.empty()) return DType::f32;
+  DType widest = inputs.front();
+  for (DType t : inputs)
+    if (t != widest) widest = size_of(t) == size_of(widest) ? DType::f32 : size_of(t) > size_of(widest) ? t : widest;
+  return widest;
+}
+
+}  // namespace headroom

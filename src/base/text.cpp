@@ -1,0 +1,134 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace headroom {
+
+std::string number_in_words(double x) {
+  if (!std::isfinite(x)) return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+  if (x != 0 && (std::abs(x) >= 1e6 || std::abs(x) < 1e-4)) return fmt::format("{:.2e}", x);
+  return fmt::format("{:.4g}", x);
+}
+
+std::string bytes_in_words(double bytes) {
+  constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  double x = bytes;
+  while (std::abs(x) >= 1024 && unit + 1 < std::size(units)) x /= 1024, ++unit;
+  if (unit == 0) return fmt::format("{:.0f} B", x);
+  return fmt::format("{:.{}f} {}", x, std::abs(x) < 10 ? 2 : std::abs(x) < 100 ? 1 : 0, units[unit]);
+}
+
+std::string time_in_words(double ms) {
+  if (ms < 1) return fmt::format("{:.3g} µs", ms * 1e3);
+  if (ms < 1e3) return fmt::format("{:.3g} ms", ms);
+  const double s = ms / 1e3;
+  if (s < 60) return fmt::format("{:.3g} s", s);
+  const auto whole = std::int64_t(std::llround(s));
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  return fmt::format("{}", fmt::join(words, between));
+}
+
+std::string repeated(std::string_view what, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += what;
+  return out;
+}
+
+int columns_of(std::string_view utf8) {
+  return int(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::vector<std::string> parse_list(std::string_view text, std::string_view who) {
+  std::vector<std::string> items;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto comma = std::min(text.find(',', at), text.size());
+    items.emplace_back(text.substr(at, comma - at));
+    check(!items.back().empty(), Code::bad_argument, "{}: '{}' has an empty item; write a list as {} first,second without a comma at either end",
+          who, text, who);
+    at = comma + 1;
+  }
+  return items;
+}
+
+std::int64_t parse_integer(std::string_view text, std::string_view who, Between allowed) {
+  std::int64_t x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  if (read && x >= allowed.low && x <= allowed.high) return x;
+  if (allowed.high == std::numeric_limits<std::int64_t>::max())
+    throw Error(Code::bad_argument, fmt::format("{}: '{}' is not a whole number of at least {}", who, text, allowed.low));
+  throw Error(Code::bad_argument, fmt::format("{}: '{}' is not a whole number from {} to {}", who, text, allowed.low, allowed.high));
+}
+
+namespace {
+
+// The number at the front and what stands after it; NaN when there is none.
+std::pair<double, std::string_view> leading_number(std::string_view text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (error != std::errc()) return {std::nan(""), text};
+  return {x, text.substr(std::size_t(end - text.data()))};
+}
+
+}  // namespace
+
+double parse_number(std::string_view text, std::string_view who, double low, double high) {
+  const auto [x, rest] = leading_number(text);
+  check(rest.empty() && x >= low && x <= high, Code::bad_argument, "{}: '{}' is not a number from {} to {}", who, text,
+        number_in_words(low), number_in_words(high));
+  return x;
+}
+
+double parse_fraction(std::string_view text, std::string_view who) {
+  const auto [x, rest] = leading_number(text);
+  check((rest == "%" || rest.empty()) && x > 0 && (rest == "%" ? x < 100 : x < 1), Code::bad_argument,
+        "{}: '{}' is not a share; write 0.5% or 0.005", who, text);
+  return rest == "%" ? x / 100 : x;
+}
+
+std::uint64_t parse_bytes(std::string_view text, std::string_view who) {
+  constexpr std::pair<std::string_view, double> units[] = {
+      {"", 0x1p30}, {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  const auto [x, rest] = leading_number(text);
+  for (const auto& [unit, scale] : units)
+    if (rest == unit && x > 0 && x * scale >= 1 && x * scale < 0x1p62) return std::uint64_t(x * scale);
+  throw Error(Code::bad_argument, fmt::format("{}: '{}' is not an amount of memory; write GiB as a number (24) or with a unit (512MiB, 80GB)", who, text));
+}
+
+std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(word.size() / 3, 1) + 1;
+  for (const std::string& c : candidates) {  // edit distance with neighbours swapped counting once
+    std::vector<std::vector<std::size_t>> d(word.size() + 1, std::vector<std::size_t>(c.size() + 1));
+    for (std::size_t i = 0; i <= word.size(); ++i)
+      for (std::size_t j = 0; j <= c.size(); ++j) {
+        if (i == 0 || j == 0) {
+          d[i][j] = i + j;
+          continue;
+        }
+        const bool same = word[i - 1] == c[j - 1];
+        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
+        if (i > 1 && j > 1 && word[i - 1] == c[j - 2] && word[i - 2] == c[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    if (d[word.size()][c.size()] < best_distance) best_distance = d[word.size()][c.size()], best = c;
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = closest(word, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+}
+
+}  // namespace headroom

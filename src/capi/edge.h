@@ -1,0 +1,94 @@
+// The edge between C++ and C: no exception crosses it, and structs of an older or newer caller are read for what they are.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "headroom/headroom.h"
+#include "memory/arena.h"
+#include "ops/op.h"
+
+struct headroom_context {
+  headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
+  headroom::Device device;
+  headroom::Threads threads;
+};
+
+namespace headroom::capi {
+
+void remember(const char* text) noexcept;  // for headroom_last_error; allocates nothing, cuts what is too long
+
+static_assert(int(Code::bad_argument) == HEADROOM_BAD_ARGUMENT && int(Code::unsupported) == HEADROOM_UNSUPPORTED &&
+              int(Code::out_of_memory) == HEADROOM_OUT_OF_MEMORY && int(Code::cuda) == HEADROOM_CUDA_ERROR &&
+              int(Code::nccl) == HEADROOM_NCCL_ERROR && int(Code::io) == HEADROOM_IO_ERROR &&
+              int(Code::interrupted) == HEADROOM_INTERRUPTED);
+
+template <class Body>
+headroom_status guard(Body&& body) noexcept {
+  try {
+    body();
+    return HEADROOM_OK;
+  } catch (const Error& e) {
+    remember(e.what());
+    return headroom_status(e.at.code);
+  } catch (const std::bad_alloc&) {
+    remember("out of memory: the system refused an allocation");
+    return HEADROOM_OUT_OF_MEMORY;
+  } catch (const std::exception& e) {
+    remember(e.what());
+  } catch (...) {
+    remember("an exception of an unknown type reached the C interface");
+  }
+  return HEADROOM_BUG;
+}
+
+template <class T>
+T& given(T* pointer, const char* name) {
+  check(pointer != nullptr, Code::bad_argument, "{} is NULL", name);
+  return *pointer;
+}
+
+// The caller's struct at this library's size: fields that an older caller does not know are zero; a newer caller may set
+// none that this library does not know.
+template <class T>
+T read_struct(const T* from, const char* name) {
+  T out{};
+  const std::uint32_t size = given(from, name).struct_size;
+  check(size >= sizeof size, Code::bad_argument, "{}.struct_size is {}: start the struct from its _INIT value", name, size);
+  std::memcpy(&out, from, size < sizeof out ? size : sizeof out);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (std::size_t i = sizeof out; i < size; ++i)
+    check(bytes[i] == 0, Code::unsupported, "{} sets a field that this library ({}) does not know: update the library", name,
+          headroom_version());
+  return out;
+}
+
+template <class Enum>
+Enum one_of(std::int32_t value, std::int32_t count, const char* name) {
+  check(value >= 0 && value < count, Code::bad_argument, "{} is {}, it must be 0 to {}", name, value, count - 1);
+  return Enum(value);
+}
+
+// The caller's memory as a wet arena. Of none at all, an arena without room: an arena without a base would be a dry one.
+class Lent {
+ public:
+  Lent(const headroom_memory& m, const char* name) : arena_(base(m, name), m.data ? m.bytes : 0) {}
+  Arena& arena() { return arena_; }
+
+ private:
+  static void* base(const headroom_memory& m, const char* name) {
+    static_assert(HEADROOM_ALIGNMENT == Arena::alignment);
+    check(m.data || m.bytes == 0, Code::bad_argument, "{} has {} bytes at NULL", name, m.bytes);
+    check(reinterpret_cast<std::uintptr_t>(m.data) % Arena::alignment == 0, Code::bad_argument, "{} must be aligned to {} bytes", name,
+          Arena::alignment);
+    return m.data ? m.data : nowhere;
+  }
+  alignas(Arena::alignment) static inline char nowhere[1];
+  Arena arena_;
+};
+
+}  // namespace headroom::capi

@@ -1,0 +1,48 @@
+// What every command of the program shares: its row in main.cpp's table, the common options, how it ends.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/device.h"
+#include "report/render.h"
+
+namespace headroom::cli {
+
+enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };
+
+struct Common {  // options that every command understands
+  Format format = Format::text;
+  std::string out;     // a file; empty: standard output
+  std::string device;  // cpu, cuda, cuda:N; empty: the best present
+  std::string db;      // empty: the user's own store
+  std::uint64_t seed = 0;
+};
+
+// A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.
+// A command with topics (`memory model`) adds them with add_topic (options.h) and answers with a Run that looks which was asked.
+using Run = std::function<int()>;
+struct Command {
+  const char* name;
+  const char* about;
+  Run (*declare)(CLI::App& app, Common& common);
+};
+
+Run attention(CLI::App&, Common&);
+Run device(CLI::App&, Common&);
+Run kernels(CLI::App&, Common&);
+Run results(CLI::App&, Common&);
+Run compare(CLI::App&, Common&);
+
+// Prints the record in the format asked for, to --out or standard output, and answers with `code`.
+int deliver(const Record&, const Common&, int code = yes);
+
+// The machine that --device names, or one line why it cannot be had.
+Device chosen_device(const Common&);
+
+// Ctrl-C: the first asks the running study to stop after what it is doing, the second ends the program.
+void listen_for_interrupt();
+bool interrupted();
+
+}  // namespace headroom::cli

@@ -1,0 +1,99 @@
+// headroom <command> [options]: finds the command's row, parses, runs, and turns every failure into one line and an exit code.
+#include <cstdio>
+#include <span>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/options.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr Command commands[] = {
+    {"device", "What this machine is, and its measured ceilings", device},
+};
+
+void print_overview(std::FILE* to) {
+  std::string text =
+      "headroom — how many bytes and milliseconds a transformer's training takes, where they go, and what removes them\n\n"
+      "Usage: headroom <command> [options]\n\nCommands:\n";
+  for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, c.about);
+  text += "\n'headroom <command> --help' lists a command's options and examples.\n"
+          "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
+  std::fputs(text.c_str(), to);
+}
+
+int complain(const std::string& who, const std::string& what, int code) {
+  std::fputs(fmt::format("{}: {}\n", who, what).c_str(), stderr);
+  return code;
+}
+
+// Names of the options that `app`, or its topics, understand.
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* o : app.get_options({})) names.push_back(o->get_name());
+  for (const auto* topic : app.get_subcommands({}))
+    for (const auto& n : option_names(*topic)) names.push_back(n);
+  return names;
+}
+
+// CLI11 names what is left over in a sentence; what matters is the word.
+std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::string word = words.empty() ? "?" : words.front().substr(0, words.front().find('='));
+  if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
+  std::vector<std::string> topics;
+  for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
+  if (topics.empty()) return fmt::format("'{}' belongs to no option", word);
+  return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
+}
+
+int run(const Command& command, std::span<char*> arguments) {
+  const std::string who = fmt::format("headroom {}", command.name);
+  const std::string hint = fmt::format(" (see {} --help)", who);
+  CLI::App app(command.about, who);
+  app.option_defaults()->always_capture_default(false);
+  Common common;
+  try {
+    const Run body = command.declare(app, common);
+    add_common(app, common);
+    std::vector<std::string> words(arguments.rbegin(), arguments.rend());  // CLI11 takes them last first
+    try {
+      app.parse(words);
+    } catch (const CLI::CallForHelp&) {
+      const auto topics = app.get_subcommands();
+      std::fputs((topics.empty() ? app.help() : topics.front()->help(who)).c_str(), stdout);
+      return yes;
+    } catch (const CLI::ExtrasError&) {
+      return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
+    } catch (const CLI::ParseError& e) {
+      return complain(who, e.what() + hint, usage);
+    }
+    listen_for_interrupt();
+    return body();
+  } catch (const Error& e) {
+    return complain(who, e.what(), e.at.code == Code::bad_argument ? usage : failed);
+  } catch (const std::bad_alloc&) {
+    return complain(who, "the system has no memory left for this program", failed);
+  } catch (const std::exception& e) {
+    return complain(who, e.what(), failed);
+  }
+}
+
+int find_and_run(std::span<char*> arguments) {
+  if (arguments.empty()) return print_overview(stderr), usage;
+  const std::string_view word = arguments.front();
+  if (word == "--help" || word == "-h" || word == "help") return print_overview(stdout), yes;
+  if (word == "--version") return std::puts("headroom " HEADROOM_VERSION), yes;
+  std::vector<std::string> names;
+  for (const Command& c : commands) {
+    if (word == c.name) return run(c, arguments.subspan(1));
+    names.emplace_back(c.name);
+  }
+  return complain("headroom", fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);
+}
+
+}  // namespace
+}  // namespace headroom::cli
+
+int main(int argc, char** argv) { return headroom::cli::find_and_run(std::span(argv, std::size_t(argc)).subspan(argc > 0 ? 1 : 0)); }

@@ -1,0 +1,110 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace headroom::cli {
+
+namespace {
+
+// An option whose text is read by `read`; an Error thrown there reaches main as it is.
+template <class Read>
+CLI::Option* add_read(CLI::App& app, const std::string& name, const std::string& shape, const std::string& now, const std::string& about,
+                      Read read) {
+  auto* option = app.add_option_function<std::string>(name, std::move(read), about)->type_name(shape);
+  if (!now.empty()) option->default_str(now);
+  return option;
+}
+
+void check_choice(const std::string& name, const std::string& word, const std::vector<std::string>& allowed) {
+  check(std::find(allowed.begin(), allowed.end(), word) != allowed.end(), Code::bad_argument, "{}: there is no '{}'; choose from {}{}", name,
+        word, joined(allowed), did_you_mean(word, allowed));
+}
+
+void check_out(const std::string& file) {  // before anything is measured for it
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  check(!fs::is_directory(file, ignored), Code::bad_argument, "--out: '{}' is a directory; name a file in it", file);
+  const fs::path parent = fs::path(file).parent_path();
+  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "--out: there is no directory '{}'; make it first", parent.string());
+  const std::string touched = fs::exists(file, ignored) ? file : parent.empty() ? "." : parent.string();
+  check(access(touched.c_str(), W_OK) == 0, Code::io, "--out: '{}' cannot be written to; choose another place", touched);
+}
+
+std::string text_of(const std::vector<std::int64_t>& values) {
+  std::vector<std::string> words;
+  for (auto v : values) words.push_back(std::to_string(v));
+  return joined(words, ",");
+}
+
+}  // namespace
+
+CLI::Option* add_integer(CLI::App& app, const std::string& name, std::int64_t& value, Between allowed, const std::string& about) {
+  return add_read(app, name, "N", std::to_string(value), about,
+                  [&value, name, allowed](const std::string& s) { value = parse_integer(s, name, allowed); });
+}
+
+CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about) {
+  return add_read(app, name, "N,N,…", text_of(values), about, [&values, name, allowed](const std::string& s) {
+    values.clear();
+    for (const auto& item : parse_list(s, name)) values.push_back(parse_integer(item, name, allowed));
+  });
+}
+
+CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
+  return add_read(app, name, "A,B,…", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about) {
+  return add_read(app, name, joined(allowed, "|"), value, about, [&value, name, allowed](const std::string& s) {
+    check_choice(name, s, allowed);
+    value = s;
+  });
+}
+
+CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& values, std::vector<std::string> allowed,
+                         const std::string& about) {
+  return add_read(app, name, joined(allowed, ","), joined(values, ","), about, [&values, name, allowed](const std::string& s) {
+    auto words = parse_list(s, name);
+    for (const auto& w : words) check_choice(name, w, allowed);
+    values = std::move(words);
+  });
+}
+
+CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value, const std::string& about) {
+  return add_read(app, name, "P%", "", about, [&value, name](const std::string& s) { value = parse_fraction(s, name); });
+}
+
+CLI::Option* add_bytes(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about) {
+  return add_read(app, name, "GiB", "", about, [&value, name](const std::string& s) { value = parse_bytes(s, name); });
+}
+
+CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) { return app.add_flag(name, value, about); }
+
+CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about) {
+  command.require_subcommand(1);
+  return command.add_subcommand(name, about)->fallthrough();
+}
+
+void add_common(CLI::App& app, Common& common) {
+  const auto formats = format_names();
+  add_read(app, "--format", joined(formats, "|"), "text", "How to print", [&common, formats](const std::string& s) {
+    check_choice("--format", s, formats);
+    common.format = *format_named(s);
+  });
+  add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
+    check_out(s);
+    common.out = s;
+  });
+  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present]", [&common](const std::string& s) { common.device = s; });
+  add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]",
+           [&common](const std::string& s) { common.db = s; });
+  add_read(app, "--seed", "N", "0", "Seed of all random inputs",
+           [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,26 @@
+#include "memory/block.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/fault.h"
+
+namespace headroom {
+
+Block::Block(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  fault::point();
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check(at != MAP_FAILED, Code::out_of_memory, "the system refused {} bytes: {}", bytes, std::strerror(errno));
+  madvise(at, bytes, MADV_HUGEPAGE);  // advice only: fewer TLB misses where the system grants it
+  data_ = at;
+}
+
+Block::~Block() {
+  if (data_) munmap(data_, bytes_);
+}
+
+}  // namespace headroom

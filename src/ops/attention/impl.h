@@ -1,0 +1,24 @@
+// The doors of every implementation, for the table in choose.cpp. Nobody else includes this.
+#pragma once
+#include "ops/attention/attention.h"
+
+namespace headroom::attention {
+
+Support plain_supports(const Problem&, const Device&, Pass);
+Saved plain_make_saved(const Problem&, Context&);
+void plain_forward(const Problem&, const Forward&, Context&);
+void plain_backward(const Problem&, const Backward&, Context&);
+
+Support flash_supports(const Problem&, const Device&, Pass);
+Saved nothing_saved(const Problem&, Context&);
+void flash_forward(const Problem&, const Forward&, Context&);
+void flash_backward(const Problem&, const Backward&, Context&);
+
+// On CUDA; each says why not where the library was built without it (no_cuda.cpp).
+Support sm90_supports(const Problem&, const Device&, Pass);
+void sm90_forward(const Problem&, const Forward&, Context&);
+void sm90_backward(const Problem&, const Backward&, Context&);
+
+void no_keys(const Problem&, const Forward&, Context&);  // on CUDA, len_k = 0: O = 0, LSE = −∞
+
+}  // namespace headroom::attention

@@ -1,0 +1,142 @@
+// plain — S = Q Kᵀ and P = softmax(S) are whole matrices, and P is kept for backward: the honest baseline.
+//
+// Forward:  S (FP32, scratch) = scale·Q Kᵀ → P (storage type, kept) → O = P V.
+// Backward: dV = Pᵀ dO; dP (FP32, scratch) = dO Vᵀ; dS = P∘(dP − Δ) in its place, Δ = Σ_d dO·O − dLSE; dQ = scale·dS K; dK = scale·dSᵀ Q.
+// Every product is one call of ops/matmul; query heads that share a key head take turns, so their gradients add up in a fixed order.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/convert.h"
+#include "ops/attention/impl.h"
+#include "ops/matmul/matmul.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using matmul::transposed;
+
+// The heads g, g + group, … as a batch of matrices. q-like: [batch, len, heads, dim] → [batch, kv_heads, len, dim]. They are the
+// heads whose key head is counted 0, 1, 2, …: query head h reads key head h / group.
+Tensor heads_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {
+  Tensor out = t;
+  out.data = t.as<std::byte>() + g * t.stride[2] * std::int64_t(size_of(t.dtype));
+  out.shape = {t.shape[0], t.shape[2] / group, t.shape[1], t.shape[3]};
+  out.stride = {t.stride[0], t.stride[2] * group, t.stride[1], t.stride[3]};
+  return out;
+}
+Tensor scores_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {  // [batch, heads, len_q, len_k]
+  Tensor out = t;
+  out.data = t.as<std::byte>() + g * t.stride[1] * std::int64_t(size_of(t.dtype));
+  out.shape = {t.shape[0], t.shape[1] / group, t.shape[2], t.shape[3]};
+  out.stride[1] *= group;
+  return out;
+}
+
+template <class T>
+T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {  // of a [batch, len, heads, dim] tensor
+  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
+}
+
+template <class T>
+float softmax_row(const float* s, T* p, std::int64_t first, std::int64_t last, std::int64_t len) {  // returns LSE
+  std::fill(p, p + len, narrow<T>(0));
+  if (first >= last) return -std::numeric_limits<float>::infinity();
+  float top = s[first], sum = 0;
+  for (auto j = first + 1; j < last; ++j) top = std::max(top, s[j]);
+  for (auto j = first; j < last; ++j) sum += std::exp(s[j] - top);
+  for (auto j = first; j < last; ++j) p[j] = narrow<T>(std::exp(s[j] - top) / sum);
+  return top + std::log(sum);
+}
+
+Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k, int scores_passes) {
+  const double size = double(size_of(p.precision.dtype)), scores = double(p.batch) * double(p.heads) * double(p.len_q) * double(p.len_k);
+  return {flops, size * (tensors_of_q * double(p.q_shape().count()) + tensors_of_k * double(p.k_shape().count())) +
+                     4 * double(p.lse_shape().count()) + scores_passes * (size + 4) * scores};
+}
+
+}  // namespace
+
+Support plain_supports(const Problem& p, const Device& device, Pass) {
+  if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
+  if (p.precision.math != Math::exact) return Support::no("tf32 is a GPU's arithmetic");
+  if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served on the CPU");
+  return {};
+}
+
+Saved plain_make_saved(const Problem& p, Context& ctx) {
+  return {ctx.arena.make("p", p.precision.dtype, {p.batch, p.heads, p.len_q, p.len_k})};
+}
+
+void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
+  ctx.note("attention.plain.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
+  Context inner = ctx;
+  inner.walk = nullptr;  // the products are part of this op
+  const auto group = p.group();
+  for (std::int64_t g = 0; g < group; ++g)
+    matmul::multiply({heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g),
+                      p.scale_or_default()}, inner);
+  if (!ctx.dry())
+    with_float(p.precision.dtype, [&]<class T>() {
+      const Band band = p.band();
+      ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
+        const auto row = at % p.len_q;
+        t.lse.as<float>()[at] = softmax_row(s.as<float>() + at * p.len_k, t.saved.p.as<T>() + at * p.len_k, band.first(row),
+                                            band.last(row), p.len_k);
+      });
+    });
+  for (std::int64_t g = 0; g < group; ++g)
+    matmul::multiply({scores_of_group(t.saved.p, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g)}, inner);
+}
+
+void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
+  const Tensor ds = ctx.arena.make("ds", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
+  ctx.note("attention.plain.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 4));
+  Context inner = ctx;
+  inner.walk = nullptr;
+  const auto group = p.group();
+  const bool gathered = group > 1 && p.precision.dtype != DType::f32;  // sums over the group stay FP32 until the last is in
+  const auto scope = ctx.arena.scope();
+  const Tensor dk = gathered ? ctx.arena.make("dk", DType::f32, p.k_shape()) : t.dk;
+  const Tensor dv = gathered ? ctx.arena.make("dv", DType::f32, p.k_shape()) : t.dv;
+
+  for (std::int64_t g = 0; g < group; ++g)
+    matmul::multiply({heads_of_group(t.d_o, group, g), transposed(heads_of_group(t.v, 1, 0)), scores_of_group(ds, group, g)}, inner);
+  if (!ctx.dry())
+    with_float(p.precision.dtype, [&]<class T>() {
+      const Band band = p.band();
+      ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
+        const auto row = at % p.len_q, h = at / p.len_q % p.heads, b = at / (p.len_q * p.heads);
+        const T *o = row_of<T>(t.o, b, row, h), *d_o = row_of<T>(t.d_o, b, row, h), *prob = t.saved.p.as<T>() + at * p.len_k;
+        float* out = ds.as<float>() + at * p.len_k;
+        float delta = t.dlse ? -t.dlse.as<float>()[at] : 0.0f;
+        for (std::int64_t d = 0; d < p.head_dim; ++d) delta += widen(d_o[d]) * widen(o[d]);
+        const auto first = std::min(band.first(row), band.last(row)), last = band.last(row);
+        std::fill(out, out + first, 0.0f);
+        for (auto j = first; j < last; ++j) out[j] = widen(prob[j]) * (out[j] - delta);
+        std::fill(out + last, out + p.len_k, 0.0f);
+      });
+    });
+  const float scale = p.scale_or_default();
+  for (std::int64_t g = 0; g < group; ++g) {
+    const float beta = g == 0 ? 0.0f : 1.0f;
+    const Tensor ds_g = scores_of_group(ds, group, g);
+    matmul::multiply({transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta}, inner);
+    matmul::multiply({transposed(ds_g), heads_of_group(t.q, group, g), heads_of_group(dk, 1, 0), scale, beta}, inner);
+    matmul::multiply({ds_g, heads_of_group(t.k, 1, 0), heads_of_group(t.dq, group, g), scale}, inner);
+  }
+  if (gathered && !ctx.dry())
+    with_float(p.precision.dtype, [&]<class T>() {
+      ctx.share(p.batch * p.len_k * p.kv_heads, [&](std::int64_t at, int) {
+        const auto h = at % p.kv_heads, row = at / p.kv_heads % p.len_k, b = at / (p.kv_heads * p.len_k);
+        for (std::int64_t d = 0; d < p.head_dim; ++d) {
+          row_of<T>(t.dk, b, row, h)[d] = narrow<T>(row_of<float>(dk, b, row, h)[d]);
+          row_of<T>(t.dv, b, row, h)[d] = narrow<T>(row_of<float>(dv, b, row, h)[d]);
+        }
+      });
+    });
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,19 @@
+// Attention as the textbook writes it, in FP64: the oracle. Loops over everything, hides nothing, is never fast.
+#pragma once
+#include <vector>
+
+#include "ops/attention/attention.h"
+
+namespace headroom::attention {
+
+struct Reference {  // contiguous, in the shapes of attention.h
+  std::vector<double> o, lse, dq, dk, dv;
+};
+
+// Inputs are read through their strides and dtypes. d_o without data: forward only. dlse may be empty.
+// rows: compute only these query rows of O and LSE (all when empty); gradients need all rows.
+Reference reference(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o = {}, const Tensor& dlse = {});
+
+double load(const Tensor&, std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t d);  // one element, widened
+
+}  // namespace headroom::attention

@@ -1,0 +1,5 @@
+// The instruction sets that the CPU kernels are compiled for: the compiler's own baseline, AVX2 and AVX-512.
+#pragma once
+#include <hwy/detect_targets.h>
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)

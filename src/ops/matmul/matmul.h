@@ -1,0 +1,26 @@
+// C = alpha · A · B + beta · C, for every matrix of a batch.
+//
+// A is [batch…, m, k], B [batch…, k, n], C [batch…, m, n]; rank 2 to 4, the leading dimensions are the batch and agree. Strides are
+// free, also zero in A's and B's batch; of the last two dimensions of A and B one has stride 1, of C the last. So a transposed
+// matrix is a view: transposed(w). Sums are FP32 over the whole of k; bf16 and fp16 are widened on the way in and rounded once
+// on the way out. With beta = 0, C is not read. The bits depend on the shapes alone, not on the number of threads.
+#pragma once
+#include "base/tensor.h"
+#include "ops/op.h"
+
+namespace headroom::matmul {
+
+struct Product {
+  Tensor a, b, c;  // c is written
+  float alpha = 1, beta = 0;
+};
+
+Tensor transposed(Tensor);                              // the last two dimensions swapped
+Tensor part(Tensor, int dimension, std::int64_t begin, std::int64_t end);  // a view of [begin, end) of one dimension
+
+double flops(const Product&);
+
+// Checks the shapes, notes the cost, multiplies. Scratch: nothing for FP32, one set of tiles per worker for the small formats.
+void multiply(const Product&, Context&, Name name = "matmul");
+
+}  // namespace headroom::matmul

@@ -1,0 +1,151 @@
+// Matmul on the CPU: C is cut into tiles by its shape alone; each tile is one single-threaded OpenBLAS call with the whole of k
+// (FP32), or a chain of them over panels of k that are widened first (the small formats, and mixed ones).
+// Why OpenBLAS, and why not its own threads: docs/decisions/cpu-matmul.md.
+#include <cblas.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/convert.h"
+#include "ops/matmul/matmul.h"
+
+namespace headroom::matmul {
+
+namespace {
+
+constexpr std::int64_t panel = 256;  // of k, when operands are widened: three 256² FP32 tiles are 768 KiB, most of an L2
+
+struct Matrix {  // one matrix of a batch
+  std::byte* data;
+  DType dtype;
+  std::int64_t row, column;  // strides, in elements
+  std::byte* at(std::int64_t i, std::int64_t j) const {
+    return data + (i * row + j * column) * std::int64_t(size_of(dtype));
+  }
+};
+
+Matrix matrix_of(const Tensor& t, std::int64_t index) {
+  const int last = t.shape.rank - 1;
+  std::int64_t at = 0;
+  for (int d = last - 2; d >= 0; --d) {
+    at += index % t.shape[d] * t.stride[std::size_t(d)];
+    index /= t.shape[d];
+  }
+  return {t.as<std::byte>() + at * std::int64_t(size_of(t.dtype)), t.dtype, t.stride[std::size_t(last - 1)], t.stride[std::size_t(last)]};
+}
+
+struct Sizes {
+  std::int64_t batch, m, n, k, tile_m, tile_n;
+  std::int64_t tiles_m() const { return (m + tile_m - 1) / tile_m; }
+  std::int64_t tiles_n() const { return (n + tile_n - 1) / tile_n; }
+  std::int64_t pieces() const { return batch * tiles_m() * tiles_n(); }
+};
+
+Sizes sizes_of(const Product& p, bool widened) {
+  const int last = p.c.shape.rank - 1;
+  Sizes s{1, p.c.shape[last - 1], p.c.shape[last], p.a.shape[last], 0, 0};
+  for (int d = 0; d < last - 1; ++d) s.batch *= p.c.shape[d];
+  if (s.batch == 0 || s.m == 0 || s.n == 0) return s.batch = 0, s.tile_m = s.tile_n = 1, s;
+  // Large enough that packing inside the library (m·k + k·n moves for m·n·k multiplies) vanishes, and at least 16 pieces where
+  // there is work for them.
+  s.tile_m = s.tile_n = widened ? panel : 1024;
+  const auto too_few = [&] { return s.pieces() < 16 && double(s.tile_m) * double(s.tile_n) * double(s.k) > 0x1p22; };
+  while (!widened && too_few() && std::max(s.tile_m, s.tile_n) > 128) (s.tile_m >= s.tile_n ? s.tile_m : s.tile_n) /= 2;
+  return s;
+}
+
+int leading(std::int64_t stride, std::int64_t width) { return int(std::max<std::int64_t>({stride, width, 1})); }
+
+// c += or = alpha a b, FP32, of one tile.
+void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta, const Matrix& c) {
+  const bool a_plain = a.column == 1 || k <= 1, b_plain = b.column == 1 || n <= 1;
+  cblas_sgemm(CblasRowMajor, a_plain ? CblasNoTrans : CblasTrans, b_plain ? CblasNoTrans : CblasTrans, int(m), int(n), int(k), alpha,
+              reinterpret_cast<const float*>(a.data), a_plain ? leading(a.row, k) : leading(a.column, m),
+              reinterpret_cast<const float*>(b.data), b_plain ? leading(b.row, n) : leading(b.column, k), beta,
+              reinterpret_cast<float*>(c.data), leading(c.row, n));
+}
+
+Matrix widened(const Matrix& from, std::int64_t rows, std::int64_t columns, float* to) {
+  with_float(from.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) to[i * columns + j] = widen(*reinterpret_cast<const T*>(from.at(i, j)));
+  });
+  return {reinterpret_cast<std::byte*>(to), DType::f32, columns, 1};
+}
+
+void multiply_small(const Sizes& s, const Product& p, Matrix a, Matrix b, Matrix c, std::int64_t m, std::int64_t n, float* tiles) {
+  float *wide_a = tiles, *wide_b = tiles + panel * panel, *sum = tiles + 2 * panel * panel;
+  const Matrix wide_c{reinterpret_cast<std::byte*>(sum), DType::f32, n, 1};
+  std::fill_n(sum, m * n, 0.0f);
+  for (std::int64_t k = 0; k < s.k; k += panel) {
+    const auto depth = std::min(panel, s.k - k);
+    sgemm(m, n, depth, 1, widened({a.at(0, k), a.dtype, a.row, a.column}, m, depth, wide_a),
+          widened({b.at(k, 0), b.dtype, b.row, b.column}, depth, n, wide_b), 1, wide_c);
+  }
+  with_float(c.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        T& out = *reinterpret_cast<T*>(c.at(i, j));
+        const float value = p.alpha * sum[i * n + j];
+        out = narrow<T>(p.beta == 0 ? value : value + p.beta * widen(out));
+      }
+  });
+}
+
+void check_product(const Product& p) {
+  const int rank = p.c.shape.rank, last = rank - 1;
+  check(rank >= 2 && p.a.shape.rank == rank && p.b.shape.rank == rank, Code::bad_argument,
+        "matmul: ranks {}, {} and {}; all three must be equal, 2 to 4", p.a.shape.rank, p.b.shape.rank, rank);
+  for (int d = 0; d < last - 1; ++d)
+    check(p.a.shape[d] == p.c.shape[d] && p.b.shape[d] == p.c.shape[d], Code::bad_argument, "matmul: batch sizes {}, {} and {} differ",
+          p.a.shape[d], p.b.shape[d], p.c.shape[d]);
+  const auto m = p.c.shape[last - 1], n = p.c.shape[last], k = p.a.shape[last];
+  check(p.a.shape[last - 1] == m && p.b.shape[last - 1] == k && p.b.shape[last] == n, Code::bad_argument,
+        "matmul: {}x{} times {}x{} does not give {}x{}", p.a.shape[last - 1], k, p.b.shape[last - 1], p.b.shape[last], m, n);
+  const auto one_of_two = [&](const Tensor& t) {
+    return t.stride[std::size_t(last)] == 1 || t.stride[std::size_t(last - 1)] == 1 || t.shape[last] <= 1 || t.shape[last - 1] <= 1;
+  };
+  check(one_of_two(p.a) && one_of_two(p.b) && (n <= 1 || p.c.stride[std::size_t(last)] == 1), Code::bad_argument,
+        "matmul: a and b need stride 1 in one of their last two dimensions, c in its last");
+}
+
+}  // namespace
+
+Tensor transposed(Tensor t) {
+  const auto last = std::size_t(t.shape.rank - 1);
+  std::swap(t.shape.dim[last], t.shape.dim[last - 1]);
+  std::swap(t.stride[last], t.stride[last - 1]);
+  return t;
+}
+
+Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
+  t.data = t.as<std::byte>() + begin * t.stride[std::size_t(dimension)] * std::int64_t(size_of(t.dtype));
+  t.shape.dim[std::size_t(dimension)] = end - begin;
+  return t;
+}
+
+double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.shape[p.a.shape.rank - 1]); }
+
+void multiply(const Product& p, Context& ctx, Name name) {
+  check_product(p);
+  ctx.note(name, {p.a.dtype}, {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())});
+  const bool small = p.a.dtype != DType::f32 || p.b.dtype != DType::f32 || p.c.dtype != DType::f32;
+  auto scope = ctx.arena.scope();
+  Tensor tiles;
+  if (small) tiles = ctx.arena.make("matmul.tiles", DType::f32, {ctx.workers(), 3 * panel * panel});
+  if (ctx.dry()) return;
+  static std::once_flag once;
+  std::call_once(once, [] { openblas_set_num_threads(1); });  // the threads are ours: see the decision
+  const Sizes s = sizes_of(p, small);
+  ctx.share(s.pieces(), [&](std::int64_t piece, int worker) {
+    const auto index = piece / (s.tiles_m() * s.tiles_n()), tile = piece % (s.tiles_m() * s.tiles_n());
+    const auto i = tile / s.tiles_n() * s.tile_m, j = tile % s.tiles_n() * s.tile_n;
+    const auto m = std::min(s.tile_m, s.m - i), n = std::min(s.tile_n, s.n - j);
+    Matrix a = matrix_of(p.a, index), b = matrix_of(p.b, index), c = matrix_of(p.c, index);
+    a.data = a.at(i, 0), b.data = b.at(0, j), c.data = c.at(i, j);
+    if (small) multiply_small(s, p, a, b, c, m, n, tiles.as<float>() + worker * 3 * panel * panel);
+    else sgemm(m, n, s.k, p.alpha, a, b, p.beta, c);
+  });
+}
+
+}  // namespace headroom::matmul

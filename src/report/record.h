@@ -1,0 +1,82 @@
+// Record — what a command has to say, as data: named values with units, tables, notes and charts, in the order of reading.
+// A study fills it, printers show it (render.h). In JSON a record is an object, a field a key, a table an array of objects,
+// a record within a record an object within it; names are JSON keys, titles are for people.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace headroom {
+
+enum class Unit : std::uint8_t { none, bytes, ms, tflops, bytes_per_s, flops, ratio, share, error };
+
+// One cell. Nothing (monostate) is a value that was not measured: null in JSON, empty in CSV, "–" for people.
+using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+struct Field {
+  std::string name;
+  Value value;
+  Unit unit = Unit::none;
+};
+
+enum class Show : std::uint8_t {
+  always,
+  detail,  // in CSV and JSON only: a page is not wide enough for everything
+  bar      // for people a bar is drawn beside the number, as long as the largest of the column
+};
+
+struct Column {
+  std::string name;
+  Unit unit = Unit::none;
+  Show show = Show::always;
+};
+
+struct Table {
+  std::string name, title;
+  std::vector<Column> columns;
+  std::vector<std::vector<Value>> rows;  // each as long as columns
+
+  void add(std::vector<Value> row) { rows.push_back(std::move(row)); }
+};
+
+struct Note {  // a sentence for people; in JSON "notes"
+  std::string text;
+};
+
+struct Chart {  // lines over one axis; text draws a sparkline each, a page draws axes. Not in CSV and JSON: it repeats tables
+  struct Series {
+    std::string name;
+    std::vector<std::pair<double, double>> points;
+  };
+  std::string title, x_name, y_name;
+  Unit unit = Unit::none;
+  bool log = true;
+  std::vector<Series> series;
+};
+
+struct Part;
+
+struct Record {
+  std::string name, title;
+  std::vector<Part> parts;
+
+  Record& add(std::string field, Value value, Unit unit = Unit::none);
+  Record& add(Part part);
+};
+
+struct Part {
+  std::variant<Field, Table, Note, Chart, Record> is;
+};
+
+inline Record& Record::add(std::string field, Value value, Unit unit) {
+  parts.push_back({Field{std::move(field), std::move(value), unit}});
+  return *this;
+}
+inline Record& Record::add(Part part) {
+  parts.push_back(std::move(part));
+  return *this;
+}
+
+}  // namespace headroom

@@ -1,0 +1,86 @@
+#include "report/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace headroom {
+
+bool numeric(const Value& v) { return std::holds_alternative<std::int64_t>(v) || std::holds_alternative<double>(v); }
+
+double number_of(const Value& v) {
+  if (const auto* i = std::get_if<std::int64_t>(&v)) return double(*i);
+  if (const auto* d = std::get_if<double>(&v)) return *d;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string in_words(const Value& v, Unit unit) {
+  if (std::holds_alternative<std::monostate>(v)) return "–";
+  if (const auto* s = std::get_if<std::string>(&v)) return *s;
+  if (const auto* b = std::get_if<bool>(&v)) return *b ? "yes" : "no";
+  const double x = number_of(v);
+  switch (unit) {
+    case Unit::bytes: return bytes_in_words(x);
+    case Unit::ms: return number_in_words(x);
+    case Unit::tflops: return fmt::format("{:.3g}", x);
+    case Unit::bytes_per_s: return x >= 1e12 ? fmt::format("{:.2f} TB/s", x / 1e12) : fmt::format("{:.1f} GB/s", x / 1e9);
+    case Unit::flops: return x >= 1e12 ? fmt::format("{:.4g} TFLOP/s", x / 1e12) : fmt::format("{:.4g} GFLOP/s", x / 1e9);
+    case Unit::ratio: return fmt::format("{:.2f}×", x);
+    case Unit::share: return fmt::format("{:.1f} %", 100 * x);
+    case Unit::error: return fmt::format("{:.1e}", x);
+    case Unit::none: break;
+  }
+  if (const auto* i = std::get_if<std::int64_t>(&v)) return std::to_string(*i);
+  return number_in_words(x);
+}
+
+namespace {
+
+std::string bar(double share, int columns) {  // eighths of a character
+  constexpr std::array<std::string_view, 8> eighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int steps = int(std::lround(std::clamp(share, 0.0, 1.0) * columns * 8));
+  return repeated("█", steps / 8) + std::string(eighths[std::size_t(steps % 8)]);
+}
+
+}  // namespace
+
+Worded worded(const Table& t, int bar_columns) {
+  Worded w;
+  w.rows.resize(t.rows.size());
+  for (std::size_t c = 0; c < t.columns.size(); ++c) {
+    const Column& column = t.columns[c];
+    if (column.show == Show::detail) continue;
+    bool right = false;
+    double top = 0;
+    for (const auto& row : t.rows)
+      if (numeric(row[c])) right = true, top = std::max(top, number_of(row[c]));
+    w.header.push_back(column.name);
+    w.right.push_back(right);
+    for (std::size_t r = 0; r < t.rows.size(); ++r) w.rows[r].push_back(in_words(t.rows[r][c], column.unit));
+    if (column.show != Show::bar || bar_columns == 0 || top <= 0) continue;
+    w.header.push_back("");
+    w.right.push_back(false);
+    for (std::size_t r = 0; r < t.rows.size(); ++r)
+      w.rows[r].push_back(numeric(t.rows[r][c]) ? bar(number_of(t.rows[r][c]) / top, bar_columns) : "");
+  }
+  return w;
+}
+
+std::string sparkline(const std::vector<std::pair<double, double>>& points, bool log) {
+  constexpr std::array<std::string_view, 8> levels = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const auto height = [&](double y) { return log ? std::log(std::max(y, 1e-300)) : y; };
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const auto& [x, y] : points) low = std::min(low, height(y)), high = std::max(high, height(y));
+  std::string line;
+  for (const auto& [x, y] : points)
+    line += levels[high > low ? std::size_t(std::lround((height(y) - low) / (high - low) * 7)) : 0];
+  return line;
+}
+
+}  // namespace headroom

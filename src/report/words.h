@@ -1,0 +1,24 @@
+// How the printers for people write one value.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "report/record.h"
+
+namespace headroom {
+
+std::string in_words(const Value&, Unit);
+bool numeric(const Value&);
+double number_of(const Value&);  // NaN when it is not a number
+
+// A table as people read it: detail columns gone, values in words, bars beside what asks for them.
+struct Worded {
+  std::vector<std::string> header;
+  std::vector<bool> right;  // numbers stand to the right
+  std::vector<std::vector<std::string>> rows;
+};
+Worded worded(const Table&, int bar_columns);
+
+std::string sparkline(const std::vector<std::pair<double, double>>& points, bool log);
+
+}  // namespace headroom

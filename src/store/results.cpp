@@ -1,0 +1,190 @@
+#include "store/results.h"
+
+#include <sqlite3.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace headroom {
+
+namespace {
+
+constexpr int application_id = 0x48656164;  // "Head"
+constexpr int schema_version = 1;
+constexpr const char* schema = R"(
+  CREATE TABLE runs(id INTEGER PRIMARY KEY AUTOINCREMENT, command TEXT NOT NULL, settings TEXT NOT NULL, machine TEXT NOT NULL,
+                    version TEXT NOT NULL, started TEXT NOT NULL DEFAULT (datetime('now')), finished TEXT NOT NULL DEFAULT '');
+  CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL REFERENCES runs(id), key TEXT NOT NULL,
+                    row TEXT NOT NULL, detail TEXT NOT NULL, UNIQUE(run, key));
+)";
+
+class Statement {  // prepared, bound in order, stepped
+ public:
+  Statement(sqlite3* db, const std::string& file, const char* sql) : db_(db), file_(file) {
+    if (sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr) != SQLITE_OK) fail();
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& bind(std::int64_t x) { return bound(sqlite3_bind_int64(statement_, ++parameters_, x)); }
+  Statement& bind(const std::string& s) {
+    return bound(sqlite3_bind_text(statement_, ++parameters_, s.data(), int(s.size()), SQLITE_TRANSIENT));
+  }
+  bool next() {
+    const int rc = sqlite3_step(statement_);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) fail();
+    return rc == SQLITE_ROW;
+  }
+  std::int64_t integer(int column) { return sqlite3_column_int64(statement_, column); }
+  std::string text(int column) {
+    const auto* s = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    return s ? std::string(s, std::size_t(sqlite3_column_bytes(statement_, column))) : "";
+  }
+
+ private:
+  Statement& bound(int rc) {
+    if (rc != SQLITE_OK) fail();
+    return *this;
+  }
+  [[noreturn]] void fail() const {
+    const int rc = sqlite3_errcode(db_);
+    const std::string said = sqlite3_errmsg(db_);
+    sqlite3_finalize(statement_);
+    statement_ = nullptr;
+    switch (rc & 0xff) {
+      case SQLITE_NOTADB:
+      case SQLITE_CORRUPT:
+        throw Error(Code::io, fmt::format("results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file_, said));
+      case SQLITE_READONLY:
+        throw Error(Code::io, fmt::format("results: '{}' cannot be written to; name another with --db", file_));
+      case SQLITE_BUSY:
+        throw Error(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
+      case SQLITE_FULL: throw Error(Code::io, fmt::format("results: no room is left for '{}'; name another with --db", file_));
+      default: throw Error(Code::io, fmt::format("results: '{}': {}", file_, said));
+    }
+  }
+
+  sqlite3* db_;
+  const std::string& file_;
+  mutable sqlite3_stmt* statement_ = nullptr;
+  int parameters_ = 0;
+};
+
+void execute(sqlite3* db, const std::string& file, const char* sql) { Statement(db, file, sql).next(); }
+
+std::int64_t ask(sqlite3* db, const std::string& file, const char* sql) {
+  Statement s(db, file, sql);
+  return s.next() ? s.integer(0) : 0;
+}
+
+void check_ours(sqlite3* db, const std::string& file) {
+  Statement quick(db, file, "PRAGMA quick_check(1)");
+  const std::string verdict = quick.next() ? quick.text(0) : "";
+  check(verdict == "ok", Code::io, "results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file, verdict);
+  check(ask(db, file, "PRAGMA application_id") == application_id, Code::io, "results: '{}' is another program's; name another with --db", file);
+  const auto version = ask(db, file, "PRAGMA user_version");
+  check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version, schema_version);
+}
+
+void make_tables(sqlite3* db, const std::string& file) {
+  execute(db, file, "BEGIN IMMEDIATE");
+  if (ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) {  // nobody else was faster
+    char* said = nullptr;
+    const int rc = sqlite3_exec(db, schema, nullptr, nullptr, &said);
+    sqlite3_free(said);
+    check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+    execute(db, file, fmt::format("PRAGMA application_id = {}", application_id).c_str());
+    execute(db, file, fmt::format("PRAGMA user_version = {}", schema_version).c_str());
+  }
+  execute(db, file, "COMMIT");
+}
+
+constexpr const char* run_columns =
+    "SELECT id, command, settings, machine, version, started, finished, (SELECT count(*) FROM rows WHERE run = runs.id) FROM runs ";
+
+Run run_of(Statement& s) {
+  return {s.integer(0), s.text(1), s.text(2), s.text(3), s.text(4), s.text(5), s.text(6), s.integer(7)};
+}
+
+}  // namespace
+
+Results::Results(const std::string& file, Access access) : file_(file), db_(nullptr, sqlite3_close) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  check(!fs::is_directory(file, failed), Code::bad_argument, "results: '{}' is a directory; name a file in it", file);
+  const bool there = fs::exists(file, failed) && fs::file_size(file, failed) > 0;
+  check(there || access == Access::write, Code::io, "results: there is no '{}' yet; measure something first, or name another with --db", file);
+  if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
+    fs::create_directories(folder, failed);
+    check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(), failed.message());
+  }
+  sqlite3* db = nullptr;
+  const int flags = access == Access::write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  const int rc = sqlite3_open_v2(file.c_str(), &db, flags, nullptr);
+  db_.reset(db);
+  check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened ({}); name another with --db", file, sqlite3_errmsg(db));
+  check(access == Access::read || sqlite3_db_readonly(db, "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  sqlite3_busy_timeout(db, 10'000);
+  if (there) check_ours(db, file_);
+  if (access == Access::write && !there) make_tables(db, file_);
+}
+
+Results::~Results() = default;
+Results::Results(Results&&) noexcept = default;
+
+std::int64_t Results::start_run(const std::string& command, const std::string& settings, const std::string& machine) {
+  Statement s(db_.get(), file_, "INSERT INTO runs(command, settings, machine, version) VALUES(?, ?, ?, ?)");
+  s.bind(command).bind(settings).bind(machine).bind(std::string(HEADROOM_VERSION)).next();
+  return sqlite3_last_insert_rowid(db_.get());
+}
+
+void Results::add_row(std::int64_t run, const StoredRow& r) {
+  Statement s(db_.get(), file_, "INSERT OR REPLACE INTO rows(run, key, row, detail) VALUES(?, ?, ?, ?)");
+  s.bind(run).bind(r.key).bind(r.row).bind(r.detail).next();
+}
+
+void Results::finish_run(std::int64_t run) {
+  Statement(db_.get(), file_, "UPDATE runs SET finished = datetime('now') WHERE id = ?").bind(run).next();
+}
+
+std::vector<Run> Results::runs() const {
+  Statement s(db_.get(), file_, fmt::format("{} ORDER BY id DESC", run_columns).c_str());
+  std::vector<Run> all;
+  while (s.next()) all.push_back(run_of(s));
+  return all;
+}
+
+std::optional<Run> Results::run(std::int64_t id) const {
+  Statement s(db_.get(), file_, fmt::format("{} WHERE id = ?", run_columns).c_str());
+  if (!s.bind(id).next()) return std::nullopt;
+  return run_of(s);
+}
+
+std::vector<StoredRow> Results::rows(std::int64_t run) const {
+  Statement s(db_.get(), file_, "SELECT key, row, detail FROM rows WHERE run = ? ORDER BY id");
+  s.bind(run);
+  std::vector<StoredRow> all;
+  while (s.next()) all.push_back({s.text(0), s.text(1), s.text(2)});
+  return all;
+}
+
+std::optional<Run> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
+  Statement s(db_.get(), file_,
+              fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? ORDER BY id DESC LIMIT 1", run_columns).c_str());
+  if (!s.bind(command).bind(settings).bind(machine).next()) return std::nullopt;
+  return run_of(s);
+}
+
+std::string default_results_file() {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data && *data == '/') return std::string(data) + "/headroom/results.db";
+  const char* home = std::getenv("HOME");
+  check(home && *home, Code::io, "results: neither HOME nor XDG_DATA_HOME is set; name a file with --db");
+  return std::string(home) + "/.local/share/headroom/results.db";
+}
+
+}  // namespace headroom

@@ -1,0 +1,55 @@
+// Results — measured rows in SQLite. A run is one command with its settings on one machine; a row is a JSON object under a key.
+//
+// Every row is its own transaction in a plain rollback journal: a killed program loses nothing that add_row returned from, the
+// store stays one file, and it works on file systems without shared memory, where WAL does not.
+// A file that is damaged, or is not ours, is reported and left as it is.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+struct sqlite3;
+
+namespace headroom {
+
+struct Run {
+  std::int64_t id = 0;
+  std::string command, settings, machine, version;  // settings: a JSON object
+  std::string started, finished;                    // UTC; finished is empty while it runs or when it was cut short
+  std::int64_t rows = 0;
+};
+
+struct StoredRow {
+  std::string key, row, detail;  // JSON objects; detail is what the row's columns have no room for
+};
+
+class Results {
+ public:
+  enum class Access : std::uint8_t { write, read };
+  Results(const std::string& file, Access);  // write makes the file and its folder where they are missing
+  ~Results();
+  Results(Results&&) noexcept;
+
+  std::int64_t start_run(const std::string& command, const std::string& settings, const std::string& machine);
+  void add_row(std::int64_t run, const StoredRow&);  // on disk when it returns; a key that the run has already is replaced
+  void finish_run(std::int64_t run);
+
+  std::vector<Run> runs() const;  // newest first
+  std::optional<Run> run(std::int64_t id) const;
+  std::vector<StoredRow> rows(std::int64_t run) const;  // in the order they were added
+  // The newest run that was cut short, with the same command, settings and machine.
+  std::optional<Run> unfinished(const std::string& command, const std::string& settings, const std::string& machine) const;
+
+  const std::string& file() const { return file_; }
+
+ private:
+  std::string file_;
+  std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
+};
+
+// $XDG_DATA_HOME/headroom/results.db, or ~/.local/share/headroom/results.db.
+std::string default_results_file();
+
+}  // namespace headroom

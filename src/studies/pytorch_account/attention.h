@@ -1,0 +1,50 @@
+// What PyTorch eager holds for one attention, forward and backward, by running the program below against eager.h.
+//
+//   scores  = q @ k.transpose(-2, -1) / math.sqrt(d)     # then torch.where(mask, scores, -inf) when there is a mask
+//   weights = torch.softmax(scores, -1)                  # builtin
+//   x = scores - scores.max(-1, keepdim=True)[0]; e = x.exp(); weights = e / e.sum(-1, keepdim=True)   # composed, in its own function
+//   o = weights @ v                                      # variant flash: o = F.scaled_dot_product_attention(q, k, v)
+//
+// Upstream given: o is kept, before_backward is read after a first forward; then dO is made and o = f(); o.backward(dO) repeats,
+//   gradients adding up, and the peak is that of the steady state.
+// Upstream sum: a warm-up step leaves gradients and a loss behind; loss = f().sum(), the output is not kept; the peak is read before
+//   loss.backward() unless peak_of asks for the whole step.
+#pragma once
+#include <optional>
+
+#include "ops/attention/attention.h"
+#include "studies/account.h"
+#include "studies/pytorch_account/eager.h"
+
+namespace headroom::pytorch {
+
+enum class Softmax : std::uint8_t { builtin, composed };
+enum class Upstream : std::uint8_t { given, sum };
+enum class PeakOf : std::uint8_t { forward, step };
+
+struct Program {
+  bool fused = false;  // scaled_dot_product_attention instead of the lines above
+  Softmax softmax = Softmax::builtin;
+  Upstream upstream = Upstream::given;
+  std::optional<PeakOf> peak_of;  // empty: forward when upstream is sum, else the step
+};
+
+// cuBLAS's workspace by architecture as PyTorch chooses it: 32 MiB from Hopper on, else 2 × 4 MiB + 8 × 16 KiB.
+std::uint64_t workspace_bytes(int sm);
+
+class Process {  // a Python process: what it has touched stays touched, so rows measured one after the other differ from the first
+ public:
+  explicit Process(std::uint64_t workspace_bytes) : torch_(memory_, workspace_bytes) {}
+  Eager& torch() { return torch_; }
+  Allocator& memory() { return memory_; }
+
+ private:
+  Allocator memory_;
+  Eager torch_;
+};
+
+Support supports(const attention::Problem&);
+Account account(Process&, const attention::Problem&, const Program&);
+std::uint64_t peak_bytes(const attention::Problem&, const Program&, std::uint64_t workspace_bytes);  // alone in a process, no description
+
+}  // namespace headroom::pytorch

@@ -1,0 +1,89 @@
+// The floors of the house: a room includes only rooms below it, and a library stays in the room that wraps it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Names = std::set<std::string>;
+
+const Names floor_0 = {"base"};
+const Names floor_1 = {"base", "memory", "report", "store"};
+const Names floor_2 = {"base", "memory", "report", "store", "gpu"};
+const Names floor_3 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments"};
+const Names floor_4 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "engine"};
+const Names floor_5 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "engine", "studies"};
+
+// What a room may include beside itself: the table of docs/tour.md.
+const std::map<std::string, Names> may_include = {
+    {"base", {}},
+    {"memory", floor_0},
+    {"report", floor_0},
+    {"store", floor_0},
+    {"gpu", {"base", "memory"}},
+    {"ops", floor_2},
+    {"dist", floor_2},
+    {"instruments", floor_2},
+    {"engine", {"base", "memory", "report", "store", "gpu", "ops", "dist"}},  // measures nothing
+    {"studies", floor_4},
+    {"cli", floor_5},
+    {"capi", floor_5},
+};
+
+const std::map<std::string, Names> library_stays_in = {
+    {"sqlite3.h", {"store"}}, {"CLI/", {"cli"}}, {"hwy/", {"ops"}}, {"cblas.h", {"ops"}}, {"headroom/", {"capi"}},
+};
+
+std::vector<std::string> violations(const std::string& room, const std::string& source) {
+  std::vector<std::string> out;
+  const auto rules = may_include.find(room);
+  if (rules == may_include.end()) return {"room '" + room + "' is on no floor"};
+  static const std::regex include(R"(^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"])", std::regex::multiline);
+  for (std::sregex_iterator it(source.begin(), source.end(), include), end; it != end; ++it) {
+    const std::string what = (*it)[1], first = what.substr(0, what.find('/'));
+    const bool names_a_room = what.find('/') != std::string::npos;  // <memory> is the standard's
+    if (names_a_room && may_include.contains(first) && first != room && !rules->second.contains(first)) out.push_back(what);
+    for (const auto& [library, rooms] : library_stays_in)
+      if (what.starts_with(library) && !rooms.contains(room)) out.push_back(what);
+  }
+  return out;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Layers, EveryIncludeGoesDown) {
+  const std::filesystem::path src = std::filesystem::path(HEADROOM_SOURCE_DIR) / "src";
+  const Names sources = {".h", ".cpp", ".cu", ".cuh"};
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(src)) {
+    if (!sources.contains(entry.path().extension().string())) continue;
+    ++files;
+    const auto inside = entry.path().lexically_relative(src);
+    for (const auto& what : violations(inside.begin()->string(), text_of(entry.path())))
+      ADD_FAILURE() << inside.string() << " includes " << what << ", which is not below it";
+  }
+  EXPECT_GT(files, 20);
+}
+
+TEST(Layers, AnIncludeThatGoesUpOrSidewaysIsSeen) {
+  EXPECT_TRUE(violations("memory", "#include \"base/error.h\"\n#include <vector>\n#include \"memory/block.h\"\n").empty());
+  EXPECT_EQ(violations("memory", "#include \"ops/op.h\"\n").size(), 1u);
+  EXPECT_EQ(violations("memory", "  # include \"report/record.h\"\n").size(), 1u);
+  EXPECT_EQ(violations("instruments", "#include \"ops/op.h\"\n#include \"engine/model.h\"\n").size(), 2u);
+  EXPECT_EQ(violations("engine", "#include \"instruments/bench/timer.h\"\n").size(), 1u);
+  EXPECT_EQ(violations("base", "#include <sqlite3.h>\n").size(), 1u);
+  EXPECT_EQ(violations("cli", "#include \"capi/edge.h\"\n").size(), 1u);
+  EXPECT_EQ(violations("attic", "").size(), 1u);
+}
+
+}  // namespace
