@@ -33,6 +33,20 @@ __device__ inline std::uint64_t k_major(std::uint64_t tile, int rows, int k16) {
 }
 __device__ inline std::uint64_t mn_major(std::uint64_t tile, int k16) { return step(tile, k16 * 16 * 128); }  // down the panel
 
+// The same words from one 32-bit register: the upper half is constant and the lower one base + offset, so that a loop keeps `base` alone.
+__device__ __forceinline__ constexpr int k_offset(int rows, int k16) { return k16 / 4 * panel_bytes(rows) + k16 % 4 * 32; }
+__device__ __forceinline__ constexpr int mn_offset(int k16) { return k16 * 16 * 128; }
+struct Descriptors {
+  std::uint32_t base;  // address of all of a kernel's shared memory / 16
+  __device__ __forceinline__ explicit Descriptors(const void* shared) : base(std::uint32_t(__cvta_generic_to_shared(shared)) >> 4) {}
+  __device__ __forceinline__ void renew() { asm volatile("" : "+r"(base)); }  // what is derived from it is not kept across this line
+  __device__ __forceinline__ std::uint64_t at(int offset, int leading_bytes = 16) const {
+    std::uint64_t d;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(base + (offset >> 4) + (leading_bytes >> 4 << 16)), "n"(1024 >> 4 | 1 << 30));
+    return d;
+  }
+};
+
 // ---- order ------------------------------------------------------------------------------------------------------
 __device__ inline void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }  // registers written before → visible to wgmma
 __device__ inline void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -51,6 +65,7 @@ template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compil
 // two chained products.
 #define HR_ONES "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9"
 #define HR_TEN(t) ",%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define HR_R24 HR_ONES HR_TEN(1) ",%20,%21,%22,%23"
 #define HR_R32 HR_ONES HR_TEN(1) HR_TEN(2) ",%30,%31"
 #define HR_R40 HR_ONES HR_TEN(1) HR_TEN(2) HR_TEN(3)
 #define HR_R48 HR_R40 ",%40,%41,%42,%43,%44,%45,%46,%47"
@@ -88,6 +103,7 @@ template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compil
     if constexpr (std::is_same_v<T, __nv_bfloat16>) HR_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);      \
     else HR_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                  \
   }
+HR_WGMMA(48, HR_R24, 24, 25, 26, 27, 28, 29, 30, HR_D8(0), HR_D8(8), HR_D8(16))
 HR_WGMMA(64, HR_R32, 32, 33, 34, 35, 36, 37, 38, HR_D32(0))
 HR_WGMMA(80, HR_R40, 40, 41, 42, 43, 44, 45, 46, HR_D32(0), HR_D8(32))
 HR_WGMMA(96, HR_R48, 48, 49, 50, 51, 52, 53, 54, HR_D32(0), HR_D8(32), HR_D8(40))
@@ -113,6 +129,7 @@ HR_WGMMA(256, HR_R128, 128, 129, 130, 131, 132, 133, 134, HR_D32(0), HR_D32(32),
 #undef HR_R48
 #undef HR_R40
 #undef HR_R32
+#undef HR_R24
 #undef HR_TEN
 #undef HR_ONES
 

@@ -36,6 +36,7 @@ struct Barrier {
 };
 __device__ inline void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads
 __device__ inline void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 template <int stages> struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
   int stage = 0, parity = 0;
@@ -86,6 +87,15 @@ template <class... At> __device__ inline void store(const Map& m, const void* fr
   else
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
                  "r"(c[1]), "r"(c[2]), "r"(c[3]) : "memory");
+}
+
+// A plain run of bytes; both ends 16-byte aligned, bytes % 16 == 0.
+__device__ inline void load_run(void* to, const void* from, int bytes, Barrier& full) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
+               "r"(shared_address(&full)) : "memory");
+}
+__device__ inline void store_run(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
 }
 
 // to[0 … bytes/4) += from[…] in fp32, in L2, order between blocks undefined. 16-byte aligned, bytes % 16 == 0.

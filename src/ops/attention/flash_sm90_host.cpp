@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "gpu/check.h"
 #include "ops/attention/flash_sm90_fwd.h"
+#include "ops/attention/flash_sm90_tensors.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/tiles.h"
 
@@ -21,24 +22,6 @@ constexpr std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n +
 
 Reach reach_of(const Mask& m) {
   return m.kind == MaskKind::full ? Reach::all : m.kind == MaskKind::causal ? Reach::causal : Reach::window;
-}
-
-void check_reachable(const char* name, const Tensor& t) {  // by TMA
-  check(reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0, Code::unsupported, "flash_sm90: {} must start on 16 bytes", name);
-  for (int i = 0; i < 3; ++i) {
-    const std::int64_t stride = t.stride[std::size_t(i)];
-    check(t.shape[i] <= 1 || (stride > 0 && stride % 8 == 0 && stride < (1ll << 39)), Code::unsupported,
-          "flash_sm90: {} has stride {} in dimension {}; strides must be positive multiples of 8 elements (16 bytes)", name, stride, i);
-  }
-}
-
-Map map_of(const Tensor& t, int box_rows) {  // [batch, len, heads, dim] → (dim, len, heads, batch)
-  const auto stride = [&](int i) { return std::uint64_t(t.shape[i] > 1 ? t.stride[std::size_t(i)] : 8); };
-  return make_map(t.data, t.dtype == DType::f16 ? MapType::f16 : MapType::bf16,
-                  {.rank = 4,
-                   .dim = {std::uint64_t(t.shape[3]), std::uint64_t(t.shape[1]), std::uint64_t(t.shape[2]), std::uint64_t(t.shape[0])},
-                   .stride = {1, stride(1), stride(2), stride(0)},
-                   .box = {panel_columns, std::uint32_t(box_rows), 1, 1}});
 }
 
 // As many blocks per row of tiles as make the whole shortest: rounds of blocks × (key tiles of a part + what a block costs anyway).
@@ -104,7 +87,7 @@ void forward_as(const Problem& p, const Forward& t, Context& ctx) {
 
 }  // namespace
 
-Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
+Support sm90_supports(const Problem& p, const Device& device, Pass) {
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
   if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
   if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
@@ -112,7 +95,6 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   if (p.head_dim % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", p.head_dim));
   if (p.scale < 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale));
   if (std::max(p.len_q, p.len_k) > (1 << 29)) return Support::no("serves lengths up to 2^29");
-  if (pass == Pass::backward) return Support::no("has no backward yet");
   return {};
 }
 
@@ -126,7 +108,5 @@ void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (p.precision.dtype == DType::bf16) forward_as<__nv_bfloat16>(p, t, ctx);
   else forward_as<__half>(p, t, ctx);
 }
-
-void sm90_backward(const Problem&, const Backward&, Context&) { throw Error(Code::unsupported, "flash_sm90 has no backward yet"); }
 
 }  // namespace headroom::attention

@@ -34,4 +34,23 @@ struct Split : Tiles {  // code of its own: the branch alone costs 2 % at 512
   static constexpr bool split = true;
 };
 
+// Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take `turns` with their
+// products, so that one's arithmetic runs beside the other's. Registers: 24 + 2·240. All from one H200, 2026-11-21; bench/lab/hopper_bwd/notes.md.
+constexpr int backward_keys = 128;
+template <class Type>
+struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower
+  using T = Type;
+  static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
+};
+template <class Type>
+struct Backward128 {  // dK and dV take 128 registers a thread; 64 rows of scores and of dP are what else fits
+  using T = Type;
+  static constexpr int dim = 128, rows = 64, stages = 2, turns = 2;
+};
+template <class Type>
+struct Backward256 {  // two kernels: dK and dV, a block of `keys`; dQ, a block of `dq_rows` walking `dq_keys` a step
+  using T = Type;
+  static constexpr int dim = 256, keys = 64, rows = 64, dq_rows = 128, dq_keys = 48, stages = 2;
+};
+
 }  // namespace headroom::attention
