@@ -20,6 +20,11 @@ extern "C" long long attention_bwd(int variant, int dim, int causal, int batch, 
     run<C, decltype(ordered)::value>(p, t, workspace, static_cast<cudaStream_t>(stream));
     return 0;
   };
+  if (dim == 256) {
+    if (!workspace) return WideWorkspace(p).bytes;
+    run_wide<Bwd256<bf16>>(p, t, workspace, static_cast<cudaStream_t>(stream));
+    return 0;
+  }
   constexpr std::false_type free{};
   constexpr std::true_type ordered{};
   if (dim == 64) return variant ? go(Bwd64<bf16>{}, ordered) : go(Bwd64<bf16>{}, free);

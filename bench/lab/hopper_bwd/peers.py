@@ -1,7 +1,7 @@
 """Times Headroom's attention backward and cuDNN's (through PyTorch) in turn on one card: 16 384 tokens, width 2048, bf16.
 
-usage: attention_bwd.py LIBRARY [--json FILE] [--dims 64,128] [--lens 512,...]
-Prints milliseconds, TFLOP/s and the ratio cuDNN / ours per cell; beside it the ratio to FlashAttention-3 by the recorded table FA3 : cuDNN, if given.
+usage: peers.py LIBRARY [--json FILE] [--dims 64,128] [--lens 512,...]
+Variant 0 sums dQ in any order, 1 in a fixed one (at 256 they are the same). Prints milliseconds, TFLOP/s and the ratio cuDNN / ours per cell; beside it the ratio to FlashAttention-3 by the recorded table FA3 : cuDNN, if given.
 """
 import argparse, csv, ctypes, json, statistics, sys
 import torch
@@ -12,9 +12,9 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("library")
 arguments.add_argument("--json")
 arguments.add_argument("--table", help="csv with fa3_bwd_ms and cudnn_bwd_ms of another run, to place FlashAttention-3")
-arguments.add_argument("--dims", default="64,128")
+arguments.add_argument("--dims", default="64,128,256")
 arguments.add_argument("--lens", default="512,1024,2048,4096,8192,16384")
-arguments.add_argument("--variants", default="0,1,2")
+arguments.add_argument("--variants", default="0,1")
 arguments.add_argument("--rounds", type=int, default=5)
 a = arguments.parse_args()
 
@@ -80,4 +80,4 @@ for dim in map(int, a.dims.split(",")):
             del q, k, v, o, out, leaves, grads, space, dout
             torch.cuda.empty_cache()
 if a.json:
-    json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "command": sys.argv, "rows": rows}, open(a.json, "w"), indent=1)
+    json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "command": "peers.py " + " ".join(x.rsplit("/", 1)[-1] for x in sys.argv[1:]), "rows": rows}, open(a.json, "w"), indent=1)
