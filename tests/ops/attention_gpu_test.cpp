@@ -187,5 +187,42 @@ TEST_F(AttentionGpu, SameBitsEveryTimeAndInAGraph) {
     }
 }
 
+// Key tiles add to dQ one after another, whichever blocks they lie in: the ways round (full), from the diagonal and back (causal), window.
+TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
+  for (const Variant& v : variants())
+    for (std::int64_t dim : {64, 128, 256})
+      for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(200)}) {
+        Case c{problem(6, 2, 700, 900, dim, mask), Layout::rows, Values::normal, false, 13};
+        c.problem.deterministic = true;
+        if (!serves(v, c.problem, Pass::backward)) continue;
+        SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+        Tensors x = tensors_of(c);
+        ASSERT_TRUE(run(v, c, x));
+        const auto dq = x.dq.bytes(), dk = x.dk.bytes(), dv = x.dv.bytes();
+        for (int i = 0; i < 50; ++i) {
+          run(v, c, x);
+          ASSERT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "run " << i;
+        }
+        OnDevice t(x, *stream);
+        const auto bytes = workspace_bytes(v, c.problem, device, Pass::backward, 1);
+        Buffer memory(bytes + 256), saved_memory(64 << 20);
+        Arena saved_arena(saved_memory.data(), saved_memory.bytes());
+        Context saving{saved_arena, device};
+        const Saved saved = make_saved(v, c.problem, saving);
+        const Graph graph(*stream, [&] {
+          Arena arena(memory.data(), bytes);
+          Context ctx{arena, device};
+          ctx.stream = stream->raw();
+          backward(v, c.problem, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), t(x.d_o), Tensor(), t(x.dq), t(x.dk), t(x.dv), saved}, ctx);
+        });
+        for (int i = 0; i < 3; ++i) {
+          fill_bytes(t(x.dq).data, 0xff, std::size_t(t(x.dq).bytes()), *stream);
+          graph.launch(*stream);
+        }
+        t.back();
+        EXPECT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "the graph gives other bits";
+      }
+}
+
 }  // namespace
 }  // namespace headroom::attention
