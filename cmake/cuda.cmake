@@ -57,3 +57,9 @@ function(headroom_add_cuda target)
   target_compile_options(headroom_sm90 PRIVATE --expt-relaxed-constexpr)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_sm90>)
 endfunction()
+
+# For the scripts of bench/peers.
+function(headroom_add_gpu_peers)
+  add_library(headroom_variants SHARED EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/peers/variants.cpp)
+  target_link_libraries(headroom_variants PRIVATE headroom_core)
+endfunction()
