@@ -29,7 +29,7 @@ function(headroom_add_cuda target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   target_sources(${target} PRIVATE ${sources})
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(${target} PUBLIC CUDA::cudart_static)
+  target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
 
