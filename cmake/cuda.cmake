@@ -30,7 +30,7 @@ function(headroom_add_cuda target)
   list(FILTER sources EXCLUDE REGEX "/flash_sm90_[a-z_]+\\.cu$")  # these are built for sm_90a below
   target_sources(${target} PRIVATE ${sources})
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(${target} PUBLIC CUDA::cudart_static)
+  target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
 
@@ -75,4 +75,10 @@ function(headroom_add_cuda target)
   target_include_directories(headroom_sm90 PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headroom_sm90 PRIVATE --expt-relaxed-constexpr)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_sm90>)
+endfunction()
+
+# For the scripts of bench/peers.
+function(headroom_add_gpu_peers)
+  add_library(headroom_variants SHARED EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/peers/variants.cpp)
+  target_link_libraries(headroom_variants PRIVATE headroom_core)
 endfunction()

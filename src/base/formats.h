@@ -37,7 +37,7 @@ constexpr FloatFormat format_of(std::string_view name) {
   return {name, B::exponent, B::mantissa, B::storage, B::max, B::infinity != 0, B::nan != 0};
 }
 
-constexpr std::array float_formats{format_of<float>("fp32"), format_of<tf32>("tf32"), format_of<bf16>("bf16"),
+inline constexpr std::array float_formats{format_of<float>("fp32"), format_of<tf32>("tf32"), format_of<bf16>("bf16"),
                                    format_of<f16>("fp16"),   format_of<e4m3>("e4m3"), format_of<e5m2>("e5m2"),
                                    format_of<e2m1>("e2m1")};
 
@@ -54,7 +54,7 @@ struct BlockFormat {
   double bytes_per_value() const { return (element.storage_bits + double(scale_bits) / block) / 8; }
 };
 
-constexpr std::array block_formats{
+inline constexpr std::array block_formats{
     BlockFormat{"MXFP8 (e4m3)", format_of<e4m3>("e4m3"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
     BlockFormat{"MXFP8 (e5m2)", format_of<e5m2>("e5m2"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
     BlockFormat{"MXFP4", format_of<e2m1>("e2m1"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},

@@ -40,10 +40,13 @@ std::string read_why(const Json& row, const std::string& where) {
 
 OpRule read_op(const std::string& op, const Json& row, const std::string& source) {
   const std::string where = fmt::format("{}: {}", source, op);
-  check_keys(row, {"inputs", "math", "output", "loss", "why"}, where);
-  OpRule rule{op, read_cast(row, "inputs", Cast::widest, where), Cast::fp32, Cast::widest, false, read_why(row, where), source};
+  check_keys(row, {"inputs", "weights", "math", "output", "loss", "why"}, where);
+  OpRule rule;
+  rule.op = op, rule.why = read_why(row, where), rule.source = source;
+  rule.inputs = read_cast(row, "inputs", rule.inputs, where);
   rule.math = read_cast(row, "math", rule.math, where);
   rule.output = read_cast(row, "output", rule.output, where);
+  rule.weights = read_cast(row, "weights", rule.inputs, where);
   if (row.contains("loss")) {
     check(row["loss"].is_boolean(), Code::bad_argument, "{}: loss must be true or false", where);
     rule.loss = row["loss"].get<bool>();

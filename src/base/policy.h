@@ -30,7 +30,8 @@ struct OpRule {
   Cast inputs = Cast::widest;  // cast to this before the op
   Cast math = Cast::fp32;      // sums and statistics inside
   Cast output = Cast::widest;  // widest: as the inputs after their cast
-  bool loss = false;           // its first input is the logits, its output the loss
+  Cast weights = Cast::widest;  // what a matmul or a norm reads of its parameters; widest: as the inputs
+  bool loss = false;            // its first input is the logits, its output the loss
   std::string why, source;
 };
 

@@ -12,7 +12,7 @@ namespace headroom {
 std::string number_in_words(double x) {
   if (!std::isfinite(x)) return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
   if (x != 0 && (std::abs(x) >= 1e6 || std::abs(x) < 1e-4)) return fmt::format("{:.2e}", x);
-  return fmt::format("{:.4g}", x);
+  return std::abs(x) >= 1e4 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x);
 }
 
 std::string bytes_in_words(double bytes) {

@@ -1,18 +1,68 @@
-// headroom device — what this machine is.
+// headroom device — what this machine is, and how fast it copies and multiplies.
+#include <nlohmann/json.hpp>
+
 #include "cli/command.h"
 #include "cli/options.h"
+#include "store/results.h"
+#include "studies/ceilings.h"
 
 namespace headroom::cli {
 
+namespace {
+
+Record described(const Device& d) {
+  Record r{"device", d.name, {}};
+  r.add("name", d.name).add("kind", std::string(d.kind == DeviceKind::cpu ? "cpu" : "cuda")).add("units", std::int64_t(d.units));
+  return r.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
+}
+
+Table known() {
+  const auto rate = [](double x) { return x > 0 ? Value(x) : Value(); };
+  Table t{"known", "Machines known by name",
+          {{"key"}, {"name"}, {"memory_bytes", Unit::bytes}, {"copy", Unit::bytes_per_s}, {"fp32", Unit::flops}, {"tf32", Unit::flops}, {"bf16", Unit::flops},
+           {"fp8", Unit::flops}, {"source"}}, {}};
+  for (const Device& d : known_devices())
+    t.add({d.key, d.name, std::int64_t(d.memory_bytes), rate(d.ceilings.copy_bytes_per_s), rate(d.ceilings.fp32_flops), rate(d.ceilings.tf32_flops),
+           rate(d.ceilings.bf16_flops), rate(d.ceilings.fp8_flops), d.ceilings.source});
+  return t;
+}
+
+// Measures the ceilings, keeps each row in the store, and shows them.
+void add_measured(const Device& d, const Common& common, Record& into) {
+  Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
+  const bench::Protocol protocol{.warmup = 2, .steps = 50, .seconds = 1};
+  const auto run = results.start_run("device", nlohmann::json{{"steps", protocol.steps}, {"seconds", protocol.seconds}}.dump(), d.name);
+  const auto measured = studies::measure_ceilings(d, protocol, interrupted);
+  Table t{"ceilings", "Measured: the fastest of the samples",
+          {{"what"}, {"dtype"}, {"size"}, {"copy_bytes_per_s", Unit::bytes_per_s}, {"flops_per_s", Unit::flops}, {"mean_ms", Unit::ms}, {"std_ms", Unit::ms},
+           {"steps"}}, {}};
+  for (const auto& r : measured.rows) {
+    const auto rate = [](double x) { return x > 0 ? Value(x) : Value(); };
+    t.add({r.what, r.dtype, r.size, rate(r.copy_bytes_per_s), rate(r.flops), r.ms.mean, r.ms.std, std::int64_t(r.ms.count)});
+    const nlohmann::ordered_json row{{"what", r.what}, {"dtype", r.dtype}, {"size", r.size}, {"copy_bytes_per_s", r.copy_bytes_per_s}, {"flops_per_s", r.flops},
+                                     {"time_ms", r.ms.mean}, {"time_ms_std", r.ms.std}, {"steps", r.ms.count}};
+    results.add_row(run, {nlohmann::json{r.what, r.dtype, r.size}.dump(), row.dump(), "{}"});
+  }
+  if (!interrupted()) results.finish_run(run);
+  into.add(Part{std::move(t)});
+}
+
+}  // namespace
+
 Run device(CLI::App& app, Common& common) {
-  app.footer("Examples:\n  headroom device\n  headroom device --format json");
-  return [&common] {
+  struct Asked {
+    bool skip = false, known = false;
+  };
+  auto asked = std::make_shared<Asked>();
+  add_flag(app, "--no-measure", asked->skip, "Only say what is here");
+  add_flag(app, "--known", asked->known, "List the machines that plans may be made for");
+  app.footer("Examples:\n  headroom device\n  headroom device --known\n  headroom device --no-measure --format json");
+  return [asked, &common] {
+    if (asked->known) return deliver(Record{"", "", {}}.add(Part{known()}), common);
     const Device d = chosen_device(common);
-    Record r{"", d.name, {}};
-    r.add("kind", std::string(d.kind == DeviceKind::cpu ? "cpu" : "cuda"));
-    r.add("name", d.name);
-    r.add("units", std::int64_t(d.units));
-    r.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
+    Record r{"", "", {}};
+    r.add(Part{described(d)});
+    if (!asked->skip) add_measured(d, common, r);
     return deliver(r, common);
   };
 }

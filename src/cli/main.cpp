@@ -11,7 +11,13 @@ namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
+    {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
+    {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"device", "What this machine is, and its measured ceilings", device},
+    {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
+    {"results", "Browse what was measured", results},
+    {"compare", "Hold two runs against each other", compare},
+    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
 };
 
 void print_overview(std::FILE* to) {
@@ -66,6 +72,8 @@ int run(const Command& command, std::span<char*> arguments) {
       return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
+    } catch (const CLI::ArgumentMismatch& e) {
+      return complain(who, fmt::format("{}; an option is given once, a list in it takes commas{}", e.what(), hint), usage);
     } catch (const CLI::ParseError& e) {
       return complain(who, e.what() + hint, usage);
     }

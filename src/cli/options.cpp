@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "ops/attention/mask.h"
 
 namespace headroom::cli {
 
@@ -23,6 +24,12 @@ CLI::Option* add_read(CLI::App& app, const std::string& name, const std::string&
 void check_choice(const std::string& name, const std::string& word, const std::vector<std::string>& allowed) {
   check(std::find(allowed.begin(), allowed.end(), word) != allowed.end(), Code::bad_argument, "{}: there is no '{}'; choose from {}{}", name,
         word, joined(allowed), did_you_mean(word, allowed));
+}
+
+void check_mask(const std::string& word) {
+  check(attention::mask_named(word).has_value(), Code::bad_argument,
+        "--mask: there is no '{}'; choose from full, causal, window:W, causal:top-left, window:W:top-left{}", word,
+        did_you_mean(word, {"full", "causal", "causal:top-left"}));
 }
 
 void check_out(const std::string& file) {  // before anything is measured for it
@@ -49,14 +56,14 @@ CLI::Option* add_integer(CLI::App& app, const std::string& name, std::int64_t& v
 }
 
 CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about) {
-  return add_read(app, name, "N,N,…", text_of(values), about, [&values, name, allowed](const std::string& s) {
+  return add_read(app, name, "N,N,...", text_of(values), about, [&values, name, allowed](const std::string& s) {
     values.clear();
     for (const auto& item : parse_list(s, name)) values.push_back(parse_integer(item, name, allowed));
   });
 }
 
 CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, name, "A,B,…", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
+  return add_read(app, name, "A,B,...", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about) {
@@ -81,6 +88,18 @@ CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value,
 
 CLI::Option* add_bytes(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about) {
   return add_read(app, name, "GiB", "", about, [&value, name](const std::string& s) { value = parse_bytes(s, name); });
+}
+
+CLI::Option* add_mask(CLI::App& app, std::string& value, const std::string& about) {
+  return add_read(app, "--mask", "MASK", value, about, [&value](const std::string& s) { check_mask(s), value = s; });
+}
+
+CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const std::string& about) {
+  return add_read(app, "--mask", "MASK,...", joined(values, ","), about, [&values](const std::string& s) {
+    auto words = parse_list(s, "--mask");
+    for (const auto& w : words) check_mask(w);
+    values = std::move(words);
+  });
 }
 
 CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) { return app.add_flag(name, value, about); }

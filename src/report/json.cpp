@@ -23,9 +23,11 @@ Json json_of(const Value& v) {
 
 Json json_of(const Table& t) {
   Json rows = Json::array();
-  for (const auto& row : t.rows) {
+  for (std::size_t r = 0; r < t.rows.size(); ++r) {
     Json object = Json::object();
-    for (std::size_t c = 0; c < row.size(); ++c) object[t.columns[c].name] = json_of(row[c]);
+    for (std::size_t c = 0; c < t.columns.size(); ++c) object[t.columns[c].name] = json_of(t.rows[r][c]);
+    if (!t.within.empty())
+      for (const Table& inner : t.within[r]) object[inner.name] = json_of(inner);
     rows.push_back(std::move(object));
   }
   return rows;

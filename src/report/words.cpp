@@ -34,6 +34,7 @@ std::string in_words(const Value& v, Unit unit) {
     case Unit::ratio: return fmt::format("{:.2f}×", x);
     case Unit::share: return fmt::format("{:.1f} %", 100 * x);
     case Unit::error: return fmt::format("{:.1e}", x);
+    case Unit::exact: return fmt::format("{}", x);
     case Unit::none: break;
   }
   if (const auto* i = std::get_if<std::int64_t>(&v)) return std::to_string(*i);

@@ -1,6 +1,7 @@
 #include "store/results.h"
 
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -42,6 +43,7 @@ class Statement {  // prepared, bound in order, stepped
   std::int64_t integer(int column) { return sqlite3_column_int64(statement_, column); }
   std::string text(int column) {
     const auto* s = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    check(s || sqlite3_column_type(statement_, column) == SQLITE_NULL, Code::out_of_memory, "out of memory: a text of '{}' could not be read", file_);
     return s ? std::string(s, std::size_t(sqlite3_column_bytes(statement_, column))) : "";
   }
 
@@ -63,6 +65,7 @@ class Statement {  // prepared, bound in order, stepped
         throw Error(Code::io, fmt::format("results: '{}' cannot be written to; name another with --db", file_));
       case SQLITE_BUSY:
         throw Error(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
+      case SQLITE_NOMEM: throw Error(Code::out_of_memory, fmt::format("out of memory: results: '{}' could not be read or written", file_));
       case SQLITE_FULL: throw Error(Code::io, fmt::format("results: no room is left for '{}'; name another with --db", file_));
       default: throw Error(Code::io, fmt::format("results: '{}': {}", file_, said));
     }
@@ -96,6 +99,7 @@ void make_tables(sqlite3* db, const std::string& file) {
     char* said = nullptr;
     const int rc = sqlite3_exec(db, schema, nullptr, nullptr, &said);
     sqlite3_free(said);
+    check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: the tables of '{}' could not be made", file);
     check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be written to; name another with --db", file);
     execute(db, file, fmt::format("PRAGMA application_id = {}", application_id).c_str());
     execute(db, file, fmt::format("PRAGMA user_version = {}", schema_version).c_str());
@@ -122,10 +126,12 @@ Results::Results(const std::string& file, Access access) : file_(file), db_(null
     fs::create_directories(folder, failed);
     check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(), failed.message());
   }
+  check(!there || access == Access::read || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
   sqlite3* db = nullptr;
   const int flags = access == Access::write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const int rc = sqlite3_open_v2(file.c_str(), &db, flags, nullptr);
   db_.reset(db);
+  check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: '{}' could not be opened", file);
   check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened ({}); name another with --db", file, sqlite3_errmsg(db));
   check(access == Access::read || sqlite3_db_readonly(db, "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
   sqlite3_busy_timeout(db, 10'000);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
+#include <tuple>
 
 namespace headroom {
 
@@ -26,23 +29,37 @@ std::string formula_of(const Shape& probe, const Shape& shape, std::size_t eleme
   return fmt::format("{}{} = {}{}", in_symbols, element_bytes, in_numbers, element_bytes);
 }
 
-std::string timeline_chart(const Account& a, int lines) {
-  if (a.timeline.empty()) return "";
-  constexpr int width = 40;
-  const std::size_t count = a.timeline.size(), rows = std::min(count, std::size_t(lines));
-  std::string out;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t begin = r * count / rows, end = (r + 1) * count / rows;
+std::vector<Component> blocks_together(const std::vector<Component>& all) {
+  std::vector<Component> out;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, bool>, std::size_t> place;
+  for (Component c : all) {
+    constexpr std::string_view block = "block ";
+    if (const auto digits = c.name.find(block); digits != std::string::npos) {  // also within "d(block 3 q)"
+      const auto end = c.name.find(' ', digits + block.size());
+      if (end != std::string::npos) c.name.erase(digits, end + 1 - digits);
+    }
+    const auto [at, fresh] = place.try_emplace({c.name, c.shape, c.dtype, c.phase, c.at_peak}, out.size());
+    if (fresh) {
+      out.push_back(std::move(c));
+      continue;
+    }
+    Component& sum = out[at->second];
+    sum.bytes += c.bytes, sum.taken += c.taken, sum.share += c.share, sum.count += c.count;
+  }
+  for (Component& c : out)
+    if (c.count > 1) c.formula = fmt::format("{} × {}", c.count, c.formula);
+  return out;
+}
+
+std::vector<std::size_t> moments_worth_showing(const Account& a, std::size_t most) {
+  std::vector<std::size_t> out;
+  const std::size_t count = a.timeline.size(), stretches = std::min(count, most);
+  for (std::size_t s = 0; s < stretches; ++s) {
+    const std::size_t begin = s * count / stretches, end = (s + 1) * count / stretches;
     std::size_t top = begin;
     for (std::size_t i = begin; i < end; ++i)
-      if (a.timeline[i].live > a.timeline[top].live || i == a.peak_moment) top = i == a.peak_moment || top != a.peak_moment ? i : top;
-    const Moment& m = a.timeline[top];
-    const double part = a.peak_bytes ? double(m.live) / double(std::max(a.peak_bytes, a.timeline[a.peak_moment].live)) : 0;
-    std::string bar;
-    for (int i = 0; i < int(std::lround(part * width)) && i < width; ++i) bar += "█";
-    const int drawn = std::min(width, int(std::lround(part * width)));
-    out += fmt::format("  {:>12.3f} MB {}{} {}{}\n", double(m.live) / 1048576.0, bar, std::string(std::size_t(width - drawn), ' '), m.what,
-                       top == a.peak_moment ? "   ← peak" : "");
+      if (a.timeline[i].live > a.timeline[top].live) top = i;
+    out.push_back(a.peak_moment >= begin && a.peak_moment < end ? a.peak_moment : top);
   }
   return out;
 }

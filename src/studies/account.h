@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/tensor.h"
@@ -17,6 +18,7 @@ struct Component {
   std::string phase;
   bool at_peak = false;
   double share = 0;  // of the peak; 0 when it does not stand there
+  int count = 1;     // equal ones of different blocks, in bytes, taken and share counted together
 };
 
 struct Moment {  // one take or give
@@ -44,8 +46,11 @@ std::string formula_of(const Shape& probe, const Shape& shape, std::size_t eleme
 
 std::string shape_text(const Shape&);  // "8×1×256×256"
 
-// Live bytes over time as lines of text, at most `lines`, each the highest moment of its stretch.
-std::string timeline_chart(const Account&, int lines = 24);
+// Components that differ only in their block ("block 3 q", "block 4 q") become one.
+std::vector<Component> blocks_together(const std::vector<Component>&);
+
+// The timeline in at most `most` moments, each the highest of its stretch; the peak is always among them.
+std::vector<std::size_t> moments_worth_showing(const Account&, std::size_t most = 32);
 
 // log(bytes) against log(len), least squares; 0 with fewer than two points.
 double growth_exponent(std::span<const std::pair<double, double>> len_and_bytes);

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 int main(int count, char** folders) {
   long inputs = 0;
-  constexpr std::size_t most_beginnings = 4096;
+  constexpr std::size_t most_beginnings = 512;
   for (int i = 1; i < count; ++i)
     for (const auto& entry : std::filesystem::directory_iterator(folders[i])) {
       std::ifstream in(entry.path(), std::ios::binary);

@@ -1,45 +1,12 @@
 // Every attention variant of this machine against the FP64 oracle: cases that hurt, and thousands of random small ones.
 #include <cstdlib>
 
-#include "memory/block.h"
-#include "tests/attention_cases.h"
+#include "tests/attention_run.h"
 
 namespace headroom::attention {
 namespace {
 
 using namespace cases;
-
-const Device cpu;
-
-bool serves(const Variant& v, const Problem& p) {
-  return v.supports(p, cpu, Pass::forward).ok && v.supports(p, cpu, Pass::backward).ok;
-}
-
-// Forward and backward in arenas of exactly the size that a dry run asked for, all of it poisoned.
-void run(const Variant& variant, const Case& c, Tensors& x, Threads* pool) {
-  const Problem& p = c.problem;
-  const int workers = pool ? pool->count() : 1;
-  Arena dry;
-  Context dry_ctx{dry, cpu};
-  make_saved(variant, p, dry_ctx);
-  Block saved_block(std::max<std::size_t>(dry.peak(), 1));
-  Arena saved_arena(saved_block.data(), saved_block.bytes());
-  Context saving{saved_arena, cpu};
-  const Saved saved = make_saved(variant, p, saving);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    const auto bytes = workspace_bytes(variant, p, cpu, pass, workers);
-    Block block(std::max<std::size_t>(bytes, 1));
-    std::memset(block.data(), 0xff, bytes);
-    Arena arena(block.data(), bytes);
-    Context ctx{arena, cpu, pool};
-    if (pass == Pass::forward) forward(variant, p, {x.q.view(), x.k.view(), x.v.view(), x.o.view(), x.lse.view(), saved}, ctx);
-    else
-      backward(variant, p, {x.q.view(), x.k.view(), x.v.view(), x.o.view(), x.lse.view(), x.d_o.view(),
-                            c.with_dlse ? x.dlse.view() : Tensor(), x.dq.view(), x.dk.view(), x.dv.view(), saved}, ctx);
-    EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << variant.name << " " << in_words(c);
-    EXPECT_EQ(arena.used(), 0u);
-  }
-}
 
 void check_case(const Case& c, Threads* pool) {
   for (const Variant& v : variants()) {
@@ -51,21 +18,14 @@ void check_case(const Case& c, Threads* pool) {
   }
 }
 
-Problem problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask = {}, DType dtype = DType::f32) {
-  Problem p;
-  p.batch = 2, p.heads = heads, p.kv_heads = kv_heads, p.len_q = len_q, p.len_k = len_k, p.head_dim = dim, p.mask = mask;
-  p.precision.dtype = dtype;
-  return p;
-}
-
 TEST(AttentionOracle, EveryMaskAndTypeAndLayout) {
   Threads pool(2);
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70), Mask::sliding(9, Align::top_left)})
       for (Layout layout : {Layout::rows, Layout::heads_first, Layout::padded}) {
-        check_case({problem(2, 1, 97, 97, 24, mask, dtype), layout, Values::normal, layout == Layout::padded, 3}, &pool);
-        check_case({problem(1, 1, 65, 130, 16, mask, dtype), layout, Values::normal, true, 4}, &pool);
-        check_case({problem(1, 1, 130, 33, 16, mask, dtype), layout, Values::normal, false, 5}, &pool);
+        check_case({problem_of(2, 1, 97, 97, 24, mask, dtype), layout, Values::normal, layout == Layout::padded, 3}, &pool);
+        check_case({problem_of(1, 1, 65, 130, 16, mask, dtype), layout, Values::normal, true, 4}, &pool);
+        check_case({problem_of(1, 1, 130, 33, 16, mask, dtype), layout, Values::normal, false, 5}, &pool);
       }
 }
 
@@ -73,14 +33,14 @@ TEST(AttentionOracle, LengthsThatNoTileDivides) {
   Threads pool(2);
   for (Mask mask : {Mask::full(), Mask::causal()})
     for (std::int64_t len : {1, 2, 31, 32, 33, 63, 64, 65, 127, 129, 257})
-      check_case({problem(1, 1, len, len, 20, mask), Layout::rows, Values::normal, true, std::uint64_t(len)}, &pool);
+      check_case({problem_of(1, 1, len, len, 20, mask), Layout::rows, Values::normal, true, std::uint64_t(len)}, &pool);
 }
 
 TEST(AttentionOracle, EveryHeadDimension) {
   Threads pool(2);
   for (std::int64_t dim = 1; dim <= 256; dim += dim < 36 ? 1 : 11)
-    check_case({problem(1, 1, 37, 41, dim, Mask::causal(), dim % 3 ? DType::f32 : DType::bf16), Layout::rows, Values::normal, true, std::uint64_t(dim)}, &pool);
-  for (std::int64_t dim : {64, 96, 128, 192, 256}) check_case({problem(2, 2, 80, 80, dim), Layout::rows, Values::normal, true, 6}, &pool);
+    check_case({problem_of(1, 1, 37, 41, dim, Mask::causal(), dim % 3 ? DType::f32 : DType::bf16), Layout::rows, Values::normal, true, std::uint64_t(dim)}, &pool);
+  for (std::int64_t dim : {64, 96, 128, 192, 256}) check_case({problem_of(2, 2, 80, 80, dim), Layout::rows, Values::normal, true, 6}, &pool);
 }
 
 TEST(AttentionOracle, NothingToAttend) {
@@ -88,14 +48,14 @@ TEST(AttentionOracle, NothingToAttend) {
   for (DType dtype : {DType::f32, DType::bf16})
     for (auto [lq, lk] : {std::pair{0, 0}, {0, 5}, {5, 0}, {1, 1}, {1, 0}, {0, 1}, {1, 200}, {200, 1}})
       for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(3)})
-        check_case({problem(2, 1, lq, lk, 8, mask, dtype), Layout::rows, Values::normal, true, 9}, &pool);
-  Problem none = problem(1, 1, 4, 4, 8);
+        check_case({problem_of(2, 1, lq, lk, 8, mask, dtype), Layout::rows, Values::normal, true, 9}, &pool);
+  Problem none = problem_of(1, 1, 4, 4, 8);
   none.batch = 0;
   check_case({none}, &pool);
 }
 
 TEST(AttentionOracle, FullyMaskedRowsAreZeroAndMinusInfinity) {
-  const Case c{problem(1, 1, 90, 20, 16, Mask::causal()), Layout::rows, Values::normal, true, 2};  // rows 0 … 69 see nothing
+  const Case c{problem_of(1, 1, 90, 20, 16, Mask::causal()), Layout::rows, Values::normal, true, 2};  // rows 0 … 69 see nothing
   for (const Variant& v : variants()) {
     if (!serves(v, c.problem)) continue;
     Tensors x = tensors_of(c);
@@ -111,7 +71,7 @@ TEST(AttentionOracle, ScoresFarAboveAndBelow) {
   Threads pool(2);
   for (Values values : {Values::one_hot, Values::far_above, Values::far_below})
     for (Mask mask : {Mask::full(), Mask::causal()}) {
-      const Case c{problem(1, 1, 150, 150, 32, mask), Layout::rows, values, true, 8};
+      const Case c{problem_of(1, 1, 150, 150, 32, mask), Layout::rows, values, true, 8};
       check_case(c, &pool);
       if (values == Values::one_hot) continue;
       Tensors x = tensors_of(c);

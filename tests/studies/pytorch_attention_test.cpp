@@ -4,32 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <sstream>
+
+#include "tests/studies/csv_rows.h"
 
 namespace headroom::pytorch {
 namespace {
-
-using Row = std::map<std::string, std::string>;
-
-std::vector<Row> rows_of(const std::string& file) {
-  std::ifstream in(HEADROOM_SOURCE_DIR "/tests/data/" + file);
-  EXPECT_TRUE(in) << file;
-  std::vector<std::string> names;
-  std::vector<Row> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    std::stringstream cells(line);
-    Row row;
-    std::size_t i = 0;
-    for (std::string cell; std::getline(cells, cell, ','); ++i)
-      if (rows.empty() && names.size() <= i) names.push_back(cell);
-      else row[names[i]] = cell;
-    if (!row.empty()) rows.push_back(row);
-  }
-  return rows;
-}
 
 attention::Problem problem(std::int64_t dim, std::int64_t len, Precision precision = {}) {
   attention::Problem p;

@@ -5,16 +5,19 @@
 
 namespace headroom::attention::flash_cpu {
 
-// Tile sizes and why. A block is as many rows as a register kernel is wide (32 with AVX-512, 16 with AVX2). A block's scores,
-// block × keys_per_tile × 4 = 16 KiB with AVX-512, and a key or value row set stay in a 32 KiB L1 while the block runs; the widened
-// K and V tile, 2 · 128 · dim · 4 = 64 KiB at dim 64, is shared by all blocks of a query tile and stays in L2.
-constexpr std::int64_t keys_per_tile = 128;    // forward
-constexpr std::int64_t queries_per_tile = 64;  // forward: a piece of work; enough to repay widening K and V (2 %)
-constexpr std::int64_t keys_per_strip = 64;    // backward: dK and dV of a strip are gathered in L2
-constexpr std::int64_t queries_per_step = 64;  // backward: so many rows of Q and dO are widened at a time
+// Tile sizes and why. A block is as many rows as the register kernel is wide (32 with AVX-512, 16 with AVX2). A block's scores,
+// keys_per_tile × block × 4 bytes, are 16 KiB with AVX-512 and stay in a 32 KiB L1 from the first product through softmax to the
+// second. The widened K and V tile, 2 · 128 · 80 · 4 = 80 KiB at dim 64, is shared by the four blocks of a query tile and stays in L2.
+constexpr std::int64_t keys_per_tile = 128;     // forward; 64 is as fast, and twice the bookkeeping
+constexpr std::int64_t queries_per_tile = 128;  // forward: a piece of work. 64 cost 3.5 % more in widening K and V again
+constexpr std::int64_t keys_per_strip = 64;     // backward: K, V, dK and dV of a strip, turned, are 80 KiB at dim 64
+constexpr std::int64_t queries_per_step = 64;   // backward: so many rows of Q and dO are widened at a time
 
 constexpr std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-constexpr std::int64_t padded(std::int64_t dim) { return rounded(dim, 16); }  // a whole vector, a whole register block
+constexpr std::int64_t padded(std::int64_t dim) { return rounded(dim, 16); }  // whole vectors, whole register blocks
+// Of rows in scratch: an odd multiple of a cache line. At a power of two, one column of a tile would fall into a few sets of L1
+// (at dim 128: 8 of 64) and push itself out.
+constexpr std::int64_t pitch_of(std::int64_t dim) { return padded(dim) % 32 ? padded(dim) : padded(dim) + 16; }
 
 struct Rows {  // one head of one batch entry: row i starts at data + i · stride elements
   void* data;

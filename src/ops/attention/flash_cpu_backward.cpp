@@ -62,20 +62,12 @@ HWY_INLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int
   }
 }
 
-template <class T>
-void write_gradient(const Rows& to, std::int64_t key, std::int64_t keys, std::int64_t dim, const float* from) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* at = static_cast<T*>(to.data) + (key + j) * to.stride;
-    for (std::int64_t d = 0; d < dim; ++d) at[d] = narrow<T>(from[d * keys_per_strip + j]);
-  }
-}
-
 // Queries [row, row + rows) of one head against the strip; whole: rows rounded up to register blocks.
 template <class T>
 void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, std::int64_t row, std::int64_t rows, std::int64_t keys,
                    const BackwardScratch& x) {
   const Problem& p = t.problem;
-  const auto dim = p.head_dim, pitch = padded(dim), whole = rounded(rows, 8), first_of_head = (t.b * p.heads + head) * p.len_q;
+  const auto dim = p.head_dim, pitch = pitch_of(dim), whole = rounded(rows, 8), first_of_head = (t.b * p.heads + head) * p.len_q;
   widen_rows<T>(rows_of(t.tensors.q, t.b, head), row, rows, whole, dim, pitch, x.q);
   widen_rows<T>(rows_of(t.tensors.d_o, t.b, head), row, rows, whole, dim, pitch, x.d_o);
   for (std::int64_t i = 0; i < whole; ++i) {
@@ -104,15 +96,16 @@ void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, 
     // dQ's rows are real: the padded ones of the last register block would be a neighbour's, so they stop at the last whole block
     // and the rest goes through a small tile of its own.
     const auto real = std::min(end, rows) / register_rows * register_rows;
+    const auto depth = std::min<std::int64_t>(rounded(width, 8), block_width);  // keys past the last have dS = 0 and K = 0
     std::int64_t d = 0;
     const auto add = [&]<int vectors>() HWY_ATTR {
       const Right kd{x.k + block * pitch + d, pitch};
-      if (real > begin) tile_product<A::by_rows, vectors, true>(real - begin, rounded(width, 8), {x.ds + begin * block_width, block_width}, kd,
+      if (real > begin) tile_product<A::by_rows, vectors, true>(real - begin, depth, {x.ds + begin * block_width, block_width}, kd,
                                                                 {dq + begin * dq_pitch + d, dq_pitch});
       if (real >= std::min(end, rows)) return;
       HWY_ALIGN float rest[register_rows * vectors * lanes];
       const auto left = std::min(end, rows) - real;
-      tile_product<A::by_rows, vectors, false>(register_rows, rounded(width, 8), {x.ds + real * block_width, block_width}, kd, {rest, vectors * lanes});
+      tile_product<A::by_rows, vectors, false>(register_rows, depth, {x.ds + real * block_width, block_width}, kd, {rest, vectors * lanes});
       for (std::int64_t i = 0; i < left; ++i)
         for (int e = 0; e < vectors * lanes; ++e) dq[(real + i) * dq_pitch + d + e] += rest[i * vectors * lanes + e];
     };
@@ -125,12 +118,13 @@ template <class T>
 void backward_strip_of(const BackwardStrip& t) {
   const Problem& p = t.problem;
   const Band band = p.band();
-  const auto dim = p.head_dim, pitch = padded(dim), keys = std::min(keys_per_strip, p.len_k - t.key);
+  const auto dim = p.head_dim, pitch = pitch_of(dim), keys = std::min(keys_per_strip, p.len_k - t.key);
   const BackwardScratch x(t.scratch, pitch);
   const Rows k = rows_of(t.tensors.k, t.b, t.kv_head), v = rows_of(t.tensors.v, t.b, t.kv_head);
-  transpose_rows<T>(k, t.key, keys, dim, keys_per_strip, p.scale_or_default() * std::numbers::log2e_v<float>, x.kt);
-  transpose_rows<T>(v, t.key, keys, dim, keys_per_strip, 1, x.vt);
+  widen_rows<T>(v, t.key, keys, keys_per_strip, dim, pitch, x.k);
+  columns_of(x.k, pitch, keys_per_strip, dim, 1, x.vt, keys_per_strip);
   widen_rows<T>(k, t.key, keys, keys_per_strip, dim, pitch, x.k);
+  columns_of(x.k, pitch, keys_per_strip, dim, p.scale_or_default() * std::numbers::log2e_v<float>, x.kt, keys_per_strip);
   std::fill_n(x.dkt, pitch * keys_per_strip, 0.0f);
   std::fill_n(x.dvt, pitch * keys_per_strip, 0.0f);
   const TileSpan steps = band.row_tiles(t.key, keys, queries_per_step);
@@ -139,8 +133,10 @@ void backward_strip_of(const BackwardStrip& t) {
       const auto row = step * queries_per_step;
       backward_step<T>(t, band, head, row, std::min(queries_per_step, p.len_q - row), keys, x);
     }
-  write_gradient<T>(rows_of(t.tensors.dk, t.b, t.kv_head), t.key, keys, dim, x.dkt);
-  write_gradient<T>(rows_of(t.tensors.dv, t.b, t.kv_head), t.key, keys, dim, x.dvt);
+  for (auto [from, to] : {std::pair{x.dkt, &t.tensors.dk}, {x.dvt, &t.tensors.dv}}) {
+    rows_of_columns(from, keys_per_strip, keys_per_strip, dim, nullptr, x.k, pitch);
+    narrow_rows<T>(x.k, pitch, rows_of(*to, t.b, t.kv_head), t.key, keys, dim);
+  }
 }
 
 void BackwardStripHere(const BackwardStrip& t) {
@@ -152,7 +148,7 @@ void BackwardStripHere(const BackwardStrip& t) {
 }
 
 std::int64_t BackwardScratchHere(std::int64_t dim) {
-  return (5 * keys_per_strip + 2 * queries_per_step) * padded(dim) + 2 * queries_per_step * block_width + 2 * queries_per_step;
+  return (5 * keys_per_strip + 2 * queries_per_step) * pitch_of(dim) + 2 * queries_per_step * block_width + 2 * queries_per_step;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

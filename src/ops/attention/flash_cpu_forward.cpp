@@ -89,31 +89,31 @@ HWY_INLINE void softmax_scores(std::int64_t begin, std::int64_t end, std::int64_
   for (int v = 0; v < block_vectors; ++v) hn::Store(hn::Add(hn::Load(floats, sum + v * lanes), total[v]), floats, sum + v * lanes);
 }
 
+// O and LSE of a block's first `rows` queries; `turned` is room for a block of rows.
 template <class T>
-void write_block(const ForwardTile& t, const Rows& out, std::int64_t row, std::int64_t rows, const float* top, const float* sum, const float* o) {
+void write_block(const ForwardTile& t, const Rows& out, std::int64_t row, std::int64_t rows, const float* top, float* sum, const float* o,
+                 float* turned, std::int64_t pitch) {
   const Problem& p = t.problem;
   float* lse = t.tensors.lse.as<float>() + (t.b * p.heads + t.head) * p.len_q + row;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* to = static_cast<T*>(out.data) + (row + i) * out.stride;
-    const float inverse = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
-    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = narrow<T>(o[d * block_width + i] * inverse);
-    lse[i] = sum[i] == 0 ? minus_infinity : (top[i] + std::log2(sum[i])) * std::numbers::ln2_v<float>;
-  }
+  for (std::int64_t i = 0; i < rows; ++i) lse[i] = sum[i] == 0 ? minus_infinity : (top[i] + std::log2(sum[i])) * std::numbers::ln2_v<float>;
+  for (std::int64_t i = 0; i < block_width; ++i) sum[i] = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
+  rows_of_columns(o, block_width, block_width, p.head_dim, sum, turned, pitch);
+  narrow_rows<T>(turned, pitch, out, row, rows, p.head_dim);
 }
 
 template <class T>
 void forward_tile_of(const ForwardTile& t) {
   const Problem& p = t.problem;
   const Band band = p.band();
-  const auto dim = p.head_dim, pitch = padded(dim), kv_head = t.head / p.group();
+  const auto dim = p.head_dim, pitch = pitch_of(dim), kv_head = t.head / p.group();
   const auto rows = std::min(queries_per_tile, p.len_q - t.row), blocks = (rows + block_width - 1) / block_width;
   const Rows q = rows_of(t.tensors.q, t.b, t.head), k = rows_of(t.tensors.k, t.b, kv_head), v = rows_of(t.tensors.v, t.b, kv_head),
              o = rows_of(t.tensors.o, t.b, t.head);
   const ForwardScratch x(t.scratch, pitch);
   for (std::int64_t block = 0; block < blocks; ++block) {
     const auto first = t.row + block * block_width;
-    transpose_rows<T>(q, first, std::min<std::int64_t>(block_width, p.len_q - first), dim, block_width,
-                      p.scale_or_default() * std::numbers::log2e_v<float>, x.q + block * block_width * pitch);
+    widen_rows<T>(q, first, std::min<std::int64_t>(block_width, p.len_q - first), block_width, dim, pitch, x.k);
+    columns_of(x.k, pitch, block_width, dim, p.scale_or_default() * std::numbers::log2e_v<float>, x.q + block * block_width * pitch, block_width);
   }
   std::fill_n(x.o, blocks * block_width * pitch, 0.0f);
   std::fill_n(x.sum, blocks * block_width, 0.0f);
@@ -141,7 +141,7 @@ void forward_tile_of(const ForwardTile& t) {
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
     const auto row = t.row + block * block_width, at = block * block_width;
-    write_block<T>(t, o, row, std::min<std::int64_t>(block_width, p.len_q - row), x.top + at, x.sum + at, x.o + at * pitch);
+    write_block<T>(t, o, row, std::min<std::int64_t>(block_width, p.len_q - row), x.top + at, x.sum + at, x.o + at * pitch, x.k, pitch);
   }
 }
 
@@ -154,7 +154,7 @@ void ForwardTileHere(const ForwardTile& t) {
 }
 
 std::int64_t ForwardScratchHere(std::int64_t dim) {
-  return 2 * (keys_per_tile + queries_per_tile) * padded(dim) + 2 * queries_per_tile + keys_per_tile * block_width;
+  return 2 * (keys_per_tile + queries_per_tile) * pitch_of(dim) + 2 * queries_per_tile + keys_per_tile * block_width;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

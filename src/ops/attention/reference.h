@@ -11,7 +11,6 @@ struct Reference {  // contiguous, in the shapes of attention.h
 };
 
 // Inputs are read through their strides and dtypes. d_o without data: forward only. dlse may be empty.
-// rows: compute only these query rows of O and LSE (all when empty); gradients need all rows.
 Reference reference(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o = {}, const Tensor& dlse = {});
 
 double load(const Tensor&, std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t d);  // one element, widened

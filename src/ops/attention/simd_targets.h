@@ -1,4 +1,5 @@
-// The instruction sets that the CPU kernels are compiled for: the compiler's own baseline, AVX2 and AVX-512.
+// The instruction sets that the CPU kernels are compiled for: scalar (the baseline), AVX2 and AVX-512.
+// Include it before anything of Highway.
 #pragma once
 #include <hwy/detect_targets.h>
 #undef HWY_DISABLED_TARGETS

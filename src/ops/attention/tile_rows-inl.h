@@ -1,4 +1,5 @@
-// Rows of Q, K, V and dO on their way into flash's scratch: widened to FP32, padded with zeros, or transposed and scaled.
+// Rows of Q, K, V and dO on their way into flash's scratch: widened to FP32 and padded with zeros, turned into columns — and results on
+// their way out.
 // Included once per instruction set (Highway's foreach_target).
 #if defined(HEADROOM_TILE_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEADROOM_TILE_ROWS_INL_H
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <type_traits>
@@ -18,6 +20,7 @@
 
 #include "base/convert.h"
 #include "ops/attention/flash_cpu.h"
+#include "ops/attention/tile_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::attention::HWY_NAMESPACE {
@@ -51,15 +54,60 @@ void widen_rows(const Rows& from, std::int64_t row, std::int64_t rows, std::int6
   std::fill_n(to + rows * pitch, (whole - rows) * pitch, 0.0f);
 }
 
-// to[d][i] = factor · row i, for d < dim and i < width; 0 past the last row.
+// Rows [0, rows) of an FP32 scratch leave for the tensor, rounded once.
 template <class T>
-void transpose_rows(const Rows& from, std::int64_t row, std::int64_t rows, std::int64_t dim, std::int64_t width, float factor, float* to) {
+void narrow_rows(const float* from, std::int64_t pitch, const Rows& to, std::int64_t row, std::int64_t rows, std::int64_t dim) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    const T* at = static_cast<const T*>(from.data) + (row + i) * from.stride;
-    for (std::int64_t d = 0; d < dim; ++d) to[d * width + i] = factor * widen(at[d]);
+    T* at = static_cast<T*>(to.data) + (row + i) * to.stride;
+    for (std::int64_t d = 0; d < dim; ++d) at[d] = narrow<T>(from[i * pitch + d]);
   }
-  for (std::int64_t i = rows; i < width; ++i)
-    for (std::int64_t d = 0; d < dim; ++d) to[d * width + i] = 0;
+}
+
+constexpr int quad = HWY_TARGET == HWY_SCALAR ? 1 : 4;  // columns that are turned at a time
+
+// Four vectors as 4 × 4 squares, one in each 128 bits: every square is transposed.
+HWY_INLINE void transpose_quads(Vec (&x)[quad]) {
+#if HWY_TARGET != HWY_SCALAR
+  const Vec even = hn::InterleaveLower(floats, x[0], x[2]), odd = hn::InterleaveLower(floats, x[1], x[3]);
+  const Vec even_up = hn::InterleaveUpper(floats, x[0], x[2]), odd_up = hn::InterleaveUpper(floats, x[1], x[3]);
+  x[0] = hn::InterleaveLower(floats, even, odd), x[1] = hn::InterleaveUpper(floats, even, odd);
+  x[2] = hn::InterleaveLower(floats, even_up, odd_up), x[3] = hn::InterleaveUpper(floats, even_up, odd_up);
+#else
+  (void)x;  // a square of one
+#endif
+}
+
+// to[d][i] = factor · from[i][d] for d < columns and i < rows, a multiple of the vector; both lie in scratch with columns to spare.
+HWY_INLINE void columns_of(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, float factor, float* to, std::int64_t to_pitch) {
+  const Vec f = hn::Set(floats, factor);
+  HWY_ALIGN float gathered[quad * lanes];
+  for (std::int64_t i = 0; i < rows; i += lanes)
+    for (std::int64_t d = 0; d < columns; d += quad) {
+      Vec x[quad];
+      for (int r = 0; r < lanes; ++r)  // row 4b + k gives vector k its square b
+        memcpy(gathered + r % quad * lanes + r / quad * quad, from + (i + r) * from_pitch + d, sizeof(float) * quad);
+      for (int k = 0; k < quad; ++k) x[k] = hn::Load(floats, gathered + k * lanes);
+      transpose_quads(x);
+      for (int k = 0; k < quad; ++k) hn::StoreU(hn::Mul(f, x[k]), floats, to + (d + k) * to_pitch + i);
+    }
+}
+
+// to[i][d] = factors[i] · from[d][i]: the way back. Null factors: 1.
+HWY_INLINE void rows_of_columns(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, const float* factors, float* to,
+                                std::int64_t to_pitch) {
+  HWY_ALIGN float scattered[quad * lanes];
+  for (std::int64_t i = 0; i < rows; i += lanes)
+    for (std::int64_t d = 0; d < columns; d += quad) {
+      Vec x[quad];
+      for (int k = 0; k < quad; ++k) {
+        x[k] = hn::LoadU(floats, from + (d + k) * from_pitch + i);
+        if (factors) x[k] = hn::Mul(x[k], hn::LoadU(floats, factors + i));
+      }
+      transpose_quads(x);
+      for (int k = 0; k < quad; ++k) hn::Store(x[k], floats, scattered + k * lanes);
+      for (int r = 0; r < lanes; ++r)
+        memcpy(to + (i + r) * to_pitch + d, scattered + r % quad * lanes + r / quad * quad, sizeof(float) * quad);
+    }
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

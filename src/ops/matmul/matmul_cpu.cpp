@@ -92,6 +92,28 @@ void multiply_small(const Sizes& s, const Product& p, Matrix a, Matrix b, Matrix
   });
 }
 
+// OpenBLAS 0.3.21 counts in 32 bits inside its kernels for small matrices: one that spans 2³¹ elements crashes
+// them. Such a product is a few milliseconds of plain loops.
+bool spans_too_far(const Product& p) {
+  const auto spans = [](const Tensor& t) {
+    const int last = t.shape.rank - 1;
+    return (t.shape[last - 1] - 1) * t.stride[std::size_t(last - 1)] + (t.shape[last] - 1) * t.stride[std::size_t(last)] >= 1ll << 31;
+  };
+  const int last = p.c.shape.rank - 1;
+  return double(p.c.shape[last - 1]) * double(p.c.shape[last]) * double(p.a.shape[last]) < 0x1p24 && (spans(p.a) || spans(p.b) || spans(p.c));
+}
+
+void multiply_far(const Sizes& s, const Product& p, const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t m, std::int64_t n) {
+  const auto value = [](const Matrix& x, std::int64_t i, std::int64_t j) -> float& { return *reinterpret_cast<float*>(x.at(i, j)); };
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (std::int64_t l = 0; l < s.k; ++l) sum += value(a, i, l) * value(b, l, j);
+      float& out = value(c, i, j);
+      out = p.beta == 0 ? p.alpha * sum : p.alpha * sum + p.beta * out;
+    }
+}
+
 void check_product(const Product& p) {
   const int rank = p.c.shape.rank, last = rank - 1;
   check(rank >= 2 && p.a.shape.rank == rank && p.b.shape.rank == rank, Code::bad_argument,
@@ -130,6 +152,7 @@ void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
   ctx.note(name, {p.a.dtype}, {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())});
   const bool small = p.a.dtype != DType::f32 || p.b.dtype != DType::f32 || p.c.dtype != DType::f32;
+  const bool far = !small && spans_too_far(p);
   auto scope = ctx.arena.scope();
   Tensor tiles;
   if (small) tiles = ctx.arena.make("matmul.tiles", DType::f32, {ctx.workers(), 3 * panel * panel});
@@ -144,6 +167,7 @@ void multiply(const Product& p, Context& ctx, Name name) {
     Matrix a = matrix_of(p.a, index), b = matrix_of(p.b, index), c = matrix_of(p.c, index);
     a.data = a.at(i, 0), b.data = b.at(0, j), c.data = c.at(i, j);
     if (small) multiply_small(s, p, a, b, c, m, n, tiles.as<float>() + worker * 3 * panel * panel);
+    else if (far) multiply_far(s, p, a, b, c, m, n);
     else sgemm(m, n, s.k, p.alpha, a, b, p.beta, c);
   });
 }

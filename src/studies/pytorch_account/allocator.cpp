@@ -1,18 +1,71 @@
 #include "studies/pytorch_account/allocator.h"
 
-#include <set>
-#include <utility>
+#include <algorithm>
+#include <iterator>
 
 namespace headroom::pytorch {
+
+namespace {
+constexpr std::uint64_t mib = 1 << 20;
+std::uint64_t segment_bytes(std::uint64_t size) {
+  if (size <= mib) return 2 * mib;
+  if (size < 10 * mib) return 20 * mib;
+  return (size + 2 * mib - 1) / (2 * mib) * (2 * mib);
+}
+}  // namespace
+
+Segments::Block Segments::take(std::uint64_t size) {
+  const bool small = size <= mib;
+  auto& pool = small ? free_small_ : free_large_;
+  auto found = pool.lower_bound({size, 0});
+  if (found == pool.end()) {
+    const std::uint64_t bytes = segment_bytes(size);
+    places_[next_segment_] = {bytes, next_segment_, true, small};
+    found = pool.insert({bytes, next_segment_}).first;
+    next_segment_ += bytes, reserved_ += bytes;
+  }
+  const std::uint64_t at = found->second;
+  pool.erase(found);
+  Place& place = places_.at(at);
+  place.free = false;
+  const std::uint64_t left = place.size - size;
+  if (small ? left >= rounding : left > mib) {
+    places_[at + size] = {left, place.segment, true, small};
+    pool.insert({left, at + size});
+    place.size = size;
+  }
+  return {at, place.size};
+}
+
+void Segments::give(Block b) {
+  auto here = places_.find(b.at);
+  auto& pool = here->second.small ? free_small_ : free_large_;
+  here->second.free = true;
+  const auto swallow = [&](std::map<std::uint64_t, Place>::iterator left, std::map<std::uint64_t, Place>::iterator right) {
+    for (const auto& i : {left, right}) pool.erase({i->second.size, i->first});
+    left->second.size += right->second.size;
+    places_.erase(right);
+    return left;
+  };
+  if (const auto after = std::next(here); after != places_.end() && after->second.free && after->second.segment == here->second.segment)
+    here = swallow(here, after);
+  if (here != places_.begin())
+    if (const auto before = std::prev(here); before->second.free && before->second.segment == here->second.segment) here = swallow(before, here);
+  pool.insert({here->second.size, here->first});
+}
 
 Storage::~Storage() { of_.give(piece_); }
 
 std::shared_ptr<Storage> Allocator::take(Piece piece) {
   const auto index = std::uint32_t(pieces_.size());
+  if (count_ == Count::blocks && piece.taken > 0) {
+    const auto block = segments_.take(piece.taken);
+    piece.at = block.at, piece.taken = block.size;
+  }
   live_ += piece.taken;
   pieces_.push_back(std::move(piece));
   events_.push_back({index, true, live_});
-  if (live_ > peak_) peak_ = live_, peak_event_ = events_.size();
+  peak_ = std::max(peak_, live_);
   return std::make_shared<Storage>(*this, index);
 }
 
@@ -26,8 +79,10 @@ std::shared_ptr<Storage> Allocator::make_bytes(std::string name, std::uint64_t b
 }
 
 void Allocator::give(std::uint32_t piece) {
-  live_ -= pieces_[piece].taken;
-  pieces_[piece].live = false;
+  Piece& p = pieces_[piece];
+  if (count_ == Count::blocks && p.taken > 0) segments_.give({p.at, p.taken});
+  live_ -= p.taken;
+  p.live = false;
   events_.push_back({piece, false, live_});
 }
 
@@ -36,15 +91,6 @@ std::vector<std::uint32_t> Allocator::standing() const {
   for (std::uint32_t i = 0; i < pieces_.size(); ++i)
     if (pieces_[i].live) out.push_back(i);
   return out;
-}
-
-std::vector<std::uint32_t> Allocator::at_peak() const {
-  std::set<std::uint32_t> live;
-  for (std::size_t e = 0; e < peak_event_; ++e) {
-    if (events_[e].take) live.insert(events_[e].piece);
-    else live.erase(events_[e].piece);
-  }
-  return {live.begin(), live.end()};
 }
 
 }  // namespace headroom::pytorch

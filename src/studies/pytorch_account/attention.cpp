@@ -17,14 +17,6 @@ Value composed_softmax(Eager& torch, const Value& scores) {
   return torch.divide("weights", e, torch.row_sum("row sum", e));
 }
 
-Value naive(Eager& torch, const Problem& p, Softmax softmax, const Value& q, const Value& k, const Value& v, const Value& mask) {
-  const Value keys = torch.repeated("keys, repeated", k, p.group()), values = torch.repeated("values, repeated", v, p.group());
-  Value scores = torch.scaled("scores", torch.matmul("q @ k^T", q, torch.transposed(keys)));
-  if (mask) scores = torch.where("masked scores", mask, scores);
-  const Value weights = softmax == Softmax::builtin ? torch.softmax("weights", scores) : composed_softmax(torch, scores);
-  return torch.matmul("output", weights, values);
-}
-
 struct Run {  // the inputs of one problem in a process, and the numbers a benchmark reads
   Eager& torch;
   const Problem& problem;
@@ -43,7 +35,7 @@ struct Run {  // the inputs of one problem in a process, and the numbers a bench
   Value forward() {
     torch.memory().enter(Phase::forward);
     return program.fused ? torch.fused_attention("attention", q.value, k.value, v.value)
-                         : naive(torch, problem, program.softmax, q.value, k.value, v.value, mask);
+                         : naive_attention(torch, program.softmax, problem.group(), q.value, k.value, v.value, mask);
   }
   void backward(const Value& root, const Value& gradient) {
     torch.memory().enter(Phase::backward);
@@ -52,6 +44,15 @@ struct Run {  // the inputs of one problem in a process, and the numbers a bench
 };
 
 }  // namespace
+
+Value naive_attention(Eager& torch, Softmax softmax, std::int64_t group, const Value& q, const Value& k, const Value& v, const Value& mask) {
+  const Value keys = torch.repeated("keys, repeated", k, group), values = torch.repeated("values, repeated", v, group);
+  Value scores = torch.scaled("scores", torch.matmul("q @ k^T", q, torch.transposed(keys)));
+  if (mask) scores = torch.where("masked scores", mask, scores);
+  const Value weights = softmax == Softmax::builtin ? torch.softmax("weights", scores) : composed_softmax(torch, scores);
+  // Heads that lie beside each other in memory are put in order before their batch of products.
+  return torch.matmul("output", weights, values.layout == Layout::transposed ? torch.copied("values in order", values) : values);
+}
 
 std::uint64_t workspace_bytes(int sm) { return sm == 90 || sm == 100 || sm == 103 ? 32ull << 20 : (2ull * 4096 + 8ull * 16) << 10; }
 
@@ -67,6 +68,9 @@ PeakOf peak_of(const Program& program) {
 }
 
 Account run(Process& process, const Problem& p, const Program& program, Watch& watch) {
+  attention::check(p);
+  const Support s = supports(p);
+  check(s.ok, Code::unsupported, "memory attention --as pytorch: {}", s.why);
   Run run(process, p, program);
   Allocator& memory = process.memory();
   Account a;
@@ -111,9 +115,6 @@ Account run(Process& process, const Problem& p, const Program& program, Watch& w
 }  // namespace
 
 Account account(Process& process, const Problem& p, const Program& program) {
-  attention::check(p);
-  const Support s = supports(p);
-  check(s.ok, Code::unsupported, "memory attention --as pytorch: {}", s.why);
   Process elsewhere(0);
   Watch probe(elsewhere.memory()), watch(process.memory());
   const auto [sizes, symbols] = probe_of(p);

@@ -34,7 +34,7 @@ std::uint64_t workspace_bytes(int sm);
 
 class Process {  // a Python process: what it has touched stays touched, so rows measured one after the other differ from the first
  public:
-  explicit Process(std::uint64_t workspace_bytes) : torch_(memory_, workspace_bytes) {}
+  explicit Process(std::uint64_t workspace_bytes, Count count = Count::rounded) : memory_(count), torch_(memory_, workspace_bytes) {}
   Eager& torch() { return torch_; }
   Allocator& memory() { return memory_; }
 
@@ -42,6 +42,9 @@ class Process {  // a Python process: what it has touched stays touched, so rows
   Allocator memory_;
   Eager torch_;
 };
+
+// The lines above, softmax and all; `group` query heads share a key head, whose keys and values are repeated for them.
+Value naive_attention(Eager&, Softmax, std::int64_t group, const Value& q, const Value& k, const Value& v, const Value& mask);
 
 Support supports(const attention::Problem&);
 Account account(Process&, const attention::Problem&, const Program&);

@@ -20,7 +20,10 @@ Parameter Engine::parameter(const std::string& name, DType dtype, Shape shape) {
   p.value.node->name = name, p.value.node->age = leaf_age, p.value.node->leaf = true;
   p.value.node->backward = [this, grad = p.grad, name](const Value& g) {
     const bool in_order = g.layout == Layout::fresh || g.layout == Layout::view;
-    if (!*grad) *grad = in_order ? g : make("d" + name, g.dtype, g.shape);
+    if (!*grad) {
+      *grad = in_order ? g : make("d" + name, g.dtype, g.shape);
+      memory_.becomes(*grad->storage, "d" + name, Phase::gradient);
+    }
     return Node::Gradients{};
   };
   return p;

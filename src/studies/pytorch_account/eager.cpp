@@ -168,6 +168,10 @@ Value Eager::scaled(const std::string& name, const Value& x) {
   });
 }
 
+Value Eager::shifted(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x}, [](const Value& g) { return Node::Gradients{g}; });
+}
+
 Value Eager::constant_times(const std::string& name, const Value& x, DType result) {
   return record(name, fresh(name, result, x.shape), {x}, [this, type = x.dtype, name = full(name)](const Value& g) {
     const Value product = make("d(" + name + ")", g.dtype, g.shape);

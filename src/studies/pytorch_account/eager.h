@@ -40,6 +40,7 @@ class Eager : public Engine {
   Value multiply(const std::string& name, const Value& a, const Value& b);      // b may be one column or one row
   Value divide(const std::string& name, const Value& a, const Value& b);        // b is one column
   Value scaled(const std::string& name, const Value& x);                        // by a number
+  Value shifted(const std::string& name, const Value& x);                       // by a number: the gradient passes as it is
   Value constant_times(const std::string& name, const Value& x, DType result);  // by a buffer that wants no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);

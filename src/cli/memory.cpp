@@ -1,0 +1,29 @@
+// headroom memory <topic> — where the bytes go. Each topic is a row here and a file of its own.
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/options.h"
+
+namespace headroom::cli {
+
+namespace {
+constexpr Command topics[] = {
+    {"attention", "Every byte of one attention, forward and backward: ours, or PyTorch eager's", memory_attention_topic},
+};
+}  // namespace
+
+Run memory(CLI::App& app, Common& common) {
+  std::vector<std::pair<CLI::App*, Run>> declared;
+  for (const Command& t : topics) {
+    CLI::App* topic = add_topic(app, t.name, t.about);
+    declared.emplace_back(topic, t.declare(*topic, common));
+  }
+  return [declared] {
+    for (const auto& [topic, run] : declared)
+      if (topic->parsed()) return run();
+    return int(usage);
+  };
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,75 @@
+// headroom results [RUN] — the runs of the store, or one run's rows.
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "store/results.h"
+
+namespace headroom::cli {
+
+namespace {
+
+Value value_of(const nlohmann::ordered_json& j) {
+  if (j.is_boolean()) return j.get<bool>();
+  if (j.is_number_integer()) return j.get<std::int64_t>();
+  if (j.is_number()) return j.get<double>();
+  if (j.is_string()) return j.get<std::string>();
+  return j.is_null() ? Value() : Value(j.dump());
+}
+
+Unit unit_of(const std::string& name) { return name.ends_with("_bytes") ? Unit::bytes : name.ends_with("_ms") ? Unit::ms : Unit::none; }
+
+// Any command's rows: the columns are the fields, in the order in which they first appear. A page is too narrow for spreads.
+Table table_of(const std::vector<StoredRow>& stored) {
+  Table t{"rows", "", {}, {}};
+  std::vector<nlohmann::ordered_json> rows;
+  for (const StoredRow& s : stored) rows.push_back(nlohmann::ordered_json::parse(s.row));
+  for (const auto& row : rows)
+    for (const auto& [name, value] : row.items())
+      if (std::none_of(t.columns.begin(), t.columns.end(), [&](const Column& c) { return c.name == name; })) {
+        const bool narrow = name.ends_with("_std") || name.starts_with("max_error_d") || name == "device" || name == "why";
+        t.columns.push_back({name, unit_of(name), narrow ? Show::detail : Show::always});
+      }
+  for (const auto& row : rows) {
+    std::vector<Value> cells;
+    for (const Column& c : t.columns) cells.push_back(row.contains(c.name) ? value_of(row[c.name]) : Value());
+    t.add(std::move(cells));
+  }
+  return t;
+}
+
+Record one_run(const headroom::Run& run, const std::vector<StoredRow>& rows) {
+  Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
+  r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
+  r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished));
+  r.add("settings", run.settings);
+  return r.add(Part{table_of(rows)});
+}
+
+Record all_runs(const Results& results) {
+  Record r{"", results.file(), {}};
+  Table t{"runs", "", {{"run"}, {"command"}, {"machine"}, {"rows"}, {"started"}, {"finished"}, {"version", Unit::none, Show::detail}, {"settings", Unit::none, Show::detail}}, {}};
+  for (const headroom::Run& run : results.runs())
+    t.add({run.id, run.command, run.machine, run.rows, run.started, run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished), run.version,
+           run.settings});
+  return r.add(Part{std::move(t)});
+}
+
+}  // namespace
+
+cli::Run results(CLI::App& app, Common& common) {
+  auto word = std::make_shared<std::string>();
+  app.add_option("RUN", *word, "A run's number: show its rows");
+  app.footer("Examples:\n  headroom results\n  headroom results 3 --format csv --out run3.csv");
+  return [word, &common] {
+    const Results store(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
+    if (word->empty()) return deliver(all_runs(store), common);
+    const auto id = parse_integer(*word, "RUN");
+    const auto run = store.run(id);
+    check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, store.file());
+    return deliver(one_run(*run, store.rows(id)), common);
+  };
+}
+
+}  // namespace headroom::cli

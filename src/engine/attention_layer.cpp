@@ -1,0 +1,96 @@
+#include "engine/attention_layer.h"
+
+#include "ops/copy/copy.h"
+#include "ops/matmul/matmul.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rope/rope.h"
+
+namespace headroom::engine {
+
+using matmul::transposed;
+
+namespace {
+
+struct Heads {
+  Tensor q, k, v;  // views of one [rows, q + 2 kv] matrix
+};
+
+Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t column, std::int64_t heads) {
+  Tensor t = matmul::part(qkv, 1, column, column + heads * p.head_dim);
+  const auto row = qkv.stride[0];
+  t.shape = {p.batch, p.len_q, heads, p.head_dim};
+  t.stride = {p.len_q * row, row, p.head_dim, 1};
+  return t;
+}
+Heads heads_of(const Tensor& qkv, const attention::Problem& p) {
+  const auto q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
+  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads)};
+}
+Tensor as_heads(const Tensor& o, const attention::Problem& p) { return Tensor(o.data, o.dtype, p.q_shape()); }
+
+}  // namespace
+
+AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
+  const DType t = problem.precision.dtype;
+  const auto rows = problem.batch * problem.len_q;
+  AttentionSaved s;
+  if (keep == Keep::input) return s;
+  s.rstd = ctx.arena.make({"norm1.rstd", layer}, DType::f32, {rows});
+  s.o = ctx.arena.make({"attention.o", layer}, t, {rows, config.q_width()});
+  s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
+  if (keep == Keep::no_attention_inputs) return s;
+  s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
+  s.core = variant.make_saved(problem, ctx), s.core_valid = true;
+  if (keep == Keep::everything) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  return s;
+}
+
+AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
+  const DType t = problem.precision.dtype;
+  const auto rows = problem.batch * problem.len_q;
+  if (!s.rstd) s.rstd = ctx.arena.make({"norm1.rstd", layer}, DType::f32, {rows});
+  if (!s.o) s.o = ctx.arena.make({"attention.o", layer}, t, {rows, config.q_width()});
+  if (!s.lse) s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
+  if (!s.qkv) s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
+  if (!s.core_valid) s.core = variant.make_saved(problem, ctx), s.core_valid = true;
+  if (!s.n) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  return s;
+}
+
+void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const AttentionSaved& have, const Tensor& out,
+                             Context& ctx) const {
+  if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
+  const Heads h = heads_of(all.qkv, problem);
+  if (!have.qkv) {
+    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv}, ctx, {"attention.qkv", layer});
+    rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
+    rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
+  }
+  if (!have.o || (all.core.p && !have.core_valid))
+    attention::forward(variant, problem, {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
+  if (!out) return;
+  copy::copy(x, out, ctx);
+  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1}, ctx, {"attention.out", layer});
+}
+
+void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw, Context& ctx) const {
+  auto scope = ctx.arena.scope();
+  const float beta = beta_of(into_dw);
+  const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
+  matmul::multiply({transposed(d), all.o, out.dw, 1, beta}, ctx, {"attention.out.dw", layer});
+  const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
+  {
+    auto inner = ctx.arena.scope();
+    const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
+    matmul::multiply({d, out.w, d_o}, ctx, {"attention.out.dx", layer});
+    const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem);
+    attention::backward(variant, problem, {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
+    rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
+    rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
+  }
+  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta}, ctx, {"attention.qkv.dw", layer});
+  matmul::multiply({dqkv, qkv.w, all.n}, ctx, {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
+  rmsnorm::backward({x, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
+}
+
+}  // namespace headroom::engine

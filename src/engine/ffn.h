@@ -1,0 +1,28 @@
+// The feed-forward half of a block: out = h + swiglu(norm(h)·Wgate_up)·Wdown. Calls as in attention_layer.h.
+#pragma once
+#include "engine/config.h"
+#include "engine/keep.h"
+#include "engine/store.h"
+#include "ops/gradient.h"
+
+namespace headroom::engine {
+
+struct FfnSaved {
+  Tensor n, rstd;   // norm(h) [rows, width], FP32 [rows]
+  Tensor gate_up;   // [rows, 2 ffn]
+  Tensor act;       // [rows, ffn]
+};
+
+struct Ffn {
+  const ModelConfig& config;
+  DType dtype;
+  std::int64_t rows;
+  int layer = 0;
+
+  FfnSaved make_kept(Keep, Context&) const;
+  FfnSaved complete(FfnSaved kept, Context&) const;
+  void forward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const FfnSaved& have, const Tensor& out, Context&) const;
+  void backward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const Tensor& d, Gradient into_dw, Context&) const;
+};
+
+}  // namespace headroom::engine

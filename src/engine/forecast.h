@@ -1,0 +1,36 @@
+// Forecast — the step, run dry: the same Training, the same calls, no memory behind the arena.
+#pragma once
+#include <vector>
+
+#include "engine/training.h"
+#include "memory/ledger.h"
+
+namespace headroom::engine {
+
+struct Forecast {
+  std::size_t peak_bytes = 0;
+  std::size_t standing_bytes = 0;             // between steps: weights, gradients, optimiser, inputs
+  std::vector<Entry> at_peak;                 // who stands at the peak
+  std::vector<Ledger::Event> events;          // takes and gives in order: the timeline
+  std::vector<Entry> entries;                 // what events point to
+  Walk walk;                                  // every op with its cost
+  double flops = 0, bytes = 0;                // of the walk
+  double model_flops = 0;                     // what MFU is counted by: no recomputation
+  double ms = 0;                              // by roofline; 0 when a ceiling that is needed is not known
+
+  std::size_t bytes_at_peak(Phase) const;
+};
+
+// Forward alone, forward and backward, or a whole step, as recipe.purpose says. workers: threads that take scratch on a CPU.
+Forecast forecast(const Recipe&, const Device&, int workers);
+
+// Only the peak, without ledger and walk: what searches ask thousands of times.
+std::size_t forecast_peak(const Recipe&, const Device&, int workers);
+
+// The roofline's time of one op: the longer of its arithmetic and its traffic.
+double roofline_ms(const Step&, Precision of_model, const Ceilings&);
+
+// 6 FLOPs for each weight that is multiplied and each token, and attention's forward and backward, causal counted by half.
+double model_flops(const Recipe&);
+
+}  // namespace headroom::engine

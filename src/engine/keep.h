@@ -1,0 +1,27 @@
+// What a block remembers between forward and backward. What it does not remember it computes again, by the same forward, to the
+// same bits.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace headroom::engine {
+
+enum class Keep : std::uint8_t {
+  everything,            // every input of every op
+  no_cheap,              // without the norms' outputs and the SwiGLU product: elementwise to compute again
+  no_attention_inputs,   // also without q, k, v (and plain attention's P): one matmul (and the scores) again
+  input                  // the block's input alone: the whole block again
+};
+
+constexpr std::array<std::string_view, 4> keep_names = {"everything", "no-cheap", "no-attention-inputs", "input"};
+
+constexpr std::string_view name_of(Keep k) { return keep_names[std::size_t(k)]; }
+constexpr std::optional<Keep> keep_named(std::string_view name) {
+  for (std::size_t i = 0; i < keep_names.size(); ++i)
+    if (keep_names[i] == name) return Keep(i);
+  return std::nullopt;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,77 @@
+// ParamStore — who owns the weights, their gradients and the optimiser's state. A layer works on what it leases and gives back at
+// the brace; whether the whole of it lies here (WholeStore) or a shard does, the model file does not know.
+//
+// Order of calls: prefetch(group) as early as one knows, lease(group) when the weights are needed. Groups: 0 the embedding,
+// 1 … layers the blocks, layers + 1 the final norm and the head.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "engine/params.h"
+#include "ops/adamw/adamw.h"
+#include "ops/op.h"
+
+namespace headroom::engine {
+
+struct Weight {
+  Tensor w;   // in the compute type when it is multiplied, else FP32
+  Tensor dw;  // FP32; none when the store was made for forward passes only
+};
+
+class ParamStore {
+ public:
+  virtual ~ParamStore() = default;
+
+  class [[nodiscard]] Lease {
+   public:
+    Lease(ParamStore& store, int group) : store_(store), group_(group) {}
+    ~Lease() { store_.release(group_); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Weight operator[](Role role) const { return store_.weight(group_, role); }
+
+   private:
+    ParamStore& store_;
+    int group_;
+  };
+  Lease lease(int group) {
+    gather(group);
+    return {*this, group};
+  }
+  virtual void prefetch(int group) = 0;
+
+ protected:
+  virtual void gather(int group) = 0;
+  virtual void release(int group) = 0;
+  virtual Weight weight(int group, Role role) const = 0;
+};
+
+enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
+
+struct Param {
+  ParamSpec spec;
+  Tensor master, copy, grad, m, v;  // copy: of multiplied weights when the compute type is not FP32
+};
+
+class WholeStore final : public ParamStore {
+ public:
+  WholeStore(const ModelConfig&, DType compute, Purpose, Context&);  // makes everything in the arena
+
+  void prefetch(int) override {}
+  void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
+  void refresh_copies(Context&);                  // after the masters were written from outside
+  void update(const adamw::Hyper&, const Tensor& state, Context&);  // norm, clipping, AdamW; state: ops/adamw
+
+  const std::vector<Param>& params() const { return params_; }
+
+ private:
+  void gather(int) override {}
+  void release(int) override {}
+  Weight weight(int group, Role role) const override;
+
+  std::vector<Param> params_;
+  int layers_;
+  bool tied_;
+};
+
+}  // namespace headroom::engine

@@ -1,0 +1,212 @@
+#include "ops/attention/sampled.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/random.h"
+#include "ops/attention/reference.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr double affordable_flops = 2e9;  // spent on more heads when one costs less
+constexpr std::int64_t kept = 64;
+
+double unit_roundoff(DType t) { return t == DType::bf16 ? 0x1p-9 : t == DType::f16 ? 0x1p-12 : size_of(t) == 1 ? 0x1p-4 : 0x1p-24; }
+
+// Up to `kept` of [0, count): all of them, or both ends and a random choice of the rest.
+std::vector<std::int64_t> sample(std::int64_t count, Random random) {
+  std::vector<std::int64_t> chosen;
+  if (count <= kept) {
+    for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i);
+    return chosen;
+  }
+  chosen = {0, count - 1};
+  for (std::uint64_t i = 0; std::int64_t(chosen.size()) < kept; ++i) chosen.push_back(std::int64_t(random.below(i, std::uint64_t(count))));
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+Doubles matrix_of(const Tensor& t, std::int64_t b, std::int64_t head) {  // [len, dim] of one head
+  Doubles m(std::size_t(t.shape[1] * t.shape[3]));
+  for (std::int64_t i = 0; i < t.shape[1]; ++i)
+    for (std::int64_t d = 0; d < t.shape[3]; ++d) m[std::size_t(i * t.shape[3] + d)] = load(t, b, i, head, d);
+  return m;
+}
+
+double longest_row(const Doubles& m, std::int64_t dim) {
+  double top = 0;
+  for (std::size_t at = 0; at < m.size(); at += std::size_t(dim)) top = std::max(top, cblas_dnrm2(int(dim), &m[at], 1));
+  return top;
+}
+
+struct Expected {  // values and the magnitudes they were formed from, [kept, dim]
+  Doubles value, magnitude;
+  void reset(std::size_t n) { value.assign(n, 0.0), magnitude.assign(n, 0.0); }
+  void add(std::size_t at, const double* x, std::int64_t n, double weight, double size) {  // += weight·x; magnitude += size·|x|
+    for (std::int64_t d = 0; d < n; ++d) value[at + std::size_t(d)] += weight * x[d], magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
+  }
+  void add(const Expected& other) {
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] += other.value[i], magnitude[i] += other.magnitude[i];
+  }
+};
+
+void compare_one(Judged& j, double got, double expected, double natural) {
+  if (got == expected) return;  // infinities too
+  const double error = std::abs(got - expected);
+  if (std::isnan(error)) j.max_error = j.worst = std::numeric_limits<double>::infinity();
+  j.max_error = std::max(j.max_error, error);
+  j.worst = std::max(j.worst, error / natural);
+}
+
+}  // namespace
+
+struct SampledOracle::Work {
+  std::int64_t batch, kv_head;
+  std::vector<std::int64_t> rows, keys;
+  double longest = 0;        // |q|·|k|·scale: how far a rounding of a score can carry
+  Expected o, dq;            // [group, rows, dim]
+  Doubles lse;               // [group, rows]
+  Expected dk, dv;           // [keys, dim]
+
+  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&);
+};
+
+void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads) {
+  const auto dim = p.head_dim, len_k = p.len_k;
+  const double scale = p.scale_or_default();
+  const Band band = p.band();
+  const bool gradients = bool(d_o);
+  const Doubles km = matrix_of(k, batch, kv_head), vm = matrix_of(v, batch, kv_head);
+  const auto kept_rows = rows.size(), width = std::size_t(dim);
+  for (Expected* e : {&o, &dq}) e->reset(std::size_t(p.group()) * kept_rows * width);
+  for (Expected* e : {&dk, &dv}) e->reset(keys.size() * width);
+  lse.assign(std::size_t(p.group()) * kept_rows, -std::numeric_limits<double>::infinity());
+
+  struct Scratch {
+    Doubles s, dp;
+    Expected dk, dv;
+  };
+  const std::int64_t height = std::clamp<std::int64_t>((1 << 20) / std::max<std::int64_t>(len_k, 1), 1, 64);
+  std::vector<Scratch> scratch(std::size_t(threads.count()));
+  for (Scratch& w : scratch) {
+    w.s.resize(std::size_t(height * len_k)), w.dp.resize(w.s.size());
+    w.dk.reset(dk.value.size()), w.dv.reset(dv.value.size());
+  }
+  for (std::int64_t g = 0; g < p.group(); ++g) {
+    const auto head = kv_head * p.group() + g;
+    const Doubles qm = matrix_of(q, batch, head), om = gradients ? matrix_of(d_o, batch, head) : Doubles();
+    longest = std::max(longest, scale * longest_row(qm, dim) * longest_row(km, dim));
+    threads.share((p.len_q + height - 1) / height, [&](std::int64_t piece, int worker) {
+      Scratch& w = scratch[std::size_t(worker)];
+      const auto top_row = piece * height, rows_here = std::min(height, p.len_q - top_row);
+      const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·bᵀ
+        if (len_k > 0)
+          cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(rows_here), int(len_k), int(dim), alpha, &a[std::size_t(top_row * dim)],
+                      int(dim), b.data(), int(dim), 0, c.data(), int(len_k));
+      };
+      times(qm, km, scale, w.s);
+      if (gradients) times(om, vm, 1, w.dp);
+      for (auto i = top_row; i < top_row + rows_here; ++i) {
+        double *prob = &w.s[std::size_t((i - top_row) * len_k)], *dp = &w.dp[std::size_t((i - top_row) * len_k)];
+        const auto first = band.first(i), last = band.last(i);
+        if (first >= last) continue;
+        const double top = *std::max_element(prob + first, prob + last);
+        double sum = 0, delta = 0, delta_size = 0;
+        for (auto j = first; j < last; ++j) sum += prob[j] = std::exp(prob[j] - top);
+        for (auto j = first; j < last; ++j) prob[j] /= sum;
+        if (gradients)
+          for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], delta_size += prob[j] * std::abs(dp[j]);
+        const auto ds = [&](std::int64_t j) { return scale * prob[j] * (dp[j] - delta); };
+        const auto ds_size = [&](std::int64_t j) { return scale * prob[j] * (std::abs(dp[j]) + delta_size); };
+        if (const auto at = std::lower_bound(rows.begin(), rows.end(), i); at != rows.end() && *at == i) {
+          const auto index = std::size_t(g) * kept_rows + std::size_t(at - rows.begin());
+          lse[index] = top + std::log(sum);
+          for (auto j = first; j < last; ++j) o.add(index * width, &vm[std::size_t(j * dim)], dim, prob[j], prob[j]);
+          if (gradients)
+            for (auto j = first; j < last; ++j) dq.add(index * width, &km[std::size_t(j * dim)], dim, ds(j), ds_size(j));
+        }
+        if (gradients)
+          for (std::size_t at = 0; at < keys.size(); ++at)
+            if (const auto j = keys[at]; j >= first && j < last) {
+              w.dv.add(at * width, &om[std::size_t(i * dim)], dim, prob[j], prob[j]);
+              w.dk.add(at * width, &qm[std::size_t(i * dim)], dim, ds(j), ds_size(j));
+            }
+      }
+    });
+  }
+  for (const Scratch& w : scratch) dk.add(w.dk), dv.add(w.dv);
+}
+
+SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
+                             std::uint64_t seed)
+    : problem_(p) {
+  openblas_set_num_threads(1);  // the pool shares out the work
+  const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32 ? 0x1p-11 : 0x1p-24;
+  storage_budget_ = 4 * storage;
+  sums_budget_ = sums;
+  floor_ = p.precision.dtype == DType::f16 ? 0x1p-24 * std::sqrt(double(std::max<std::int64_t>({p.len_q, p.len_k, 1}))) : 0x1p-126;
+  const auto heads = p.batch * p.kv_heads;
+  if (heads == 0) return;
+  const double cost = 4.0 * double(p.len_q) * double(p.len_k) * double(p.head_dim) * double(p.group());
+  const auto affordable = std::max<std::int64_t>(1, std::int64_t(affordable_flops / std::max(cost, 1.0)));
+  const Random random{seed};
+  for (std::int64_t n = 0; n < std::min(affordable, heads); ++n) {
+    const auto head = affordable >= heads || n == 0 ? heads - 1 - n : std::int64_t(random.below(std::uint64_t(n), std::uint64_t(heads)));
+    auto work = std::make_unique<Work>();
+    work->batch = head / p.kv_heads, work->kv_head = head % p.kv_heads;
+    work->rows = sample(p.len_q, random.stream(2 * std::uint64_t(n)));
+    work->keys = sample(p.len_k, random.stream(2 * std::uint64_t(n) + 1));
+    work->run(p, q, k, v, d_o, threads);
+    work_.push_back(std::move(work));
+  }
+}
+
+SampledOracle::~SampledOracle() = default;
+
+namespace {
+
+// Sums of n terms lose about √n roundings; a score's rounding is carried by the exponential as far as the score is large.
+double natural_share(double storage, double sums, double longest, std::int64_t terms) {
+  return storage + sums * (4 * longest + std::sqrt(double(terms)) + 4);
+}
+
+}  // namespace
+
+Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const {
+  const auto dim = problem_.head_dim, group = problem_.group();
+  Verdict verdict;
+  for (const auto& w : work_) {
+    // Element `at` of what is expected stands in row places[…] of head first_head + …
+    const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places,
+                             std::int64_t first_head, std::int64_t terms) {
+      const double share = natural_share(storage_budget_, sums_budget_, w->longest, terms);
+      const auto count = std::int64_t(places.size());
+      for (std::size_t at = 0; t && at < e.value.size(); ++at) {
+        const auto d = std::int64_t(at) % dim, place = std::int64_t(at) / dim;
+        const double got = load(t, w->batch, places[std::size_t(place % count)], first_head + place / count, d);
+        compare_one(into, got, e.value[at], share * e.magnitude[at] + floor_);
+      }
+    };
+    compare(verdict.o, w->o, o, w->rows, w->kv_head * group, problem_.len_k);
+    compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, problem_.len_k);
+    compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, problem_.len_q * group);
+    compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, problem_.len_q * group);
+    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
+    for (std::size_t at = 0; at < w->lse.size(); ++at) {
+      const auto head = w->kv_head * group + std::int64_t(at / w->rows.size());
+      const auto row = (w->batch * problem_.heads + head) * problem_.len_q + w->rows[at % w->rows.size()];
+      compare_one(verdict.lse, lse.as<float>()[row], w->lse[at], share * (1 + std::abs(w->lse[at])));
+    }
+  }
+  return verdict;
+}
+
+}  // namespace headroom::attention

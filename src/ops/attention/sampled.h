@@ -1,0 +1,41 @@
+// The FP64 oracle for some rows and keys of some heads: what a sweep can afford beside the measurement.
+//
+// A few (batch, key head) pairs are picked; for each, every query row's softmax is formed in FP64, but O and dQ are kept for up to
+// 64 rows and dK and dV for up to 64 keys. The cost is 4·len_q·len_k·dim FLOPs per query head, of which at least one key head's
+// are spent; small problems are judged whole.
+//
+// An error is natural when it is below what an honest kernel of the problem's precision may make: a few roundings of the storage
+// type plus the FP32 sums', each times the sum of magnitudes that the element was formed from.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "base/threads.h"
+#include "ops/attention/attention.h"
+
+namespace headroom::attention {
+
+struct Judged {
+  double max_error = 0;  // largest |result − oracle|
+  double worst = 0;      // largest error over what is natural; above 1 the result is wrong, NaN counts as infinity
+};
+struct Verdict {
+  Judged o, lse, dq, dk, dv;
+};
+
+class SampledOracle {
+ public:
+  struct Work;  // of one key head
+  // Reads q, k, v and, when gradients are wanted, d_o; forgets them afterwards.
+  SampledOracle(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, std::uint64_t seed);
+  ~SampledOracle();
+  // Gradients without data are not judged.
+  Verdict judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const;
+
+ private:
+  Problem problem_;
+  double storage_budget_, sums_budget_, floor_;
+  std::vector<std::unique_ptr<Work>> work_;
+};
+
+}  // namespace headroom::attention

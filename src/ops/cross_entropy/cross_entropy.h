@@ -1,0 +1,27 @@
+// loss[row] = log Σ_v exp(logits[row, v]) − logits[row, target[row]], and its gradient, one chunk of rows at a time.
+//
+// logits is FP32 [rows, vocab], contiguous; targets int32 [rows] in [0, vocab): the caller has checked; losses FP32 [rows].
+// dlogits, when asked for, is [rows, vocab] in any storage type. It may lie in logits' own memory, each row at the place where the
+// row of logits began (stride = vocab · 4 / element size): a row is read before it is overwritten.
+#pragma once
+#include "base/tensor.h"
+#include "ops/op.h"
+
+namespace headroom::cross_entropy {
+
+struct Rows {
+  Tensor logits, targets;
+  Tensor losses;               // written
+  Tensor dlogits;              // written when it is there: scale · state's loss scale · (softmax − one-hot)
+  float scale = 1;             // 1 over the rows of the whole batch
+  const double* loss_scale = nullptr;  // lives beside the optimiser's state, where the device can read it
+};
+
+void run(const Rows&, Context&);
+
+// total = scale · Σ losses (+ total when `add`), FP64, in order.
+void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context&);
+
+Tensor gradient_inside(const Tensor& logits, DType storage);  // the view of dlogits that lies in logits' memory
+
+}  // namespace headroom::cross_entropy

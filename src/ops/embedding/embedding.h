@@ -1,0 +1,13 @@
+// x[row] = table[token[row]], and the gradient of the table: dtable[token[row]] += dx[row], rows in order.
+// table is [vocab, width], FP32 or the storage type; tokens int32 [rows], each in [0, vocab): the caller has checked; x [rows, width].
+#pragma once
+#include "base/tensor.h"
+#include "ops/gradient.h"
+#include "ops/op.h"
+
+namespace headroom::embedding {
+
+void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
+void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context&);  // dtable is FP32
+
+}  // namespace headroom::embedding

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "base/convert.h"
+#include "ops/embedding/embedding.h"
+
+namespace headroom::embedding {
+
+namespace {
+constexpr std::int64_t columns_per_piece = 64;  // backward is cut by columns: each piece adds its rows in order, whoever takes it
+}
+
+void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+  ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
+  if (ctx.dry()) return;
+  const auto width = x.shape[1];
+  with_float(table.dtype, [&]<class From>() {
+    with_float(x.dtype, [&]<class To>() {
+      ctx.share(x.shape[0], [&](std::int64_t row, int) {
+        const From* from = table.as<From>() + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
+        To* to = x.as<To>() + row * width;
+        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(widen(from[i]));
+      });
+    });
+  });
+}
+
+void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
+  const bool clear = into_dtable == Gradient::overwrite;
+  ctx.note("embedding.backward", {DType::f32}, {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
+  if (ctx.dry()) return;
+  const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
+  with_float(dx.dtype, [&]<class T>() {
+    ctx.share((width + columns_per_piece - 1) / columns_per_piece, [&](std::int64_t piece, int) {
+      const auto begin = piece * columns_per_piece, end = std::min(width, begin + columns_per_piece);
+      float* out = dtable.as<float>();
+      if (clear)
+        for (std::int64_t v = 0; v < vocab; ++v) std::fill(out + v * width + begin, out + v * width + end, 0.0f);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        float* to = out + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
+        const T* from = dx.as<T>() + row * width;
+        for (auto i = begin; i < end; ++i) to[i] += widen(from[i]);
+      }
+    });
+  });
+}
+
+}  // namespace headroom::embedding

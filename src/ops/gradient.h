@@ -1,0 +1,11 @@
+// What an op does with a gradient that may already hold something.
+#pragma once
+#include <cstdint>
+
+namespace headroom {
+
+enum class Gradient : std::uint8_t { overwrite, accumulate };
+
+constexpr float beta_of(Gradient g) { return g == Gradient::accumulate ? 1.0f : 0.0f; }
+
+}  // namespace headroom

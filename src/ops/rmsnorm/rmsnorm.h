@@ -1,0 +1,27 @@
+// y = x · weight / √(mean(x²) + eps), row by row, and its gradients.
+//
+// x, y, dy, dx are [rows, width] in one storage type, contiguous; weight, dweight [width] and rstd [rows] are FP32. Sums are FP32.
+// Backward reads rstd as forward wrote it. dx may be the residual stream's gradient, which it then adds to.
+#pragma once
+#include "base/tensor.h"
+#include "ops/gradient.h"
+#include "ops/op.h"
+
+namespace headroom::rmsnorm {
+
+struct Forward {
+  Tensor x, weight;
+  Tensor y, rstd;  // written
+  float eps = 1e-5f;
+};
+
+struct Backward {
+  Tensor x, weight, rstd, dy;
+  Tensor dx, dweight;  // written or added to
+  Gradient into_dx = Gradient::overwrite, into_dweight = Gradient::overwrite;
+};
+
+void forward(const Forward&, Context&);
+void backward(const Backward&, Context&);  // scratch: FP32 partial sums of dweight, at most 64 rows of width
+
+}  // namespace headroom::rmsnorm

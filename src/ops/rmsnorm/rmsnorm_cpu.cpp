@@ -1,0 +1,95 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/rmsnorm/rmsnorm_cpu.cpp"
+#include <hwy/foreach_target.h>  // this file again for every instruction set
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::rmsnorm {
+namespace HWY_NAMESPACE {
+
+using headroom::HWY_NAMESPACE::sum_over;
+
+template <class T>
+void forward_row(const T* x, const float* weight, T* y, float* rstd, std::int64_t n, float eps) {
+  const float r = 1.0f / std::sqrt(sum_over(n, [&](std::int64_t i) { const float v = widen(x[i]); return v * v; }) / float(n) + eps);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(x[i]) * r * weight[i]);
+  *rstd = r;
+}
+
+// dx = r·(w·dy − x̂·mean(w·dy·x̂)), x̂ = r·x.
+template <class T>
+void backward_row(const T* x, const float* weight, float r, const T* dy, T* dx, float* dweight, std::int64_t n, bool add) {
+  const float mean = sum_over(n, [&](std::int64_t i) { return weight[i] * widen(dy[i]) * widen(x[i]); }) * r / float(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float unit = widen(x[i]) * r, g = widen(dy[i]);
+    const float value = r * (weight[i] * g - unit * mean);
+    dweight[i] += g * unit;
+    dx[i] = narrow<T>(add ? widen(dx[i]) + value : value);
+  }
+}
+
+void forward_rows(const Forward& t, std::int64_t begin, std::int64_t end) {
+  const auto n = t.x.shape[1];
+  with_float(t.x.dtype, [&]<class T>() {
+    for (auto r = begin; r < end; ++r) forward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.y.as<T>() + r * n, t.rstd.as<float>() + r, n, t.eps);
+  });
+}
+void backward_rows(const Backward& t, std::int64_t begin, std::int64_t end, float* dweight) {
+  const auto n = t.x.shape[1];
+  with_float(t.x.dtype, [&]<class T>() {
+    for (auto r = begin; r < end; ++r)
+      backward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.rstd.as<float>()[r], t.dy.as<T>() + r * n, t.dx.as<T>() + r * n, dweight, n,
+                   t.into_dx == Gradient::accumulate);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace headroom::rmsnorm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::rmsnorm {
+
+HWY_EXPORT(forward_rows);
+HWY_EXPORT(backward_rows);
+
+namespace {
+constexpr std::int64_t most_parts = 64;  // the cut does not depend on the number of threads, so neither do the sums
+std::int64_t part_of(std::int64_t rows) { return std::max<std::int64_t>(1, (rows + most_parts - 1) / most_parts); }
+}  // namespace
+
+void forward(const Forward& t, Context& ctx) {
+  const double elements = double(t.x.count());
+  ctx.note("rmsnorm.forward", {DType::f32}, {4 * elements, double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
+  if (ctx.dry()) return;
+  const auto rows = t.x.shape[0], part = part_of(rows);
+  ctx.share((rows + part - 1) / part, [&](std::int64_t p, int) {
+    HWY_DYNAMIC_DISPATCH(forward_rows)(t, p * part, std::min(rows, (p + 1) * part));
+  });
+}
+
+void backward(const Backward& t, Context& ctx) {
+  const auto rows = t.x.shape[0], width = t.x.shape[1], part = part_of(rows), parts = (rows + part - 1) / part;
+  auto scope = ctx.arena.scope();
+  const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts, width});
+  ctx.note("rmsnorm.backward", {DType::f32},
+           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
+  if (ctx.dry()) return;
+  ctx.share(parts, [&](std::int64_t p, int) {
+    float* sum = sums.as<float>() + p * width;
+    std::fill(sum, sum + width, 0.0f);
+    HWY_DYNAMIC_DISPATCH(backward_rows)(t, p * part, std::min(rows, (p + 1) * part), sum);
+  });
+  float* out = t.dweight.as<float>();
+  if (t.into_dweight == Gradient::overwrite) std::fill(out, out + width, 0.0f);
+  for (std::int64_t p = 0; p < parts; ++p)
+    for (std::int64_t i = 0; i < width; ++i) out[i] += sums.as<float>()[p * width + i];
+}
+
+}  // namespace headroom::rmsnorm
+#endif

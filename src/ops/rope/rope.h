@@ -1,0 +1,16 @@
+// Rotary positions: element i of a head's first half and element i of its second half are turned by position · theta^(−2i/dim),
+// as in Llama. The turn is orthogonal, so its gradient is the turn the other way. In place; position = row.
+//
+// x is [batch, len, heads, dim], any strides but 1 in the last dimension; table [≥ len, dim] FP32: cosines, then sines.
+#pragma once
+#include "base/tensor.h"
+#include "ops/op.h"
+
+namespace headroom::rope {
+
+enum class Turn : std::uint8_t { forward, back };
+
+void fill(const Tensor& table, double theta, Context&);
+void rotate(const Tensor& x, const Tensor& table, Turn, Context&);
+
+}  // namespace headroom::rope

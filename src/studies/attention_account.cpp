@@ -1,0 +1,122 @@
+// The dry run behind memory_attention.h: the same calls that a user of the library makes, in an arena with no memory behind it.
+#include <algorithm>
+#include <set>
+
+#include "studies/attention_symbols.h"
+#include "studies/memory_attention.h"
+
+namespace headroom {
+
+namespace {
+
+using attention::Problem;
+
+struct DryRun {
+  Ledger ledger;
+  Account totals;
+  std::size_t backward_event = 0;  // events before backward
+
+  DryRun(const Problem& p, const attention::Variant& variant, const Device& device, int workers) {
+    Arena arena(&ledger);
+    Context ctx{arena, device};
+    ctx.dry_workers = workers;
+    attention::Forward f;
+    {
+      const auto phase = arena.in_phase(Phase::input);
+      f.q = arena.make("q", p.precision.dtype, p.q_shape());
+      f.k = arena.make("k", p.precision.dtype, p.k_shape());
+      f.v = arena.make("v", p.precision.dtype, p.k_shape());
+    }
+    const std::size_t inputs = arena.used();
+    {
+      const auto phase = arena.in_phase(Phase::saved);
+      f.o = arena.make("o", p.precision.dtype, p.q_shape());
+      f.lse = arena.make("lse", DType::f32, p.lse_shape());
+    }
+    f.saved = make_saved(variant, p, ctx);
+    {
+      const auto phase = arena.in_phase(Phase::forward);
+      forward(variant, p, f, ctx);
+    }
+    totals.saved_bytes = arena.used() - inputs;
+    totals.before_backward_bytes = arena.used();
+    totals.forward_peak_bytes = arena.peak();
+    backward_event = ledger.events().size();
+    arena.start_peak();
+    attention::Backward b{f.q, f.k, f.v, f.o, f.lse, {}, {}, {}, {}, {}, f.saved};
+    {
+      const auto phase = arena.in_phase(Phase::gradient);
+      b.d_o = arena.make("dO", p.precision.dtype, p.q_shape());
+      b.dq = arena.make("dQ", p.precision.dtype, p.q_shape());
+      b.dk = arena.make("dK", p.precision.dtype, p.k_shape());
+      b.dv = arena.make("dV", p.precision.dtype, p.k_shape());
+    }
+    const auto phase = arena.in_phase(Phase::backward);
+    backward(variant, p, b, ctx);
+    totals.backward_peak_bytes = arena.peak();
+    totals.peak_bytes = std::max(totals.forward_peak_bytes, totals.backward_peak_bytes);
+  }
+};
+
+struct Served {
+  Problem problem;
+  const attention::Variant& by;
+};
+
+Served serving(const Problem& p, const Device& device, std::string_view wanted) {
+  if (device.kind != DeviceKind::cpu) {
+    try {
+      return {p, attention::choose(p, device, wanted)};
+    } catch (const Error& e) {
+      if (e.at.code != Code::unsupported) throw;
+    }
+    Problem same_bytes = p;
+    same_bytes.precision.math = Math::exact;
+    return {same_bytes, attention::choose(same_bytes, Device{}, wanted)};
+  }
+  return {p, attention::choose(p, device, wanted)};
+}
+
+}  // namespace
+
+std::uint64_t attention_peak_bytes(const Problem& p, const Device& device, std::string_view wanted, int workers) {
+  const auto [problem, variant] = serving(p, device, wanted);
+  return DryRun(problem, variant, device, workers).totals.peak_bytes;
+}
+
+Account attention_account(const Problem& p, const Device& device, std::string_view wanted, int workers) {
+  const Served served = serving(p, device, wanted);
+  const auto [sizes, symbols] = probe_of(served.problem);
+  DryRun probe(sizes, served.by, device, workers), run(served.problem, served.by, device, workers);
+  Account a = run.totals;
+  const auto& entries = run.ledger.entries();
+  const auto& events = run.ledger.events();
+  std::size_t top = 0;
+  for (std::size_t e = 0; e < events.size(); ++e) {
+    a.timeline.push_back({(events[e].take ? "+ " : "- ") + entries[events[e].entry].name.full(), events[e].live});
+    if (events[e].live > events[top].live) top = e;
+  }
+  a.peak_moment = top;
+  std::set<std::uint32_t> standing;
+  for (std::size_t e = 0; e <= top && e < events.size(); ++e) {
+    if (events[e].take) standing.insert(events[e].entry);
+    else standing.erase(events[e].entry);
+  }
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
+    const Shape& symbolic = i < probe.ledger.entries().size() ? probe.ledger.entries()[i].shape : e.shape;
+    Component c{e.name.full(), shape_text(e.shape), std::string(name_of(e.dtype)), e.bytes, e.taken,
+                formula_of(symbolic, e.shape, size_of(e.dtype), symbols), std::string(name_of(e.phase)), standing.contains(i), 0};
+    if (c.at_peak && a.peak_bytes) c.share = double(e.taken) / double(a.peak_bytes);
+    a.components.push_back(std::move(c));
+  }
+  return a;
+}
+
+OnPaper on_paper(const Problem& p) {
+  const std::uint64_t size = size_of(p.precision.dtype), q = std::uint64_t(p.q_shape().count()) * size, k = std::uint64_t(p.k_shape().count()) * size;
+  const auto rows = std::uint64_t(p.batch * p.heads * p.len_q);
+  return {2 * q + 4 * k, 2 * q, rows * std::uint64_t(p.len_k) * size, rows * 4};
+}
+
+}  // namespace headroom

@@ -1,0 +1,82 @@
+#include "studies/ceilings.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/convert.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "memory/block.h"
+#include "ops/matmul/matmul.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::int64_t copied_bytes = 256ll << 20;  // far past any cache
+constexpr std::int64_t matmul_n = 2048;             // its three FP32 matrices are 48 MiB
+
+CeilingRow measure_copy(Threads& threads, const bench::Protocol& protocol, const std::function<bool()>& stop) {
+  const Block from(copied_bytes), to(copied_bytes);
+  constexpr std::int64_t piece = 4 << 20;
+  const auto share = [&](auto&& body) { threads.share(copied_bytes / piece, [&](std::int64_t n, int) { body(std::size_t(n * piece)); }); };
+  share([&](std::size_t at) { std::memset(static_cast<char*>(from.data()) + at, 1, piece); });
+  const auto copy = [&] {
+    share([&](std::size_t at) { std::memcpy(static_cast<char*>(to.data()) + at, static_cast<const char*>(from.data()) + at, piece); });
+  };
+  CeilingRow r{"copy", "bytes", copied_bytes, bench::measure(copy, protocol, bench::host_timer(), stop).ms};
+  if (r.ms.count > 0) r.copy_bytes_per_s = 2.0 * copied_bytes / (r.ms.min / 1e3);
+  return r;
+}
+
+CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, const bench::Protocol& protocol, const std::function<bool()>& stop) {
+  const auto walk = [&](Context& ctx, const std::function<void(const matmul::Product&)>& run) {
+    const Shape square{matmul_n, matmul_n};
+    const matmul::Product p{ctx.arena.make("a", dtype, square), ctx.arena.make("b", dtype, square), ctx.arena.make("c", dtype, square)};
+    run(p);
+  };
+  Arena dry;
+  Context planned{.arena = dry, .device = device, .dry_workers = threads.count()};
+  walk(planned, [&](const matmul::Product& p) { matmul::multiply(p, planned); });
+  const Block block(dry.peak());
+  Arena arena(block.data(), block.bytes());
+  Context ctx{.arena = arena, .device = device, .threads = &threads};
+  CeilingRow r{"matmul", std::string(name_of(dtype)), matmul_n, {}};
+  walk(ctx, [&](const matmul::Product& p) {
+    with_float(dtype, [&]<class T>() {
+      const Random random{1};
+      threads.share(2 * matmul_n, [&](std::int64_t row, int) {
+        T* out = (row < matmul_n ? p.a : p.b).template as<T>() + row % matmul_n * matmul_n;
+        for (std::int64_t i = 0; i < matmul_n; ++i) out[i] = narrow<T>(random.normal(std::uint64_t(row * matmul_n + i)));
+      });
+    });
+    r.ms = bench::measure(
+               [&] {
+                 const auto scratch = arena.scope();
+                 matmul::multiply(p, ctx);
+               },
+               protocol, bench::host_timer(), stop)
+               .ms;
+    if (r.ms.count > 0) r.flops = matmul::flops(p) / (r.ms.min / 1e3);
+  });
+  return r;
+}
+
+}  // namespace
+
+MeasuredCeilings measure_ceilings(const Device& device, const bench::Protocol& protocol, const std::function<bool()>& stop) {
+  check(device.kind == DeviceKind::cpu, Code::unsupported, "device: the ceilings of {} are not measured by this program yet; headroom device --no-measure", device.name);
+  Threads threads;
+  MeasuredCeilings m;
+  m.rows.push_back(measure_copy(threads, protocol, stop));
+  m.rows.push_back(measure_matmul(DType::f32, device, threads, protocol, stop));
+  m.rows.push_back(measure_matmul(DType::bf16, device, threads, protocol, stop));
+  m.ceilings.copy_bytes_per_s = m.rows[0].copy_bytes_per_s;
+  m.ceilings.fp32_flops = m.rows[1].flops;
+  m.ceilings.bf16_flops = m.rows[2].flops;
+  m.ceilings.source = "measured";
+  return m;
+}
+
+}  // namespace headroom::studies

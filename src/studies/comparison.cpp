@@ -1,0 +1,105 @@
+#include "studies/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace headroom::studies {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Fields that a run finds out; every other scalar is part of the question.
+bool measured(const std::string& field) {
+  constexpr std::string_view ends[] = {"_ms", "_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
+  constexpr std::string_view whole[] = {"device", "status", "why", "steps", "warmup", "loss"};
+  return field.starts_with("max_error") || std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
+         std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
+}
+
+Json question_of(const Json& row) {
+  Json q = Json::object();
+  for (const auto& [name, value] : row.items())
+    if (!value.is_structured() && !measured(name)) q[name] = value;
+  return q;
+}
+
+std::string in_words(const Json& question) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : question.items())
+    words.push_back(value.is_string() ? value.get<std::string>() : fmt::format("{} {}", name, value.dump()));
+  return joined(words, " ");
+}
+
+double number(const Json& row, const std::string& name, double otherwise) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_number() ? at->get<double>() : otherwise;
+}
+
+// Of the mean of x, relative to it.
+double relative_error(const Json& row, const std::string& field) {
+  const double mean = number(row, field, 0), steps = std::max(1.0, number(row, "steps", 1));
+  return mean > 0 ? number(row, field + "_std", 0) / std::sqrt(steps) / mean : 0;
+}
+
+std::string verdict_of(double ratio, double spread, double tolerance) {
+  if (ratio - spread > 1 + tolerance) return "slower";
+  if (ratio + spread < 1 / (1 + tolerance)) return "faster";
+  if (ratio + spread <= 1 + tolerance && ratio - spread >= 1 / (1 + tolerance)) return "same";
+  return "unclear";
+}
+
+}  // namespace
+
+std::vector<Json> rows_of_json(const std::string& text, const std::string& who) {
+  const Json j = Json::parse(text, nullptr, false);
+  const Json& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
+  const bool objects = rows.is_array() && std::all_of(rows.begin(), rows.end(), [](const Json& r) { return r.is_object(); });
+  check(!j.is_discarded() && objects, Code::bad_argument, "'{}' holds no rows; give what --format json wrote, or a run's number", who);
+  return {rows.begin(), rows.end()};
+}
+
+Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance) {
+  Comparison c;
+  Table t{"rows", fmt::format("{} against {}: time of B over time of A", b.name, a.name),
+          {{"problem"}, {"time"}, {"a_ms", Unit::ms}, {"b_ms", Unit::ms}, {"ratio", Unit::ratio}, {"spread", Unit::share}, {"verdict"}}, {}};
+  std::int64_t faster = 0, slower = 0, same = 0, unclear = 0, alone = 0;
+  std::vector<bool> used(b.rows.size(), false);
+  for (const Json& row : a.rows) {
+    const Json question = question_of(row);
+    std::size_t other = 0;
+    while (other < b.rows.size() && (used[other] || question_of(b.rows[other]) != question)) ++other;
+    if (other == b.rows.size()) {
+      ++alone;
+      continue;
+    }
+    used[other] = true;
+    ++c.pairs;
+    const Json& partner = b.rows[other];
+    const std::string problem = in_words(question), status_a = row.value("status", "ok"), status_b = partner.value("status", "ok");
+    if (status_a != status_b) {
+      t.add({problem, std::string("status"), {}, {}, {}, {}, fmt::format("{} → {}", status_a, status_b)});
+      if (status_a == "ok") ++slower;
+    }
+    for (const auto& [field, value] : row.items()) {
+      const double x = number(row, field, 0), y = number(partner, field, 0);
+      if (!field.ends_with("_ms") || x <= 0 || y <= 0) continue;
+      const double ratio = y / x, spread = 2 * ratio * std::hypot(relative_error(row, field), relative_error(partner, field));
+      const std::string verdict = verdict_of(ratio, spread, tolerance);
+      ++(verdict == "slower" ? slower : verdict == "faster" ? faster : verdict == "same" ? same : unclear);
+      t.add({problem, field.substr(0, field.size() - 3), x, y, ratio, spread / ratio, verdict});
+    }
+  }
+  alone += std::count(used.begin(), used.end(), false);
+  c.slower = slower > 0;
+  c.record.add(Part{std::move(t)});
+  Record sum{"summary", "", {}};
+  sum.add("faster", faster).add("slower", slower).add("same", same).add("unclear", unclear).add("without_partner", alone).add("tolerance", tolerance, Unit::share);
+  c.record.add(Part{std::move(sum)});
+  return c;
+}
+
+}  // namespace headroom::studies

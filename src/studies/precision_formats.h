@@ -1,0 +1,19 @@
+// The number formats side by side: what each can say, what a value costs with its scales, and what normal data loses in it.
+#pragma once
+#include <cstdint>
+
+#include "report/record.h"
+
+namespace headroom::precision {
+
+struct FormatsSettings {
+  std::int64_t values = 65536;  // normal numbers that the measured error is taken on
+  std::uint64_t seed = 0;
+};
+
+// RMS of (x − what came back) over RMS of x, for N(0, 1). Block formats by name as in base/formats.h.
+double format_error(std::string_view format, const FormatsSettings&);
+
+Record formats_record(const FormatsSettings&);
+
+}  // namespace headroom::precision

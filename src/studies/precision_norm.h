@@ -1,0 +1,55 @@
+// What LayerNorm and RMSNorm lose in each format, with statistics in fp32 and in the format itself, against FP64 on the same
+// (already rounded) inputs: error by width and magnitude, where squares overflow, where epsilon vanishes, and the range of
+// magnitudes in which the output is right.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/record.h"
+
+namespace headroom::precision {
+
+// An output is right when it is finite and its RMS error is at most this share of its RMS.
+constexpr double norm_tolerance = 0.01;
+
+struct NormSettings {
+  std::vector<std::string> norms{"layernorm", "rmsnorm"};
+  std::vector<std::string> dtypes{"fp32", "bf16", "fp16"};
+  std::vector<std::int64_t> widths{64, 4096};
+  std::vector<double> magnitudes{1e-3, 1, 100, 10000};  // standard deviation of the inputs
+  std::vector<double> eps{1e-5};
+  std::int64_t rows = 4;  // vectors that each number is measured on
+  std::uint64_t seed = 0;
+};
+
+enum class NormTrouble : std::uint8_t { none, inputs_overflow, squares_overflow, epsilon_is_zero, sums_stall };
+
+struct NormCase {
+  std::string norm, dtype, statistics;
+  std::int64_t width = 0;
+  double eps = 0;
+};
+
+struct NormError {  // relative to the RMS of the exact output; infinite when an output is not finite
+  double max = 0, rms = 0;
+  bool epsilon_lost = false;  // adding it to the mean square changed nothing, in every row
+  NormTrouble trouble = NormTrouble::none;
+  bool right() const { return rms <= norm_tolerance; }
+};
+
+NormError norm_error(const NormCase&, double magnitude, std::int64_t rows, std::uint64_t seed);
+
+struct NormLimits {  // powers of two; none: no such magnitude among those that the format holds
+  std::optional<double> right_from, right_to;  // the range in which outputs are right that holds 1, or ends below it; none: nowhere up to 1
+  std::optional<double> fails_below, fails_above;
+  std::optional<double> epsilon_lost_from;
+  NormTrouble below = NormTrouble::none, above = NormTrouble::none;
+};
+
+NormLimits norm_limits(const NormCase&, std::int64_t rows, std::uint64_t seed);
+
+Record norm_record(const NormSettings&);
+
+}  // namespace headroom::precision

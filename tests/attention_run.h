@@ -1,0 +1,59 @@
+// Runs a CPU variant on a case's tensors: forward and backward in arenas of exactly the size that a dry run asked for, all poisoned.
+#pragma once
+#include "memory/block.h"
+#include "tests/attention_cases.h"
+
+namespace headroom::attention::cases {
+
+inline const Device cpu;
+
+inline bool serves(const Variant& v, const Problem& p) {
+  return v.supports(p, cpu, Pass::forward).ok && v.supports(p, cpu, Pass::backward).ok;
+}
+
+struct Views {  // of a case's tensors, wherever they lie
+  Tensor q, k, v, d_o, dlse, o, lse, dq, dk, dv;
+};
+inline Views views_of(const Case& c, Tensors& x) {
+  return {x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(),
+          x.o.view(), x.lse.view(), x.dq.view(), x.dk.view(), x.dv.view()};
+}
+
+inline void run(const Variant& variant, const Case& c, const Views& x, Threads* pool) {
+  const Problem& p = c.problem;
+  const int workers = pool ? pool->count() : 1;
+  Arena dry;
+  Context dry_ctx{dry, cpu};
+  make_saved(variant, p, dry_ctx);
+  Block saved_block(std::max<std::size_t>(dry.peak(), 1));
+  std::memset(saved_block.data(), 0xff, dry.peak());
+  Arena saved_arena(saved_block.data(), saved_block.bytes());
+  Context saving{saved_arena, cpu};
+  const Saved saved = make_saved(variant, p, saving);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    const auto bytes = workspace_bytes(variant, p, cpu, pass, workers);
+    Block block(bytes + 64);
+    std::memset(block.data(), 0xff, block.bytes());
+    Ledger ledger;
+    Arena arena(block.data(), bytes, &ledger);
+    Context ctx{arena, cpu, pool};
+    if (pass == Pass::forward) forward(variant, p, {x.q, x.k, x.v, x.o, x.lse, saved}, ctx);
+    else backward(variant, p, {x.q, x.k, x.v, x.o, x.lse, x.d_o, x.dlse, x.dq, x.dk, x.dv, saved}, ctx);
+    EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << variant.name << " " << in_words(c);
+    EXPECT_EQ(ledger.peak_bytes(), bytes);
+    EXPECT_EQ(arena.used(), 0u);
+    for (std::size_t i = bytes; i < block.bytes(); ++i)
+      ASSERT_EQ(static_cast<std::byte*>(block.data())[i], std::byte{0xff}) << "written past its scratch: " << variant.name << " " << in_words(c);
+  }
+}
+inline void run(const Variant& variant, const Case& c, Tensors& x, Threads* pool) { run(variant, c, views_of(c, x), pool); }
+
+inline Problem problem_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim,
+                          Mask mask = {}, DType dtype = DType::f32) {
+  Problem p;
+  p.batch = 2, p.heads = heads, p.kv_heads = kv_heads, p.len_q = len_q, p.len_k = len_k, p.head_dim = dim, p.mask = mask;
+  p.precision.dtype = dtype;
+  return p;
+}
+
+}  // namespace headroom::attention::cases

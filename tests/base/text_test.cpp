@@ -1,0 +1,80 @@
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+
+#include "base/device.h"
+#include "base/error.h"
+
+namespace headroom {
+namespace {
+
+std::string refusal(auto&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.code, Code::bad_argument);
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << "one line, please";
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return "";
+}
+
+TEST(Text, BytesAndTimesReadAsPeopleSayThem) {
+  EXPECT_EQ(bytes_in_words(0), "0 B");
+  EXPECT_EQ(bytes_in_words(1023), "1023 B");
+  EXPECT_EQ(bytes_in_words(1.5 * 0x1p30), "1.50 GiB");
+  EXPECT_EQ(bytes_in_words(-2048), "-2.00 KiB");
+  EXPECT_EQ(time_in_words(0.183), "183 µs");
+  EXPECT_EQ(time_in_words(245'000), "4 min 5 s");
+  EXPECT_EQ(time_in_words(3'660'000), "1 h 1 min");
+  EXPECT_EQ(columns_of("µs …"), 4);
+}
+
+TEST(Text, ListsRefuseEmptyItems) {
+  EXPECT_EQ(parse_list("256,1024", "--len"), (std::vector<std::string>{"256", "1024"}));
+  for (auto bad : {"256,", ",256", "256,,1024", ""}) EXPECT_NE(refusal([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);
+}
+
+TEST(Text, NumbersSayTheirRange) {
+  EXPECT_EQ(parse_integer("42", "--n"), 42);
+  EXPECT_NE(refusal([] { parse_integer("-5", "--len"); }).find("at least 0"), std::string::npos);
+  EXPECT_NE(refusal([] { parse_integer("0", "--dim", {1, 256}); }).find("from 1 to 256"), std::string::npos);
+  for (auto bad : {"", "12x", "1e3", " 4", "99999999999999999999"}) refusal([&] { parse_integer(bad, "--n"); });
+  EXPECT_DOUBLE_EQ(parse_fraction("0.5%", "--until"), 0.005);
+  EXPECT_DOUBLE_EQ(parse_fraction("0.005", "--until"), 0.005);
+  for (auto bad : {"0", "-1%", "100%", "2", "x%", "nan"}) refusal([&] { parse_fraction(bad, "--until"); });
+  EXPECT_EQ(parse_bytes("24", "--memory"), 24ull << 30);
+  EXPECT_EQ(parse_bytes("512MiB", "--memory"), 512ull << 20);
+  EXPECT_EQ(parse_bytes("80GB", "--memory"), 80'000'000'000ull);
+  for (auto bad : {"0", "-1", "lots", "1e30", "5 GiB", "inf"}) refusal([&] { parse_bytes(bad, "--memory"); });
+}
+
+TEST(Text, ASlipOfTheFingerIsUnderstood) {
+  EXPECT_EQ(closest("flsah", {"plain", "flash"}), "flash");
+  EXPECT_EQ(closest("attenton", {"attention", "device"}), "attention");
+  EXPECT_EQ(closest("zebra", {"plain", "flash"}), "");
+}
+
+TEST(Device, KnownOnesAreWholeAndSayWhereTheirNumbersComeFrom) {
+  ASSERT_GE(known_devices().size(), 7u);
+  for (const Device& d : known_devices()) {
+    EXPECT_EQ(device_described(d.key).name, d.name);
+    EXPECT_GT(d.memory_bytes, 20ull << 30) << d.name;
+    EXPECT_GT(d.ceilings.bf16_flops, d.ceilings.fp32_flops) << d.name;
+    EXPECT_GT(d.ceilings.copy_bytes_per_s, 1e12) << d.name;
+    EXPECT_FALSE(d.ceilings.source.empty()) << d.name;
+  }
+  EXPECT_EQ(device_described("h200").ceilings.source.substr(0, 8), "measured");
+  EXPECT_NE(refusal([] { device_described("h20"); }).find("did you mean 'h200'"), std::string::npos);
+}
+
+TEST(Device, ThisMachineHasMemoryAndCores) {
+  const Device d = cpu_device();
+  EXPECT_GE(d.units, 1);
+  EXPECT_GT(d.memory_bytes, 1ull << 26);
+  EXPECT_FALSE(d.name.empty());
+}
+
+}  // namespace
+}  // namespace headroom

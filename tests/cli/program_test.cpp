@@ -1,0 +1,229 @@
+// The program as a new user meets it: exit codes, one-line refusals, JSON, a sweep that is killed and goes on.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "store/results.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Ended {
+  int code;
+  std::string out, err;
+};
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("headroom_cli_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    db_ = (folder_ / "results.db").string();
+    setenv("XDG_DATA_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string command(const std::string& arguments) const {
+    return std::string(HEADROOM_BINARY_DIR) + "/headroom " + arguments + " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
+  }
+  static std::string text_of(const fs::path& file) {
+    std::ifstream in(file);
+    std::stringstream s;
+    s << in.rdbuf();
+    return s.str();
+  }
+  Ended run(const std::string& arguments) const {
+    const int status = std::system(command(arguments).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out"), text_of(folder_ / "err")};
+  }
+  void refused(const std::string& arguments, int code, const std::string& said) const {
+    SCOPED_TRACE(arguments);
+    const Ended e = run(arguments);
+    EXPECT_EQ(e.code, code) << e.err;
+    EXPECT_NE(e.err.find(said), std::string::npos) << e.err;
+    EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << e.err;
+    EXPECT_TRUE(e.out.empty()) << e.out;
+  }
+
+  fs::path folder_;
+  std::string db_;
+};
+
+const std::string tiny = "attention --batch 1 --dim 16 --len 16,32 --warmup 0 --steps 2 ";
+
+TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
+  refused("atention", 2, "did you mean 'attention'?");
+  refused("attention --variant flsh", 2, "did you mean 'flash'?");
+  refused("attention --dim 0", 2, "from 1 to 256");
+  refused("attention --dim 257", 2, "from 1 to 256");
+  refused("attention --len -4", 2, "--len: '-4'");
+  refused("attention --len 256,", 2, "empty item");
+  refused("attention --len 256,abc", 2, "'abc'");
+  refused("attention --mask casual", 2, "did you mean 'causal'?");
+  refused("attention --dtype fp31", 2, "choose from fp32");
+  refused("attention --heads 3 --kv-heads 2", 2, "kv_heads must divide heads");
+  refused("attention --steps 0", 2, "--steps");
+  refused("attention --until 200%", 2, "0.5%");
+  refused("attention --memory much", 2, "GiB");
+  refused("attention --formt csv", 2, "did you mean '--format'?");
+  refused("attention --len 16 --len 32", 2, "takes commas");
+  refused("attention --format jsno", 2, "did you mean 'json'?");
+  refused("attention --out " + folder_.string(), 2, "is a directory");
+  refused("attention --out " + folder_.string() + "/no/such/file", 2, "there is no directory");
+  refused("attention --db " + folder_.string(), 2, "is a directory");
+  refused("attention --device gpu", 2, "cpu, cuda, cuda:N");
+  refused("compare 1", 2, "B");
+  refused("results", 1, "measure something first");
+  refused("kernels --mask window:0", 2, "window:W");
+}
+
+TEST_F(Program, HelpIsEnough) {
+  EXPECT_EQ(run("").code, 2);
+  const Ended overview = run("--help");
+  EXPECT_EQ(overview.code, 0);
+  for (const std::string name : {"attention", "device", "kernels", "results", "compare"}) {
+    EXPECT_NE(overview.out.find("  " + name), std::string::npos);
+    const Ended help = run(name + " --help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("Examples:"), std::string::npos) << name;
+    EXPECT_NE(help.out.find("--format"), std::string::npos) << name;
+  }
+  EXPECT_EQ(run("--version").out.substr(0, 9), "headroom ");
+}
+
+TEST_F(Program, TheSweepAnswersInJson) {
+  const Ended e = run(tiny + "--variant all --mask causal --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  EXPECT_TRUE(j["device"]["name"].is_string());
+  ASSERT_GE(j["rows"].size(), 4u);
+  for (const Json& r : j["rows"]) {
+    EXPECT_EQ(r["status"], "ok") << r;
+    EXPECT_EQ(r["peak_bytes"], r["forecast_peak_bytes"]);
+  }
+  for (const char* part : {"exponents", "edge", "against_plain"}) EXPECT_FALSE(j["analysis"][part].empty()) << part;
+  const Results stored(db_, Results::Access::read);
+  EXPECT_EQ(stored.rows(1).size(), j["rows"].size());
+  EXPECT_FALSE(stored.run(1)->finished.empty());
+  const Json again = Json::parse(run("results 1 --format json --db " + db_).out);
+  EXPECT_EQ(again["rows"], j["rows"]) << "what was shown is what was kept";
+}
+
+TEST_F(Program, OutTakesTheAnswerAndStandardOutputStaysEmpty) {
+  const std::string file = (folder_ / "rows.csv").string();
+  const Ended e = run(tiny + "--format csv --out " + file + " --db " + db_);
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_TRUE(e.out.empty());
+  EXPECT_EQ(text_of(file).substr(0, 21), "variant,device,dtype,");
+}
+
+TEST_F(Program, CompareExitsThreeWhereSlower) {
+  const auto write = [&](const char* name, double ms) {
+    std::ofstream(folder_ / name) << Json{{"rows", {{{"variant", "flash"}, {"fwd_ms", ms}, {"fwd_ms_std", 0.001}, {"steps", 10}}}}};
+    return (folder_ / name).string();
+  };
+  const std::string fast = write("fast.json", 1), slow = write("slow.json", 2);
+  EXPECT_EQ(run("compare " + fast + " " + slow).code, 3);
+  EXPECT_EQ(run("compare " + slow + " " + fast).code, 0);
+  EXPECT_EQ(run("compare " + fast + " " + fast).code, 0);
+}
+
+TEST_F(Program, ADamagedStoreIsReportedAndLeftByteForByte) {
+  std::ofstream(db_) << std::string(5000, 'x');
+  const std::string before = text_of(db_);
+  refused(tiny + "--db " + db_, 1, "damaged");
+  EXPECT_EQ(text_of(db_), before);
+}
+
+TEST_F(Program, ASweepThatWasKilledGoesOnWithoutLosingOrDoublingARow) {
+  const std::string program = std::string(HEADROOM_BINARY_DIR) + "/headroom";
+  const std::vector<std::string> words = {program, "attention", "--batch", "1", "--dim", "16,32", "--len", "16,32,64,96,128,160", "--steps", "40",
+                                          "--db", db_, "--format", "json", "--out", (folder_ / "sweep.json").string()};
+  const auto start = [&](bool resume) {
+    std::vector<std::string> all = words;
+    if (resume) all.push_back("--resume");
+    std::vector<char*> argv;
+    for (auto& w : all) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) execv(argv[0], argv.data()), _exit(127);
+    return child;
+  };
+  const auto rows_there = [&]() -> std::size_t {
+    if (!fs::exists(db_) || fs::file_size(db_) == 0) return 0;
+    try {
+      return Results(db_, Results::Access::read).rows(1).size();
+    } catch (const std::exception&) {
+      return 0;  // the tables are being made, or a row is being written
+    }
+  };
+  const pid_t first = start(false);
+  while (rows_there() < 3 && waitpid(first, nullptr, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+  std::vector<StoredRow> before;
+  {
+    const Results r(db_, Results::Access::write);  // rolls back what was half written
+    before = r.rows(1);
+    ASSERT_TRUE(r.run(1)->finished.empty()) << "the kill came too late to test anything";
+  }
+  ASSERT_GE(before.size(), 3u);
+  ASSERT_LT(before.size(), 24u);
+
+  int status = 0;
+  const pid_t second = start(true);
+  waitpid(second, &status, 0);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  const Results r(db_, Results::Access::read);
+  ASSERT_EQ(r.runs().size(), 1u) << "it is the same run";
+  const auto after = r.rows(1);
+  ASSERT_EQ(after.size(), 24u);
+  std::set<std::string> keys;
+  for (const StoredRow& row : after) keys.insert(row.key);
+  EXPECT_EQ(keys.size(), 24u);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i].row, before[i].row) << "measured once";
+  EXPECT_EQ(Json::parse(text_of(folder_ / "sweep.json"))["rows"].size(), 24u);
+}
+
+TEST_F(Program, CtrlCKeepsAndPrintsWhatIsFinished) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string file = (folder_ / "part.json").string();
+    execl((std::string(HEADROOM_BINARY_DIR) + "/headroom").c_str(), "headroom", "attention", "--batch", "1", "--dim", "16", "--len", "16,32,64,512",
+          "--steps", "1000000", "--warmup", "0", "--seconds", "0.5", "--db", db_.c_str(), "--format", "json", "--out", file.c_str(), nullptr);
+    _exit(127);
+  }
+  const auto rows_there = [&]() -> std::size_t {
+    try {
+      return Results(db_, Results::Access::read).rows(1).size();
+    } catch (const std::exception&) {
+      return 0;
+    }
+  };
+  int status = 0;
+  while (rows_there() < 1 && waitpid(child, &status, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(child, SIGINT);
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << "it ended by itself";
+  const auto rows = Json::parse(text_of(folder_ / "part.json"))["rows"];
+  EXPECT_GE(rows.size(), 1u);
+  EXPECT_EQ(rows.size(), Results(db_, Results::Access::read).rows(1).size());
+  EXPECT_EQ(WEXITSTATUS(status), rows.size() == 8 ? 0 : 1);
+}
+
+}  // namespace
+}  // namespace headroom

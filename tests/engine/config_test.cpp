@@ -1,0 +1,72 @@
+#include "engine/config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/error.h"
+#include "engine/params.h"
+
+namespace headroom::engine {
+namespace {
+
+TEST(Presets, HoldExactlyTheStatedParameters) {
+  const std::pair<const char*, std::int64_t> stated[] = {{"small", 128625408}, {"medium", 423183360}, {"large", 969411840},
+                                                         {"xl", 1998235200},   {"2.7B", 3406809600},  {"8B", 8125698048}};
+  ASSERT_EQ(presets().size(), std::size(stated));
+  for (const auto& [name, count] : stated) {
+    EXPECT_EQ(param_count(model_described(name)), count) << name;
+    EXPECT_NO_THROW(check(model_described(name))) << name;
+  }
+}
+
+TEST(Params, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  const auto table = param_table(model_described("small"));
+  for (const auto& s : table) names.insert(s.full_name());
+  EXPECT_EQ(names.size(), table.size());
+  EXPECT_TRUE(names.contains("blocks.11.attention.qkv.weight"));
+}
+
+TEST(Config, ReadsHuggingFaceFiles) {  // the published counts of these models
+  const auto llama = model_from_json(R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128,
+    "num_hidden_layers": 126, "num_key_value_heads": 8, "vocab_size": 128256, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+    "tie_word_embeddings": false, "rope_scaling": null})", "405B");
+  EXPECT_EQ(param_count(llama), 405853388800);
+  EXPECT_EQ(llama.head_dim, 128);
+  EXPECT_EQ(llama.rope_theta, 500000);
+  EXPECT_TRUE(llama.left_out.empty());
+  const auto qwen = model_from_json(R"({"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": true})", "0.5B");
+  EXPECT_TRUE(qwen.tied);
+  ASSERT_EQ(qwen.left_out.size(), 1u);
+  EXPECT_EQ(param_count(qwen) + 24 * (896 + 2 * 128), 494032768);  // with the biases that are left out
+}
+
+TEST(Config, GoesThroughItsOwnJson) {
+  auto c = model_described("small");
+  c.kv_heads = 4, c.tied = true, c.rope_theta = 1234.5;
+  const auto again = model_from_json(to_json(c), "other");
+  EXPECT_EQ(to_json(again), to_json(c));
+}
+
+TEST(Config, RefusesInOneLineWhatCannotBe) {
+  const char* bad[] = {"", "[]", "{}", R"({"vocab": 10})", R"({"vocab": "ten", "width": 8, "layers": 1, "heads": 1, "ffn": 8})",
+                       R"({"vocab": 10, "width": 9, "layers": 1, "heads": 2, "ffn": 8})", R"({"vocab": 10, "width": 8, "layers": 1, "heads": 3, "head_dim": 4, "kv_heads": 2, "ffn": 8})",
+                       R"({"vocab": 10, "width": 8, "layers": 1, "heads": 1, "ffn": 8, "widht": 8})", R"({"model_type": "gpt2", "hidden_size": 8})",
+                       R"({"vocab": -1, "width": 8, "layers": 1, "heads": 1, "ffn": 8})"};
+  for (const char* text : bad) {
+    try {
+      model_from_json(text, "file");
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_THROW(model_described("smal"), Error);
+}
+
+}  // namespace
+}  // namespace headroom::engine

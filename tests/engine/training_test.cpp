@@ -1,0 +1,228 @@
+#include "engine/training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/engine/oracle.h"
+#include "tests/engine/workshop.h"
+
+namespace headroom::engine {
+namespace {
+
+// Weights large enough that every path matters: attention that attends, gates that bend.
+void make_lively(Workshop& w) {
+  const Random random{99};
+  std::uint64_t i = 0;
+  for (const Param& p : w.training.store().params())
+    for (std::int64_t e = 0; e < p.master.count(); ++e) p.master.as<float>()[e] = float(p.spec.mean) + 0.4f * random.normal(i++);
+  w.training.store().refresh_copies(w.ctx);
+}
+
+oracle::Result oracle_of(Workshop& w) {
+  std::map<std::string, std::vector<double>> weights;
+  for (const Param& p : w.training.store().params())
+    for (std::int64_t e = 0; e < p.master.count(); ++e) weights[p.spec.full_name()].push_back(double(p.master.as<float>()[e]));
+  const Recipe& r = w.training.recipe();
+  const auto *a = w.training.tokens().as<std::int32_t>(), *b = w.training.targets().as<std::int32_t>();
+  return oracle::Lm(r.model, weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
+}
+
+double relative_error(const std::vector<double>& expected, const float* got) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (double(got[i]) - expected[i]) * (double(got[i]) - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+void expect_oracle(const Recipe& r, double loss_budget, double gradient_budget) {
+  Workshop w(r);
+  make_lively(w);
+  w.training.state_tensor().as<double>()[adamw::loss_scale] = std::min(w.training.state(adamw::loss_scale), 256.0);  // below fp16's overflow here
+  const auto expected = oracle_of(w);
+  w.training.forward();
+  EXPECT_NEAR(w.training.loss(), expected.loss, loss_budget * expected.loss);
+  w.training.backward();
+  EXPECT_NEAR(w.training.loss(), expected.loss, loss_budget * expected.loss);
+  const double scale = w.training.state(adamw::loss_scale);
+  for (const Param& p : w.training.store().params()) {
+    auto g = expected.gradients.at(p.spec.full_name());
+    for (double& x : g) x *= scale;
+    EXPECT_LT(relative_error(g, p.grad.as<float>()), gradient_budget) << p.spec.full_name();
+  }
+}
+
+TEST(Training, LossAndGradientsAreThoseOfTheOracle) {
+  for (bool tied : {false, true})
+    for (const char* attention : {"flash", "plain"}) {
+      Recipe r{tiny(), 2, 7, {}};
+      r.model.tied = tied, r.attention = attention;
+      expect_oracle(r, 1e-6, 5e-6);  // some 40 times what one FP32 operation loses
+    }
+}
+
+// Weights and activations hold 8 or 11 bits: an error of a few units of that, accumulated over two blocks.
+TEST(Training, SmallFormatsStayWithinTheirBits) {
+  for (const auto& [name, unit] : {std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}}) {
+    Recipe r{tiny(), 2, 7, *precision_named(name)};
+    expect_oracle(r, 2 * unit, 12 * unit);
+  }
+}
+
+TEST(Training, EveryKeepLevelGivesTheSameBits) {
+  for (const char* precision : {"fp32", "bf16"})
+    for (const char* attention : {"flash", "plain"}) {
+      Recipe r{tiny(), 2, 9, *precision_named(precision)};
+      r.attention = attention;
+      Workshop all(r);
+      make_lively(all);
+      all.training.backward();
+      for (std::vector<Keep> keep : {std::vector{Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::no_cheap}}) {
+        r.keep = keep;
+        Workshop less(r);
+        make_lively(less);
+        less.training.backward();
+        EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep[0]) << " " << precision << " " << attention;
+        EXPECT_EQ(less.training.loss(), all.training.loss());
+      }
+    }
+}
+
+TEST(Training, BitsDoNotDependOnTheNumberOfThreads) {
+  Recipe r{tiny(), 3, 33, {}};
+  r.model.width = 40, r.model.vocab = 300;
+  Workshop one(r, 1), four(r, 4);
+  for (Workshop* w : {&one, &four})
+    for (int step = 0; step < 3; ++step) {
+      w->training.backward();
+      w->training.update({});
+    }
+  EXPECT_EQ(one.weights(), four.weights());
+  EXPECT_EQ(one.training.loss(), four.training.loss());
+}
+
+TEST(Training, LogitsInChunksGiveTheSameLoss) {
+  Recipe r{tiny(), 2, 20, {}};
+  Workshop whole(r);
+  whole.training.backward();
+  for (std::int64_t rows : {1, 7, 13, 39}) {
+    r.loss_rows = rows;
+    Workshop chunked(r);
+    chunked.training.backward();
+    EXPECT_NEAR(chunked.training.loss(), whole.training.loss(), 1e-7);
+    const auto a = whole.gradients(), b = chunked.gradients();
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-7) << rows;
+  }
+}
+
+TEST(Training, AccumulationIsTheMeanOfItsParts) {
+  Recipe r{tiny(), 2, 8, {}};
+  Workshop w(r);
+  std::vector<double> mean(w.gradients().size(), 0.0);
+  double loss = 0;
+  for (std::uint64_t micro = 0; micro < 3; ++micro) {
+    w.fill(micro);
+    w.training.backward();
+    const auto g = w.gradients();
+    for (std::size_t i = 0; i < g.size(); ++i) mean[i] += double(g[i]) / 3;
+    loss += w.training.loss() / 3;
+  }
+  for (int micro = 0; micro < 3; ++micro) {
+    w.fill(std::uint64_t(micro));
+    w.training.backward(micro, 3);
+  }
+  EXPECT_NEAR(w.training.loss(), loss, 1e-12);
+  const auto g = w.gradients();
+  for (std::size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], mean[i], 1e-7);
+}
+
+TEST(Training, LearnsAFixedBatchInEveryPrecision) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    Workshop w({tiny(), 2, 8, *precision_named(precision)});
+    adamw::Hyper h;
+    h.lr = 0.02, h.decay = 0, h.dynamic_scale = std::string_view(precision) == "fp16";
+    w.training.backward();
+    const double before = w.training.loss();
+    for (int i = 0; i < 150; ++i) w.training.backward(), w.training.update(h);
+    EXPECT_LT(w.training.loss(), 0.2 * before) << precision;
+  }
+}
+
+TEST(Training, AGradientThatIsNotFiniteChangesNothingAndIsFound) {
+  Workshop w({tiny(), 2, 8, *precision_named("fp16")});
+  w.training.backward();
+  const auto before = w.weights();
+  w.training.store().params()[4].grad.as<float>()[3] = std::numeric_limits<float>::infinity();
+  adamw::Hyper h;
+  h.dynamic_scale = true;
+  w.training.update(h);
+  EXPECT_EQ(w.weights(), before);
+  EXPECT_EQ(w.training.state(adamw::loss_scale), 0x1p15);
+  EXPECT_EQ(w.training.state(adamw::updates), 0);
+
+  // Block 1's gate overflows fp16 when its norm weights are huge; the weights themselves are finite.
+  for (const Param& p : w.training.store().params())
+    if (p.spec.full_name() == "blocks.1.norm2.weight") std::fill_n(p.master.as<float>(), p.master.count(), 1e8f);
+  EXPECT_EQ(w.training.first_not_finite(), "block 1");
+  w.training.store().params()[2].master.as<float>()[0] = NAN;
+  EXPECT_EQ(w.training.first_not_finite(), "the weight blocks.0.attention.qkv.weight");
+}
+
+// Finite differences of the engine's own loss, in FP32: coarse, but through nothing else than forward.
+TEST(Training, GradientsAreSlopesOfItsOwnLoss) {
+  Workshop w({tiny(), 2, 6, {}});
+  make_lively(w);
+  w.training.backward();
+  const auto loss_at = [&](float* x, float value) {
+    *x = value;
+    w.training.forward();
+    return w.training.loss();
+  };
+  const Random random{5};
+  std::uint64_t draw = 0;
+  for (const Param& p : w.training.store().params())
+    for (int probe = 0; probe < 3; ++probe) {
+      const auto i = std::int64_t(random.below(draw++, std::uint64_t(p.master.count())));
+      float* x = p.master.as<float>() + i;
+      const float was = *x, h = 4e-3f;
+      const double slope = (loss_at(x, was + h) - loss_at(x, was - h)) / (2.0 * double(h));
+      *x = was;
+      EXPECT_NEAR(p.grad.as<float>()[i], slope, 2e-3 * std::abs(slope) + 3e-4) << p.spec.full_name() << " " << i;
+    }
+}
+
+TEST(AdamW, IsTheTextbooksInFp64) {
+  Workshop w({tiny(), 2, 6, {}});
+  const auto first = w.weights();
+  std::vector<double> x(first.begin(), first.end()), m(x.size(), 0.0), v(x.size(), 0.0);
+  adamw::Hyper h;
+  h.lr = 0.01, h.clip = 0.05, h.decay = 0.3;
+  for (int t = 1; t <= 4; ++t) {
+    w.fill(std::uint64_t(t));
+    w.training.backward();
+    const auto g = w.gradients();
+    double norm = 0;
+    for (float e : g) norm += double(e) * double(e);
+    norm = std::sqrt(norm);
+    ASSERT_GT(norm, h.clip);  // so that clipping is at work
+    w.training.update(h);
+    EXPECT_NEAR(w.training.state(adamw::grad_norm), norm, 1e-6 * norm);
+    std::size_t i = 0;
+    for (const Param& p : w.training.store().params())
+      for (std::int64_t e = 0; e < p.master.count(); ++e, ++i) {
+        const double clipped = double(g[i]) * h.clip / norm;
+        m[i] = h.beta1 * m[i] + (1 - h.beta1) * clipped;
+        v[i] = h.beta2 * v[i] + (1 - h.beta2) * clipped * clipped;
+        x[i] -= h.lr * (p.spec.decay ? h.decay * x[i] : 0.0);
+        x[i] -= h.lr * m[i] / (1 - std::pow(h.beta1, t)) / (std::sqrt(v[i] / (1 - std::pow(h.beta2, t))) + h.eps);
+      }
+    const auto got = w.weights();
+    // Where a gradient is as small as eps its own FP32 error moves the quotient; elsewhere a few ulp of the step.
+    for (std::size_t e = 0; e < x.size(); ++e) ASSERT_NEAR(got[e], x[e], 2e-6 + 1e-3 * h.lr) << e << " at step " << t;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::engine

@@ -1,0 +1,47 @@
+// A model with memory of its own: exactly what the forecast asked for and not a byte more.
+#pragma once
+#include "base/random.h"
+#include "engine/forecast.h"
+#include "memory/block.h"
+
+namespace headroom::engine {
+
+inline ModelConfig tiny() { return {"tiny", 19, 16, 2, 4, 2, 4, 24, false, 10000, 1e-5, {}}; }
+
+struct Workshop {
+  Device device;
+  Threads threads;
+  std::size_t predicted;
+  headroom::Block memory;
+  Ledger ledger;
+  Arena arena;
+  Context ctx;
+  Training training;
+
+  explicit Workshop(const Recipe& r, int thread_count = 2)
+      : threads(thread_count), predicted(forecast_peak(r, device, thread_count)), memory(predicted), arena(memory.data(), memory.bytes(), &ledger),
+        ctx{arena, device, &threads}, training(r, ctx) {
+    training.initialise(7);
+    fill(1);
+  }
+  void fill(std::uint64_t seed) {
+    const Random random{seed};
+    for (std::int64_t i = 0; i < training.tokens().count(); ++i) {
+      const auto vocab = std::uint64_t(training.recipe().model.vocab);
+      training.tokens().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i), vocab));
+      training.targets().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i + 1), vocab));
+    }
+  }
+  std::vector<float> gradients() const { return gather(&Param::grad); }
+  std::vector<float> weights() const { return gather(&Param::master); }
+  std::vector<float> gather(Tensor Param::*which) const {
+    std::vector<float> all;
+    for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {
+      const float* at = (p.*which).as<float>();
+      all.insert(all.end(), at, at + (p.*which).count());
+    }
+    return all;
+  }
+};
+
+}  // namespace headroom::engine

@@ -1,0 +1,67 @@
+#include "report/render.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace headroom {
+namespace {
+
+Record sample() {
+  Record inner{"analysis", "Analysis", {}};
+  inner.add("edge", std::int64_t(4096));
+  Table t{"rows", "Rows", {{"variant"}, {"fwd_ms", Unit::ms, Show::bar}, {"peak_bytes", Unit::bytes}, {"why", Unit::none, Show::detail}}, {}};
+  t.add({std::string("plain"), 2.0, std::int64_t(3 << 20), std::string("a, \"b\"\nc")});
+  t.add({std::string("fl|ash"), 1.0, {}, std::string()});
+  Record r{"", "Title", {}};
+  r.add("name", std::string("CPU")).add("nan", std::nan("")).add("yes", true);
+  r.add(Part{t}).add(Part{Note{"a remark"}}).add(Part{inner});
+  return r;
+}
+
+TEST(Render, JsonKeepsEverythingInItsPlace) {
+  const auto j = nlohmann::json::parse(render(sample(), Format::json));
+  EXPECT_EQ(j["name"], "CPU");
+  EXPECT_TRUE(j["nan"].is_null());
+  EXPECT_EQ(j["yes"], true);
+  ASSERT_EQ(j["rows"].size(), 2u);
+  EXPECT_EQ(j["rows"][0]["peak_bytes"], 3 << 20);
+  EXPECT_EQ(j["rows"][0]["why"], "a, \"b\"\nc");
+  EXPECT_TRUE(j["rows"][1]["peak_bytes"].is_null());
+  EXPECT_EQ(j["notes"][0], "a remark");
+  EXPECT_EQ(j["analysis"]["edge"], 4096);
+}
+
+TEST(Render, CsvIsTheFirstTableWithQuotesWhereNeeded) {
+  EXPECT_EQ(render(sample(), Format::csv), "variant,fwd_ms,peak_bytes,why\nplain,2,3145728,\"a, \"\"b\"\"\nc\"\nfl|ash,1,,\n");
+  Record fields;
+  fields.add("a", std::int64_t(1)).add("b", std::string("x,y"));
+  EXPECT_EQ(render(fields, Format::csv), "name,value\na,1\nb,\"x,y\"\n");
+}
+
+TEST(Render, TextAlignsAndDrawsBars) {
+  const std::string text = render(sample(), Format::text);
+  EXPECT_NE(text.find("3.00 MiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("████████████"), std::string::npos) << text;
+  EXPECT_EQ(text.find("why"), std::string::npos) << "details stay out of the page";
+  EXPECT_EQ(text.find(" \n"), std::string::npos) << "no spaces at line ends";
+  EXPECT_NE(text.find("a remark"), std::string::npos);
+}
+
+TEST(Render, MarkdownEscapesPipes) {
+  const std::string md = render(sample(), Format::markdown);
+  EXPECT_NE(md.find("fl\\|ash"), std::string::npos) << md;
+  EXPECT_NE(md.find("# Title"), std::string::npos);
+  EXPECT_NE(md.find("---:|"), std::string::npos);
+}
+
+TEST(Render, AnEmptyTableAndBrokenBytesDoNotBreakAPrinter) {
+  Record r;
+  r.add(Part{Table{"rows", "None", {{"x", Unit::none, Show::bar}}, {}}}).add("bad", std::string("\xff\xfe"));
+  for (const auto& name : format_names()) EXPECT_FALSE(render(r, *format_named(name)).empty()) << name;
+  EXPECT_FALSE(format_named("xml"));
+}
+
+}  // namespace
+}  // namespace headroom

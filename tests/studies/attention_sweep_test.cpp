@@ -1,0 +1,194 @@
+#include "studies/attention_sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "report/render.h"
+#include "studies/attention_analysis.h"
+
+namespace headroom::studies {
+namespace {
+
+AttentionSweep quick() {
+  AttentionSweep s;
+  s.batch = 2, s.dims = {16, 33}, s.lens = {1, 40, 97};
+  s.protocol = {.warmup = 0, .steps = 2};
+  return s;
+}
+
+TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
+  AttentionSweep s = quick();
+  s.heads = 4, s.kv_heads = 2;
+  s.variants = {"all"};
+  s.dtypes = {{DType::f32, Math::exact}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}};
+  s.masks = {attention::Mask::full(), attention::Mask::causal(), attention::Mask::sliding(7)};
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), result.asked);
+  ASSERT_GE(result.rows.size(), 2u * 3 * 3 * 2 * 3);
+  for (const AttentionRow& r : result.rows) {
+    SCOPED_TRACE(json_of(r).dump());
+    ASSERT_EQ(r.status, "ok") << r.why;
+    EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
+    EXPECT_EQ(r.steps, 2);
+    EXPECT_TRUE(r.fwd_ms && r.bwd_ms && r.max_error_o && r.max_error_dq && r.max_error_dk && r.max_error_dv);
+    const std::int64_t size = r.dtype == "fp32" ? 4 : 2;
+    const auto exact = size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
+    if (r.variant == "plain") EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k);
+    if (r.variant == "flash") EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE; nothing else";
+  }
+}
+
+TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
+  AttentionSweep s = quick();
+  s.dims = {16};
+  s.memory = 64 << 20;
+  s.passes = Passes::forward;
+  s.variants = {"plain", "flash"};
+  s.lens = {64, 100'000, 32};
+  s.masks = {attention::Mask::sliding(4)};  // flash at 100 000 stays quick
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), 6u);
+  std::map<std::string, int> statuses;
+  for (const AttentionRow& r : result.rows) {
+    ++statuses[r.status];
+    if (r.status != "oom") continue;
+    EXPECT_EQ(r.variant, "plain");
+    EXPECT_NE(r.why.find("needs " + std::to_string(*r.forecast_peak_bytes) + " bytes"), std::string::npos) << r.why;
+    EXPECT_NE(r.why.find(": p ["), std::string::npos) << r.why;
+    EXPECT_FALSE(r.fwd_ms || r.peak_bytes);
+  }
+  EXPECT_EQ(statuses["oom"], 1);
+  EXPECT_EQ(statuses["ok"], 5);
+}
+
+TEST(AttentionSweep, ASystemThatRefusesMemoryMakesAnOomRowAndTheSweepGoesOn) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {40, 41};
+  s.memory = 1ull << 61;  // the forecast is content
+  s.batch = 1ll << 36;    // the system cannot be
+  s.variants = {"flash"};
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), 2u);
+  for (const AttentionRow& r : result.rows) {
+    EXPECT_EQ(r.status, "oom");
+    EXPECT_NE(r.why.find("refused"), std::string::npos) << r.why;
+  }
+}
+
+TEST(AttentionSweep, RefusalsCarryTheVariantsReason) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {8};
+  s.dtypes = {{DType::f32, Math::tf32}};
+  for (const AttentionRow& r : run_sweep(s, cpu_device()).rows) {
+    EXPECT_EQ(r.status, "refused");
+    EXPECT_FALSE(r.why.empty());
+  }
+}
+
+TEST(AttentionSweep, AnUnknownVariantIsRefusedWithTheNearest) {
+  AttentionSweep s = quick();
+  s.variants = {"flahs"};
+  try {
+    cases_of(s, cpu_device());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.code, Code::bad_argument);
+    EXPECT_NE(std::string(e.what()).find("did you mean 'flash'"), std::string::npos) << e.what();
+  }
+}
+
+TEST(AttentionSweep, KnownRowsAreNotMeasuredAgainAndAStopKeepsWhatIsDone) {
+  const AttentionSweep s = quick();
+  std::map<std::string, std::string> kept;
+  SweepHooks first;
+  first.finished = [&](const std::string& key, const AttentionRow& r) { kept[key] = json_of(r).dump(); };
+  first.stop = [&] { return kept.size() == 5; };
+  const auto part = run_sweep(s, cpu_device(), first);
+  EXPECT_EQ(part.rows.size(), 5u);
+  EXPECT_EQ(part.asked, 12u);
+  std::size_t measured = 0;
+  SweepHooks second;
+  second.known = [&](const std::string& key) -> std::optional<AttentionRow> {
+    return kept.contains(key) ? std::optional(attention_row_of(kept[key])) : std::nullopt;
+  };
+  second.finished = [&](const std::string&, const AttentionRow&) { ++measured; };
+  const auto whole = run_sweep(s, cpu_device(), second);
+  EXPECT_EQ(whole.rows.size(), 12u);
+  EXPECT_EQ(measured, 7u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(json_of(whole.rows[i]), json_of(part.rows[i])) << "the same row, there and back";
+}
+
+TEST(AttentionSweep, SameSeedSameErrors) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {40};
+  const auto a = run_sweep(s, cpu_device()).rows, b = run_sweep(s, cpu_device()).rows;
+  s.seed = 1;
+  const auto c = run_sweep(s, cpu_device()).rows;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].max_error_dk, b[i].max_error_dk);
+    EXPECT_NE(a[i].max_error_dk, c[i].max_error_dk);
+  }
+}
+
+nlohmann::json object_named(const Record& r, const std::string& name) {
+  return nlohmann::json::parse(render(r, Format::json))[name];
+}
+
+TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
+  AttentionSweep s;
+  s.lens = {512, 1024, 2048, 4096, 8192, 65536};
+  s.dims = {16};
+  s.memory = 1ull << 30;
+  const Device device = cpu_device();
+  std::vector<AttentionRow> rows;  // times are made up: y = len² for plain, their bytes are forecast
+  for (const AttentionCase& c : cases_of(s, device)) {
+    AttentionRow r;
+    r.variant = c.variant->name, r.dtype = "fp32", r.mask = "full", r.dim = 16, r.batch = 8, r.heads = r.kv_heads = 1;
+    r.len_q = r.len_k = c.problem.len_q;
+    const auto f = forecast_case(c.problem, *c.variant, s.passes, device, 2);
+    r.saved_bytes = f.bytes.saved, r.forecast_peak_bytes = f.bytes.peak;
+    r.status = std::uint64_t(f.bytes.peak) <= *s.memory ? "ok" : "oom";
+    if (r.ok()) r.peak_bytes = f.bytes.peak, r.fwd_ms = double(r.len_q) * double(r.len_q), r.bwd_ms = 2.0 * double(r.len_q);
+    rows.push_back(r);
+  }
+  const auto j = object_named(attention_record(s, device, {rows, rows.size()}), "analysis");
+  for (const auto& e : j["exponents"]) {
+    EXPECT_NEAR(e["fwd_time"], 2, 1e-9);
+    EXPECT_NEAR(e["bwd_time"], 1, 1e-9);
+    if (e["variant"] == "flash") EXPECT_NEAR(e["peak_bytes"], 1, 0.02);
+    if (e["variant"] == "plain") EXPECT_NEAR(e["peak_bytes_at_the_end"], 2, 0.02);
+  }
+  ASSERT_EQ(j["exponents"].size(), 2u);
+  ASSERT_EQ(j["edge"].size(), 4u);  // two variants × this machine and --memory
+  for (const auto& e : j["edge"]) {
+    const auto peak_at = [&](std::int64_t len) {
+      return forecast_case(s.problem({}, attention::Mask::full(), 16, len), *attention::variant_named(e["variant"].get<std::string>()), s.passes, device,
+                           available_cores()).bytes.peak;
+    };
+    const std::int64_t len = e["largest_len"], memory = e["memory_bytes"];
+    EXPECT_LE(peak_at(len), memory);
+    EXPECT_GT(peak_at(len + 1), memory);
+  }
+  const auto& misfit = j["first_that_does_not_fit"];
+  EXPECT_EQ(misfit["variant"], "plain");
+  std::int64_t sum = 0;
+  for (const auto& c : misfit["components"]) sum += c["bytes"].get<std::int64_t>();
+  EXPECT_EQ(sum, misfit["peak_bytes"].get<std::int64_t>()) << "the components are the whole peak";
+  ASSERT_EQ(j["against_plain"].size(), 6u);
+}
+
+TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
+  std::string names;
+  for (const auto& [name, value] : json_of(AttentionRow()).items()) names += name + " ";
+  EXPECT_EQ(names,
+            "variant device dtype batch heads kv_heads dim len_q len_k mask fwd_ms bwd_ms fwd_ms_std bwd_ms_std fwd_tflops bwd_tflops "
+            "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
+}
+
+}  // namespace
+}  // namespace headroom::studies

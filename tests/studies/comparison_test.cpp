@@ -1,0 +1,57 @@
+#include "studies/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "report/render.h"
+
+namespace headroom::studies {
+namespace {
+
+nlohmann::json row(const char* variant, int len, double ms, double std, int steps = 100, const char* device = "a") {
+  return {{"variant", variant}, {"len_q", len}, {"device", device}, {"fwd_ms", ms}, {"fwd_ms_std", std}, {"bwd_ms", nullptr}, {"status", "ok"}, {"steps", steps}};
+}
+
+std::string verdict(double a, double b, double std, int steps = 100) {
+  const auto c = compare_runs({"A", {row("flash", 64, a, std, steps)}}, {"B", {row("flash", 64, b, std, steps, "another machine")}}, 0.02);
+  EXPECT_EQ(c.pairs, 1u);
+  const auto j = nlohmann::json::parse(render(c.record, Format::json));
+  const std::string said = j["rows"][0]["verdict"];
+  EXPECT_EQ(c.slower, said == "slower");
+  return said;
+}
+
+TEST(Comparison, VerdictsHeedTheSpread) {
+  EXPECT_EQ(verdict(1, 1.005, 0.001), "same");
+  EXPECT_EQ(verdict(1, 1.2, 0.01), "slower");
+  EXPECT_EQ(verdict(1, 0.8, 0.01), "faster");
+  EXPECT_EQ(verdict(1, 1.05, 0.5, 4), "unclear");
+  EXPECT_EQ(verdict(1, 1.0, 0.5, 4), "unclear") << "nothing is the same that is not known";
+}
+
+TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
+  const auto c = compare_runs({"A", {row("flash", 64, 1, 0), row("plain", 64, 1, 0), row("flash", 128, 1, 0)}},
+                              {"B", {row("plain", 64, 1, 0), row("flash", 64, 2, 0), row("flash", 256, 1, 0)}}, 0.02);
+  EXPECT_EQ(c.pairs, 2u);
+  EXPECT_TRUE(c.slower);
+  const auto j = nlohmann::json::parse(render(c.record, Format::json));
+  EXPECT_EQ(j["summary"]["without_partner"], 2);
+  EXPECT_EQ(j["rows"][0]["verdict"], "slower");
+  EXPECT_EQ(j["rows"][1]["verdict"], "same");
+}
+
+TEST(Comparison, ARowThatNoLongerRunsIsSlower) {
+  auto dead = row("flash", 64, 1, 0);
+  dead["status"] = "oom", dead["fwd_ms"] = nullptr;
+  EXPECT_TRUE(compare_runs({"A", {row("flash", 64, 1, 0)}}, {"B", {dead}}, 0.02).slower);
+  EXPECT_FALSE(compare_runs({"A", {dead}}, {"B", {row("flash", 64, 1, 0)}}, 0.02).slower);
+}
+
+TEST(Comparison, FilesThatHoldNoRowsAreRefused) {
+  EXPECT_EQ(rows_of_json(R"({"rows": [{"a": 1}]})", "f").size(), 1u);
+  EXPECT_EQ(rows_of_json(R"([{"a": 1}, {}])", "f").size(), 2u);
+  for (auto bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})"}) EXPECT_THROW(rows_of_json(bad, "f"), Error) << bad;
+}
+
+}  // namespace
+}  // namespace headroom::studies

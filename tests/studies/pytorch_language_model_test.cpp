@@ -1,0 +1,74 @@
+// The language model's step as PyTorch eager holds it, against tests/data/pytorch_lm_h200.csv: bench/peers/pytorch_memory.py lm
+// on an NVIDIA H200 (PyTorch 2.11).
+#include "studies/pytorch_account/language_model.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/studies/csv_rows.h"
+
+namespace headroom::pytorch {
+namespace {
+
+LanguageModel model_of(const Row& row) {
+  LanguageModel m;
+  const std::string name = row.at("model");
+  if (name == "small") m.width = 768, m.ffn = 3072, m.layers = 12, m.heads = 12;
+  if (name == "medium") m.width = 1024, m.ffn = 4096, m.layers = 24, m.heads = 16;
+  if (name == "large") m.width = 1280, m.ffn = 5120, m.layers = 36, m.heads = 20;
+  m.len = std::stoll(row.at("len"));
+  m.precision = *precision_named(row.at("precision"));
+  m.fused_attention = row.at("attention") == "fused";
+  return m;
+}
+
+TEST(PyTorchLanguageModel, StepsOnAnH200WithinThreePercent) {
+  const auto rows = rows_of("pytorch_lm_h200.csv");
+  ASSERT_EQ(rows.size(), 24u);
+  double worst = 0;
+  for (const Row& row : rows) {
+    const auto a = account(model_of(row), 32ull << 20);
+    const std::string at = row.at("model") + " " + row.at("len") + " " + row.at("precision") + " " + row.at("attention");
+    const auto near = [&](const char* name, std::uint64_t bytes) {
+      const double measured = std::stod(row.at(name)), mb = double(bytes) / 1048576.0;
+      worst = std::max(worst, std::abs(mb / measured - 1));
+      EXPECT_NEAR(mb, measured, 0.03 * measured) << at << " " << name;
+    };
+    near("before_backward", a.before_backward_bytes);
+    near("forward_peak", a.forward_peak_bytes);
+    near("forward_backward_peak", a.forward_backward_peak_bytes);
+    near("held", a.held_bytes);
+    near("after_backward", a.after_backward_bytes);
+    // The script read the optimiser's pass on its own; the step's peak is the larger.
+    const double step = std::max(std::stod(row.at("step_peak")), std::stod(row.at("forward_backward_peak")));
+    EXPECT_NEAR(double(a.train_peak_bytes) / 1048576.0, step, 0.03 * step) << at;
+  }
+  std::printf("largest relative error %.4f\n", worst);
+}
+
+TEST(PyTorchLanguageModel, ParameterCountsOfThePresets) {
+  LanguageModel m;
+  m.width = 768, m.ffn = 3072, m.layers = 12, m.heads = 12, m.len = 128;
+  EXPECT_EQ(account(m, 0).params, 128625408u);
+}
+
+TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
+  LanguageModel m;
+  m.width = 256, m.ffn = 512, m.layers = 3, m.heads = 8, m.kv_heads = 2, m.head_dim = 48, m.len = 64, m.precision = *precision_named("bf16");
+  const auto a = account(m, 32ull << 20, Detail::components);
+  std::uint64_t at_peak = 0;
+  std::string q_weight;
+  for (const Component& c : a.account.components) {
+    if (c.at_peak) at_peak += c.taken;
+    if (c.name == "q weight" && c.phase == "parameter") q_weight = c.formula;
+  }
+  EXPECT_EQ(at_peak, a.train_peak_bytes);
+  EXPECT_EQ(q_weight, "3 × H·D·W·4 = 384·256·4");
+  LanguageModel fused = m;
+  fused.adam = Adam::fused;
+  EXPECT_LT(account(fused, 32ull << 20).train_peak_bytes, a.train_peak_bytes);
+  m.tied = true;
+  EXPECT_EQ(a.params - account(m, 0).params, 10000u * 256u);
+}
+
+}  // namespace
+}  // namespace headroom::pytorch
