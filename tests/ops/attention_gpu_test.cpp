@@ -209,6 +209,12 @@ TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
         Arena saved_arena(saved_memory.data(), saved_memory.bytes());
         Context saving{saved_arena, device};
         const Saved saved = make_saved(v, c.problem, saving);
+        const auto forward_bytes = workspace_bytes(v, c.problem, device, Pass::forward, 1);
+        Buffer forward_memory(forward_bytes + 256);
+        Arena forward_arena(forward_memory.data(), forward_bytes);
+        Context forward_ctx{forward_arena, device};
+        forward_ctx.stream = stream->raw();
+        forward(v, c.problem, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, forward_ctx);
         const Graph graph(*stream, [&] {
           Arena arena(memory.data(), bytes);
           Context ctx{arena, device};
