@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "capi/edge.h"
+#include "gpu/device.h"
 
 namespace headroom::capi {
 
@@ -39,8 +40,10 @@ headroom_status headroom_context_create(const headroom_context_settings* setting
     given(out, "out") = nullptr;
     const auto s = read_struct(settings, "settings");
     const auto kind = one_of<DeviceKind>(s.device, 2, "settings.device");
-    check(kind == DeviceKind::cpu, Code::unsupported, "cuda:{} was asked, but attention on CUDA is not served through this interface yet: use HEADROOM_DEVICE_CPU",
-          s.device_index);
+    if (kind == DeviceKind::cuda) {
+      *out = new headroom_context(cuda_device(s.device_index), 1);
+      return;
+    }
     check(s.device_index == 0, Code::bad_argument, "settings.device_index is {}, there is one CPU: 0", s.device_index);
     constexpr int most = 4096;
     check(s.threads >= 0 && s.threads <= most, Code::bad_argument, "settings.threads is {}, it must be 0 (every core) to {}", s.threads, most);

@@ -60,7 +60,7 @@ struct Variant {
   std::string_view name;    // in rows, tests, profiles
   std::string_view family;  // "plain" or "flash": what a user asks for when any of them will do
   std::string_view about;   // one line for `headroom kernels`
-  bool deterministic;       // promises the same bits on every run, for any number of threads
+  bool deterministic;       // promises the same bits on every run, for any number of threads; on CUDA, of dQ only when the problem asks
   Support (*supports)(const Problem&, const Device&, Pass);
   Saved (*make_saved)(const Problem&, Context&);
   void (*forward)(const Problem&, const Forward&, Context&);

@@ -8,6 +8,10 @@ namespace headroom::attention {
 namespace {
 
 constexpr Variant table[] = {
+    {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved,
+     sm90_forward, sm90_backward},
+    {"plain_cuda", "plain", "CUDA: materialises S and P with cuBLASLt and keeps P, the honest baseline", true, plain_cuda_supports,
+     plain_make_saved, plain_cuda_forward, plain_cuda_backward},
     {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports,
      nothing_saved, flash_forward, flash_backward},
     {"plain", "plain", "CPU: materialises S and P and keeps P, the honest baseline", true, plain_supports,

@@ -14,4 +14,15 @@ Saved nothing_saved(const Problem&, Context&);
 void flash_forward(const Problem&, const Forward&, Context&);
 void flash_backward(const Problem&, const Backward&, Context&);
 
+// On CUDA; each says why not where the library was built without it (no_cuda.cpp).
+Support sm90_supports(const Problem&, const Device&, Pass);
+void sm90_forward(const Problem&, const Forward&, Context&);
+void sm90_backward(const Problem&, const Backward&, Context&);
+
+Support plain_cuda_supports(const Problem&, const Device&, Pass);  // make_saved is the CPU's: P, wherever the arena lies
+void plain_cuda_forward(const Problem&, const Forward&, Context&);
+void plain_cuda_backward(const Problem&, const Backward&, Context&);
+
+void no_keys(const Problem&, const Forward&, Context&);  // on CUDA, len_k = 0: O = 0, LSE = −∞
+
 }  // namespace headroom::attention

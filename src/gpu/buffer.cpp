@@ -1,0 +1,40 @@
+#include "gpu/buffer.h"
+
+#include "base/error.h"
+#include "gpu/check.h"
+
+namespace headroom {
+
+namespace {
+cudaStream_t of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
+}  // namespace
+
+Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const cudaError_t e = cudaMalloc(&data_, bytes);
+  if (e == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    const DeviceMemory m = device_memory();
+    throw Error(Code::out_of_memory, fmt::format("out of memory: the GPU cannot give {} bytes, {} of {} are free", bytes, m.free_bytes, m.total_bytes));
+  }
+  cuda(e);
+}
+Buffer::~Buffer() {
+  if (data_) cudaFree(data_);
+}
+
+void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream& s) {
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, of(s)));
+}
+void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream& s) {
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, of(s)));
+}
+void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, of(s))); }
+
+DeviceMemory device_memory() {
+  DeviceMemory m;
+  cuda(cudaMemGetInfo(&m.free_bytes, &m.total_bytes));
+  return m;
+}
+
+}  // namespace headroom

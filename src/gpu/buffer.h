@@ -1,0 +1,34 @@
+// A block of device memory, asked for once and given back by the destructor: what a wet arena stands on, on a GPU.
+#pragma once
+#include <cstddef>
+#include <utility>
+
+#include "gpu/stream.h"
+
+namespace headroom {
+
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes);  // on the current device; an Error (out_of_memory) when it refuses
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept { return std::swap(data_, other.data_), std::swap(bytes_, other.bytes_), *this; }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Both may return before the copy is done; stream.wait() says when it is.
+void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream&);
+void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream&);
+void fill_bytes(void* at, int byte, std::size_t bytes, const Stream&);
+
+struct DeviceMemory {
+  std::size_t free_bytes, total_bytes;
+};
+DeviceMemory device_memory();  // of the current device
+
+}  // namespace headroom

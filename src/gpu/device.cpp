@@ -1,0 +1,33 @@
+#include "gpu/device.h"
+
+#include "base/error.h"
+#include "gpu/check.h"
+
+namespace headroom {
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // no driver, or none that is new enough: the same as no device
+  return 0;
+}
+
+Device cuda_device(int index) {
+  const int count = cuda_device_count();
+  check(count > 0, Code::unsupported, "cuda:{} cannot be had: this machine has no CUDA device, or no driver for it", index);
+  check(index >= 0 && index < count, Code::unsupported, "cuda:{} cannot be had: this machine has cuda:0 to cuda:{}", index, count - 1);
+  cudaDeviceProp p;
+  cuda(cudaGetDeviceProperties(&p, index));
+  Device d;
+  d.kind = DeviceKind::cuda;
+  d.name = p.name;
+  d.index = index;
+  d.sm = 10 * p.major + p.minor;
+  d.units = p.multiProcessorCount;
+  d.memory_bytes = p.totalGlobalMem;
+  for (const Device& known : known_devices())
+    if (known.name == d.name) d.ceilings = known.ceilings;
+  return d;
+}
+
+}  // namespace headroom

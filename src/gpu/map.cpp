@@ -1,0 +1,36 @@
+#include <cuda_runtime_api.h>
+
+#include "base/error.h"
+#include "gpu/map.h"
+
+namespace headroom {
+
+namespace {
+
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                            const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+Encode find_encode() {  // from the driver that is loaded, so that nothing links against libcuda
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+  check(e == cudaSuccess && entry, Code::cuda, "the CUDA driver offers no cuTensorMapEncodeTiled; it must be 12.0 or newer");
+  return reinterpret_cast<Encode>(entry);
+}
+
+}  // namespace
+
+Map make_map(const void* data, MapType type, const MapShape& s) {
+  static const Encode encode = find_encode();
+  cuuint64_t stride_bytes[4] = {};
+  for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * 2;  // each a multiple of 16, below 2^40
+  const cuuint32_t every[5] = {1, 1, 1, 1, 1};
+  Map m;
+  const CUresult r = encode(&m.raw, type == MapType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                            cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(r == CUDA_SUCCESS, Code::cuda, "cuTensorMapEncodeTiled refused a tensor: CUresult {}", int(r));
+  return m;
+}
+
+}  // namespace headroom

@@ -1,0 +1,33 @@
+// How the copy engine cuts a tensor in global memory into boxes.
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace headroom {
+
+constexpr int panel_columns = 64;  // 16-bit columns of a 128-byte swizzled panel: the widest inner box
+
+// dim[0] is contiguous; stride[i] is in elements; a box reads as zero, and writes nothing, outside the tensor.
+// The inner box is 64 16-bit columns (128 bytes): one swizzled panel.
+struct Map {
+  CUtensorMap raw;
+};
+struct MapShape {
+  int rank;
+  std::uint64_t dim[5], stride[5];
+  std::uint32_t box[5];
+};
+
+enum class MapType : std::uint8_t { bf16, f16 };
+Map make_map(const void* data, MapType, const MapShape&);  // an Error when the driver refuses
+
+template <class T> Map make_map(const T* data, const MapShape& s) {
+  static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
+  return make_map(data, std::is_same_v<T, __half> ? MapType::f16 : MapType::bf16, s);
+}
+
+}  // namespace headroom

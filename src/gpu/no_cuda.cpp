@@ -1,0 +1,35 @@
+// Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
+#include "base/error.h"
+#include "gpu/buffer.h"
+#include "gpu/device.h"
+#include "gpu/stream.h"
+
+namespace headroom {
+
+namespace {
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "this build has no CUDA; build it where nvcc is found"); }
+}  // namespace
+
+int cuda_device_count() { return 0; }
+Device cuda_device(int) { refuse(); }
+
+Stream::Stream(int) { refuse(); }
+Stream::~Stream() = default;
+void Stream::wait() const { refuse(); }
+Graph::Graph(const Stream&, const std::function<void()>&) { refuse(); }
+Graph::~Graph() = default;
+void Graph::launch(const Stream&) const { refuse(); }
+Stopwatch::Stopwatch() { refuse(); }
+Stopwatch::~Stopwatch() = default;
+void Stopwatch::start(const Stream&) { refuse(); }
+void Stopwatch::stop(const Stream&) { refuse(); }
+float Stopwatch::elapsed_ms() const { refuse(); }
+
+Buffer::Buffer(std::size_t) { refuse(); }
+Buffer::~Buffer() = default;
+void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
+void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
+void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
+DeviceMemory device_memory() { refuse(); }
+
+}  // namespace headroom

@@ -1,0 +1,59 @@
+#include "gpu/stream.h"
+
+#include "gpu/check.h"
+
+namespace headroom {
+
+namespace {
+cudaStream_t of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
+cudaEvent_t event(void* e) { return static_cast<cudaEvent_t>(e); }
+void* make_event() {
+  cudaEvent_t e;
+  cuda(cudaEventCreate(&e));
+  return e;
+}
+}  // namespace
+
+Stream::Stream(int device) {
+  cuda(cudaSetDevice(device));
+  cudaStream_t s;
+  cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+  raw_ = s;
+}
+Stream::~Stream() {
+  if (raw_) cudaStreamDestroy(of(*this));
+}
+void Stream::wait() const { cuda(cudaStreamSynchronize(of(*this))); }
+
+Graph::Graph(const Stream& s, const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  cuda(cudaStreamBeginCapture(of(s), cudaStreamCaptureModeThreadLocal));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(of(s), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  cuda(cudaStreamEndCapture(of(s), &graph));
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t e = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  cuda(e);
+  raw_ = exec;
+}
+Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw_)); }
+void Graph::launch(const Stream& s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), of(s))); }
+
+Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
+Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }
+void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), of(s))); }
+void Stopwatch::stop(const Stream& s) { cuda(cudaEventRecord(event(stop_), of(s))); }
+float Stopwatch::elapsed_ms() const {
+  cuda(cudaEventSynchronize(event(stop_)));
+  float ms;
+  cuda(cudaEventElapsedTime(&ms, event(start_), event(stop_)));
+  return ms;
+}
+
+}  // namespace headroom

@@ -1,0 +1,49 @@
+// A queue of work on one device, a recording of such work, and a clock that reads it. Handles are CUDA's, named without its headers.
+//
+// Order of calls: stopwatch.start(stream), work, stopwatch.stop(stream), then elapsed_ms() waits for the work.
+#pragma once
+#include <functional>
+#include <utility>
+
+namespace headroom {
+
+class Stream {
+ public:
+  explicit Stream(int device);  // makes the device current for this thread
+  ~Stream();
+  Stream(Stream&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept { return std::swap(raw_, other.raw_), *this; }
+  void* raw() const { return raw_; }  // a cudaStream_t
+  void wait() const;                  // an Error if anything before it failed
+
+ private:
+  void* raw_ = nullptr;
+};
+
+class Graph {  // what `work` put on the stream, to be launched again as one piece; nothing runs while it is recorded
+ public:
+  Graph(const Stream&, const std::function<void()>& work);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const Stream&) const;
+
+ private:
+  void* raw_ = nullptr;
+};
+
+class Stopwatch {
+ public:
+  Stopwatch();
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  void start(const Stream&);
+  void stop(const Stream&);
+  float elapsed_ms() const;
+
+ private:
+  void *start_ = nullptr, *stop_ = nullptr;
+};
+
+}  // namespace headroom

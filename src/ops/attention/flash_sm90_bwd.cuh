@@ -1,0 +1,396 @@
+// flash_sm90_bwd.cuh — exact attention backward on Hopper for head dims up to 64 and 128: the kernel that makes dK, dV and sums dQ.
+// A block owns 128 keys of one kv head and streams query tiles past them; dK and dV stay in registers, dQ is summed in global memory in fp32.
+//   Sᵀ = K Qᵀ    P = exp(scale·S - LSE)    dPᵀ = V dOᵀ    dS = P ∘ (dP - Δ)    dV += Pᵀ dO    dK += dSᵀ Q    dQ += dS K
+// Scores are kept transposed, so that Pᵀ and dSᵀ are already the register operand of dV and dK.
+#pragma once
+#include "gpu/launch.cuh"
+#include "gpu/tma.cuh"
+#include "ops/attention/flash_sm90_bwd_rows.cuh"
+#include "ops/attention/tiles.h"
+
+namespace headroom::attention::sm90::backward {
+
+constexpr int keys = backward_keys;
+
+template <class C> struct Shared {
+  using T = typename C::T;
+  T k[keys * C::dim], v[keys * C::dim];
+  T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
+  T ds[2][C::rows * keys];
+  float dq[2][C::rows * C::dim / 2];
+  float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
+  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
+  Barrier ds_full[2], dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
+  int tile[2];
+};
+
+// ---- which keys, which queries ----------------------------------------------------------------------------------------
+struct Tile {
+  int n, kv_head, batch;   // key tile; ordered causal: batch may lie past the end, there is nothing to do then
+  int first, count;        // query tiles first … first+count-1 of each query head
+  int start, stride;       // visited from first+start on, wrapping round
+  bool backward;           // visited from the last one down
+};
+
+// Free order: one counter hands out tiles, longest first.
+// Ordered: the key tiles of a head add to a query tile one after another, so they are laid side by side on the multiprocessors (tile number =
+// block + k·blocks, fixed) and walk so that they come by in turn and nobody waits:
+//   full     key tile n starts n steps in and wraps round
+//   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
+//            even head takes the i-th longest's complement: every block has the same work
+template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+  const int pairs = a.batch * a.kv_heads;
+  const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
+  int n, pair;
+  bool backward = false;
+  if (ordered && causal) {
+    const int wave = index / gridDim.x, unit = wave / 2 * gridDim.x + index % gridDim.x, i = unit % a.key_tiles;
+    backward = wave % 2, n = backward ? a.key_tiles - 1 - i : i, pair = unit / a.key_tiles * 2 + backward;
+  } else if (ordered || a.sight.full()) {
+    n = index % a.key_tiles, pair = index / a.key_tiles;
+  } else {
+    const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
+    const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
+    n = at / at_once, pair = first + at % at_once;
+  }
+  const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
+  int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
+  if (ordered && a.sight.full()) stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
+  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
+}
+
+// How many key tiles add to query tile m before this one does: the order in which they come by, made a rule. `together` key tiles run at once.
+template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
+  const int i = t.backward ? a.key_tiles - 1 - t.n : t.n, base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
+  if (a.sight.full()) {
+    if (t.stride == 0) return t.n;
+    const int started = min(group, (m - t.first) / t.stride + 1);  // those that begin at or before m: the nearest one comes first
+    return base + (t.start <= m - t.first ? started - 1 : started + group - 1) - (i - base);
+  }
+  const int low = a.sight.first_key(m * C::rows) / keys, high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
+  if (t.backward) {
+    const int top = a.key_tiles - 1 - base, bottom = top - group + 1;  // of this group; groups with larger n were before
+    return max(0, high - top) + t.n - max(low, bottom);
+  }
+  return max(0, base - low) + min(high, base + group - 1) - t.n;
+}
+
+template <bool ordered> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+  int head, i = 0, left;
+  const Tile& t;
+  __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
+    const int group = a.heads / a.kv_heads;
+    head = tile.kv_head * group, left = group * tile.count;
+  }
+  __device__ __forceinline__ bool more() const { return left > 0; }
+  __device__ __forceinline__ int m() const {
+    if (!ordered) return t.first + i;
+    const int at = t.backward ? t.count - 1 - i : t.start + i;
+    return t.first + (at >= t.count ? at - t.count : at);
+  }
+  __device__ __forceinline__ void next() {
+    --left;
+    if (++i == t.count) i = 0, ++head;
+  }
+};
+
+// ---- the producer: one thread -------------------------------------------------------------------------------------------
+template <class C, bool ordered> __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
+  using T = typename C::T;
+  Turn<C::stages> q, dout;
+  Turn<2> next;
+  int parity = 1;
+  const int padded = a.query_tiles * C::rows;
+  const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
+    for (int p = 0; p < C::dim / 64; ++p) load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
+  };
+  for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
+    const auto load_q = [&](const Walk<ordered>& w) {
+      s.q_empty[q.stage].wait(q.parity ^ 1);
+      s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
+      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
+      q.next();
+    };
+    const auto load_do = [&](const Walk<ordered>& w) {
+      s.do_empty[dout.stage].wait(dout.parity ^ 1);
+      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
+      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.minus_delta[0], s.do_full[dout.stage]);
+      dout.next();
+    };
+    Walk<ordered> w(a, t);
+    if (w.more()) {
+      load_q(w);
+      s.k_empty.wait(parity);
+      s.k_full.arrive_and_expect(sizeof s.k);
+      load_rows(s.k, a.k, s.k_full, keys, t.n * keys, t.kv_head, t.batch);
+      load_do(w);
+      s.v_empty.wait(parity);
+      s.v_full.arrive_and_expect(sizeof s.v);
+      load_rows(s.v, a.v, s.v_full, keys, t.n * keys, t.kv_head, t.batch);
+      for (w.next(); w.more(); w.next()) load_q(w), load_do(w);
+    } else {
+      parity ^= 1;  // nothing is loaded for keys that no row sees
+    }
+    index = ordered ? index + gridDim.x : after + gridDim.x;
+    s.tile_empty[next.stage].wait(next.parity ^ 1);
+    s.tile[next.stage] = index;
+    s.tile_full[next.stage].arrive();
+    next.next();
+  }
+}
+
+// ---- dQ's way out: one thread per consumer ------------------------------------------------------------------------------
+__device__ __forceinline__ int read_acquire(const int* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
+
+template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
+  constexpr int half = C::rows * C::dim / 2;
+  Turn<2> next;
+  int parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    for (Walk<ordered> w(a, t); w.more(); w.next(), parity ^= 1) {
+      const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
+      const int before = ordered ? turn<C>(a, t, w.m()) : 1;
+      int* const counter = a.turns + at * 2 + group;
+      if (ordered) {  // plain counters instead of acquire and release: 5–10 % faster at dim 128, and not repeatable (H200, 2026-11-21)
+        while (read_acquire(counter) != before) {}
+        proxy_fence_global();
+      }
+      s.dq_full[group].wait(parity);
+      proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
+      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      store_commit();
+      store_wait_read<0>();
+      s.dq_empty[group].arrive();
+      if (ordered) {
+        store_wait<0>();
+        proxy_fence_global();
+        add_release(counter, 1);
+      }
+    }
+    s.tile_full[next.stage].wait(next.parity);
+    index = s.tile[next.stage];
+    s.tile_empty[next.stage].arrive(), next.next();
+  }
+  store_wait<0>();
+}
+
+struct Plain { int from, to; };  // query tiles from … to-1 see all of a key tile: no mask to apply
+template <class C> __device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
+  if (n * keys + keys > s.len_k) return {unbounded, 0};
+  const int from = max(0, n * keys + keys - 1 - s.shift + s.least), to = n * keys - s.shift + s.most;  // rows from … to
+  return {(from + C::rows - 1) / C::rows, to < 0 ? 0 : (to + 1) / C::rows};
+}
+
+// ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
+template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows;
+  constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
+  group = __shfl_sync(~0u, group, 0);                            // tells the compiler that it is the same for the whole warp
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const int my_rows = group * 64 * 128;                                                // of K and V
+  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;                  // dQ's share of a group: 64 query rows, or half the dims
+  const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
+  constexpr int stage_bytes = sizeof s.q[0];
+
+  constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
+  const auto my_turn = [&] { meet(turn_barrier + group, 256); };
+  const auto pass_turn = [&] { arrive(turn_barrier + 1 - group, 256); };
+  if (group == 0) arrive(turn_barrier, 256);
+  const auto stage = [](int n) { return n % C::stages; };
+  const auto parity = [](int n) { return n / C::stages % 2; };
+  unsigned n = 0;  // steps behind us: all rings turn once a step
+  Turn<2> next;
+  int tile_parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    const Plain plain = plain_tiles<C>(a.sight, t.n);
+    float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
+    std::uint32_t p[rows / 16][4], ds[rows / 16][4];
+
+    const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };
+    const auto dk_start = [&](unsigned n) {  // dK += dSᵀ Q
+#pragma unroll
+      for (auto& fragment : ds) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(stage_at(s.q, n) + mn_offset(i), panel_bytes(rows)));
+      mma_commit();
+    };
+    const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
+      s.ds_full[n % 2].wait(n / 2 % 2);
+      proxy_fence();  // here and not behind the stores, where it would wait for them
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
+      mma_commit();
+    };
+    const auto dq_out = [&](unsigned n) {
+      pin(dq);
+#pragma unroll
+      for (int j = 0; j < dq_n / 8; ++j)
+        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      __syncwarp();
+      release(s.dq_full[group]);
+    };
+    // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
+    // arithmetic runs while the other's products do.
+    const auto advance = [&](int m, auto later) {
+      constexpr bool before = decltype(later)::value;
+      words.renew();
+      s.q_full[stage(n)].wait(parity(n));
+      float4 lse_here[rows / 16];  // before the products are started: under them a load waits long for shared memory
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
+      my_turn();
+      if constexpr (before) dk_start(n - 1);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
+        mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
+      mma_commit();
+      pass_turn();
+      s.do_full[stage(n)].wait(parity(n));
+      if constexpr (before) s.dq_empty[group].wait((n - 1) % 2 ^ 1);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
+        const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
+        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z, dp[8 * i + 5] = dp[8 * i + 7] = x.w;
+      }
+      mma_wait<0>();
+      pin(scores);
+      if constexpr (before) release(s.q_empty[stage(n - 1)]);
+
+      if (m < plain.from || m >= plain.to) {  // some row of this step does not see some key of this tile
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
+          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at, high = key - a.sight.shift + a.sight.most - at;
+#pragma unroll
+          for (int j = 0; j < rows / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * j + e < low || 8 * j + e > high) scores[4 * j + 2 * r + e] = -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < rows / 8; ++j) {
+        const float2 lse = half_of(lse_here[j / 2], j % 2);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) scores[4 * j + e] = exp2_fast(fmaf(scores[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
+      }
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+        for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+
+      if (C::turns == 2) my_turn();
+#pragma unroll
+      for (auto& fragment : p) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      mma_commit();
+      if constexpr (before) dq_start(n - 1);
+      pin(dp);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)  // dPᵀ += V dOᵀ
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
+      mma_commit();
+      if (C::turns == 2) pass_turn();
+      if constexpr (before) mma_wait<1>(), dq_out(n - 1);
+      mma_wait<0>();
+      pin(dp);
+      
+#pragma unroll
+      for (int j = 0; j < rows / 8; ++j) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float2 w = unpack<T>(p[j / 2][j % 2 * 2 + half]);  // the rounded P: the scores' registers are free while the products run
+          ds[j / 2][j % 2 * 2 + half] = pack<T>(w.x * dp[4 * j + 2 * half], w.y * dp[4 * j + 2 * half + 1]);
+        }
+      }
+      char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+      __syncwarp();
+      release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
+      release(s.do_empty[stage(n)]);
+      ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
+    };
+
+    Walk<ordered> w(a, t);
+    if (w.more()) {
+      s.k_full.wait(tile_parity), s.v_full.wait(tile_parity);
+      advance(w.m(), std::false_type{});
+      for (w.next(); w.more(); w.next()) advance(w.m(), std::true_type{});
+      words.renew();
+      my_turn();
+      dk_start(n - 1), dq_start(n - 1);
+      pass_turn();
+      mma_wait<0>();
+      release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
+      s.dq_empty[group].wait((n - 1) % 2 ^ 1);
+      dq_out(n - 1);
+      tile_parity ^= 1;
+    }
+    pin(dk), pin(dv);
+    const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.sight.len_k : 0;
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, keys_left, 0, a.head_dim);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, keys_left, 0, a.head_dim);
+
+    s.tile_full[next.stage].wait(next.parity);
+    index = s.tile[next.stage];
+    __syncwarp();  // every lane has read before lane 0 says so
+    release(s.tile_empty[next.stage]), next.next();
+  }
+}
+
+// attention_bwd_sm90 — dK, dV and the fp32 sum of dQ/scale
+//   reads   Q, dO, LSE, Δ once per 128 keys; K, V once (through TMA)     writes  dK, dV; adds to dq (ordered: the first key tile stores)
+//   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
+//   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
+//   limit   shared memory bandwidth, then the tensor cores
+template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<Shared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
+    for (int i = 0; i < 2; ++i) s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<24>();  // 24 + 2·240 = 504 = 3·168: all that 384 threads are launched with
+    if (threadIdx.x == 0) produce<C, ordered>(a, s);
+    if (threadIdx.x == 32 || threadIdx.x == 64) send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
+  } else {
+    registers_up<240>();
+    consume<C, ordered>(a, s, threadIdx.x / 128 - 1);
+  }
+}
+
+template <class C, bool ordered> void start_main(const Args& a, int blocks, cudaStream_t stream) {
+  launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C>)}, a);
+}
+
+}  // namespace headroom::attention::sm90::backward

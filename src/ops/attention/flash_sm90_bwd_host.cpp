@@ -1,0 +1,148 @@
+// flash_sm90 — Hopper's attention backward, host side: scratch, tensor maps, launches.
+//
+// Head dims up to 128: a kernel before (Δ, LSE·log2e), the main one, and one that rounds dQ. dK and dV repeat bit for bit; dQ too when the
+// problem asks to be deterministic: then key tiles add to it in a fixed order. Head dims up to 256: two kernels, always deterministic.
+// Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
+#include <algorithm>
+#include <climits>
+
+#include "base/error.h"
+#include "gpu/check.h"
+#include "ops/attention/flash_sm90_bwd.h"
+#include "ops/attention/flash_sm90_tensors.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/tiles.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace sm90;
+using namespace sm90::backward;
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+Strides strides_of(const Tensor& t) { return {t.stride[0], t.stride[1], t.stride[2]}; }
+
+Sight sight_of(const Problem& p) {
+  const Band b = p.band();
+  const auto bounded = [](std::int64_t x) { return int(std::clamp<std::int64_t>(x, -unbounded, unbounded)); };
+  const bool full = p.mask.kind == MaskKind::full;
+  return {int(p.len_q), int(p.len_k), full ? 0 : int(b.shift), full ? -unbounded : bounded(-b.ahead), p.mask.kind == MaskKind::window ? bounded(b.behind) : unbounded};
+}
+
+// As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail.
+int heads_at_once(std::int64_t pairs, double bytes) {
+  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((32 << 20) / bytes), 1, pairs);
+  return int(divided_up(pairs, divided_up(pairs, fit)));
+}
+
+struct Statistics {
+  float *lse, *minus_delta;
+  int* counters;
+  int count;
+};
+
+Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t counters, Context& ctx) {
+  Statistics s;
+  s.lse = ctx.arena.make("attention.lse_log2", DType::f32, {p.batch * p.heads, padded}).as<float>();
+  s.minus_delta = ctx.arena.make("attention.minus_delta", DType::f32, {p.batch * p.heads, padded}).as<float>();
+  s.counters = ctx.arena.make("attention.counters", DType::i32, {counters}).as<int>();
+  s.count = int(counters);
+  return s;
+}
+
+template <class Tiles>
+void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, cudaStream_t stream) {
+  start_before<Tiles>({t.o.data, t.d_o.data, strides_of(t.o), strides_of(t.d_o), t.lse.as<float>(), t.dlse.data ? t.dlse.as<float>() : nullptr, s.lse,
+                       s.minus_delta, dq_to_zero, s.counters, s.count, int(p.len_q), int(padded), int(p.heads), int(p.head_dim)},
+                      int(p.batch * p.heads), stream);
+}
+
+template <class Tiles, bool ordered>
+void backward_with(const Problem& p, const Backward& t, Context& ctx) {
+  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = divided_up(p.len_q, Tiles::rows), padded = query_tiles * Tiles::rows;
+  const Statistics s = make_statistics(p, padded, 1 + (ordered ? pairs * query_tiles * 2 : 0), ctx);
+  float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
+  if (ctx.dry()) return;
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  run_before<Tiles>(p, t, s, padded, ordered ? nullptr : dq, stream);
+
+  Args a{};
+  a.q = map_of(t.q, Tiles::rows), a.dout = map_of(t.d_o, Tiles::rows), a.k = map_of(t.k, backward_keys), a.v = map_of(t.v, backward_keys);
+  a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = dq;
+  a.dk = t.dk.data, a.dv = t.dv.data, a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
+  a.next_tile = s.counters, a.turns = s.counters + 1;
+  a.sight = sight_of(p);
+  a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads), a.head_dim = int(p.head_dim);
+  a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
+  a.key_tiles = int(divided_up(p.len_k, backward_keys)), a.query_tiles = int(query_tiles);
+  a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
+  std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
+  if (ordered && p.mask.kind == MaskKind::causal) {  // even and odd heads in pairs: see find_tile
+    const std::int64_t units = a.key_tiles * divided_up(kv_pairs, 2);
+    blocks = std::min<std::int64_t>(ctx.device.units, units), tiles = divided_up(units, blocks) * blocks * 2;
+  }
+  check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
+  a.tiles = int(tiles), a.together = int(std::min<std::int64_t>(a.key_tiles, blocks));
+  start_main<Tiles, ordered>(a, int(blocks), stream);
+
+  start_after<Tiles>({dq, t.dq.data, strides_of(t.dq), a.sight, int(p.heads), int(p.head_dim), int(query_tiles), a.scale}, int(pairs), stream);
+}
+
+template <class Tiles>
+void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
+  const std::int64_t padded = divided_up(p.len_q, Tiles::dq_rows) * Tiles::dq_rows;
+  const Statistics s = make_statistics(p, padded, 2, ctx);
+  if (ctx.dry()) return;
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  run_before<Tiles>(p, t, s, padded, nullptr, stream);
+  const auto args = [&](int q_box, int k_box, int tile, std::int64_t len, std::int64_t pairs) {
+    WideArgs a{};
+    a.q = map_of(t.q, q_box), a.dout = map_of(t.d_o, q_box), a.k = map_of(t.k, k_box), a.v = map_of(t.v, k_box);
+    a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = t.dq.data, a.dk = t.dk.data, a.dv = t.dv.data;
+    a.dq_strides = strides_of(t.dq), a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
+    a.sight = sight_of(p);
+    a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads), a.head_dim = int(p.head_dim), a.padded = int(padded);
+    a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
+    const std::int64_t tiles = divided_up(len, tile) * pairs;
+    check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
+    a.tiles_per_head = int(divided_up(len, tile)), a.tiles = int(tiles);
+    a.heads_at_once = heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim);
+    return a;
+  };
+  WideArgs a = args(Tiles::rows, Tiles::keys, Tiles::keys, p.len_k, p.batch * p.kv_heads);
+  a.next_tile = s.counters;
+  start_dkdv<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+  a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads);
+  a.next_tile = s.counters + 1;
+  start_dq<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+}
+
+template <class T>
+void backward_as(const Problem& p, const Backward& t, Context& ctx) {
+  if (p.head_dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
+  if (p.head_dim > 64) return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
+  return p.deterministic ? backward_with<Backward64<T>, true>(p, t, ctx) : backward_with<Backward64<T>, false>(p, t, ctx);
+}
+
+void zero(const Tensor& t, const Problem& p, Context& ctx) {
+  if (t.count() == 0 || ctx.dry()) return;
+  start_zero({t.data, strides_of(t), int(p.head_dim)}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), static_cast<cudaStream_t>(ctx.stream));
+}
+
+}  // namespace
+
+void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
+  const double size = double(size_of(p.precision.dtype));
+  ctx.note("attention.flash_sm90.backward", p.precision,
+           {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
+  if (p.q_shape().count() == 0 || p.k_shape().count() == 0) return zero(t.dq, p, ctx), zero(t.dk, p, ctx), zero(t.dv, p, ctx);
+  if (!ctx.dry()) {
+    check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o), check_reachable("d_o", t.d_o);
+    check_reachable("dq", t.dq), check_reachable("dk", t.dk), check_reachable("dv", t.dv);
+  }
+  if (p.precision.dtype == DType::bf16) backward_as<__nv_bfloat16>(p, t, ctx);
+  else backward_as<__half>(p, t, ctx);
+}
+
+}  // namespace headroom::attention

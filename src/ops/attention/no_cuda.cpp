@@ -1,0 +1,18 @@
+// Stands in for the CUDA variants where the library is built without CUDA.
+#include "ops/attention/impl.h"
+
+namespace headroom::attention {
+
+namespace {
+const Support without_cuda = Support::no("this build has no CUDA");
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "attention: this build has no CUDA"); }
+}  // namespace
+
+Support sm90_supports(const Problem&, const Device&, Pass) { return without_cuda; }
+void sm90_forward(const Problem&, const Forward&, Context&) { refuse(); }
+void sm90_backward(const Problem&, const Backward&, Context&) { refuse(); }
+Support plain_cuda_supports(const Problem&, const Device&, Pass) { return without_cuda; }
+void plain_cuda_forward(const Problem&, const Forward&, Context&) { refuse(); }
+void plain_cuda_backward(const Problem&, const Backward&, Context&) { refuse(); }
+
+}  // namespace headroom::attention

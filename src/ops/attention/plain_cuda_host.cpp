@@ -1,0 +1,107 @@
+// plain_cuda — S = Q Kᵀ and P = softmax(S) are whole matrices, and P is kept for backward: the honest baseline on a GPU.
+//
+// Forward:  S (FP32, scratch) = scale·Q Kᵀ → P (storage type, kept) → O = P V.
+// Backward: dV = Pᵀ dO; dP (FP32, scratch) = dO Vᵀ; dS = P∘(dP − Δ) (storage type, scratch); dQ = scale·dS K; dK = scale·dSᵀ Q.
+// Products are cuBLASLt's, a batch of heads each. Query heads that share a key head take turns; their gradients add up in FP32.
+#include "base/error.h"
+#include "gpu/blas.h"
+#include "gpu/check.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/plain_cuda.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using blas::Matrix;
+
+struct Heads {  // the products of one batch entry and one turn: heads turn, turn + group, … of Q, key heads 0, 1, …
+  const Problem& p;
+  std::int64_t batch, turn;
+
+  static void* at(const Tensor& t, std::int64_t offset) { return t.as<std::byte>() + offset * std::int64_t(size_of(t.dtype)); }
+  Matrix q(const Tensor& t) const {
+    return {at(t, batch * t.stride[0] + turn * t.stride[2]), t.dtype, t.stride[1], p.group() * t.stride[2]};
+  }
+  Matrix k(const Tensor& t) const { return {at(t, batch * t.stride[0]), t.dtype, t.stride[1], t.stride[2]}; }
+  Matrix scores(const Tensor& t) const {  // [batch, heads, len_q, len_k]
+    const std::int64_t one = p.len_q * p.len_k;
+    return {at(t, (batch * p.heads + turn) * one), t.dtype, p.len_k, p.group() * one};
+  }
+};
+
+Matrix transposed(Matrix m) { return m.transposed = true, m; }
+
+template <class Body>
+void for_heads(const Problem& p, Body&& body) {
+  for (std::int64_t batch = 0; batch < p.batch; ++batch)
+    for (std::int64_t turn = 0; turn < p.group(); ++turn) body(Heads{p, batch, turn});
+}
+
+Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k, int scores_passes) {
+  const double size = double(size_of(p.precision.dtype)), scores = double(p.batch) * double(p.heads) * double(p.len_q) * double(p.len_k);
+  return {flops, size * (tensors_of_q * double(p.q_shape().count()) + tensors_of_k * double(p.k_shape().count())) +
+                     4 * double(p.lse_shape().count()) + scores_passes * (size + 4) * scores};
+}
+
+void fill_zero(const Tensor& t, cudaStream_t stream) {  // rows of heads may lie anywhere
+  for (std::int64_t b = 0; b < t.shape[0]; ++b)
+    for (std::int64_t h = 0; h < t.shape[2]; ++h)
+      cuda(cudaMemset2DAsync(Heads::at(t, b * t.stride[0] + h * t.stride[2]), std::size_t(t.stride[1]) * size_of(t.dtype), 0,
+                             std::size_t(t.shape[3]) * size_of(t.dtype), std::size_t(t.shape[1]), stream));
+}
+
+}  // namespace
+
+Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served");
+  return {};
+}
+
+void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
+  const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
+  ctx.note("attention.plain_cuda.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
+  if (ctx.dry() || p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const Math math = p.precision.math;
+  for_heads(p, [&](const Heads& h) {
+    blas::multiply({h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.kv_heads, p.scale_or_default(), 0, math}, workspace.data, stream);
+  });
+  plain::softmax_rows(p, s, t.saved.p, t.lse, stream);
+  for_heads(p, [&](const Heads& h) {
+    blas::multiply({h.scores(t.saved.p), h.k(t.v), h.q(t.o), p.len_q, p.head_dim, p.len_k, p.kv_heads, 1, 0, math}, workspace.data, stream);
+  });
+}
+
+void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
+  const DType dtype = p.precision.dtype;
+  const Shape scores{p.batch, p.heads, p.len_q, p.len_k};
+  const Tensor dp = ctx.arena.make("dp", DType::f32, scores);
+  const Tensor ds = dtype == DType::f32 ? dp : ctx.arena.make("ds", dtype, scores);
+  const bool adds_up = p.group() > 1 && dtype != DType::f32;  // several roundings would be one too many
+  const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, p.k_shape()) : Tensor();
+  const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
+  ctx.note("attention.plain_cuda.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 5));
+  if (ctx.dry()) return;
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  if (p.lse_shape().count() == 0 || p.len_k == 0) return fill_zero(t.dq, stream), fill_zero(t.dk, stream), fill_zero(t.dv, stream);
+  const Math math = p.precision.math;
+  const auto multiply = [&](Matrix a, Matrix b, Matrix c, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta = 0) {
+    blas::multiply({a, b, c, m, n, k, p.kv_heads, alpha, beta, math}, workspace.data, stream);
+  };
+  const auto gradient_of_keys = [&](const Tensor& to, const Tensor& left, const Tensor& right, float alpha) {  // Σ over the turns of leftᵀ right
+    const Tensor& target = adds_up ? sum : to;
+    for_heads(p, [&](const Heads& h) { multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, p.head_dim, p.len_q, alpha, h.turn > 0 ? 1.f : 0.f); });
+    if (adds_up) plain::store_rounded(sum, to, stream);
+  };
+  gradient_of_keys(t.dv, t.saved.p, t.d_o, 1);
+  for_heads(p, [&](const Heads& h) { multiply(h.q(t.d_o), transposed(h.k(t.v)), h.scores(dp), p.len_q, p.len_k, p.head_dim, 1); });
+  plain::softmax_rows_backward(p, t, dp, ds, stream);
+  for_heads(p, [&](const Heads& h) { multiply(h.scores(ds), h.k(t.k), h.q(t.dq), p.len_q, p.head_dim, p.len_k, p.scale_or_default()); });
+  gradient_of_keys(t.dk, ds, t.q, p.scale_or_default());
+}
+
+}  // namespace headroom::attention

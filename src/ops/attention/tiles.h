@@ -1,0 +1,56 @@
+// tiles.h — every tuned number of the Hopper attention kernels, with its reason.
+#pragma once
+
+namespace headroom::attention {
+
+// Forward. A block is one warpgroup that fetches and `consumers` that compute, 64 query rows each; it walks tiles of
+// `keys` keys. `stages` tiles of K and of V and `q_stages` of Q are in flight. Shared memory: 227 KB.
+// The registers of all warpgroups may not exceed 65536 / threads · threads (a greedy setmaxnreg waits for ever).
+template <class Type>
+struct Forward64 {  // three groups hide each other's softmax; two are 7–19 % slower
+  using T = Type;
+  static constexpr int dim = 64, consumers = 3, keys = 128, stages = 2, q_stages = 2;
+  static constexpr int producer_registers = 32, consumer_registers = 160;
+  static constexpr bool maxima_first = true;  // both rows' maxima, then all exponentials: 3 % here, −5 % at 128
+  static constexpr bool split = false;        // whether the keys of a row may be dealt to several blocks
+};
+template <class Type>
+struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 and 1024, and more tiles are in flight
+  static constexpr int consumers = 4, keys = 64, stages = 4;
+  static constexpr int producer_registers = 24, consumer_registers = 112;
+};
+template <class Type>
+struct Forward128 : Forward64<Type> {
+  static constexpr int dim = 128, consumers = 2;
+  static constexpr int producer_registers = 40, consumer_registers = 232;  // at 24 the producer spills
+  static constexpr bool maxima_first = false;
+};
+template <class Type>
+struct Forward256 : Forward128<Type> {  // 64 KB of Q leave room for 80 keys; O goes from registers to global memory
+  static constexpr int dim = 256, keys = 80, q_stages = 1;
+};
+template <class Tiles>
+struct Split : Tiles {  // code of its own: the branch alone costs 2 % at 512
+  static constexpr bool split = true;
+};
+
+// Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take `turns` with their
+// products, so that one's arithmetic runs beside the other's. Registers: 24 + 2·240. All from one H200, 2026-11-21; bench/lab/hopper_bwd/notes.md.
+constexpr int backward_keys = 128;
+template <class Type>
+struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower
+  using T = Type;
+  static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
+};
+template <class Type>
+struct Backward128 {  // dK and dV take 128 registers a thread; 64 rows of scores and of dP are what else fits
+  using T = Type;
+  static constexpr int dim = 128, rows = 64, stages = 2, turns = 2;
+};
+template <class Type>
+struct Backward256 {  // two kernels: dK and dV, a block of `keys`; dQ, a block of `dq_rows` walking `dq_keys` a step
+  using T = Type;
+  static constexpr int dim = 256, keys = 64, rows = 64, dq_rows = 128, dq_keys = 48, stages = 2;
+};
+
+}  // namespace headroom::attention
