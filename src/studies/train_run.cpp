@@ -69,6 +69,11 @@ void refuse_other_settings(const std::string& mine, const std::string& theirs, c
           path, key, b.contains(key) ? b[key].dump() : "unknown", value.dump());
 }
 
+[[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
+  throw Error(Code::interrupted, fmt::format("train: the {} of step {} is not finite; it begins in {}. {}", what, step, where,
+                                             folder.empty() ? "Try a smaller --lr" : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
+}
+
 }  // namespace
 
 Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show, const std::function<bool()>& stop) {
@@ -111,9 +116,11 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
       data.draw(t, r.seed, at.step, micro);
       t.backward(micro, r.micro_batches);
     }
-    check(std::isfinite(t.loss()), Code::bad_argument, "train: the loss of step {} is not finite; it begins in {}. {}", at.step + 1, t.first_not_finite(),
-          newest || !r.folder.empty() ? fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", r.folder) : "Try a smaller --lr");
+    if (!std::isfinite(t.loss())) stop_for("loss", at.step + 1, t.first_not_finite(), r.folder);
     t.update(hyper);
+    // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+    if (t.state(adamw::skipped) != 0 && (!hyper.dynamic_scale || t.state(adamw::loss_scale) <= 1))
+      stop_for("gradient", at.step + 1, t.first_gradient_not_finite(), r.folder);
     ++at.step;
     speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     show({at.step, r.schedule.steps, t.loss(), speed});
