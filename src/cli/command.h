@@ -35,6 +35,10 @@ Run kernels(CLI::App&, Common&);
 Run memory(CLI::App&, Common&);
 Run memory_attention_topic(CLI::App&, Common&);  // app is the topic
 Run precision(CLI::App&, Common&);
+Run memory_model_topic(CLI::App&, Common&);
+Run plan(CLI::App&, Common&);
+Run step(CLI::App&, Common&);
+Run train(CLI::App&, Common&);
 Run results(CLI::App&, Common&);
 Run compare(CLI::App&, Common&);
 

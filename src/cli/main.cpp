@@ -13,6 +13,9 @@ namespace {
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
+    {"step", "Time forward, backward and optimiser of a language model", step},
+    {"plan", "Find the settings that fit a memory, and what each costs", plan},
+    {"train", "Train a language model on text; save, resume, sample", train},
     {"device", "What this machine is, and its measured ceilings", device},
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},

@@ -33,6 +33,12 @@ const attention::Variant& variant_of(const Recipe& r, Context& ctx) {
   }
 }
 
+bool finite(const Tensor& t) {
+  for (std::int64_t i = 0; i < t.count(); ++i)
+    if (!std::isfinite(load_element(t.data, t.dtype, i))) return false;
+  return true;
+}
+
 const Recipe& checked(const Recipe& r) {
   check(r);
   return r;
@@ -161,12 +167,14 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   head_.logits(x, store_.lease(int(recipe_.model.layers) + 1), row, out, ctx_);
 }
 
+std::string Training::first_gradient_not_finite() const {
+  const auto& params = store_.params();
+  for (auto p = params.rbegin(); p != params.rend(); ++p)
+    if (p->grad && !finite(p->grad)) return fmt::format("the weight {}", p->spec.full_name());
+  return "none of them: their squares' sum overflows";
+}
+
 std::string Training::first_not_finite() {
-  const auto finite = [](const Tensor& t) {
-    for (std::int64_t i = 0; i < t.count(); ++i)
-      if (!std::isfinite(load_element(t.data, t.dtype, i))) return false;
-    return true;
-  };
   for (const Param& p : store_.params())
     if (!finite(p.master)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();

@@ -49,6 +49,7 @@ class Training {
 
   // Where the first value that is not finite appears, in words: a weight's name, or the block after which it is seen. Runs forward.
   std::string first_not_finite();
+  std::string first_gradient_not_finite() const;  // the weight nearest to the loss, which backward reaches first
 
  private:
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&, Gradient into_dw);

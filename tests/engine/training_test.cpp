@@ -159,6 +159,7 @@ TEST(Training, AGradientThatIsNotFiniteChangesNothingAndIsFound) {
   h.dynamic_scale = true;
   w.training.update(h);
   EXPECT_EQ(w.weights(), before);
+  EXPECT_EQ(w.training.first_gradient_not_finite(), "the weight " + w.training.store().params()[4].spec.full_name());
   EXPECT_EQ(w.training.state(adamw::loss_scale), 0x1p15);
   EXPECT_EQ(w.training.state(adamw::updates), 0);
 

@@ -1,0 +1,51 @@
+#include "cli/model_options.h"
+
+#include "base/error.h"
+
+namespace headroom::cli {
+
+void add_model(CLI::App& app, ModelOptions& m) {
+  app.add_option("--model", m.name, "small, medium, large, xl, 2.7B, 8B, or a JSON file: ours or a Hugging Face config.json")->default_str(m.name);
+  const auto override_with = [&](const char* name, std::int64_t& value, const char* about) { add_integer(app, name, value, {0, 1 << 24}, about); };
+  override_with("--layers", m.layers, "Blocks; 0: the model's");
+  override_with("--width", m.width, "Width; 0: the model's. The head dimension follows");
+  override_with("--heads", m.heads, "Query heads; 0: the model's");
+  override_with("--kv-heads", m.kv_heads, "Key heads; 0: the model's, or as many as --heads");
+  override_with("--ffn", m.ffn, "Width of the feed-forward layer; 0: the model's, or 4 x --width");
+  override_with("--vocab", m.vocab, "Vocabulary; 0: the model's");
+}
+
+engine::ModelConfig ModelOptions::config() const {
+  engine::ModelConfig c = engine::model_described(name);
+  if (layers) c.layers = layers;
+  if (width) c.width = width, c.ffn = 4 * width;
+  if (ffn) c.ffn = ffn;
+  if (vocab) c.vocab = vocab;
+  if (heads) c.heads = c.kv_heads = heads;
+  if (kv_heads) c.kv_heads = kv_heads;
+  if (width || heads) {
+    check(c.width % c.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; say --heads too", c.width, c.heads);
+    c.head_dim = c.width / c.heads;
+  }
+  engine::check(c);
+  return c;
+}
+
+std::vector<Precision> precisions_of(const std::vector<std::string>& names) {
+  std::vector<Precision> out;
+  for (const auto& n : names) out.push_back(*precision_named(n));
+  return out;
+}
+std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names) {
+  std::vector<engine::Keep> out;
+  for (const auto& n : names) out.push_back(*engine::keep_named(n));
+  return out;
+}
+std::vector<std::string> keep_words() { return {engine::keep_names.begin(), engine::keep_names.end()}; }
+
+Device described_device(const Common& common) {
+  const std::string& name = common.device;
+  return name.empty() || name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
+}
+
+}  // namespace headroom::cli

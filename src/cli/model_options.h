@@ -1,0 +1,24 @@
+// Options that every command about a language model shares, and the machine it is forecast for.
+#pragma once
+#include <memory>
+
+#include "cli/options.h"
+#include "engine/training.h"
+
+namespace headroom::cli {
+
+struct ModelOptions {
+  std::string name = "small";
+  std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;  // 0: as the model says
+  engine::ModelConfig config() const;
+};
+void add_model(CLI::App&, ModelOptions&);
+
+std::vector<Precision> precisions_of(const std::vector<std::string>& names);
+std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names);
+std::vector<std::string> keep_words();
+
+// --device: the machine here, or any that devices.json or a file describes.
+Device described_device(const Common&);
+
+}  // namespace headroom::cli

@@ -1,0 +1,66 @@
+#include "engine/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace headroom::engine {
+
+Data::Data(const std::string& path, TokenFormat format, std::int64_t vocab, double held_out) : vocab_(vocab) {
+  std::ifstream in(path, std::ios::binary);
+  check(bool(in), Code::io, "'{}' cannot be opened", path);
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::size_t width = format == TokenFormat::text ? 1 : format == TokenFormat::u16 ? 2 : 4;
+  check(bytes.size() % width == 0, Code::bad_argument, "'{}' holds {} bytes, not a multiple of {}", path, bytes.size(), width);
+  for (std::size_t i = 0; i < bytes.size(); i += width) {
+    std::uint32_t token = 0;
+    std::memcpy(&token, &bytes[i], width);
+    check(std::int64_t(token) < vocab, Code::bad_argument, "'{}': token {} at {} is beyond the vocabulary of {}", path, token, i / width, vocab);
+    tokens_.push_back(std::int32_t(token));
+  }
+  train_ = tokens_.size() - std::size_t(held_out * double(tokens_.size()));
+}
+
+void Data::copy_window(Training& t, std::int64_t sequence, std::size_t from) const {
+  const auto len = t.recipe().len;
+  std::copy_n(tokens_.begin() + std::ptrdiff_t(from), len, t.tokens().as<std::int32_t>() + sequence * len);
+  std::copy_n(tokens_.begin() + std::ptrdiff_t(from) + 1, len, t.targets().as<std::int32_t>() + sequence * len);
+}
+
+void Data::draw(Training& t, std::uint64_t seed, std::int64_t step, int micro) const {
+  const auto len = std::size_t(t.recipe().len);
+  check(train_ > len, Code::bad_argument, "the training part has {} tokens, too few for len {}", train_, len);
+  const Random random = Random{seed}.stream(std::uint64_t(step)).stream(std::uint64_t(micro));
+  for (std::int64_t b = 0; b < t.recipe().batch; ++b) copy_window(t, b, random.below(std::uint64_t(b), train_ - len));
+}
+
+std::int64_t Data::validation_batches(const Recipe& r) const {
+  const auto held = std::int64_t(tokens_.size() - train_);
+  return std::max<std::int64_t>(0, (held - 1) / r.len / r.batch);
+}
+
+void Data::validation(Training& t, std::int64_t batch) const {
+  const auto len = t.recipe().len;
+  for (std::int64_t b = 0; b < t.recipe().batch; ++b) copy_window(t, b, train_ + std::size_t((batch * t.recipe().batch + b) * len));
+}
+
+std::uint64_t Data::fingerprint() const {
+  std::uint64_t sum = 0xcbf29ce484222325ull;
+  for (auto t : tokens_) sum = (sum ^ std::uint32_t(t)) * 0x100000001b3ull;
+  return sum;
+}
+
+double Data::unigram_entropy() const {
+  std::vector<double> count(std::size_t(vocab_), 0.0);
+  for (std::size_t i = 0; i < train_; ++i) ++count[std::size_t(tokens_[i])];
+  double h = 0;
+  for (double c : count)
+    if (c > 0) h -= c / double(train_) * std::log(c / double(train_));
+  return h;
+}
+
+}  // namespace headroom::engine

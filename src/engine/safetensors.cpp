@@ -1,0 +1,199 @@
+#include "engine/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace headroom::engine {
+
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::uint64_t most_header = 100u << 20;  // the format's own limit
+
+const char* type_name(DType t) {
+  switch (t) {
+    case DType::f64: return "F64";
+    case DType::f32: return "F32";
+    case DType::bf16: return "BF16";
+    case DType::f16: return "F16";
+    case DType::i64: return "I64";
+    case DType::i32: return "I32";
+    case DType::u8: return "U8";
+    default: throw Error(Code::unsupported, fmt::format("safetensors: {} is not written", name_of(t)));
+  }
+}
+
+class Checksum {  // FNV-1a over 64-bit words: to notice damage, not malice
+ public:
+  void add(const void* data, std::size_t bytes) {
+    const auto* at = static_cast<const unsigned char*>(data);
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+      std::uint64_t word;
+      std::memcpy(&word, at, 8);
+      sum_ = (sum_ ^ word) * 0x100000001b3ull;
+      sum_ ^= sum_ >> 29;
+    }
+    for (; bytes > 0; ++at, --bytes) sum_ = (sum_ ^ *at) * 0x100000001b3ull;
+  }
+  std::string text() const { return fmt::format("{:016x}", sum_); }
+
+ private:
+  std::uint64_t sum_ = 0xcbf29ce484222325ull;
+};
+
+class File {  // a descriptor that closes
+ public:
+  File(const std::string& path, int flags) : path_(path), fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    check(fd_ >= 0, Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
+  }
+  ~File() { if (fd_ >= 0) close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  void write_all(const void* data, std::size_t bytes) {
+    const auto* at = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t n = ::write(fd_, at, bytes);
+      if (n < 0 && errno == EINTR) continue;
+      check(n > 0, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno));
+      at += n, bytes -= std::size_t(n);
+    }
+  }
+  void settle() { check(fsync(fd_) == 0, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno)); }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+struct Header {
+  Json json;
+  std::uint64_t data_at = 0, data_bytes = 0;
+};
+
+Header header_of(std::ifstream& in, const std::string& path) {
+  check(bool(in), Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
+  in.seekg(0, std::ios::end);
+  const auto size = std::uint64_t(in.tellg());
+  in.seekg(0);
+  std::uint64_t length = 0;
+  in.read(reinterpret_cast<char*>(&length), 8);
+  check(bool(in) && length >= 2 && length <= most_header && 8 + length <= size, Code::io, "'{}' is no safetensors file, or is cut short", path);
+  std::string text(length, '\0');
+  in.read(text.data(), std::streamsize(length));
+  Header h{Json::parse(text, nullptr, false), 8 + length, size - 8 - length};
+  check(bool(in) && h.json.is_object(), Code::io, "'{}' has a damaged header", path);
+  return h;
+}
+
+Metadata metadata_of(const Header& h, const std::string& path) {
+  Metadata m;
+  const auto at = h.json.find("__metadata__");
+  if (at == h.json.end()) return m;
+  check(at->is_object(), Code::io, "'{}' has damaged metadata", path);
+  for (const auto& [key, value] : at->items()) {
+    check(value.is_string(), Code::io, "'{}' has damaged metadata", path);
+    m[key] = value.get<std::string>();
+  }
+  return m;
+}
+
+std::uint64_t offset_of(const Header& h, const NamedTensor& t, const std::string& path) {
+  const auto at = h.json.find(t.name);
+  check(at != h.json.end(), Code::io, "'{}' holds no tensor {}", path, t.name);
+  try {
+    const auto shape = at->at("shape").get<std::vector<std::int64_t>>();
+    bool same = int(shape.size()) == t.tensor.shape.rank && at->at("dtype") == type_name(t.tensor.dtype);
+    for (std::size_t i = 0; same && i < shape.size(); ++i) same = shape[i] == t.tensor.shape[int(i)];
+    check(same, Code::io, "'{}': {} has another shape or type than this model's", path, t.name);
+    const auto span = at->at("data_offsets").get<std::vector<std::uint64_t>>();
+    check(span.size() == 2 && span[0] <= span[1] && span[1] <= h.data_bytes && span[1] - span[0] == t.tensor.bytes(), Code::io,
+          "'{}': {} lies outside the file", path, t.name);
+    return h.data_at + span[0];
+  } catch (const Json::exception&) {
+    throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, t.name));
+  }
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata) {
+  Json header;
+  Checksum sum;
+  std::uint64_t at = 0;
+  for (const auto& t : tensors) {
+    std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
+    header[t.name] = {{"dtype", type_name(t.tensor.dtype)}, {"shape", shape}, {"data_offsets", {at, at + t.tensor.bytes()}}};
+    at += t.tensor.bytes();
+    sum.add(t.tensor.data, t.tensor.bytes());
+  }
+  header["__metadata__"] = metadata;
+  header["__metadata__"]["checksum"] = sum.text();
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  const std::string unfinished = path + ".part";
+  {
+    File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write_all(&length, 8);
+    file.write_all(text.data(), text.size());
+    for (const auto& t : tensors) file.write_all(t.tensor.data, t.tensor.bytes());
+    file.settle();  // the bytes are on the disk before the name points at them
+  }
+  std::error_code failed;
+  std::filesystem::rename(unfinished, path, failed);
+  check(!failed, Code::io, "'{}' cannot be put in its place: {}", path, failed.message());
+  const auto folder = std::filesystem::path(path).parent_path();
+  File(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY).settle();
+}
+
+Metadata read_safetensors_metadata(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const Header h = header_of(in, path);
+  return metadata_of(h, path);
+}
+
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  std::ifstream in(path, std::ios::binary);
+  const Header h = header_of(in, path);
+  const Metadata metadata = metadata_of(h, path);
+  std::vector<std::uint64_t> offsets;
+  for (const auto& t : tensors) offsets.push_back(offset_of(h, t, path));
+  // The writer sums tensor by tensor in the order of offsets, so the sum is taken along the same cuts.
+  std::map<std::uint64_t, std::uint64_t> spans;
+  for (const auto& [name, entry] : h.json.items())
+    if (name != "__metadata__" && entry.contains("data_offsets") && entry["data_offsets"].is_array() && entry["data_offsets"].size() == 2 &&
+        entry["data_offsets"][0].is_number_unsigned() && entry["data_offsets"][1].is_number_unsigned())
+      spans[entry["data_offsets"][0].get<std::uint64_t>()] = entry["data_offsets"][1].get<std::uint64_t>();
+  Checksum sum;
+  std::vector<char> piece(1 << 20);
+  for (const auto& [begin, end] : spans) {
+    check(begin <= end && end <= h.data_bytes, Code::io, "'{}' is cut short", path);
+    in.seekg(std::streamoff(h.data_at + begin));
+    for (std::uint64_t left = end - begin; left > 0;) {
+      const auto n = std::min<std::uint64_t>(left, piece.size());
+      in.read(piece.data(), std::streamsize(n));
+      check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+      sum.add(piece.data(), n);
+      left -= n;
+    }
+  }
+  const auto written = metadata.find("checksum");
+  check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    in.seekg(std::streamoff(offsets[i]));
+    in.read(tensors[i].tensor.as<char>(), std::streamsize(tensors[i].tensor.bytes()));
+    check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+  }
+  return metadata;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,30 @@
+// Checkpoints: weights, moments, optimiser state and where the data stood, in one safetensors file that is whole or absent.
+// A folder holds step-00000100.safetensors, …; the newest is the one to go on from, and the two newest are kept.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "engine/safetensors.h"
+#include "engine/training.h"
+
+namespace headroom::engine {
+
+struct Position {  // what else a run needs to go on as if it had never stopped
+  std::int64_t step = 0;     // steps done; the data of step s is drawn from (seed, s) alone
+  std::uint64_t seed = 0;
+  std::string settings;      // everything that must be the same for the bits to be the same, as JSON
+};
+
+void save(Training&, const Position&, const std::string& folder);
+
+std::optional<std::string> newest_checkpoint(const std::string& folder);
+
+// The position and model of a checkpoint, without its tensors: what is needed to make the Training that loads it.
+struct Described {
+  Position position;
+  ModelConfig model;
+};
+Described describe_checkpoint(const std::string& path);
+void load(Training&, const std::string& path);  // into a Training of the same model
+
+}  // namespace headroom::engine

@@ -1,0 +1,221 @@
+#include "studies/memory_model.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "studies/account.h"
+
+namespace headroom {
+
+using engine::Forecast;
+using engine::Keep;
+using engine::Purpose;
+using engine::Recipe;
+
+namespace {
+
+struct Case {
+  Recipe recipe;
+  Forecast step;
+  std::size_t forward_peak, backward_peak;
+};
+
+Recipe with_purpose(Recipe r, Purpose p) {
+  r.purpose = p;
+  return r;
+}
+
+Case case_of(const ModelMemory& s, const Recipe& r) {
+  return {r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers),
+          engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers)};
+}
+
+// The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
+Recipe probe_of(Recipe r) {
+  auto& m = r.model;
+  m.vocab = 1009, m.width = 211, m.ffn = 463, m.head_dim = 22, m.kv_heads = 3, m.heads = 6;
+  r.batch = 13, r.len = 17, r.loss_rows = 11;
+  return r;
+}
+const std::vector<Symbol>& symbols() {
+  static const std::vector<Symbol> all = {{"V", 1009}, {"W", 211}, {"F", 463}, {"2F", 926}, {"D", 22}, {"H·D", 132},
+                                          {"(H+2K)·D", 264}, {"B", 13}, {"N", 17}, {"B·N", 221}, {"H", 6}, {"C", 11}};
+  return all;
+}
+
+using Key = std::pair<Phase, std::string>;
+Key key_of(const Entry& e) { return {e.phase, e.name.text}; }
+
+struct Group {  // tensors of one name over all blocks
+  Entry first;
+  std::int64_t count = 0;
+  std::uint64_t bytes = 0, at_peak = 0;
+};
+
+// One tensor may come and go many times in a step; what counts is how many of a name stand at once, at most.
+std::vector<std::pair<Key, Group>> groups_of(const Forecast& f) {
+  std::vector<std::pair<Key, Group>> out;
+  std::map<Key, std::size_t> index;
+  std::map<Key, std::pair<std::int64_t, std::uint64_t>> live;
+  for (const auto& event : f.events) {
+    const Entry& e = f.entries[event.entry];
+    const Key key = key_of(e);
+    auto& [count, bytes] = live[key];
+    if (!event.take) {
+      --count, bytes -= e.taken;
+      continue;
+    }
+    ++count, bytes += e.taken;
+    if (index.try_emplace(key, out.size()).second) out.push_back({key, {e}});
+    Group& g = out[index[key]].second;
+    if (bytes > g.bytes) g.bytes = bytes, g.count = count, g.first = e;
+  }
+  for (const Entry& e : f.at_peak) out[index[key_of(e)]].second.at_peak += e.taken;
+  return out;
+}
+
+Table components(const Case& c, const ModelMemory& s) {
+  Table t{"components", "Who holds the bytes",
+          {{"name"}, {"shape"}, {"dtype"}, {"tensors"}, {"bytes", Unit::bytes, Show::bar}, {"formula"}, {"phase"}, {"at_peak_bytes", Unit::bytes},
+           {"share", Unit::share}}, {}};
+  std::map<Key, Shape> probe;
+  const Forecast shapes = engine::forecast(probe_of(c.recipe), s.device, s.workers);
+  for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
+  auto groups = groups_of(c.step);
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  for (const auto& [key, g] : groups) {
+    const std::string formula = formula_of(probe[key], g.first.shape, size_of(g.first.dtype), symbols());
+    t.add({key.second, shape_text(g.first.shape), std::string(name_of(g.first.dtype)), g.count, std::int64_t(g.bytes),
+           g.count > 1 ? fmt::format("{} × {}", g.count, formula) : formula, std::string(name_of(key.first)), std::int64_t(g.at_peak),
+           double(g.at_peak) / double(c.step.peak_bytes)});
+  }
+  return t;
+}
+
+Table phases(const Case& c) {
+  Table t{"phases", "The peak by phase", {{"phase"}, {"bytes", Unit::bytes, Show::bar}, {"share", Unit::share}}, {}};
+  for (int p = 0; p < phase_count; ++p)
+    if (const auto bytes = c.step.bytes_at_peak(Phase(p)); bytes > 0)
+      t.add({std::string(name_of(Phase(p))), std::int64_t(bytes), double(bytes) / double(c.step.peak_bytes)});
+  return t;
+}
+
+Chart timeline(const Case& c) {
+  Account a;
+  for (const auto& e : c.step.events) {
+    a.timeline.push_back({e.take ? c.step.entries[e.entry].name.text : "", e.live});
+    if (e.live == c.step.peak_bytes) a.peak_moment = a.timeline.size() - 1;
+  }
+  Chart chart{"Live bytes over the step", "moment", "bytes", Unit::bytes, false, {{"live", {}}}};
+  for (auto i : moments_worth_showing(a, 64)) chart.series[0].points.emplace_back(double(i), double(a.timeline[i].live));
+  return chart;
+}
+
+std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, std::uint64_t memory) {
+  const std::int64_t other = r.batch * r.len / (r.*which);
+  return largest((std::int64_t(1) << 31) / other - 1, [&](std::int64_t n) {
+    Recipe tried = r;
+    tried.*which = n;
+    return engine::forecast_peak(tried, s.device, s.workers) <= memory;
+  });
+}
+
+Table edges(const ModelMemory& s, const std::vector<Case>& cases, std::uint64_t memory) {
+  Table t{"edge", fmt::format("Where {} end", bytes_in_words(double(memory))),
+          {{"precision"}, {"keep"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}}, {}};
+  for (const Case& c : cases)
+    t.add({std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])), c.recipe.batch, c.recipe.len,
+           largest_that_fits(s, c.recipe, &Recipe::len, memory), largest_that_fits(s, c.recipe, &Recipe::batch, memory)});
+  return t;
+}
+
+Table growth(const ModelMemory& s) {
+  Table t{"scaling", "How bytes grow with len: bytes ~ len^exponent",
+          {{"precision"}, {"keep"}, {"batch"}, {"exponent_of_peak", Unit::ratio}, {"exponent_of_activations", Unit::ratio}}, {}};
+  for (const Precision p : s.precisions)
+    for (const Keep k : s.keeps)
+      for (const auto batch : s.batches) {
+        std::vector<std::pair<double, double>> peak, activations;
+        for (const auto len : s.lens) {
+          const Forecast f = engine::forecast({s.model, batch, len, p, {k}, s.attention}, s.device, s.workers);
+          peak.emplace_back(double(len), double(f.peak_bytes)), activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
+        }
+        t.add({std::string(name_of(p)), std::string(name_of(k)), batch, growth_exponent(peak), growth_exponent(activations)});
+      }
+  return t;
+}
+
+Table mitigations(const Case& c, const ModelMemory& s) {
+  Table t{"mitigations", "What removes bytes, and what it costs",
+          {{"change"}, {"peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"more_flops", Unit::share}, {"more_traffic", Unit::share}}, {}};
+  const auto now = [&](std::string what, const Recipe& r) {
+    const Forecast f = engine::forecast(r, s.device, s.workers);
+    if (f.peak_bytes >= c.step.peak_bytes) return;
+    t.add({std::move(what), std::int64_t(f.peak_bytes), std::int64_t(c.step.peak_bytes - f.peak_bytes), f.flops / c.step.flops - 1, f.bytes / c.step.bytes - 1});
+  };
+  if (c.recipe.attention == "plain") {
+    Recipe r = c.recipe;
+    r.attention = "flash";
+    now("attention without N² memory (--attention flash)", r);
+  }
+  for (int k = int(c.recipe.keep[0]) + 1; k < int(engine::keep_names.size()); ++k) {
+    Recipe r = c.recipe;
+    r.keep = {Keep(k)};
+    now(fmt::format("remember less (--keep {})", name_of(Keep(k))), r);
+  }
+  if (size_of(c.recipe.precision.dtype) == 4) {
+    Recipe r = c.recipe;
+    r.precision = {DType::bf16};
+    now("activations and matmuls in bf16 (--precision bf16)", r);
+  }
+  if (c.recipe.batch > 1) {
+    Recipe r = c.recipe;
+    r.batch = (r.batch + 1) / 2;
+    now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
+  }
+  const auto held = [&](auto... phases) { return (c.step.bytes_at_peak(phases) + ...); };
+  const auto sharded = [&](const char* what, std::size_t bytes) {
+    const auto saved = bytes - bytes / 8;
+    t.add({std::string(what), std::int64_t(c.step.peak_bytes - saved), std::int64_t(saved), {}, {}});
+  };
+  sharded("optimiser state over 8 ranks, by formula: 7/8 of it", held(Phase::optimizer));
+  sharded("weights, gradients and optimiser over 8 ranks, by formula: 7/8 of them, without the blocks on loan",
+          held(Phase::optimizer, Phase::parameter, Phase::gradient));
+  return t;
+}
+
+}  // namespace
+
+Record memory_model(const ModelMemory& s) {
+  const std::uint64_t memory = s.memory_bytes.value_or(s.device.memory_bytes);
+  std::vector<Case> cases;
+  for (const Precision p : s.precisions)
+    for (const Keep k : s.keeps)
+      for (const auto batch : s.batches)
+        for (const auto len : s.lens) cases.push_back(case_of(s, {s.model, batch, len, p, {k}, s.attention}));
+
+  Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
+  for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  Table rows{"rows", "Peak bytes",
+             {{"model"}, {"batch"}, {"len"}, {"precision"}, {"keep"}, {"attention", Unit::none, Show::detail}, {"params", Unit::none, Show::detail},
+              {"forward_peak_bytes", Unit::bytes}, {"forward_backward_peak_bytes", Unit::bytes}, {"train_peak_bytes", Unit::bytes},
+              {"standing_bytes", Unit::bytes}, {"flops", Unit::flops, Show::detail}, {"fits"}}, {}};
+  for (const Case& c : cases) {
+    rows.add({s.model.name, c.recipe.batch, c.recipe.len, std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])), s.attention,
+              engine::param_count(s.model), std::int64_t(c.forward_peak), std::int64_t(c.backward_peak), std::int64_t(c.step.peak_bytes),
+              std::int64_t(c.step.standing_bytes), c.step.flops, c.step.peak_bytes <= memory});
+    rows.within.push_back({components(c, s)});
+  }
+  r.add(Part{rows});
+  const Case& last = cases.back();  // the account in full is of the largest case
+  r.add(Part{Note{fmt::format("In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
+                              "C rows of logits at once.", last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]))}});
+  Table full = rows.within.back()[0];
+  full.name = "largest";
+  r.add(Part{full}).add(Part{phases(last)}).add(Part{timeline(last)});
+  if (s.lens.size() > 1) r.add(Part{growth(s)});
+  return r.add(Part{edges(s, cases, memory)}).add(Part{mitigations(last, s)});
+}
+
+}  // namespace headroom

@@ -1,0 +1,84 @@
+#include "studies/plan.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace headroom {
+
+using engine::Keep;
+
+namespace {
+
+Setting setting_of(const Plan& p, Precision precision, const std::string& attention, Keep keep, std::int64_t micro) {
+  Setting s;
+  s.recipe = {p.model, micro, p.len, precision, {keep}, attention};
+  s.micro_batches = p.batch / micro;
+  const engine::Forecast f = engine::forecast(s.recipe, p.device, p.workers);
+  s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
+  for (const Step& op : f.walk.steps) {
+    const double times = op.phase == Phase::optimizer ? 1 : double(s.micro_batches);
+    s.flops += times * op.cost.flops, s.traffic += times * op.cost.bytes;
+    if (f.ms > 0) s.ms += times * engine::roofline_ms(op, precision, p.device.ceilings);
+  }
+  return s;
+}
+
+std::string in_words(const Setting& s) {
+  return fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(s.recipe.precision), s.recipe.attention, name_of(s.recipe.keep[0]),
+                     s.recipe.batch, s.micro_batches);
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const Plan& p) {
+  std::vector<Setting> all;
+  for (const Precision precision : p.precisions)
+    for (const std::string& attention : p.attentions)
+      for (int keep = 0; keep < int(engine::keep_names.size()); ++keep)
+        for (std::int64_t micro = p.batch; micro >= 1; --micro)
+          if (p.batch % micro == 0) all.push_back(setting_of(p, precision, attention, Keep(keep), micro));
+  std::stable_sort(all.begin(), all.end(), [](const Setting& a, const Setting& b) {
+    const double ta = a.ms > 0 ? a.ms : a.flops, tb = b.ms > 0 ? b.ms : b.flops;
+    return ta != tb ? ta < tb : a.peak_bytes < b.peak_bytes;
+  });
+  return all;
+}
+
+Planned plan(const Plan& p) {
+  const auto all = settings_of(p);
+  check(!all.empty(), Code::bad_argument, "plan: no precision or no attention to choose from");
+  std::vector<Setting> fitting;
+  for (const Setting& s : all)
+    if (s.peak_bytes <= p.memory_bytes) fitting.push_back(s);
+  const bool fits = !fitting.empty();
+  const Setting nearest = *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak_bytes < b.peak_bytes; });
+
+  Record r{"", fmt::format("{} batch {} len {} in {} on {}", p.model.name, p.batch, p.len, bytes_in_words(double(p.memory_bytes)), p.device.name), {}};
+  r.add("fits", fits).add("memory_bytes", std::int64_t(p.memory_bytes), Unit::bytes).add("settings", std::int64_t(all.size()));
+  r.add("settings_that_fit", std::int64_t(fitting.size()));
+  for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  if (!fits)
+    r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(nearest.peak_bytes)),
+                                bytes_in_words(double(nearest.peak_bytes - p.memory_bytes)), in_words(nearest))}});
+  Table t{"rows", fits ? "What fits, fastest first; saves and costs against the first row of all, fitting or not" : "The nearest",
+          {{"precision"}, {"attention"}, {"keep"}, {"micro_batch"}, {"micro_batches"}, {"peak_bytes", Unit::bytes, Show::bar}, {"standing_bytes", Unit::bytes},
+           {"saved_bytes", Unit::bytes}, {"ms", Unit::ms}, {"tokens_per_s"}, {"saves_bytes", Unit::bytes}, {"costs_ms", Unit::ms},
+           {"flops", Unit::flops, Show::detail}, {"traffic_bytes", Unit::bytes, Show::detail}}, {}};
+  const Setting& fastest = all.front();
+  if (!fits) fitting = {nearest};
+  for (std::size_t i = 0; i < std::min(fitting.size(), p.most); ++i) {
+    const Setting& s = fitting[i];
+    const bool timed = s.ms > 0;
+    t.add({std::string(name_of(s.recipe.precision)), s.recipe.attention, std::string(name_of(s.recipe.keep[0])), s.recipe.batch, s.micro_batches,
+           std::int64_t(s.peak_bytes), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes), timed ? Value(s.ms) : Value(),
+           timed ? Value(1e3 * double(p.batch) * double(p.len) / s.ms) : Value(), std::int64_t(fastest.peak_bytes) - std::int64_t(s.peak_bytes),
+           timed ? Value(s.ms - fastest.ms) : Value(), s.flops, s.traffic});
+  }
+  r.add(Part{t});
+  r.add(Part{Note{fastest.ms > 0 ? fmt::format("Times are a roofline's: each op at its ceiling ({}), none beside another.", p.device.ceilings.source)
+                                 : "This device's ceilings are not known, so settings are ordered by their FLOPs."}});
+  return {r, fits};
+}
+
+}  // namespace headroom

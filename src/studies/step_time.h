@@ -1,0 +1,28 @@
+// step_time — what forward, forward + backward and a whole step of a language model take, beside what was forecast. A size that
+// does not fit is a row too, known from the forecast without trying.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "engine/forecast.h"
+#include "instruments/bench/bench.h"
+#include "report/record.h"
+
+namespace headroom {
+
+struct StepTime {
+  engine::ModelConfig model;
+  std::int64_t batch = 4;
+  std::vector<std::int64_t> lens{128};
+  std::vector<Precision> precisions{{}};
+  engine::Keep keep = engine::Keep::everything;
+  std::string attention = "flash";
+  bench::Protocol protocol{5, 10};
+  std::uint64_t seed = 0;
+  std::uint64_t memory_bytes = 0;  // that a step may take
+  double matmul_flops = 0;         // the measured ceiling that MFU is counted against; 0: measured here by one large matmul
+};
+
+Record step_time(const StepTime&, const Device&, int threads, const std::function<bool()>& stop);
+
+}  // namespace headroom

@@ -1,0 +1,141 @@
+#include "studies/train_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/forecast.h"
+#include "engine/save.h"
+#include "memory/block.h"
+
+namespace headroom {
+
+using engine::Training;
+
+namespace {
+
+// Everything that must be the same for a resumed run to give the same bits.
+std::string settings_of(const TrainRun& r, const engine::Data& data) {
+  nlohmann::json keep = nlohmann::json::array();
+  for (auto k : r.recipe.keep) keep.push_back(name_of(k));
+  return nlohmann::json{{"batch", r.recipe.batch}, {"len", r.recipe.len}, {"precision", name_of(r.recipe.precision)}, {"attention", r.recipe.attention},
+                        {"micro_batches", r.micro_batches}, {"lr", r.schedule.peak}, {"floor", r.schedule.floor}, {"warmup", r.schedule.warmup},
+                        {"steps", r.schedule.steps}, {"decay", r.hyper.decay}, {"clip", r.hyper.clip}, {"beta1", r.hyper.beta1},
+                        {"beta2", r.hyper.beta2}, {"held_out", r.held_out}, {"data", data.fingerprint()}}
+      .dump();
+}
+
+double validation_loss(Training& t, const engine::Data& data) {
+  const auto batches = data.validation_batches(t.recipe());
+  double sum = 0;
+  for (std::int64_t b = 0; b < batches; ++b) {
+    data.validation(t, b);
+    t.forward();
+    sum += t.loss();
+  }
+  return sum / double(batches);  // NaN when the held-out part is shorter than one batch
+}
+
+std::string sampled(Training& t, const TrainRun& r, const Tensor& logits) {
+  const auto len = t.recipe().len, vocab = t.recipe().model.vocab;
+  std::string text = "\n";
+  const Random random = Random{r.seed}.stream(0x5a);
+  for (std::int64_t n = 0; n < r.sample; ++n) {
+    const auto have = std::min<std::int64_t>(len, std::int64_t(text.size()));
+    auto* tokens = t.tokens().as<std::int32_t>();
+    std::fill_n(tokens, t.tokens().count(), 0);
+    for (std::int64_t i = 0; i < have; ++i) tokens[i] = static_cast<unsigned char>(text[text.size() - std::size_t(have - i)]);
+    t.logits_at(have - 1, logits);
+    const float* x = logits.as<float>();
+    const float top = *std::max_element(x, x + vocab);
+    double sum = 0;
+    for (std::int64_t v = 0; v < vocab; ++v) sum += std::exp(double(x[v] - top) / r.temperature);
+    double left = random.uniform(std::uint64_t(n)) * sum;
+    std::int64_t v = 0;
+    for (; v + 1 < std::min<std::int64_t>(vocab, 256); ++v)
+      if ((left -= std::exp(double(x[v] - top) / r.temperature)) < 0) break;
+    text += char(v);
+  }
+  return text.substr(1);
+}
+
+void refuse_other_settings(const std::string& mine, const std::string& theirs, const std::string& path) {
+  if (mine == theirs) return;
+  const auto a = nlohmann::json::parse(mine), b = nlohmann::json::parse(theirs, nullptr, false);
+  check(b.is_object(), Code::io, "'{}' has damaged settings", path);
+  for (const auto& [key, value] : a.items())
+    check(b.contains(key) && b[key] == value, Code::bad_argument, "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere",
+          path, key, b.contains(key) ? b[key].dump() : "unknown", value.dump());
+}
+
+[[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
+  throw Error(Code::interrupted, fmt::format("train: the {} of step {} is not finite; it begins in {}. {}", what, step, where,
+                                             folder.empty() ? "Try a smaller --lr" : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
+}
+
+}  // namespace
+
+Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show, const std::function<bool()>& stop) {
+  check(device.kind == DeviceKind::cpu, Code::unsupported, "train: only the CPU trains in this build; --device cpu");
+  const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
+  const std::string settings = settings_of(r, data);
+  const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
+  check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory, "train: this needs {} bytes, {} are available; try --keep input or a smaller batch",
+        needed, device.memory_bytes);
+  const Block memory(needed);
+  Threads pool(threads);
+  Arena arena(memory.data(), memory.bytes());
+  Context ctx{arena, device, &pool};
+  const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
+  Training t(r.recipe, ctx);
+  t.initialise(r.seed);
+
+  engine::Position at{0, r.seed, settings};
+  const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
+  check(!newest || r.resume, Code::bad_argument, "train: '{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
+  if (newest) {
+    const auto described = engine::describe_checkpoint(*newest);
+    check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest, described.position.seed, r.seed);
+    refuse_other_settings(settings, described.position.settings, *newest);
+    engine::load(t, *newest);
+    at.step = described.position.step;
+  }
+
+  Table rows{"rows", "Loss", {{"step"}, {"loss"}, {"lr"}, {"grad_norm"}, {"tokens_per_s"}}, {}};
+  const auto from = at.step;
+  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.micro_batches);
+  const auto start = std::chrono::steady_clock::now();
+  double speed = 0;
+  bool stopped = false;
+  for (; at.step < r.schedule.steps && !stopped; stopped = stop()) {
+    adamw::Hyper hyper = r.hyper;
+    hyper.lr = r.schedule.at(at.step);
+    hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
+    for (int micro = 0; micro < r.micro_batches; ++micro) {
+      data.draw(t, r.seed, at.step, micro);
+      t.backward(micro, r.micro_batches);
+    }
+    if (!std::isfinite(t.loss())) stop_for("loss", at.step + 1, t.first_not_finite(), r.folder);
+    t.update(hyper);
+    // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+    if (t.state(adamw::skipped) != 0 && (!hyper.dynamic_scale || t.state(adamw::loss_scale) <= 1))
+      stop_for("gradient", at.step + 1, t.first_gradient_not_finite(), r.folder);
+    ++at.step;
+    speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    show({at.step, r.schedule.steps, t.loss(), speed});
+    if (at.step % r.report_every == 0 || at.step == r.schedule.steps || at.step == 1)
+      rows.add({at.step, t.loss(), hyper.lr, t.state(adamw::grad_norm), speed});
+    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) engine::save(t, at, r.folder);
+  }
+  if (!r.folder.empty()) engine::save(t, at, r.folder);
+
+  Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
+  record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
+  record.add("validation_loss", validation_loss(t, data)).add("unigram_entropy", data.unigram_entropy());
+  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  if (r.sample > 0) record.add("sample", sampled(t, r, logits));
+  return record.add(Part{rows});
+}
+
+}  // namespace headroom
