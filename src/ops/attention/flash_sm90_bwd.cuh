@@ -108,14 +108,14 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
     const Tile t = find_tile<C, ordered>(a, index);
     const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
     const auto load_q = [&](const Walk<ordered>& w) {
-      s.q_empty[q.stage].wait(q.parity ^ 1);
+      s.q_empty[q.stage].wait_awake(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
       load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
       load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
       q.next();
     };
     const auto load_do = [&](const Walk<ordered>& w) {
-      s.do_empty[dout.stage].wait(dout.parity ^ 1);
+      s.do_empty[dout.stage].wait_awake(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
       load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
       load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.minus_delta[0], s.do_full[dout.stage]);
@@ -124,11 +124,11 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
     Walk<ordered> w(a, t);
     if (w.more()) {
       load_q(w);
-      s.k_empty.wait(parity);
+      s.k_empty.wait_awake(parity);
       s.k_full.arrive_and_expect(sizeof s.k);
       load_rows(s.k, a.k, s.k_full, keys, t.n * keys, t.kv_head, t.batch);
       load_do(w);
-      s.v_empty.wait(parity);
+      s.v_empty.wait_awake(parity);
       s.v_full.arrive_and_expect(sizeof s.v);
       load_rows(s.v, a.v, s.v_full, keys, t.n * keys, t.kv_head, t.batch);
       for (w.next(); w.more(); w.next()) load_q(w), load_do(w);
@@ -136,7 +136,7 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
       parity ^= 1;  // nothing is loaded for keys that no row sees
     }
     index = ordered ? index + gridDim.x : after + gridDim.x;
-    s.tile_empty[next.stage].wait(next.parity ^ 1);
+    s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
     s.tile[next.stage] = index;
     s.tile_full[next.stage].arrive();
     next.next();
@@ -165,7 +165,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
         while (read_acquire(counter) != before) {}
         proxy_fence_global();
       }
-      s.dq_full[group].wait(parity);
+      s.dq_full[group].wait_awake(parity);
       proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
       if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
@@ -178,7 +178,7 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
         add_release(counter, 1);
       }
     }
-    s.tile_full[next.stage].wait(next.parity);
+    s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
     s.tile_empty[next.stage].arrive(), next.next();
   }
@@ -233,7 +233,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       mma_commit();
     };
     const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
-      s.ds_full[n % 2].wait(n / 2 % 2);
+      s.ds_full[n % 2].wait_awake(n / 2 % 2);
       proxy_fence();  // here and not behind the stores, where it would wait for them
       mma_fence();
 #pragma unroll
@@ -254,7 +254,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     const auto advance = [&](int m, auto later) {
       constexpr bool before = decltype(later)::value;
       words.renew();
-      s.q_full[stage(n)].wait(parity(n));
+      s.q_full[stage(n)].wait_awake(parity(n));
       float4 lse_here[rows / 16];  // before the products are started: under them a load waits long for shared memory
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
@@ -266,8 +266,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
       pass_turn();
-      s.do_full[stage(n)].wait(parity(n));
-      if constexpr (before) s.dq_empty[group].wait((n - 1) % 2 ^ 1);
+      s.do_full[stage(n)].wait_awake(parity(n));
+      if constexpr (before) s.dq_empty[group].wait_awake((n - 1) % 2 ^ 1);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
         const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
@@ -339,7 +339,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 
     Walk<ordered> w(a, t);
     if (w.more()) {
-      s.k_full.wait(tile_parity), s.v_full.wait(tile_parity);
+      s.k_full.wait_awake(tile_parity), s.v_full.wait_awake(tile_parity);
       advance(w.m(), std::false_type{});
       for (w.next(); w.more(); w.next()) advance(w.m(), std::true_type{});
       words.renew();
@@ -348,7 +348,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       pass_turn();
       mma_wait<0>();
       release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
-      s.dq_empty[group].wait((n - 1) % 2 ^ 1);
+      s.dq_empty[group].wait_awake((n - 1) % 2 ^ 1);
       dq_out(n - 1);
       tile_parity ^= 1;
     }
@@ -357,7 +357,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, keys_left, 0, a.head_dim);
     store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, keys_left, 0, a.head_dim);
 
-    s.tile_full[next.stage].wait(next.parity);
+    s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
     __syncwarp();  // every lane has read before lane 0 says so
     release(s.tile_empty[next.stage]), next.next();
