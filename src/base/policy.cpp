@@ -91,6 +91,8 @@ void Policy::override_with(std::string_view text, const std::string& source) {
     table = Json::parse(text);
   } catch (const Json::parse_error& e) {
     throw Error(Code::bad_argument, fmt::format("{}: is not JSON, near byte {}", source, e.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(Code::bad_argument, fmt::format("{}: holds a number beyond a double's range", source));
   }
   check_keys(table, {"tensors", "ops", "otherwise"}, source);
   const std::vector<std::string> known{"parameters", "weight_copy", "gradients", "optimizer"};

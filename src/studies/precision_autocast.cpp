@@ -94,6 +94,8 @@ OpModel op_model_from_json(const std::string& text, const std::string& source) {
     j = Json::parse(text);
   } catch (const Json::parse_error& e) {
     throw Error(Code::bad_argument, fmt::format("{}: is not JSON, near byte {}", source, e.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(Code::bad_argument, fmt::format("{}: holds a number beyond a double's range", source));
   }
   if (!j.is_object() || !j.contains("ops")) return language_model(engine::model_from_json(text, source));
   check_keys(j, {"name", "inputs", "ops"}, source);
