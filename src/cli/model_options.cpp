@@ -8,7 +8,7 @@ void add_model(CLI::App& app, ModelOptions& m) {
   app.add_option("--model", m.name, "small, medium, large, xl, 2.7B, 8B, or a JSON file: ours or a Hugging Face config.json")->default_str(m.name);
   const auto override_with = [&](const char* name, std::int64_t& value, const char* about) { add_integer(app, name, value, {0, 1 << 24}, about); };
   override_with("--layers", m.layers, "Blocks; 0: the model's");
-  override_with("--width", m.width, "Width; 0: the model's. The head dimension follows");
+  override_with("--width", m.width, "Width; 0: the model's. As many heads where they divide it, else heads of the same size");
   override_with("--heads", m.heads, "Query heads; 0: the model's");
   override_with("--kv-heads", m.kv_heads, "Key heads; 0: the model's, or as many as --heads");
   override_with("--ffn", m.ffn, "Width of the feed-forward layer; 0: the model's, or 4 x --width");
@@ -22,11 +22,16 @@ engine::ModelConfig ModelOptions::config() const {
   if (ffn) c.ffn = ffn;
   if (vocab) c.vocab = vocab;
   if (heads) c.heads = c.kv_heads = heads;
+  if (width && !heads && c.width % c.heads != 0 && c.width % c.head_dim == 0) c.heads = c.kv_heads = c.width / c.head_dim;
   if (kv_heads) c.kv_heads = kv_heads;
   if (width || heads) {
     check(c.width % c.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; say --heads too", c.width, c.heads);
     c.head_dim = c.width / c.heads;
   }
+  const auto changed = [&](const char* what, std::int64_t asked) {
+    if (asked) c.name += fmt::format(" {} {}", what, asked);
+  };
+  changed("layers", layers), changed("width", width), changed("heads", heads), changed("kv-heads", kv_heads), changed("ffn", ffn), changed("vocab", vocab);
   engine::check(c);
   return c;
 }
