@@ -48,7 +48,7 @@ std::vector<Setting> settings_of(const Plan& p) {
 
 Planned plan(const Plan& p) {
   const auto all = settings_of(p);
-  check(!all.empty(), Code::bad_argument, "plan: no precision or no attention to choose from");
+  check(!all.empty(), Code::bad_argument, "no precision or no attention to choose from");
   const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms > 0; });
   std::vector<Setting> fitting;
   for (const Setting& s : all)
