@@ -93,7 +93,7 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
 
   engine::Position at{0, r.seed, settings};
   const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
-  check(!newest || r.resume, Code::bad_argument, "train: '{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
+  check(!newest || r.resume, Code::bad_argument, "'{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
   if (newest) {
     const auto described = engine::describe_checkpoint(*newest);
     check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest, described.position.seed, r.seed);
