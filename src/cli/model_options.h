@@ -21,4 +21,7 @@ std::vector<std::string> keep_words();
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 
+// The ceilings of the CPU that is here: what `headroom device` measured last, else measured now, in a few seconds.
+Ceilings ceilings_here(const Device&, const Common&);
+
 }  // namespace headroom::cli

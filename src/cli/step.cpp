@@ -37,7 +37,7 @@ Run step(CLI::App& app, Common& common) {
     t.keep = *engine::keep_named(a->keep);
     t.protocol.steps = int(a->steps), t.protocol.warmup = int(a->warmup);
     t.seed = common.seed;
-    const Device d = chosen_device(common);
+    const Device d = described_device(common);
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
     return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common);
   };

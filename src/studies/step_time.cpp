@@ -40,7 +40,7 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
 }  // namespace
 
 Record step_time(const StepTime& s, const Device& device, int threads, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "step: only the CPU is timed in this build; --device cpu");
+  check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU is timed in this build, {} is not; headroom plan --device forecasts it", device.name);
   Threads pool(threads);
   const double ceiling = s.matmul_flops > 0 ? s.matmul_flops : matmul_ceiling(device, pool);
   Table t{"rows", "Milliseconds of a step",
