@@ -13,14 +13,14 @@ namespace {
 constexpr Command commands[] = {
     {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
-    {"step", "Time forward, backward and optimiser of a language model", step},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
+    {"step", "Time forward, backward and optimiser of a language model", step},
     {"train", "Train a language model on text; save, resume, sample", train},
+    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
     {"device", "What this machine is, and its measured ceilings", device},
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
     {"compare", "Hold two runs against each other", compare},
-    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
 };
 
 void print_overview(std::FILE* to) {

@@ -29,6 +29,12 @@ double number(const Json& j, const char* key, double otherwise) {
   check(at->is_number(), Code::bad_argument, "model: '{}' is {}, it must be a number", key, at->dump());
   return at->get<double>();
 }
+std::string word(const Json& j, const char* key, const char* otherwise) {
+  const auto at = j.find(key);
+  if (at == j.end() || at->is_null()) return otherwise;
+  check(at->is_string(), Code::bad_argument, "model: '{}' is {}, it must be a text in quotes", key, at->dump());
+  return at->get<std::string>();
+}
 bool truth(const Json& j, const char* key) {
   const auto at = j.find(key);
   if (at == j.end() || at->is_null()) return false;
@@ -61,7 +67,7 @@ ModelConfig own(const Json& j) {
 }
 
 ModelConfig hugging_face(const Json& j) {
-  const std::string type = j.value("model_type", "llama");
+  const std::string type = word(j, "model_type", "llama");
   check(type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3", Code::unsupported,
         "model: model_type '{}' is not read; llama, mistral, qwen2 and qwen3 are", type);
   ModelConfig c;
@@ -107,17 +113,13 @@ const std::vector<ModelConfig>& presets() {
 }
 
 ModelConfig model_from_json(std::string_view text, std::string_view name) {
-  try {
-    const Json j = Json::parse(text);
-    check(j.is_object(), Code::bad_argument, "model: '{}' holds no JSON object", name);
-    ModelConfig c = j.contains("hidden_size") ? hugging_face(j) : own(j);
-    c.name = j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : std::string(name);
-    finish(c);
-    check(c);
-    return c;
-  } catch (const Json::exception& e) {
-    throw Error(Code::bad_argument, fmt::format("model: '{}' is not JSON that describes one ({})", name, e.what()));
-  }
+  const Json j = Json::parse(text, nullptr, false);
+  check(j.is_object(), Code::bad_argument, "model: '{}' is not JSON that describes one: it holds no object", name);
+  ModelConfig c = j.contains("hidden_size") ? hugging_face(j) : own(j);
+  c.name = j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : std::string(name);
+  finish(c);
+  check(c);
+  return c;
 }
 
 ModelConfig model_described(std::string_view name_or_file) {

@@ -14,11 +14,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+bool is_time(const std::string& field) { return field == "ms" || field.ends_with("_ms"); }
+
 // Fields that a run finds out; every other scalar is part of the question.
 bool measured(const std::string& field) {
-  constexpr std::string_view ends[] = {"_ms", "_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
+  constexpr std::string_view ends[] = {"_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
   constexpr std::string_view whole[] = {"device", "status", "why", "steps", "warmup", "loss"};
-  return field.starts_with("max_error") || std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
+  return is_time(field) || field.starts_with("max_error") || std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
          std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
 }
 
@@ -90,13 +92,13 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     }
     for (const auto& [field, value] : row.items()) {
       const double x = number(row, field, 0), y = number(partner, field, 0);
-      if (!field.ends_with("_ms") || x <= 0 || y <= 0) continue;
+      if (!is_time(field) || x <= 0 || y <= 0) continue;
       const double ratio = y / x;
       const auto error_a = relative_error(row, field), error_b = relative_error(partner, field);
       const auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
       const std::string verdict = spread ? verdict_of(ratio, *spread * ratio, tolerance) : "unclear";
       ++(verdict == "slower" ? slower : verdict == "faster" ? faster : verdict == "same" ? same : unclear);
-      t.add({problem, field.substr(0, field.size() - 3), x, y, ratio, spread ? Value(*spread) : Value(), verdict});
+      t.add({problem, field == "ms" ? "step" : field.substr(0, field.size() - 3), x, y, ratio, spread ? Value(*spread) : Value(), verdict});
     }
   }
   alone += std::count(used.begin(), used.end(), false);

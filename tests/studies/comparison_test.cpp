@@ -58,6 +58,17 @@ TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
   EXPECT_EQ(j["rows"][1]["verdict"], "same");
 }
 
+TEST(Comparison, RowsOfAStepArePairedByPhase) {
+  const auto step = [](const char* phase, double ms) {
+    return nlohmann::json{{"model", "small"}, {"len", 64}, {"phase", phase}, {"ms", ms}, {"ms_std", 0.01}, {"steps", 10}, {"mfu", 1 / ms}, {"status", "ok"}};
+  };
+  const auto c = compare_runs({"A", {step("forward", 10), step("train", 30)}}, {"B", {step("forward", 10), step("train", 40)}}, 0.02);
+  EXPECT_EQ(c.pairs, 2u);
+  const auto j = nlohmann::json::parse(render(c.record, Format::json));
+  EXPECT_EQ(j["rows"][0]["verdict"], "same");
+  EXPECT_EQ(j["rows"][1]["verdict"], "slower");
+}
+
 TEST(Comparison, ARowThatNoLongerRunsIsSlower) {
   auto dead = row("flash", 64, 1, 0);
   dead["status"] = "oom", dead["fwd_ms"] = nullptr;
