@@ -39,7 +39,7 @@ Run step(CLI::App& app, Common& common) {
     t.seed = common.seed;
     const Device d = described_device(common);
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
-    return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common);
+    return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common, interrupted() ? failed : yes);
   };
 }
 

@@ -111,6 +111,11 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
     EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]) << row;
     EXPECT_GT(row["ms"], 0.0);
   }
+  const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + tiny);
+  ASSERT_EQ(mixed["rows"].size(), 6u);
+  EXPECT_EQ(mixed["rows"][0]["status"], "refused");
+  EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 is a GPU's arithmetic"), std::string::npos) << mixed["rows"][0];
+  EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
   for (const Json& row : answer("step --len 16 --memory 0.0001 --steps 1" + tiny)["rows"]) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;
