@@ -95,7 +95,9 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
       }
   Record record{"", fmt::format("{} on {}, {} threads", s.model.name, device.name, threads), {}};
   record.add("matmul_ceiling_tflops", ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
-  return record.add(Part{t});
+  record.add(Part{t});
+  return record.add(Part{Note{fmt::format("MFU is against {}.", s.matmul_flops > 0 ? "the FP32 matmul that headroom device measured last"
+                                                                                   : "one FP32 matmul of 1024³ measured just now; headroom device measures longer and keeps it")}});
 }
 
 }  // namespace headroom
