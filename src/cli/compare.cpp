@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "store/results.h"
+#include "store/row_objects.h"
 #include "studies/comparison.h"
 
 namespace headroom::cli {
@@ -26,9 +26,8 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   const auto id = parse_integer(word, "run");
   const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
   check(results.run(id).has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, results.file());
-  studies::ComparedRun run{"run " + word, {}};
-  for (const StoredRow& r : results.rows(id)) run.rows.push_back(nlohmann::json::parse(r.row));
-  return run;
+  const auto rows = row_objects(results, id);
+  return {"run " + word, {rows.begin(), rows.end()}};
 }
 
 }  // namespace
@@ -42,7 +41,8 @@ Run compare(CLI::App& app, Common& common) {
   app.add_option("A", asked->a, "A run's number or a JSON file: what was")->required();
   app.add_option("B", asked->b, "A run's number or a JSON file: what is")->required();
   add_fraction(app, "--tolerance", asked->tolerance, "Differences below this are the same")->default_str("2%");
-  app.footer("Verdicts: same, faster, slower, or unclear where the spread reaches across the tolerance. Exit 3 when a row is slower.\n"
+  app.footer("Verdicts: same, faster, slower, or unclear where the spread reaches across the\n"
+             "tolerance or, with fewer than two steps, is not known. Exit 3 when a row is slower.\n"
              "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
     const auto a = read_run(asked->a, common), b = read_run(asked->b, common);

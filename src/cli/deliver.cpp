@@ -12,8 +12,8 @@ namespace headroom::cli {
 int deliver(const Record& record, const Common& common, int code) {
   const std::string text = render(record, common.format);
   if (common.out.empty()) {
-    std::fputs(text.c_str(), stdout);
-    check(std::fflush(stdout) == 0, Code::io, "standard output cannot be written to: {}", std::strerror(errno));
+    const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;  // before errno is read
+    check(written, Code::io, "standard output cannot be written to: {}", std::strerror(errno));
     return code;
   }
   std::ofstream file(common.out, std::ios::binary);

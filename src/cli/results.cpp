@@ -1,16 +1,14 @@
 // headroom results [RUN] — the runs of the store, or one run's rows.
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "store/results.h"
+#include "store/row_objects.h"
 
 namespace headroom::cli {
 
 namespace {
 
-Value value_of(const nlohmann::ordered_json& j) {
+Value value_of(const RowObject& j) {
   if (j.is_boolean()) return j.get<bool>();
   if (j.is_number_integer()) return j.get<std::int64_t>();
   if (j.is_number()) return j.get<double>();
@@ -21,10 +19,8 @@ Value value_of(const nlohmann::ordered_json& j) {
 Unit unit_of(const std::string& name) { return name.ends_with("_bytes") ? Unit::bytes : name.ends_with("_ms") ? Unit::ms : Unit::none; }
 
 // Any command's rows: the columns are the fields, in the order in which they first appear. A page is too narrow for spreads.
-Table table_of(const std::vector<StoredRow>& stored) {
+Table table_of(const std::vector<RowObject>& rows) {
   Table t{"rows", "", {}, {}};
-  std::vector<nlohmann::ordered_json> rows;
-  for (const StoredRow& s : stored) rows.push_back(nlohmann::ordered_json::parse(s.row));
   for (const auto& row : rows)
     for (const auto& [name, value] : row.items())
       if (std::none_of(t.columns.begin(), t.columns.end(), [&](const Column& c) { return c.name == name; })) {
@@ -39,7 +35,7 @@ Table table_of(const std::vector<StoredRow>& stored) {
   return t;
 }
 
-Record one_run(const headroom::Run& run, const std::vector<StoredRow>& rows) {
+Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
   Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
   r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
   r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished));
@@ -68,7 +64,7 @@ cli::Run results(CLI::App& app, Common& common) {
     const auto id = parse_integer(*word, "RUN");
     const auto run = store.run(id);
     check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, store.file());
-    return deliver(one_run(*run, store.rows(id)), common);
+    return deliver(one_run(*run, row_objects(store, id)), common);
   };
 }
 

@@ -67,7 +67,10 @@ class File {  // a descriptor that closes
       at += n, bytes -= std::size_t(n);
     }
   }
-  void settle() { check(fsync(fd_) == 0, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno)); }
+  void settle() {
+    const bool settled = fsync(fd_) == 0;  // before errno is read
+    check(settled, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno));
+  }
 
  private:
   std::string path_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "store/row_objects.h"
 
 namespace headroom::studies {
 
@@ -39,10 +41,11 @@ double number(const Json& row, const std::string& name, double otherwise) {
   return at != row.end() && at->is_number() ? at->get<double>() : otherwise;
 }
 
-// Of the mean of x, relative to it.
-double relative_error(const Json& row, const std::string& field) {
-  const double mean = number(row, field, 0), steps = std::max(1.0, number(row, "steps", 1));
-  return mean > 0 ? number(row, field + "_std", 0) / std::sqrt(steps) / mean : 0;
+// Of the mean of x, relative to it; a single step says nothing of the next.
+std::optional<double> relative_error(const Json& row, const std::string& field) {
+  const double mean = number(row, field, 0), std = number(row, field + "_std", -1), steps = number(row, "steps", 0);
+  if (mean <= 0 || std < 0 || steps < 2) return std::nullopt;
+  return std / std::sqrt(steps) / mean;
 }
 
 std::string verdict_of(double ratio, double spread, double tolerance) {
@@ -55,10 +58,11 @@ std::string verdict_of(double ratio, double spread, double tolerance) {
 }  // namespace
 
 std::vector<Json> rows_of_json(const std::string& text, const std::string& who) {
-  const Json j = Json::parse(text, nullptr, false);
-  const Json& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
-  const bool objects = rows.is_array() && std::all_of(rows.begin(), rows.end(), [](const Json& r) { return r.is_object(); });
-  check(!j.is_discarded() && objects, Code::bad_argument, "'{}' holds no rows; give what --format json wrote, or a run's number", who);
+  const RowObject j = RowObject::parse(text, nullptr, false);
+  const RowObject& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
+  check(rows.is_array(), Code::bad_argument, "'{}' holds no rows; give what --format json wrote, or a run's number", who);
+  const auto bad = std::find_if_not(rows.begin(), rows.end(), is_row);
+  check(bad == rows.end(), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number", bad - rows.begin() + 1, who);
   return {rows.begin(), rows.end()};
 }
 
@@ -87,10 +91,12 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     for (const auto& [field, value] : row.items()) {
       const double x = number(row, field, 0), y = number(partner, field, 0);
       if (!field.ends_with("_ms") || x <= 0 || y <= 0) continue;
-      const double ratio = y / x, spread = 2 * ratio * std::hypot(relative_error(row, field), relative_error(partner, field));
-      const std::string verdict = verdict_of(ratio, spread, tolerance);
+      const double ratio = y / x;
+      const auto error_a = relative_error(row, field), error_b = relative_error(partner, field);
+      const auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
+      const std::string verdict = spread ? verdict_of(ratio, *spread * ratio, tolerance) : "unclear";
       ++(verdict == "slower" ? slower : verdict == "faster" ? faster : verdict == "same" ? same : unclear);
-      t.add({problem, field.substr(0, field.size() - 3), x, y, ratio, spread / ratio, verdict});
+      t.add({problem, field.substr(0, field.size() - 3), x, y, ratio, spread ? Value(*spread) : Value(), verdict});
     }
   }
   alone += std::count(used.begin(), used.end(), false);

@@ -21,7 +21,8 @@ struct Comparison {
 
 // Rows are paired by all that was asked (every field but measured ones and the machine). For a pair, x_ms in both: the ratio B / A
 // with its spread (two standard errors of the ratio), and a verdict: same within `tolerance`, faster or slower when the whole
-// spread is beyond it, unclear when the spread reaches across.
+// spread is beyond it, unclear when the spread reaches across, or is not known:
+// that takes x_ms_std and two steps.
 Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance);
 
 // {"rows": [...]} or [...]; an Error says what is wrong with the text.

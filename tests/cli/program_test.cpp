@@ -90,6 +90,27 @@ TEST_F(Program, CompareExitsThreeWhereSlower) {
   EXPECT_EQ(run("compare " + fast + " " + fast).code, 0);
 }
 
+TEST_F(Program, ADamagedRowIsNamedAndNoTraceOfALibraryIsShown) {
+  {
+    Results store(db_, Results::Access::write);
+    for (const char* row : {"{\"variant\": \"fla", "[1, 2]", "{\"status\": 5}"}) store.add_row(store.start_run("attention", "{}", "m"), {"k", row, "{}"});
+  }
+  for (const std::string run : {"1", "2", "3"}) {
+    refused("results " + run + " --db " + db_, 1, "row 1 of '" + db_ + "' is damaged");
+    refused("compare " + run + " " + run + " --db " + db_, 1, "row 1 of '" + db_ + "' is damaged");
+  }
+  const std::string file = (folder_ / "rows.json").string();
+  std::ofstream(file) << R"([{"status": 5}])";
+  refused("compare " + file + " " + file, 2, "row 1 of '" + file + "' is damaged");
+}
+
+TEST_F(Program, AFullDiskIsCalledByItsName) {
+  const std::string err = (folder_ / "err").string();
+  const int status = std::system((std::string(HEADROOM_BINARY_DIR) + "/headroom precision formats > /dev/full 2> " + err).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(text_of(err).find("No space left on device"), std::string::npos) << text_of(err);
+}
+
 TEST_F(Program, ADamagedStoreIsReportedAndLeftByteForByte) {
   std::ofstream(db_) << std::string(5000, 'x');
   const std::string before = text_of(db_);

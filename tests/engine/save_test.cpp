@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
+#include "engine/safetensors.h"
 #include "engine/schedule.h"
 #include "tests/engine/workshop.h"
 
@@ -43,6 +45,20 @@ TEST(Save, AResumedRunIsTheRunThatNeverStopped) {
     train(second, 4, 9);
     EXPECT_EQ(second.weights(), through.weights()) << precision;
     EXPECT_EQ(second.gather(&Param::v), through.gather(&Param::v)) << precision;
+  }
+}
+
+TEST(Save, WhatTheDiskRefusesIsCalledByItsName) {
+  const Folder folder;
+  fs::create_directories(folder.path);
+  const std::string file = folder.path + "/model.safetensors";
+  fs::create_symlink("/dev/null", file + ".part");  // takes every byte and cannot be settled
+  try {
+    errno = ENOENT;  // of some call before
+    write_safetensors(file, {}, {});
+    FAIL() << "it was never on a disk";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("Invalid argument"), std::string::npos) << e.what();
   }
 }
 

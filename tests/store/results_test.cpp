@@ -1,4 +1,4 @@
-#include "store/results.h"
+#include "store/row_objects.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -112,6 +112,24 @@ TEST_F(Store, ADamagedFileIsReportedAndLeftAlone) {
   const std::string notes = bytes();
   EXPECT_NE(refusal().find("damaged"), std::string::npos) << refusal();
   EXPECT_EQ(bytes(), notes);
+}
+
+TEST_F(Store, ADamagedRowIsNamedInOneLine) {
+  Results r(file_, Results::Access::write);
+  for (const std::string bad : {"{\"x\": ", "", "[1, 2]", "3", "{\"status\": 5}", "{\"x\": \"\xff\"}"}) {
+    const auto run = r.start_run("attention", "{}", "m");
+    r.add_row(run, {"k1", R"({"x": 1, "a": 2})", "{}"});
+    ASSERT_EQ(row_objects(r, run).at(0).dump(), R"({"x":1,"a":2})");
+    r.add_row(run, {"k2", bad, "{}"});
+    try {
+      row_objects(r, run);
+      ADD_FAILURE() << bad;
+    } catch (const Error& e) {
+      const std::string said = e.what();
+      EXPECT_TRUE(said.starts_with("results: row 2 of '" + file_ + "' is damaged")) << said;
+      EXPECT_EQ(said.find('\n'), std::string::npos);
+    }
+  }
 }
 
 TEST_F(Store, ADirectoryAMissingFileAndAReadOnlyOneAreSaidInOneLine) {

@@ -29,6 +29,24 @@ TEST(Comparison, VerdictsHeedTheSpread) {
   EXPECT_EQ(verdict(1, 1.0, 0.5, 4), "unclear") << "nothing is the same that is not known";
 }
 
+TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {
+  EXPECT_EQ(verdict(1, 3, 0, 1), "unclear");
+  EXPECT_EQ(verdict(1, 1, 0, 1), "unclear");
+  EXPECT_EQ(verdict(1, 3, 0, 2), "slower");
+  auto without = row("flash", 64, 3, 0);
+  for (const char* field : {"fwd_ms_std", "steps"}) {
+    auto lacks = without;
+    lacks.erase(field);
+    for (const bool first : {true, false}) {
+      const auto c = first ? compare_runs({"A", {lacks}}, {"B", {without}}, 0.02) : compare_runs({"A", {without}}, {"B", {lacks}}, 0.02);
+      const auto j = nlohmann::json::parse(render(c.record, Format::json));
+      EXPECT_EQ(j["rows"][0]["verdict"], "unclear") << field;
+      EXPECT_TRUE(j["rows"][0]["spread"].is_null()) << field;
+      EXPECT_FALSE(c.slower);
+    }
+  }
+}
+
 TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
   const auto c = compare_runs({"A", {row("flash", 64, 1, 0), row("plain", 64, 1, 0), row("flash", 128, 1, 0)}},
                               {"B", {row("plain", 64, 1, 0), row("flash", 64, 2, 0), row("flash", 256, 1, 0)}}, 0.02);
@@ -51,6 +69,12 @@ TEST(Comparison, FilesThatHoldNoRowsAreRefused) {
   EXPECT_EQ(rows_of_json(R"({"rows": [{"a": 1}]})", "f").size(), 1u);
   EXPECT_EQ(rows_of_json(R"([{"a": 1}, {}])", "f").size(), 2u);
   for (auto bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})"}) EXPECT_THROW(rows_of_json(bad, "f"), Error) << bad;
+  try {
+    rows_of_json(R"([{"status": "ok"}, {"status": 5}])", "f");
+    FAIL() << "a status is a word";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("row 2 of 'f' is damaged"), std::string::npos) << e.what();
+  }
 }
 
 }  // namespace

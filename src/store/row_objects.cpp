@@ -1,0 +1,18 @@
+#include "store/row_objects.h"
+
+#include "base/error.h"
+
+namespace headroom {
+
+bool is_row(const RowObject& j) { return j.is_object() && (!j.contains("status") || j["status"].is_string()); }
+
+std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
+  std::vector<RowObject> rows;
+  for (const StoredRow& stored : results.rows(run)) {
+    rows.push_back(RowObject::parse(stored.row, nullptr, false));
+    check(is_row(rows.back()), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(), results.file(), run);
+  }
+  return rows;
+}
+
+}  // namespace headroom
