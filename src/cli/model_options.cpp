@@ -58,24 +58,28 @@ Device described_device(const Common& common) {
   return name.empty() || name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
 }
 
-Ceilings ceilings_here(const Device& d, const Common& common) {
+std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
   const std::string file = common.db.empty() ? default_results_file() : common.db;
-  if (std::filesystem::exists(file)) {
-    const Results results(file, Results::Access::read);
-    for (const auto& run : results.runs()) {
-      if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
-      Ceilings c;
-      for (const StoredRow& stored : results.rows(run.id)) {
-        const auto row = nlohmann::json::parse(stored.row);
-        const double flops = row.at("flops_per_s").get<double>();
-        if (row.at("what") == "copy") c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
-        else (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
-      }
-      c.fp16_flops = c.bf16_flops;  // both are widened to FP32 tile by tile
-      c.source = fmt::format("measured by headroom device, run {}; fp16 taken as bf16", run.id);
-      return c;
+  if (!std::filesystem::exists(file)) return {};
+  const Results results(file, Results::Access::read);
+  for (const auto& run : results.runs()) {
+    if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
+    Ceilings c;
+    for (const StoredRow& stored : results.rows(run.id)) {
+      const auto row = nlohmann::json::parse(stored.row);
+      const double flops = row.at("flops_per_s").get<double>();
+      if (row.at("what") == "copy") c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
+      else (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
     }
+    c.fp16_flops = c.bf16_flops;  // both are widened to FP32 tile by tile
+    c.source = fmt::format("measured by headroom device, run {}; fp16 taken as bf16", run.id);
+    return c;
   }
+  return {};
+}
+
+Ceilings ceilings_here(const Device& d, const Common& common) {
+  if (auto kept = kept_ceilings(d, common)) return *kept;
   Ceilings c = studies::measure_ceilings(d, {.warmup = 1, .steps = 10, .seconds = 0.3}, interrupted).ceilings;
   c.fp16_flops = c.bf16_flops;
   c.source = "measured just now, briefly; fp16 taken as bf16. headroom device measures longer and keeps it";

@@ -104,13 +104,20 @@ TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
 }
 
 TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
+  keep_ceilings(1e9);
   const Json j = answer("step --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + tiny);
   ASSERT_EQ(j["rows"].size(), 12u);
   for (const Json& row : j["rows"]) {
     EXPECT_EQ(row["status"], "ok") << row;
     EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]) << row;
     EXPECT_GT(row["ms"], 0.0);
+    EXPECT_NEAR(row["mfu"].get<double>(), row["model_tflops"].get<double>() * 1e12 / 1e9, 1e-6 * row["mfu"].get<double>()) << "against the ceiling that was kept";
   }
+  const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + tiny);
+  ASSERT_EQ(mixed["rows"].size(), 6u);
+  EXPECT_EQ(mixed["rows"][0]["status"], "refused");
+  EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 is a GPU's arithmetic"), std::string::npos) << mixed["rows"][0];
+  EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
   for (const Json& row : answer("step --len 16 --memory 0.0001 --steps 1" + tiny)["rows"]) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;
