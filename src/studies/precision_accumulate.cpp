@@ -119,6 +119,7 @@ void run(Accumulation& a, Sum sum) {
   if constexpr (requires { sum.in_block; }) a.block_stall = sum.in_block;
   a.result = sum.value();
   while (stalled() && next_point <= a.count) point(next_point);  // the rest of the path is known
+  if (!std::isfinite(a.result)) return;
   if (may_stall && last_change < a.count)
     while (!stalled() && sum.value() == a.result) sum.add(x);
   if (stalled() && sum.value() == a.result) a.stall = Stall{last_change + 1, a.result};

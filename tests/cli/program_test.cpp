@@ -53,6 +53,15 @@ TEST_F(Program, HelpIsEnough) {
   EXPECT_EQ(run("--version").out.substr(0, 9), "headroom ");
 }
 
+TEST_F(Program, TheHelpOfASumNamesTheDefaultsThatAreTaken) {
+  const Ended help = run("precision accumulate --help");
+  EXPECT_NE(help.out.find("How often [1000]"), std::string::npos) << help.out;
+  const std::string rest = " --dtype bf16 --method sequential --format csv";
+  EXPECT_EQ(run("precision accumulate --value 0.003" + rest).out, run("precision accumulate --value 0.003 --count 1000" + rest).out);
+  EXPECT_EQ(run("precision accumulate --count 77" + rest).out, run("precision accumulate --value 0.01 --count 77" + rest).out);
+  EXPECT_NE(run("precision accumulate" + rest).out.find("bf16(0.001) x10000"), std::string::npos);
+}
+
 TEST_F(Program, TheSweepAnswersInJson) {
   const Ended e = run(tiny + "--variant all --mask causal --format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;

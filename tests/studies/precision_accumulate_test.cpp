@@ -192,6 +192,14 @@ TEST(Accumulate, ABlockThatIsTooLongStallsInside) {
   EXPECT_EQ(a.why.find("too long"), std::string::npos) << a.why;
 }
 
+TEST(Accumulate, TheChartSaysWhichErrorsStandBesideItsLines) {
+  const AccumulateSettings s{.sums = {{0.01, 1000}}, .dtypes = {"bf16"}, .methods = {"sequential"}};
+  const auto a = accumulate(s).front();
+  const std::string page = render(accumulate_record(s), Format::text);
+  EXPECT_NE(page.find("beside it its first and last error"), std::string::npos) << page;
+  EXPECT_NE(page.find(fmt::format("{:.1e} … {:.1e}", a.path.front().second, a.path.back().second)), std::string::npos) << page;
+}
+
 TEST(Accumulate, BlocksOfOneAreTheLoopItself) {
   AccumulateSettings s{.sums = {{0.01, 777}}, .dtypes = {"bf16", "fp16"}, .methods = {"blocked", "sequential"}, .block = 1};
   const auto all = accumulate(s);
@@ -206,6 +214,7 @@ TEST(Accumulate, WhatCannotBeAddedSaysWhy) {
   const auto large = accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isinf(large.result));
   EXPECT_NE(large.why.find("passes the largest fp16, 65504"), std::string::npos) << large.why;
+  for (const auto& a : accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}})) EXPECT_FALSE(a.stall) << a.experiment << " overflows, it does not stall";
   const auto beyond = accumulate({.sums = {{1e6, 10}}, .dtypes = {"e4m3"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isnan(beyond.result));
   EXPECT_NE(beyond.why.find("beyond the largest e4m3"), std::string::npos) << beyond.why;
