@@ -63,7 +63,9 @@ HEADROOM_CONVERT float nvfp4_tensor_scale(float largest) { return largest == 0 ?
 HEADROOM_CONVERT e4m3 nvfp4_encode(const float* x, e2m1* y, int count, float tensor_scale) {
   const float largest = largest_magnitude(x, count);
   const bool finite = bits_of(largest) < convert::fp32_infinity;
-  const e4m3 scale = finite ? narrow_saturating<e4m3>(largest / 6.0f / tensor_scale) : e4m3{Bits<e4m3>::nan};
+  const e4m3 scale = largest == 0 ? e4m3{0}  // also where the tensor's scale has vanished
+                     : finite     ? narrow_saturating<e4m3>(largest / 6.0f / tensor_scale)
+                                  : e4m3{Bits<e4m3>::nan};
   const float whole = widen(scale) * tensor_scale;
   for (int i = 0; i < count; ++i) y[i] = whole == 0 ? e2m1{0} : narrow<e2m1>(x[i] / whole);
   return scale;

@@ -33,21 +33,21 @@ void check_keys(const Json& object, const std::vector<std::string>& allowed, con
           "{}: there is no key '{}'; choose from {}{}", where, key, joined(allowed), did_you_mean(key, allowed));
 }
 
-std::string read_why(const Json& row, const std::string& where) {
-  if (!row.contains("why")) return "";
+// A row that changes another without a reason of its own still says what was there before.
+std::string read_why(const Json& row, const std::string& where, const std::string& source, const std::string& old_source, const std::string& old_why) {
+  if (!row.contains("why")) return old_why.empty() ? "" : fmt::format("{} gives no reason; {}'s was: {}", source, old_source, old_why);
   check(row["why"].is_string(), Code::bad_argument, "{}: why must be a text in quotes", where);
   return row["why"].get<std::string>();
 }
 
-OpRule read_op(const std::string& op, const Json& row, const std::string& source) {
-  const std::string where = fmt::format("{}: {}", source, op);
+OpRule read_op(OpRule rule, const Json& row, const std::string& source) {
+  const std::string where = fmt::format("{}: {}", source, rule.op);
   check_keys(row, {"inputs", "weights", "math", "output", "loss", "why"}, where);
-  OpRule rule;
-  rule.op = op, rule.why = read_why(row, where), rule.source = source;
+  rule.why = read_why(row, where, source, rule.source, rule.why), rule.source = source;
   rule.inputs = read_cast(row, "inputs", rule.inputs, where);
+  rule.weights = read_cast(row, "weights", rule.weights, where);
   rule.math = read_cast(row, "math", rule.math, where);
   rule.output = read_cast(row, "output", rule.output, where);
-  rule.weights = read_cast(row, "weights", rule.inputs, where);
   if (row.contains("loss")) {
     check(row["loss"].is_boolean(), Code::bad_argument, "{}: loss must be true or false", where);
     rule.loss = row["loss"].get<bool>();
@@ -55,11 +55,14 @@ OpRule read_op(const std::string& op, const Json& row, const std::string& source
   return rule;
 }
 
+// The row of that name, made if there is none.
 template <class Rule>
-void put(std::vector<Rule>& rules, Rule rule, std::string Rule::* name) {
-  const auto same = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.*name == rule.*name; });
-  if (same == rules.end()) rules.push_back(std::move(rule));
-  else *same = std::move(rule);
+Rule& row_of(std::vector<Rule>& rules, std::string Rule::* name, const std::string& wanted) {
+  const auto same = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.*name == wanted; });
+  if (same != rules.end()) return *same;
+  Rule& made = rules.emplace_back();
+  made.*name = wanted;
+  return made;
 }
 
 }  // namespace
@@ -95,23 +98,36 @@ void Policy::override_with(std::string_view text, const std::string& source) {
     throw Error(Code::bad_argument, fmt::format("{}: holds a number beyond a double's range", source));
   }
   check_keys(table, {"tensors", "ops", "otherwise"}, source);
-  const std::vector<std::string> known{"parameters", "weight_copy", "gradients", "optimizer"};
+  const std::vector<std::string> known{"parameters", "weight_copy", "gradients", "activation_gradients", "optimizer"};
   Policy changed = *this;  // all of the table or nothing
   if (table.contains("tensors")) {
     check_keys(table["tensors"], known, source + ": tensors");
     for (const auto& [name, row] : table["tensors"].items()) {
       const std::string where = fmt::format("{}: {}", source, name);
       check_keys(row, {"dtype", "why"}, where);
-      const Cast dtype = read_cast(row, "dtype", Cast::fp32, where);
+      TensorRule& rule = row_of(changed.tensors, &TensorRule::tensor, name);
+      const Cast dtype = read_cast(row, "dtype", rule.dtype, where);
       check(dtype != Cast::widest, Code::bad_argument, "{}: dtype is 'widest', but there are no inputs; choose low or fp32", where);
-      put(changed.tensors, TensorRule{name, dtype, read_why(row, where), source}, &TensorRule::tensor);
+      rule = {name, dtype, read_why(row, where, source, rule.source, rule.why), source};
     }
   }
   if (table.contains("ops")) {
     check(table["ops"].is_object(), Code::bad_argument, "{}: ops must be an object with one entry per op", source);
-    for (const auto& [name, row] : table["ops"].items()) put(changed.ops, read_op(name, row, source), &OpRule::op);
+    std::vector<std::string> ops_known;
+    for (const OpRule& r : ops) ops_known.push_back(r.op);
+    for (const auto& [name, row] : table["ops"].items()) {
+      const bool fresh = !ops_known.empty() && std::find(ops_known.begin(), ops_known.end(), name) == ops_known.end();
+      const std::string slip = fresh ? did_you_mean(name, ops_known) : "";
+      check(slip.empty(), Code::bad_argument, "{}: there is no op '{}' in the table{}", source, name, slip);
+      if (fresh) changed.joined.push_back(name);
+      OpRule& rule = row_of(changed.ops, &OpRule::op, name);
+      rule = read_op(rule, row, source);
+    }
   }
-  if (table.contains("otherwise")) changed.otherwise = read_op("otherwise", table["otherwise"], source);
+  if (table.contains("otherwise")) {
+    changed.otherwise.op = "otherwise";
+    changed.otherwise = read_op(changed.otherwise, table["otherwise"], source);
+  }
   *this = std::move(changed);
 }
 

@@ -1,6 +1,7 @@
 // Mixed precision as data: which dtype parameters, and every op's inputs, arithmetic and output, have when a step is asked
-// for in `low` (bf16 or fp16). The table is policy.json; a file may override any of its rows. The engine follows the same
-// table that `headroom precision autocast` prints. Asked for fp32 everything is fp32.
+// for in `low` (bf16 or fp16). The table is policy.json; a file may override any of its rows. The engine does not read it: its
+// layers name their dtypes themselves, and a test holds every tensor of a step run dry to this table. Asked for fp32 everything
+// is fp32. Sums over a whole step (the scalar loss, the gradients' norm) the engine makes in fp64.
 #pragma once
 #include <span>
 #include <string>
@@ -19,7 +20,7 @@ enum class Cast : std::uint8_t {
 
 std::string_view name_of(Cast);
 
-struct TensorRule {  // of what is not an op's output: parameters, weight_copy, gradients, optimizer
+struct TensorRule {  // of what is not an op's output: parameters, weight_copy, gradients, activation_gradients, optimizer
   std::string tensor;
   Cast dtype = Cast::fp32;
   std::string why, source;
@@ -39,12 +40,13 @@ struct Policy {
   std::vector<TensorRule> tensors;
   std::vector<OpRule> ops;
   OpRule otherwise;  // for an op that the table does not name
+  std::vector<std::string> joined;  // ops that an override brought along
 
   const OpRule& rule_for(std::string_view op) const;
   const TensorRule& tensor(std::string_view name) const;
 
-  // Rows of `text`, a JSON object like policy.json, take the place of those of the same name; new ones join. `source` is
-  // whom to name: in the rows, and in the one line that refuses a bad table.
+  // Rows of `text`, a JSON object like policy.json, change what they mention of the rows of the same name; new ones join, unless
+  // their name is a slip of a known one. `source` is whom to name: in the rows, and in the one line that refuses a bad table.
   void override_with(std::string_view text, const std::string& source);
 };
 

@@ -2,6 +2,7 @@
 #include "base/threads.h"
 #include "cli/model_options.h"
 #include "studies/memory_model.h"
+#include "studies/memory_model_pytorch.h"
 
 namespace headroom::cli {
 
@@ -10,7 +11,30 @@ struct Asked {
   ModelMemory study;
   ModelOptions model;
   std::vector<std::string> precisions{"fp32"}, keeps{"everything"};
+  std::string as = "headroom", attention, softmax, adam;
+  double workspace_mib = -1;
 };
+
+Record as_pytorch(const Asked& a, const Common& common) {
+  const engine::ModelConfig c = a.model.config();
+  check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument, "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
+  PyTorchModelMemory m;
+  m.name = c.name;
+  m.model.vocab = c.vocab, m.model.width = c.width, m.model.ffn = c.ffn, m.model.layers = c.layers;
+  m.model.heads = c.heads, m.model.kv_heads = c.kv_heads, m.model.head_dim = c.head_dim, m.model.tied = c.tied;
+  m.model.fused_attention = a.attention == "flash";
+  m.model.softmax = a.softmax == "composed" ? pytorch::Softmax::composed : pytorch::Softmax::builtin;
+  m.model.adam = a.adam == "fused" ? pytorch::Adam::fused : pytorch::Adam::foreach;
+  m.batches = a.study.batches, m.lens = a.study.lens, m.precisions = precisions_of(a.precisions);
+  m.device = common.device.empty() ? device_described("h200") : described_device(common);
+  check(m.device.kind == DeviceKind::cuda, Code::bad_argument,
+        "--device {}: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200", common.device);
+  m.memory_bytes = a.study.memory_bytes;
+  if (a.workspace_mib >= 0) m.workspace_bytes = std::uint64_t(a.workspace_mib * 1048576.0);
+  Record r = memory_model_as_pytorch(m);
+  for (const std::string& what : c.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  return r;
+}
 }  // namespace
 
 Run memory_model_topic(CLI::App& app, Common& common) {
@@ -21,12 +45,22 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   add_integers(app, "--len", s.lens, {1, 1 << 30}, "Tokens of a sequence");
   add_choices(app, "--precision", a->precisions, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choices(app, "--keep,--recompute", a->keeps, keep_words(), "What a block remembers for backward; the rest is computed again");
-  add_choice(app, "--attention", s.attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not");
+  add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose step: this library's, or what PyTorch eager would hold");
+  add_choice(app, "--attention", a->attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edges are sought for [the device's]");
+  add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
+  add_choice(app, "--adam", a->adam, {"foreach", "fused"}, "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
+  app.add_option("--workspace-mib", a->workspace_mib, "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->type_name("MIB")
+      ->check(CLI::Range(0.0, 4096.0));
   app.footer("Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
-             "  headroom memory model --model small --len 1024 --attention plain --device rtx4090");
+             "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
+             "  headroom memory model --as pytorch --model 2.7B --len 128,512,1024 --precision fp32,bf16");
   return [a, &common] {
+    if (a->as == "pytorch") return deliver(as_pytorch(*a, common), common);
+    check(a->softmax.empty() && a->adam.empty() && a->workspace_mib < 0, Code::bad_argument, "--softmax, --adam and --workspace-mib need --as pytorch");
     ModelMemory& m = a->study;
+    if (!a->attention.empty()) m.attention = a->attention;
     m.model = a->model.config();
     m.precisions = precisions_of(a->precisions), m.keeps = keeps_of(a->keeps);
     m.device = described_device(common);

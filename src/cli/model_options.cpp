@@ -1,6 +1,11 @@
 #include "cli/model_options.h"
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "store/results.h"
+#include "studies/ceilings.h"
 
 namespace headroom::cli {
 
@@ -8,7 +13,7 @@ void add_model(CLI::App& app, ModelOptions& m) {
   app.add_option("--model", m.name, "small, medium, large, xl, 2.7B, 8B, or a JSON file: ours or a Hugging Face config.json")->default_str(m.name);
   const auto override_with = [&](const char* name, std::int64_t& value, const char* about) { add_integer(app, name, value, {0, 1 << 24}, about); };
   override_with("--layers", m.layers, "Blocks; 0: the model's");
-  override_with("--width", m.width, "Width; 0: the model's. The head dimension follows");
+  override_with("--width", m.width, "Width; 0: the model's. As many heads where they divide it, else heads of the same size");
   override_with("--heads", m.heads, "Query heads; 0: the model's");
   override_with("--kv-heads", m.kv_heads, "Key heads; 0: the model's, or as many as --heads");
   override_with("--ffn", m.ffn, "Width of the feed-forward layer; 0: the model's, or 4 x --width");
@@ -22,11 +27,16 @@ engine::ModelConfig ModelOptions::config() const {
   if (ffn) c.ffn = ffn;
   if (vocab) c.vocab = vocab;
   if (heads) c.heads = c.kv_heads = heads;
+  if (width && !heads && c.width % c.heads != 0 && c.width % c.head_dim == 0) c.heads = c.kv_heads = c.width / c.head_dim;
   if (kv_heads) c.kv_heads = kv_heads;
   if (width || heads) {
     check(c.width % c.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; say --heads too", c.width, c.heads);
     c.head_dim = c.width / c.heads;
   }
+  const auto changed = [&](const char* what, std::int64_t asked) {
+    if (asked) c.name += fmt::format(" {} {}", what, asked);
+  };
+  changed("layers", layers), changed("width", width), changed("heads", heads), changed("kv-heads", kv_heads), changed("ffn", ffn), changed("vocab", vocab);
   engine::check(c);
   return c;
 }
@@ -46,6 +56,34 @@ std::vector<std::string> keep_words() { return {engine::keep_names.begin(), engi
 Device described_device(const Common& common) {
   const std::string& name = common.device;
   return name.empty() || name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
+}
+
+std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
+  const std::string file = common.db.empty() ? default_results_file() : common.db;
+  if (!std::filesystem::exists(file)) return {};
+  const Results results(file, Results::Access::read);
+  for (const auto& run : results.runs()) {
+    if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
+    Ceilings c;
+    for (const StoredRow& stored : results.rows(run.id)) {
+      const auto row = nlohmann::json::parse(stored.row);
+      const double flops = row.at("flops_per_s").get<double>();
+      if (row.at("what") == "copy") c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
+      else (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
+    }
+    c.fp16_flops = c.bf16_flops;  // both are widened to FP32 tile by tile
+    c.source = fmt::format("measured by headroom device, run {}; fp16 taken as bf16", run.id);
+    return c;
+  }
+  return {};
+}
+
+Ceilings ceilings_here(const Device& d, const Common& common) {
+  if (auto kept = kept_ceilings(d, common)) return *kept;
+  Ceilings c = studies::measure_ceilings(d, {.warmup = 1, .steps = 10, .seconds = 0.3}, interrupted).ceilings;
+  c.fp16_flops = c.bf16_flops;
+  c.source = "measured just now, briefly; fp16 taken as bf16. headroom device measures longer and keeps it";
+  return c;
 }
 
 }  // namespace headroom::cli

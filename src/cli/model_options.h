@@ -1,6 +1,7 @@
 // Options that every command about a language model shares, and the machine it is forecast for.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "cli/options.h"
 #include "engine/training.h"
@@ -20,5 +21,9 @@ std::vector<std::string> keep_words();
 
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
+
+// What `headroom device` measured last of the CPU that is here, if it ever did; else measured now, in a few seconds.
+std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
+Ceilings ceilings_here(const Device&, const Common&);
 
 }  // namespace headroom::cli

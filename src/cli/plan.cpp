@@ -31,6 +31,7 @@ Run plan(CLI::App& app, Common& common) {
     p.model = a->model.config();
     p.device = described_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
+    if (!gpu) p.device.ceilings = ceilings_here(p.device, common);
     if (a->precisions.empty()) a->precisions = gpu ? std::vector<std::string>{"fp32", "tf32", "bf16"} : std::vector<std::string>{"fp32", "bf16"};
     p.precisions = precisions_of(a->precisions);
     p.memory_bytes = a->memory.value_or(p.device.memory_bytes);

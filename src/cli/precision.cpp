@@ -36,12 +36,12 @@ Run accumulate(CLI::App& app, Common& common) {
   };
   auto asked = std::make_shared<Asked>();
   auto& s = asked->settings;
-  add_words(app, "--value", asked->values, "What is added [0.01 and 0.001]");
-  add_integers(app, "--count", asked->counts, {1, 100'000'000}, "How often [1000 for 0.01, 10000 for 0.001]");
+  add_words(app, "--value", asked->values, "What is added [0.01]");
+  add_integers(app, "--count", asked->counts, {1, 100'000'000}, "How often [1000]");
   add_choices(app, "--dtype", s.dtypes, precision::accumulate_dtypes(), "Formats of the sum and of what is added");
   add_choices(app, "--method", s.methods, precision::accumulate_methods(), "How numbers are added");
   add_integer(app, "--block", s.block, {1, 1'000'000}, "Numbers in a block of the blocked sum");
-  app.footer("Examples:\n  headroom precision accumulate\n  headroom precision accumulate --value 0.01 --count 1000 --method sequential\n"
+  app.footer("Without --value and --count: 0.01 1000 times and 0.001 10000 times.\n\nExamples:\n  headroom precision accumulate\n  headroom precision accumulate --value 0.01 --count 1000 --method sequential\n"
              "  headroom precision accumulate --value 1 --count 100,1000 --dtype bf16 --format csv");
   return [asked, &common] {
     check_device(common);
@@ -65,7 +65,7 @@ Run autocast(CLI::App& app, Common& common) {
   add_choices(app, "--dtype", s->dtypes, {"fp16", "bf16"}, "The 16-bit type that is asked for");
   app.add_option("--policy", s->policy, "The table of rules: headroom, pytorch, or a JSON file whose rows override headroom's")
       ->type_name("NAME|FILE")->default_str(s->policy);
-  add_flag(app, "--explain", s->explain, "Say for every row which rule put its dtypes there, and print the table of rules");
+  add_flag(app, "--explain", s->explain, "Say for every row why its rule is so, and print the table of rules");
   app.footer("Examples:\n  headroom precision autocast --model toy --dtype fp16\n  headroom precision autocast --model small --dtype bf16 --explain\n"
              "  headroom precision autocast --model small --policy pytorch\n"
              "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");

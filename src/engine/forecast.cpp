@@ -71,4 +71,23 @@ std::size_t forecast_peak(const Recipe& recipe, const Device& device, int worker
   return arena.peak();
 }
 
+std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
+  if (device.kind == DeviceKind::cpu) return "";
+  std::vector<std::pair<std::string, std::string>> kernels;  // who, and for what
+  for (const Recipe& r : recipes) {
+    Arena arena;
+    Context ctx{arena, device};
+    const Training t(r, ctx);
+    std::string who(t.variant().name);
+    if (t.stands_in()) who = fmt::format("the CPU's {} (no GPU kernel of this build serves it)", who);
+    const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
+    auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
+    if (at == kernels.end()) at = kernels.insert(at, {who, ""});
+    if (at->second.find(what) == std::string::npos) at->second += (at->second.empty() ? "" : ", ") + what;
+  }
+  std::string line = fmt::format("Tensors for {} are counted as these kernels take them: ", device.name);
+  for (const auto& [who, what] : kernels) line += fmt::format("attention {} as {}; ", what, who);
+  return line + "every other op as the CPU's, the only ones there are.";
+}
+
 }  // namespace headroom::engine

@@ -1,5 +1,7 @@
 // Forecast — the step, run dry: the same Training, the same calls, no memory behind the arena.
 #pragma once
+#include <span>
+#include <string>
 #include <vector>
 
 #include "engine/training.h"
@@ -26,6 +28,9 @@ Forecast forecast(const Recipe&, const Device&, int workers);
 
 // Only the peak, without ledger and walk: what searches ask thousands of times.
 std::size_t forecast_peak(const Recipe&, const Device&, int workers);
+
+// Whose kernels' tensors were counted for a GPU, in one line; nothing on a CPU, whose kernels are the ones that run.
+std::string counted_by(std::span<const Recipe>, const Device&);
 
 // The roofline's time of one op: the longer of its arithmetic and its traffic.
 double roofline_ms(const Step&, Precision of_model, const Ceilings&);

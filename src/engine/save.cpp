@@ -76,7 +76,9 @@ Described describe_checkpoint(const std::string& path) {
 
 void load(Training& t, const std::string& path) {
   const Described d = describe_checkpoint(path);
-  check(to_json(d.model) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
+  ModelConfig theirs = d.model;
+  theirs.name = t.recipe().model.name;  // what it was called does not matter
+  check(to_json(theirs) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
   read_safetensors(path, tensors_of(t));
   t.store().refresh_copies(t.context());
 }

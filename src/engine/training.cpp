@@ -78,6 +78,10 @@ Training::Training(const Recipe& recipe, Context& ctx)
 
 void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
 
+bool Training::stands_in() const {
+  return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) || !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
+}
+
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, recipe_.precision.dtype, {head_.rows, recipe_.model.width}); }
 
 Block Training::block(int i) const {

@@ -45,6 +45,7 @@ class Training {
   WholeStore& store() { return store_; }
   const Recipe& recipe() const { return recipe_; }
   const attention::Variant& variant() const { return variant_; }
+  bool stands_in() const;  // the variant only lends its tensors to a forecast: it does not serve this device
   Context& context() { return ctx_; }
 
   // Where the first value that is not finite appears, in words: a weight's name, or the block after which it is seen. Runs forward.

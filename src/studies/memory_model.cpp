@@ -197,6 +197,9 @@ Record memory_model(const ModelMemory& s) {
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  std::vector<Recipe> recipes;
+  for (const Case& c : cases) recipes.push_back(c.recipe);
+  if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});
   Table rows{"rows", "Peak bytes",
              {{"model"}, {"batch"}, {"len"}, {"precision"}, {"keep"}, {"attention", Unit::none, Show::detail}, {"params", Unit::none, Show::detail},
               {"forward_peak_bytes", Unit::bytes}, {"forward_backward_peak_bytes", Unit::bytes}, {"train_peak_bytes", Unit::bytes},

@@ -38,8 +38,9 @@ std::vector<Setting> settings_of(const Plan& p) {
       for (int keep = 0; keep < int(engine::keep_names.size()); ++keep)
         for (std::int64_t micro = p.batch; micro >= 1; --micro)
           if (p.batch % micro == 0) all.push_back(setting_of(p, precision, attention, Keep(keep), micro));
-  std::stable_sort(all.begin(), all.end(), [](const Setting& a, const Setting& b) {
-    const double ta = a.ms > 0 ? a.ms : a.flops, tb = b.ms > 0 ? b.ms : b.flops;
+  const bool timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms > 0; });  // times and FLOPs cannot be compared
+  std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
+    const double ta = timed ? a.ms : a.flops, tb = timed ? b.ms : b.flops;
     return ta != tb ? ta < tb : a.peak_bytes < b.peak_bytes;
   });
   return all;
@@ -47,7 +48,8 @@ std::vector<Setting> settings_of(const Plan& p) {
 
 Planned plan(const Plan& p) {
   const auto all = settings_of(p);
-  check(!all.empty(), Code::bad_argument, "plan: no precision or no attention to choose from");
+  check(!all.empty(), Code::bad_argument, "no precision or no attention to choose from");
+  const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms > 0; });
   std::vector<Setting> fitting;
   for (const Setting& s : all)
     if (s.peak_bytes <= p.memory_bytes) fitting.push_back(s);
@@ -58,10 +60,13 @@ Planned plan(const Plan& p) {
   r.add("fits", fits).add("memory_bytes", std::int64_t(p.memory_bytes), Unit::bytes).add("settings", std::int64_t(all.size()));
   r.add("settings_that_fit", std::int64_t(fitting.size()));
   for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  std::vector<engine::Recipe> recipes;
+  for (const Setting& s : all) recipes.push_back(s.recipe);
+  if (const std::string who = engine::counted_by(recipes, p.device); !who.empty()) r.add(Part{Note{who}});
   if (!fits)
     r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(nearest.peak_bytes)),
                                 bytes_in_words(double(nearest.peak_bytes - p.memory_bytes)), in_words(nearest))}});
-  Table t{"rows", fits ? "What fits, fastest first; saves and costs against the first row of all, fitting or not" : "The nearest",
+  Table t{"rows", fits ? fmt::format("What fits, {}; saves and costs against the first of all, fitting or not", all_timed ? "fastest first" : "fewest FLOPs first") : "The nearest",
           {{"precision"}, {"attention"}, {"keep"}, {"micro_batch"}, {"micro_batches"}, {"peak_bytes", Unit::bytes, Show::bar}, {"standing_bytes", Unit::bytes},
            {"saved_bytes", Unit::bytes}, {"ms", Unit::ms}, {"tokens_per_s"}, {"saves_bytes", Unit::bytes}, {"costs_ms", Unit::ms},
            {"flops", Unit::flops, Show::detail}, {"traffic_bytes", Unit::bytes, Show::detail}}, {}};
@@ -73,11 +78,11 @@ Planned plan(const Plan& p) {
     t.add({std::string(name_of(s.recipe.precision)), s.recipe.attention, std::string(name_of(s.recipe.keep[0])), s.recipe.batch, s.micro_batches,
            std::int64_t(s.peak_bytes), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes), timed ? Value(s.ms) : Value(),
            timed ? Value(1e3 * double(p.batch) * double(p.len) / s.ms) : Value(), std::int64_t(fastest.peak_bytes) - std::int64_t(s.peak_bytes),
-           timed ? Value(s.ms - fastest.ms) : Value(), s.flops, s.traffic});
+           all_timed ? Value(s.ms - fastest.ms) : Value(), s.flops, s.traffic});
   }
   r.add(Part{t});
-  r.add(Part{Note{fastest.ms > 0 ? fmt::format("Times are a roofline's: each op at its ceiling ({}), none beside another.", p.device.ceilings.source)
-                                 : "This device's ceilings are not known, so settings are ordered by their FLOPs."}});
+  r.add(Part{Note{all_timed ? fmt::format("Times are a roofline's: each op at its ceiling ({}), none beside another.", p.device.ceilings.source)
+                                 : "Not every ceiling that is needed is known for this device, so settings are ordered by their FLOPs, not by time."}});
   return {r, fits};
 }
 

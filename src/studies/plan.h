@@ -25,7 +25,7 @@ struct Setting {
   double flops = 0, traffic = 0, ms = 0;  // of the whole step; ms 0 when the device's ceilings are not known
 };
 
-std::vector<Setting> settings_of(const Plan&);  // all of them, fastest first, smaller peak first among equals
+std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
 
 struct Planned {
   Record record;

@@ -1,6 +1,7 @@
 #include "studies/precision_accumulate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/formats.h"
@@ -11,7 +12,8 @@ namespace {
 
 constexpr int path_points = 48;
 
-// The ways to add one more number. `value()` is the sum so far; everything inside is rounded to T.
+// The ways to add one more number. `value()` is the sum so far; everything inside is rounded to T. `stalled()` is a proof that
+// further additions of the same number can never change the value again.
 template <class T>
 float rounded(float x) {
   return widen(narrow<T>(x));
@@ -20,39 +22,67 @@ float rounded(float x) {
 template <class T>
 struct Sequential {
   float sum = 0;
-  void add(float x) { sum = rounded<T>(sum + x); }
+  bool repeats = false;
+  void add(float x) {
+    const float next = rounded<T>(sum + x);
+    repeats = next == sum, sum = next;
+  }
   float value() const { return sum; }
+  bool stalled() const { return repeats; }
 };
 
 template <class T>
 struct Kahan {
   float sum = 0, lost = 0;  // lost: what the last addition rounded away
+  float anchor = 0;         // lost at some addition since the sum last moved: when it comes back, {sum, lost} goes in a circle
+  std::int64_t since = 0, span = 1;  // the anchor is set anew after 1, 2, 4 … additions, so that it gets into the circle
+  bool repeats = false;
   void add(float x) {
     const float corrected = rounded<T>(x - lost), next = rounded<T>(sum + corrected);
     lost = rounded<T>(rounded<T>(next - sum) - corrected);
-    sum = next;
+    const bool moved = next != sum;
+    sum = next, repeats = !moved && lost == anchor;
+    if (moved || ++since == span) anchor = lost, span = moved ? 1 : 2 * span, since = 0;
   }
   float value() const { return sum; }
+  bool stalled() const { return repeats; }
 };
 
 template <class T>
 struct Blocked {
   std::int64_t block, inside = 0;
   float total = 0, part = 0;
+  bool repeats = false;           // a whole block left the total as it was, and every block is the same
+  std::optional<Stall> in_block{};  // the part stalls before its block is full
   void add(float x) {
-    part = rounded<T>(part + x);
-    if (++inside < block) return;
-    total = value(), part = 0, inside = 0;
+    const float next = rounded<T>(part + x);
+    ++inside;
+    if (next == part && !in_block) in_block = Stall{inside, part};
+    part = next;
+    if (inside < block) return;
+    const float sum = value();
+    repeats = sum == total, total = sum, part = 0, inside = 0;
   }
   float value() const { return rounded<T>(total + part); }
+  bool stalled() const { return repeats; }
 };
+
+// A sum of two fp32 numbers, rounded to fp32 up or down with the probability that keeps the mean: fp32 is fp64 without its last
+// 29 bits, and among fp32's subnormals there is nothing to round.
+float stochastic_fp32(double x, std::uint32_t random) {
+  constexpr std::uint64_t last = (1u << 29) - 1;
+  return float(std::bit_cast<double>((std::bit_cast<std::uint64_t>(x) + (random & last)) & ~last));
+}
 
 template <class T>
 struct Stochastic {
   Random random;
   std::uint64_t step = 0;
   float sum = 0;
-  void add(float x) { sum = widen(narrow_stochastic<T>(sum + x, std::uint32_t(random.bits(step++) >> 32))); }
+  void add(float x) {  // to fp32 and from there to T, with bits of their own: the mean survives both
+    const std::uint64_t bits = random.bits(step++);
+    sum = widen(narrow_stochastic<T>(stochastic_fp32(double(sum) + double(x), std::uint32_t(bits)), std::uint32_t(bits >> 32)));
+  }
   float value() const { return sum; }
 };
 
@@ -65,31 +95,34 @@ float pairwise(float x, std::int64_t count) {  // equal numbers: halves of equal
 
 double relative(double got, double exact) { return exact == 0 ? std::fabs(got) : std::fabs(got - exact) / std::fabs(exact); }
 
-// Stops early where nothing changes any more. A sum that carries something along may pause; it has stalled when it no longer
-// moved during the second half: even e5m2, whose ulp is a quarter of its value, moves more often while it is right.
+// Stops early where nothing changes any more. A sum that carries something along may pause at the end: one that is not yet known
+// to have stalled is followed until it moves or cannot, so that where it stalls does not depend on the count.
 template <class Sum>
 void run(Accumulation& a, Sum sum) {
+  constexpr bool may_stall = requires { sum.stalled(); };
   const auto x = float(a.addend);
-  const bool sequential = a.method == "sequential", may_stall = a.method != "stochastic" && a.count >= 16 && x != 0;
+  const auto stalled = [&] {
+    if constexpr (may_stall) return sum.stalled();
+    else return false;
+  };
   std::int64_t next_point = 1, last_change = 0;
-  for (std::int64_t step = 1; step <= a.count; ++step) {
+  const auto point = [&](std::int64_t step) {
+    a.path.emplace_back(double(step), relative(sum.value(), a.value * double(step)));
+    next_point = std::max(step + 1, std::int64_t(double(a.count) * double(a.path.size() + 1) / path_points));
+  };
+  for (std::int64_t step = 1; step <= a.count && !stalled() && std::isfinite(sum.value()); ++step) {
     const float before = sum.value();
     sum.add(x);
-    const float now = sum.value();
-    if (now != before) last_change = step;
-    if (sequential && now == before && std::isfinite(now)) a.stall = Stall{step, now};
-    if (step >= next_point) {
-      a.path.emplace_back(double(step), relative(now, a.value * double(step)));
-      next_point = std::max(step + 1, std::int64_t(double(a.count) * double(a.path.size() + 1) / path_points));
-    }
-    if (a.stall || !std::isfinite(now)) break;
+    if (sum.value() != before) last_change = step;
+    if (step >= next_point) point(step);
   }
-  while (a.stall && next_point <= a.count) {  // the rest of the path is known
-    a.path.emplace_back(double(next_point), relative(sum.value(), a.value * double(next_point)));
-    next_point = std::max(next_point + 1, std::int64_t(double(a.count) * double(a.path.size() + 1) / path_points));
-  }
-  if (!a.stall && may_stall && std::isfinite(sum.value()) && a.count - last_change >= a.count / 2) a.stall = Stall{last_change + 1, sum.value()};
+  if constexpr (requires { sum.in_block; }) a.block_stall = sum.in_block;
   a.result = sum.value();
+  while (stalled() && next_point <= a.count) point(next_point);  // the rest of the path is known
+  if (!std::isfinite(a.result)) return;
+  if (may_stall && last_change < a.count)
+    while (!stalled() && sum.value() == a.result) sum.add(x);
+  if (stalled() && sum.value() == a.result) a.stall = Stall{last_change + 1, a.result};
 }
 
 // Where a sum of positive x must stall: at the first power of two whose half ulp is not below x. One binade lower every
@@ -100,19 +133,29 @@ double stall_point(const FloatFormat& f, double x) {
   return p;
 }
 
+double largest(const std::string& format) {
+  return with_format(format, [&]<class T>() { return format_of<T>(format).max(); });
+}
+
+std::string reason_of_blocks(const Accumulation& a, double at, double half) {
+  std::string all = a.stall ? fmt::format("half an ulp of {} is {}: a whole block does not move it", at, half)
+                            : "small sums are added among themselves before they meet the large one";
+  if (a.block_stall)
+    all += fmt::format("; the block is too long: its own sum stalls at {} from its addend {} on", std::fabs(a.block_stall->at), a.block_stall->step);
+  return all;
+}
+
 std::string reason(const Accumulation& a, const FloatFormat& f) {
   const double x = std::fabs(a.addend), at = a.stall ? std::fabs(a.stall->at) : 0, half = f.ulp(at) / 2;
   if (a.value == 0) return "the addend is 0";
-  if (std::isinf(x) || std::isnan(x)) return fmt::format("the addend {} is beyond the largest {}, {}", a.value, a.addend_dtype, a.addend);
+  if (std::isinf(x) || std::isnan(x)) return fmt::format("the addend {} is beyond the largest {}, {}", a.value, a.addend_dtype, largest(a.addend_dtype));
   if (x == 0) return fmt::format("the addend {} rounds to 0 in {}", a.value, a.addend_dtype);
   if (!std::isfinite(a.result)) return fmt::format("the sum passes the largest {}, {}", a.dtype, f.max());
   if (a.method == "pairwise") return fmt::format("like is added to like, {} roundings deep", int(std::ceil(std::log2(double(a.count)))));
   if (a.method == "kahan")
     return a.stall ? fmt::format("an ulp of {} is {}: what is handed on stalls before it grows so large", at, 2 * half)
                    : "what an addition rounds away is handed on to the next one";
-  if (a.method == "blocked")
-    return a.stall ? fmt::format("half an ulp of {} is {}: a whole block does not move it", at, half)
-                   : "small sums are added among themselves before they meet the large one";
+  if (a.method == "blocked") return reason_of_blocks(a, at, half);
   if (a.method == "stochastic") return "rounds up as often as the rest is large: right on average, with noise";
   if (!a.stall)
     return a.would_stall_at ? fmt::format("half an ulp is still below the addend; it would stall at {}", *a.would_stall_at)
@@ -200,7 +243,7 @@ Record accumulate_record(const AccumulateSettings& s) {
   }
   record.add({std::move(table)});
   for (const auto& sum : s.sums) {
-    Chart chart{fmt::format("Relative error of the running sum of {} (each line from its own smallest to its own largest)", sum.value), "additions",
+    Chart chart{fmt::format("Relative error of the running sum of {} (each line is scaled to itself; beside it its first and last error)", sum.value), "additions",
                 "error", Unit::error, false, {}};
     for (const auto& a : all) {
       if (a.value != sum.value || a.count != sum.count || a.path.size() < 2 || a.dtype != a.addend_dtype) continue;

@@ -29,7 +29,7 @@ const std::vector<std::string>& accumulate_methods();
 const std::vector<std::string>& accumulate_dtypes();
 
 struct Stall {
-  std::int64_t step = 0;  // the first addition that changes nothing, from 1
+  std::int64_t step = 0;  // the first addition, from 1, from which on nothing changes any more, however many follow
   double at = 0;          // the sum, from then on
 };
 
@@ -40,6 +40,7 @@ struct Accumulation {
   double addend = 0;  // what the value became in the addend's format
   double result = 0, exact = 0;
   std::optional<Stall> stall;              // it did
+  std::optional<Stall> block_stall;        // of blocked sums: inside every block, counted from its first addend
   std::optional<double> would_stall_at;    // it has not yet, but will at this sum if the range reaches so far
   std::string why;
   std::vector<std::pair<double, double>> path;  // additions, relative error of the running sum

@@ -20,9 +20,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The engine's step, one block standing for all. Weights carry the names of the engine's table of parameters.
+// The engine's step, one block standing for all. Weights carry the names of the engine's table of parameters. linear_add adds its
+// product to the residual stream, which is its output; the input named here is what is multiplied.
 OpModel language_model(const engine::ModelConfig& c) {
-  OpModel m{c.name, {}, {}};
+  OpModel m{c.name, {}, {}, "The loss here is one fp32 number per token: the engine adds them up in fp64, and the scalar loss it reports is fp64."};
   const auto block = [](std::string name) { return "blocks.N." + name; };
   const auto op = [&](std::string name, const char* kind, std::vector<std::string> inputs, std::vector<std::string> weights = {}) {
     m.ops.push_back({std::move(name), kind, std::move(inputs), std::move(weights)});
@@ -33,13 +34,11 @@ OpModel language_model(const engine::ModelConfig& c) {
   const auto qkv = op(block("attention.qkv"), "linear", {n1}, {block("attention.qkv.weight")});
   const auto rope = op(block("attention.rope"), "rope", {qkv});
   const auto attention = op(block("attention"), "attention", {rope});
-  const auto out = op(block("attention.out"), "linear", {attention}, {block("attention.out.weight")});
-  const auto h = op(block("residual1"), "add", {x, out});
+  const auto h = op(block("attention.out"), "linear_add", {attention}, {block("attention.out.weight")});
   const auto n2 = op(block("norm2"), "rms_norm", {h}, {block("norm2.weight")});
   const auto gate_up = op(block("ffn.gate_up"), "linear", {n2}, {block("ffn.gate_up.weight")});
   const auto act = op(block("ffn.swiglu"), "swiglu", {gate_up});
-  const auto down = op(block("ffn.down"), "linear", {act}, {block("ffn.down.weight")});
-  const auto y = op(block("residual2"), "add", {h, down});
+  const auto y = op(block("ffn.down"), "linear_add", {act}, {block("ffn.down.weight")});
   const auto n = op("final_norm", "rms_norm", {y}, {"final_norm.weight"});
   const auto logits = op("head", "head", {n}, {c.tied ? "embedding.weight" : "head.weight"});
   op("loss", "cross_entropy", {logits});
@@ -77,6 +76,11 @@ DType float_named(const std::string& name, const std::string& where) {
 
 std::string arrow(DType from, DType to) {
   return from == to ? std::string(name_of(to)) : fmt::format("{} → {}", name_of(from), name_of(to));
+}
+
+std::string rule_in_words(const OpDTypes& row) {
+  const std::string rule = fmt::format("{} → {} → {}", name_of(row.rule.inputs), name_of(row.rule.math), name_of(row.rule.output));
+  return row.rule.op == row.op.op ? rule : fmt::format("'{}' is not in the table; {}: {}", row.op.op, row.rule.op, rule);
 }
 
 std::string inputs_in_words(const OpDTypes& row) {
@@ -147,7 +151,8 @@ OpModel op_model_described(const std::string& name_or_file) {
 
 Autocast autocast(const OpModel& model, const Policy& policy, DType low) {
   const auto of_tensor = [&](const char* name) { return dtype_of(policy.tensor(name).dtype, low, {}); };
-  Autocast a{model.name, low, {}, of_tensor("parameters"), of_tensor("weight_copy"), of_tensor("gradients"), of_tensor("optimizer")};
+  Autocast a{model.name, low, {}, of_tensor("parameters"), of_tensor("weight_copy"), of_tensor("gradients"),
+             of_tensor("activation_gradients"), of_tensor("optimizer")};
   auto made = model.inputs;
   for (const ModelOp& op : model.ops) {
     const OpRule& rule = policy.rule_for(op.op);
@@ -178,24 +183,27 @@ Record autocast_record(const AutocastSettings& s) {
   const Policy policy = policy_named(s.policy);
   const auto words = [](DType t) { return std::string(name_of(t)); };
   Record record{"autocast", fmt::format("Dtypes of {} under mixed precision, by the {} policy", model.name, s.policy), {}};
-  Table summary{"summary", "", {{"dtype"}, {"parameters"}, {"weight_copy"}, {"logits"}, {"loss"}, {"gradients"}, {"optimizer"}}, {}};
+  Table summary{"summary", "", {{"dtype"}, {"parameters"}, {"weight_copy"}, {"logits"}, {"loss"}, {"gradients"},
+                                  {"activation_gradients"}, {"optimizer"}}, {}};
   const Show why = s.explain ? Show::always : Show::detail;
-  Table rows{"rows", "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside)",
-             {{"dtype"}, {"name"}, {"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"rule", Unit::none, why}, {"rule_from", Unit::none, why},
+  Table rows{"rows", "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside; rule: inputs → math → output)",
+             {{"dtype"}, {"name"}, {"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"rule"}, {"rule_from"},
               {"why", Unit::none, why}}, {}};
   for (const auto& dtype : s.dtypes) {
     const DType low = float_named(dtype, "dtype");
     const Autocast a = autocast(model, policy, low);
     summary.add({dtype, words(a.parameters), words(a.weight_copy), words(a.logits()), a.loss() ? Value(words(a.loss()->output)) : Value(),
-                 words(a.gradients), words(a.optimizer)});
+                 words(a.gradients), words(a.activation_gradients), words(a.optimizer)});
     for (const OpDTypes& o : a.ops)
       rows.add({dtype, o.op.name, o.op.op, inputs_in_words(o), o.op.weights.empty() ? Value() : Value(arrow(a.parameters, o.weights)), words(o.math),
-                words(o.output), o.rule.op, o.rule.source, o.rule.why});
+                words(o.output), rule_in_words(o), o.rule.source, o.rule.why});
   }
   record.add({std::move(rows)});
   record.add({std::move(summary)});
   if (std::find(s.dtypes.begin(), s.dtypes.end(), "fp16") != s.dtypes.end())
     record.add({Note{"fp16 gradients below 6e-8 would vanish: the loss is multiplied by a scale that adapts, and the fp32 gradients are divided by it."}});
+  if (!model.note.empty()) record.add({Note{model.note}});
+  if (!policy.joined.empty()) record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
   if (!s.explain) return record;
   Table tensors{"policy_tensors", "The policy: what is not an op's output", {{"tensor"}, {"is"}, {"from"}, {"why"}}, {}};
   for (const auto& t : policy.tensors) tensors.add({t.tensor, std::string(name_of(t.dtype)), t.source, t.why});

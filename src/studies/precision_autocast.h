@@ -20,6 +20,7 @@ struct OpModel {
   std::string name;
   std::vector<std::pair<std::string, DType>> inputs;
   std::vector<ModelOp> ops;  // the last one is the loss, if its rule says so
+  std::string note{};        // what the rows cannot say
 };
 
 // toy; a preset of the engine (small …); or a JSON file: {"inputs": {"x": "fp32"}, "ops": [{"name", "op", "inputs", "weights"}]}
@@ -38,7 +39,7 @@ struct Autocast {
   std::string model;
   DType low;
   std::vector<OpDTypes> ops;
-  DType parameters, weight_copy, gradients, optimizer;
+  DType parameters, weight_copy, gradients, activation_gradients, optimizer;
   const OpDTypes* loss() const;  // none when the model does not end in a loss
   DType logits() const;          // of the loss's input, or the last output
 };
@@ -49,7 +50,7 @@ struct AutocastSettings {
   std::string model = "toy";
   std::vector<std::string> dtypes{"fp16", "bf16"};
   std::string policy = "headroom";
-  bool explain = false;  // the reasons in the table, and the table of rules itself
+  bool explain = false;  // the reasons too, and the table of rules itself
 };
 Record autocast_record(const AutocastSettings&);
 

@@ -118,10 +118,10 @@ NormLimits norm_limits(const NormCase& c, std::int64_t rows, std::uint64_t seed)
     l.below = l.above = error_at(0).trouble;
     return l;
   }
-  for (int k = inside; k >= least && !l.fails_below; --k) {
+  for (int k = inside; k >= least && l.below == NormTrouble::none; --k) {
     const NormError e = error_at(k);
     if (e.right()) l.right_from = std::ldexp(1.0, k);
-    else l.fails_below = l.right_from, l.below = e.trouble;
+    else l.below = e.trouble;
   }
   for (int k = inside; k <= most && !l.fails_above; ++k) {
     const NormError e = error_at(k);
@@ -141,7 +141,7 @@ Record norm_record(const NormSettings& s) {
              {"rms_error", Unit::error}, {"epsilon"}, {"status"}, {"why"}, {"device", Unit::none, Show::detail}}, {}};
   Table limits{"limits", fmt::format("Magnitudes (powers of two) between which the output is finite and right to {:.0f} % RMS", 100 * norm_tolerance),
                {{"norm"}, {"dtype"}, {"statistics"}, {"width"}, {"eps", Unit::exact}, {"right_from"}, {"right_to"}, {"fails_from"}, {"why"},
-                {"fails_below"}, {"why_below"}, {"epsilon_lost_from"}}, {}};
+                {"why_below"}, {"epsilon_lost_from"}}, {}};
   for (const auto& norm : s.norms)
     for (const auto& dtype : s.dtypes)
       for (const std::string& statistics : dtype == "fp32" ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"fp32", dtype})
@@ -153,9 +153,9 @@ Record norm_record(const NormSettings& s) {
               rows.add({norm, dtype, statistics, width, eps, magnitude, measured_or_words(e.max), measured_or_words(e.rms),
                         std::string(e.epsilon_lost ? "lost" : "kept"), std::string(e.right() ? "right" : "fails"), std::string(e.right() ? "" : in_words(e.trouble)), std::string("cpu")});
             }
-            const NormLimits l = norm_limits(c, 1, s.seed);
+            const NormLimits l = norm_limits(c, s.rows, s.seed);
             limits.add({norm, dtype, statistics, width, eps, or_none(l.right_from), or_none(l.right_to), or_none(l.fails_above), std::string(in_words(l.above)),
-                        or_none(l.fails_below), std::string(in_words(l.below)), or_none(l.epsilon_lost_from)});
+                        std::string(in_words(l.below)), or_none(l.epsilon_lost_from)});
           }
   record.add({std::move(rows)});
   record.add({std::move(limits)});

@@ -40,7 +40,7 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
 }  // namespace
 
 Record step_time(const StepTime& s, const Device& device, int threads, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "step: only the CPU is timed in this build; --device cpu");
+  check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU is timed in this build, {} is not; headroom plan --device forecasts it", device.name);
   Threads pool(threads);
   const double ceiling = s.matmul_flops > 0 ? s.matmul_flops : matmul_ceiling(device, pool);
   Table t{"rows", "Milliseconds of a step",
@@ -55,19 +55,20 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
         if (stop()) break;
         Recipe r{s.model, s.batch, len, precision, {s.keep}, s.attention};
         r.purpose = purpose;
-        const engine::Forecast f = engine::forecast(r, device, threads);
+        engine::Forecast f;
         const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {
           const bool timed = m.ms.count > 0;
           const double tokens = double(s.batch) * double(len), rate = timed ? f.model_flops / (m.ms.mean * 1e9) : 0;
           t.add({s.model.name, s.batch, len, std::string(name_of(precision)), std::string(name), timed ? Value(m.ms.mean) : Value(), timed ? Value(m.ms.std) : Value(),
                  timed ? Value(1e3 * tokens / m.ms.mean) : Value(), timed ? Value(rate) : Value(), timed ? Value(rate * 1e12 / ceiling) : Value(), std::move(peak),
-                 std::int64_t(f.peak_bytes), std::string(status), why, params, std::int64_t(m.ms.count), std::int64_t(m.warmup)});
+                 f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(), std::string(status), why, params, std::int64_t(m.ms.count), std::int64_t(m.warmup)});
         };
-        if (f.peak_bytes > s.memory_bytes) {
-          row("oom", who_did_not_fit(f, s.memory_bytes), {}, {});
-          continue;
-        }
         try {
+          f = engine::forecast(r, device, threads);
+          if (f.peak_bytes > s.memory_bytes) {
+            row("oom", who_did_not_fit(f, s.memory_bytes), {}, {});
+            continue;
+          }
           const Block memory(f.peak_bytes);
           Arena arena(memory.data(), memory.bytes());
           Context ctx{arena, device, &pool};
@@ -86,12 +87,17 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
           const auto m = bench::measure(call, s.protocol, bench::host_timer(), stop);
           row(m.complete ? "ok" : "interrupted", "", m, std::int64_t(arena.peak()));
         } catch (const Error& e) {
-          row(e.at.code == Code::out_of_memory ? "oom" : e.at.code == Code::unsupported ? "refused" : "failed", e.what(), {}, {});
+          if (e.at.code == Code::bad_argument) throw;  // the question is wrong, not the answer
+          std::string why = e.what();
+          std::replace(why.begin(), why.end(), '\n', ';');
+          row(e.at.code == Code::out_of_memory ? "oom" : e.at.code == Code::unsupported ? "refused" : "failed", why, {}, {});
         }
       }
   Record record{"", fmt::format("{} on {}, {} threads", s.model.name, device.name, threads), {}};
   record.add("matmul_ceiling_tflops", ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
-  return record.add(Part{t});
+  record.add(Part{t});
+  return record.add(Part{Note{fmt::format("MFU is against {}.", s.matmul_flops > 0 ? "the FP32 matmul that headroom device measured last"
+                                                                                   : "one FP32 matmul of 1024³ measured just now; headroom device measures longer and keeps it")}});
 }
 
 }  // namespace headroom

@@ -70,18 +70,18 @@ void refuse_other_settings(const std::string& mine, const std::string& theirs, c
 }
 
 [[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
-  throw Error(Code::interrupted, fmt::format("train: the {} of step {} is not finite; it begins in {}. {}", what, step, where,
+  throw Error(Code::interrupted, fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
                                              folder.empty() ? "Try a smaller --lr" : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
 }
 
 }  // namespace
 
 Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "train: only the CPU trains in this build; --device cpu");
+  check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU trains in this build; --device cpu");
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory, "train: this needs {} bytes, {} are available; try --keep input or a smaller batch",
+  check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory, "this needs {} bytes, {} are available; try --keep input or a smaller batch",
         needed, device.memory_bytes);
   const Block memory(needed);
   Threads pool(threads);
@@ -93,7 +93,7 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
 
   engine::Position at{0, r.seed, settings};
   const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
-  check(!newest || r.resume, Code::bad_argument, "train: '{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
+  check(!newest || r.resume, Code::bad_argument, "'{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
   if (newest) {
     const auto described = engine::describe_checkpoint(*newest);
     check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest, described.position.seed, r.seed);

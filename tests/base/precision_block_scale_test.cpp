@@ -78,6 +78,10 @@ TEST(BlockScale, ZerosAndNanBlocks) {
   EXPECT_EQ(nvfp4_tensor_scale(0), 1);
   nvfp4_decode(z, nvfp4_encode(zeros, z, 3, 1), 1, back, 3);
   for (float b : back) EXPECT_EQ(b, 0);
+  const float tiny = nvfp4_tensor_scale(0x1p-149f);  // a tensor whose largest value is fp32's smallest
+  EXPECT_EQ(tiny, 0);
+  nvfp4_decode(z, nvfp4_encode(zeros, z, 3, tiny), tiny, back, 3);
+  for (float b : back) EXPECT_EQ(b, 0);
   nvfp4_decode(z, nvfp4_encode(poisoned, z, 3, 1), 1, back, 3);
   for (float b : back) EXPECT_TRUE(std::isnan(b));
 }

@@ -41,7 +41,7 @@ TEST(Policy, PytorchDiffersInTheLanguageModelsResidualStreamOnly) {
   const Policy ours = headroom_policy(), theirs = pytorch_policy();
   for (const auto& rule : theirs.ops) {
     const bool differs = ours.rule_for(rule.op).output != rule.output || ours.rule_for(rule.op).inputs != rule.inputs;
-    EXPECT_EQ(differs, rule.op.ends_with("embedding") || rule.op == "rms_norm" || rule.op == "head") << rule.op;
+    EXPECT_EQ(differs, rule.op.ends_with("embedding") || rule.op == "linear_add" || rule.op == "rms_norm" || rule.op == "head") << rule.op;
     EXPECT_EQ(rule.source, differs ? "pytorch" : "headroom");
   }
 }
@@ -59,6 +59,29 @@ TEST(Policy, AFileOverridesRowsAndAddsOthers) {
   EXPECT_EQ(p.rule_for("fourier").output, Cast::fp32);
   EXPECT_EQ(p.tensor("gradients").dtype, Cast::low);
   EXPECT_EQ(p.rule_for("no such op").op, "otherwise");
+  EXPECT_EQ(p.joined, std::vector<std::string>{"fourier"});
+  EXPECT_TRUE(pytorch_policy().joined.empty());
+}
+
+TEST(Policy, ARowThatMentionsOneFieldKeepsTheOthers) {
+  Policy p = headroom_policy();
+  p.override_with(R"({"tensors": {"weight_copy": {"why": "a test"}}, "ops": {"rms_norm": {"output": "fp32"}, "cross_entropy": {"math": "low"},
+                      "linear": {"inputs": "fp32"}}, "otherwise": {"output": "fp32"}})", "mine.json");
+  EXPECT_EQ(p.tensor("weight_copy").dtype, Cast::low);
+  EXPECT_EQ(p.tensor("weight_copy").why, "a test");
+  const OpRule norm = p.rule_for("rms_norm"), before = headroom_policy().rule_for("rms_norm");
+  EXPECT_EQ(norm.output, Cast::fp32);
+  EXPECT_EQ(norm.inputs, before.inputs);
+  EXPECT_EQ(norm.weights, Cast::fp32);
+  EXPECT_EQ(norm.math, Cast::fp32);
+  EXPECT_EQ(norm.source, "mine.json");
+  EXPECT_EQ(norm.why, "mine.json gives no reason; headroom's was: " + before.why);
+  EXPECT_TRUE(p.rule_for("cross_entropy").loss);
+  EXPECT_EQ(p.rule_for("cross_entropy").inputs, Cast::fp32);
+  EXPECT_EQ(p.rule_for("linear").weights, Cast::widest) << "a matmul's weights follow its inputs";
+  EXPECT_EQ(p.rule_for("linear").output, Cast::low);
+  EXPECT_EQ(p.otherwise.inputs, Cast::widest);
+  EXPECT_EQ(p.otherwise.output, Cast::fp32);
 }
 
 TEST(Policy, ABadTableIsRefusedInOneLineAndChangesNothing) {
@@ -72,6 +95,8 @@ TEST(Policy, ABadTableIsRefusedInOneLineAndChangesNothing) {
   EXPECT_NE(refusal(R"({"ops": {"linear": {"loss": 1}}})").find("true or false"), std::string::npos);
   EXPECT_NE(refusal(R"({"tensors": {"parameters": {"dtype": "widest"}}})").find("no inputs"), std::string::npos);
   EXPECT_NE(refusal(R"({"tensors": {"weights": {"dtype": "low"}}})").find("there is no key 'weights'"), std::string::npos);
+  EXPECT_NE(refusal(R"({"ops": {"linaer": {"inputs": "low"}}})").find("no op 'linaer' in the table; did you mean 'linear'?"), std::string::npos);
+  EXPECT_EQ(refusal(R"({"ops": {"fourier": {"inputs": "low"}}})"), "accepted");
   Policy p = headroom_policy();
   EXPECT_THROW(p.override_with(R"({"ops": {"linear": {"output": "fp32"}, "relu": 1}})", "mine.json"), Error);
   EXPECT_EQ(p.rule_for("linear").output, Cast::low);

@@ -1,67 +1,15 @@
 // The program as a new user meets it: exit codes, one-line refusals, JSON, a sweep that is killed and goes on.
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "store/results.h"
+#include "tests/cli/program.h"
 
 namespace headroom {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-struct Ended {
-  int code;
-  std::string out, err;
-};
-
-class Program : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("headroom_cli_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-    db_ = (folder_ / "results.db").string();
-    setenv("XDG_DATA_HOME", folder_.c_str(), 1);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string command(const std::string& arguments) const {
-    return std::string(HEADROOM_BINARY_DIR) + "/headroom " + arguments + " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
-  }
-  static std::string text_of(const fs::path& file) {
-    std::ifstream in(file);
-    std::stringstream s;
-    s << in.rdbuf();
-    return s.str();
-  }
-  Ended run(const std::string& arguments) const {
-    const int status = std::system(command(arguments).c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out"), text_of(folder_ / "err")};
-  }
-  void refused(const std::string& arguments, int code, const std::string& said) const {
-    SCOPED_TRACE(arguments);
-    const Ended e = run(arguments);
-    EXPECT_EQ(e.code, code) << e.err;
-    EXPECT_NE(e.err.find(said), std::string::npos) << e.err;
-    EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << e.err;
-    EXPECT_TRUE(e.out.empty()) << e.out;
-  }
-
-  fs::path folder_;
-  std::string db_;
-};
 
 const std::string tiny = "attention --batch 1 --dim 16 --len 16,32 --warmup 0 --steps 2 ";
 
@@ -103,6 +51,15 @@ TEST_F(Program, HelpIsEnough) {
     EXPECT_NE(help.out.find("--format"), std::string::npos) << name;
   }
   EXPECT_EQ(run("--version").out.substr(0, 9), "headroom ");
+}
+
+TEST_F(Program, TheHelpOfASumNamesTheDefaultsThatAreTaken) {
+  const Ended help = run("precision accumulate --help");
+  EXPECT_NE(help.out.find("How often [1000]"), std::string::npos) << help.out;
+  const std::string rest = " --dtype bf16 --method sequential --format csv";
+  EXPECT_EQ(run("precision accumulate --value 0.003" + rest).out, run("precision accumulate --value 0.003 --count 1000" + rest).out);
+  EXPECT_EQ(run("precision accumulate --count 77" + rest).out, run("precision accumulate --value 0.01 --count 77" + rest).out);
+  EXPECT_NE(run("precision accumulate" + rest).out.find("bf16(0.001) x10000"), std::string::npos);
 }
 
 TEST_F(Program, TheSweepAnswersInJson) {
@@ -171,19 +128,8 @@ TEST_F(Program, ADamagedStoreIsReportedAndLeftByteForByte) {
 }
 
 TEST_F(Program, ASweepThatWasKilledGoesOnWithoutLosingOrDoublingARow) {
-  const std::string program = std::string(HEADROOM_BINARY_DIR) + "/headroom";
-  const std::vector<std::string> words = {program, "attention", "--batch", "1", "--dim", "16,32", "--len", "16,32,64,96,128,160", "--steps", "40",
+  const std::vector<std::string> words = {"attention", "--batch", "1", "--dim", "16,32", "--len", "16,32,64,96,128,160", "--steps", "40",
                                           "--db", db_, "--format", "json", "--out", (folder_ / "sweep.json").string()};
-  const auto start = [&](bool resume) {
-    std::vector<std::string> all = words;
-    if (resume) all.push_back("--resume");
-    std::vector<char*> argv;
-    for (auto& w : all) argv.push_back(w.data());
-    argv.push_back(nullptr);
-    const pid_t child = fork();
-    if (child == 0) execv(argv[0], argv.data()), _exit(127);
-    return child;
-  };
   const auto rows_there = [&]() -> std::size_t {
     if (!fs::exists(db_) || fs::file_size(db_) == 0) return 0;
     try {
@@ -192,7 +138,7 @@ TEST_F(Program, ASweepThatWasKilledGoesOnWithoutLosingOrDoublingARow) {
       return 0;  // the tables are being made, or a row is being written
     }
   };
-  const pid_t first = start(false);
+  const pid_t first = start(words);
   while (rows_there() < 3 && waitpid(first, nullptr, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   kill(first, SIGKILL);
   waitpid(first, nullptr, 0);
@@ -206,7 +152,9 @@ TEST_F(Program, ASweepThatWasKilledGoesOnWithoutLosingOrDoublingARow) {
   ASSERT_LT(before.size(), 24u);
 
   int status = 0;
-  const pid_t second = start(true);
+  auto resumed = words;
+  resumed.push_back("--resume");
+  const pid_t second = start(resumed);
   waitpid(second, &status, 0);
   ASSERT_EQ(WEXITSTATUS(status), 0);
   const Results r(db_, Results::Access::read);

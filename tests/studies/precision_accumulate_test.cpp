@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -134,6 +135,71 @@ TEST(Accumulate, StochasticRoundingIsRightOnAverageAndFollowsItsSeed) {
   EXPECT_NE(accumulate(s).front().result, once);
 }
 
+TEST(Accumulate, StochasticFp32IsStochastic) {
+  AccumulateSettings s{.sums = {{0.01, 1000}}, .dtypes = {"fp32"}, .methods = {"sequential", "stochastic"}};
+  const auto all = accumulate(s);
+  const double exact = 1000 * all[0].addend;
+  // A rounding error has a standard deviation of at most half an ulp of 8: six of the sum's are far below what the loop loses.
+  const double six = 6 * 0x1p-20 / 2 * std::sqrt(1000.0);
+  EXPECT_GT(std::fabs(all[0].result - exact), six);
+  EXPECT_LT(std::fabs(all[1].result - exact), six);
+  std::set<double> results;
+  for (s.seed = 0; s.seed < 20; ++s.seed) results.insert(accumulate(s)[1].result);
+  EXPECT_GT(results.size(), 5u);
+  s.sums = {{3e38, 3}};
+  EXPECT_TRUE(std::isinf(accumulate(s)[1].result));
+}
+
+TEST(Accumulate, WhereASumStallsDoesNotDependOnHowLongItGoesOn) {
+  int stalls = 0;
+  for (const std::string method : {"sequential", "kahan", "blocked"})
+    for (const std::string dtype : {"bf16", "fp16", "e4m3", "e5m2"})
+      for (double value : {0.01, 0.3, 1.0, 1.7, -2.9}) {
+        AccumulateSettings s{.sums = {{value, 100000}}, .dtypes = {dtype}, .methods = {method}};
+        const auto longest = accumulate(s).front();
+        if (!longest.stall) continue;
+        ++stalls;
+        const auto step = longest.stall->step;
+        for (auto count : {step, step + 1, step + 2, step + 7, step + 31, step + 32, step + 100, 2 * step + 5, 30000 + step}) {
+          s.sums = {{value, count}};
+          const auto a = accumulate(s).front();
+          ASSERT_TRUE(a.stall) << a.experiment;
+          EXPECT_EQ(a.stall->step, step) << a.experiment;
+          EXPECT_EQ(a.stall->at, longest.stall->at) << a.experiment;
+          EXPECT_EQ(a.result, longest.result) << a.experiment;
+        }
+        s.sums = {{value, step - 1}};  // the last addition that moved it
+        EXPECT_FALSE(accumulate(s).front().stall) << longest.experiment;
+        EXPECT_EQ(accumulate(s).front().result, longest.result) << longest.experiment;
+        s.sums = {{value, step - 2}};
+        EXPECT_NE(accumulate(s).front().result, longest.result) << longest.experiment;
+      }
+  EXPECT_GT(stalls, 30);
+}
+
+TEST(Accumulate, ABlockThatIsTooLongStallsInside) {
+  AccumulateSettings s{.sums = {{0.01, 900}}, .dtypes = {"bf16"}, .methods = {"blocked"}, .block = 1000};
+  auto a = accumulate(s).front();  // the part pauses, but the next block will move the sum
+  EXPECT_FALSE(a.stall);
+  ASSERT_TRUE(a.block_stall);
+  EXPECT_EQ(a.block_stall->step, 351);
+  EXPECT_NE(a.why.find("its own sum stalls at 4 from its addend 351 on"), std::string::npos) << a.why;
+  s.sums = {{0.01, 1900}};
+  EXPECT_EQ(accumulate(s).front().result, 8);
+  s.block = 32;
+  a = accumulate(s).front();
+  EXPECT_FALSE(a.block_stall);
+  EXPECT_EQ(a.why.find("too long"), std::string::npos) << a.why;
+}
+
+TEST(Accumulate, TheChartSaysWhichErrorsStandBesideItsLines) {
+  const AccumulateSettings s{.sums = {{0.01, 1000}}, .dtypes = {"bf16"}, .methods = {"sequential"}};
+  const auto a = accumulate(s).front();
+  const std::string page = render(accumulate_record(s), Format::text);
+  EXPECT_NE(page.find("beside it its first and last error"), std::string::npos) << page;
+  EXPECT_NE(page.find(fmt::format("{:.1e} … {:.1e}", a.path.front().second, a.path.back().second)), std::string::npos) << page;
+}
+
 TEST(Accumulate, BlocksOfOneAreTheLoopItself) {
   AccumulateSettings s{.sums = {{0.01, 777}}, .dtypes = {"bf16", "fp16"}, .methods = {"blocked", "sequential"}, .block = 1};
   const auto all = accumulate(s);
@@ -148,9 +214,12 @@ TEST(Accumulate, WhatCannotBeAddedSaysWhy) {
   const auto large = accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isinf(large.result));
   EXPECT_NE(large.why.find("passes the largest fp16, 65504"), std::string::npos) << large.why;
+  for (const auto& a : accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}})) EXPECT_FALSE(a.stall) << a.experiment << " overflows, it does not stall";
   const auto beyond = accumulate({.sums = {{1e6, 10}}, .dtypes = {"e4m3"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isnan(beyond.result));
   EXPECT_NE(beyond.why.find("beyond the largest e4m3"), std::string::npos) << beyond.why;
+  const auto half = accumulate({.sums = {{1e6, 10}}, .dtypes = {"fp16"}, .methods = {"sequential"}}).front();
+  EXPECT_NE(half.why.find("the addend 1000000 is beyond the largest fp16, 65504"), std::string::npos) << half.why;
   for (auto format : {Format::text, Format::markdown, Format::csv, Format::json})
     EXPECT_FALSE(render(accumulate_record({.sums = {{1e6, 10}}}), format).empty());
   EXPECT_THROW(accumulate({.sums = {{1e39, 10}}}), Error);

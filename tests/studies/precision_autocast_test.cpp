@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "engine/config.h"
+#include "engine/forecast.h"
 #include "engine/params.h"
 #include "report/render.h"
 
@@ -71,8 +77,65 @@ TEST(Autocast, TheLanguageModelKeepsSixteenBitActivationsAndFp32Statistics) {
     EXPECT_EQ(o.output, wide ? DType::f32 : DType::bf16) << o.op.name;
   }
   const Autocast theirs = autocast(op_model_described("small"), pytorch_policy(), DType::bf16);
-  EXPECT_EQ(named(theirs, "blocks.N.residual1").output, DType::f32);
+  EXPECT_EQ(named(theirs, "blocks.N.attention.out").output, DType::f32);
   EXPECT_EQ(theirs.logits(), DType::bf16);
+}
+
+// What a ledger calls a tensor, and the op of the policy's walk whose output it is.
+const std::map<std::string, std::string> outputs{
+    {"x", "embedding"}, {"norm1.y", "blocks.N.norm1"}, {"attention.qkv", "blocks.N.attention.qkv"}, {"attention.o", "blocks.N.attention"},
+    {"h", "blocks.N.attention.out"}, {"norm2.y", "blocks.N.norm2"}, {"ffn.gate_up", "blocks.N.ffn.gate_up"}, {"ffn.act", "blocks.N.ffn.swiglu"},
+    {"y", "blocks.N.ffn.down"}, {"final_norm.y", "final_norm"}, {"logits", "head"}, {"losses", "loss"}};
+
+TEST(Autocast, EveryTensorOfTheEnginesDryStepHasTheDtypeOfThePolicy) {
+  for (auto precision : {"fp32", "bf16", "fp16"})
+    for (const bool tied : {false, true}) {
+      engine::Recipe recipe{{"tiny", 19, 16, 2, 4, 2, 4, 24, tied, 10000, 1e-5, {}}, 2, 8, *precision_named(precision)};
+      const Autocast a = autocast(op_model_from_json(engine::to_json(recipe.model), "tiny"), headroom_policy(), recipe.precision.dtype);
+      std::map<std::string, int> seen;
+      for (const Entry& e : engine::forecast(recipe, Device{}, 1).entries) {
+        const std::string name = e.name.text;
+        SCOPED_TRACE(fmt::format("{} of {} in phase {}", name, precision, name_of(e.phase)));
+        ++seen[name];
+        std::vector<DType> allowed{e.dtype};  // of tokens, tables and scratch the policy says nothing
+        const auto at = outputs.find(name);
+        if (at != outputs.end()) allowed = {named(a, at->second).output};
+        else if (name == "d" || name == "attention.dqkv" || name == "attention.do") allowed = {a.activation_gradients};
+        else if (name == "loss") allowed = {DType::f64};  // the note of the language model says so
+        else if (e.phase == Phase::gradient) allowed = {a.gradients}, ++seen["dw"];
+        else if (e.phase == Phase::optimizer && name.ends_with(".weight")) allowed = {a.optimizer}, ++seen["moment"];
+        else if (e.phase == Phase::parameter) allowed = {a.parameters, a.weight_copy}, ++seen[fmt::format("{} weight", name_of(e.dtype))];
+        EXPECT_NE(std::find(allowed.begin(), allowed.end(), e.dtype), allowed.end()) << name_of(e.dtype) << ", not " << name_of(allowed.front());
+      }
+      for (const auto& [name, op] : outputs) EXPECT_GT(seen[name], 0) << name;
+      const int weights = int(engine::param_table(recipe.model).size()), copied = 2 * 4 + 1;  // four of each block, and what the head multiplies
+      for (auto name : {"d", "attention.dqkv", "attention.do", "loss"}) EXPECT_GT(seen[name], 0) << name;
+      EXPECT_EQ(seen["dw"], weights);
+      EXPECT_EQ(seen["moment"], 2 * weights);
+      EXPECT_EQ(seen["fp32 weight"], weights);
+      if (recipe.precision.dtype != DType::f32) {
+        EXPECT_EQ(seen[fmt::format("{} weight", precision)], copied);
+      }
+    }
+  EXPECT_NE(render(autocast_record({.model = "small"}), Format::text).find("the scalar loss it reports is fp64"), std::string::npos);
+}
+
+TEST(Autocast, TheRuleIsShownWithoutExplainAndSoIsAnOpThatHasNone) {
+  AutocastSettings s;
+  for (auto format : {Format::text, Format::markdown}) {
+    const std::string page = render(autocast_record(s), format);
+    EXPECT_NE(page.find("low → fp32 → low"), std::string::npos) << page;
+    EXPECT_EQ(page.find("matrix units"), std::string::npos) << "that is for --explain";
+  }
+  const std::string stem = testing::TempDir() + fmt::format("headroom_autocast_{}", getpid());
+  s.model = stem + "_model.json", s.policy = stem + "_policy.json";
+  std::ofstream(s.model) << R"({"ops": [{"op": "linear"}, {"op": "fourier"}, {"op": "wavelet"}]})";
+  std::ofstream(s.policy) << R"({"ops": {"wavelet": {"output": "fp32"}}})";
+  const std::string page = render(autocast_record(s), Format::text);
+  std::filesystem::remove(s.model), std::filesystem::remove(s.policy);
+  EXPECT_NE(page.find("'fourier' is not in the table; otherwise: widest → widest → widest"), std::string::npos) << page;
+  EXPECT_EQ(page.find("'wavelet' is not"), std::string::npos) << page;
+  EXPECT_NE(page.find("brings rules for ops that headroom's table does not name: wavelet."), std::string::npos) << page;
 }
 
 TEST(Autocast, AskedForFp32EverythingIsFp32) {

@@ -66,6 +66,37 @@ TEST(Norm, EpsilonIsLostFromTheMagnitudeThatIsPredicted) {
   }
 }
 
+TEST(Norm, RowsAndLimitsNeverDisagree) {
+  NormSettings s;
+  s.widths = {16, 64, 1024};
+  s.magnitudes.clear();
+  for (int k = -24; k <= 16; ++k) s.magnitudes.push_back(std::ldexp(1.0, k));
+  const auto json = nlohmann::json::parse(render(norm_record(s), Format::json));
+  int held = 0, failing = 0;
+  for (const auto& limit : json["limits"])
+    for (const auto& row : json["rows"]) {
+      bool same = true;
+      for (auto key : {"norm", "dtype", "statistics", "width", "eps"}) same &= row[key] == limit[key];
+      if (!same) continue;
+      const double m = row["magnitude"];
+      const bool right = row["status"] == "right";
+      if (!limit["right_from"].is_null() && m >= limit["right_from"] && m <= limit["right_to"]) {
+        EXPECT_TRUE(right) << row << limit;
+        ++held;
+      }
+      if (!limit["fails_from"].is_null() && m == limit["fails_from"]) {
+        EXPECT_FALSE(right) << row << limit;
+        EXPECT_EQ(row["why"], limit["why"]) << row << limit;
+        ++failing;
+      }
+      if (limit["why_below"] != "" && !limit["right_from"].is_null() && 2 * m == limit["right_from"]) {
+        EXPECT_FALSE(right) << row << limit;
+      }
+    }
+  EXPECT_GT(held, 500);
+  EXPECT_GT(failing, 5);
+}
+
 TEST(Norm, EveryTableReadsInEveryFormat) {
   NormSettings s;
   s.widths = {16};

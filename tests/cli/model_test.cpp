@@ -1,0 +1,157 @@
+// A language model's commands as a user meets them: memory model, plan, step, and a training that is killed and goes on.
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "store/results.h"
+#include "studies/pytorch_account/language_model.h"
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+const std::string tiny = " --layers 2 --width 64 --heads 2 --vocab 100 --batch 2 ";
+
+class ModelProgram : public Program {
+ protected:
+  Json answer(const std::string& arguments, int code = 0) const {
+    const Ended e = run(arguments + " --format json --db " + db_);
+    EXPECT_EQ(e.code, code) << arguments << "\n" << e.err;
+    return Json::parse(e.out, nullptr, false);
+  }
+  void keep_ceilings(double flops) const {  // as `headroom device` does
+    Results results(db_, Results::Access::write);
+    const auto run = results.start_run("device", "{}", cpu_device().name);
+    const auto row = [&](const char* what, const char* dtype, double rate) {
+      const Json j{{"what", what}, {"dtype", dtype}, {"copy_bytes_per_s", dtype == std::string("bytes") ? rate : 0}, {"flops_per_s", rate}};
+      results.add_row(run, {std::string(what) + dtype, j.dump(), "{}"});
+    };
+    row("copy", "bytes", 1e18), row("matmul", "fp32", flops), row("matmul", "bf16", flops / 2);
+    results.finish_run(run);
+  }
+};
+
+TEST_F(ModelProgram, BadInputGetsOneLine) {
+  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, 8B");
+  refused("memory model --width 100", 2, "not a multiple of 12 heads");
+  refused("memory model --batch 1000000 --len 1000000", 2, "2^31");
+  refused("memory model --keep all", 2, "no-attention-inputs");
+  refused("memory model --softmax composed", 2, "need --as pytorch");
+  refused("memory model --as pytorch --keep input", 2, "leave --keep out");
+  refused("memory model --as pytorch --device cpu", 2, "name a GPU");
+  refused("plan --memory 0", 2, "GiB");
+  refused("plan --device h20", 2, "h200");
+  refused("step --steps 0", 2, "--steps");
+  refused("step --device h200", 1, "only the CPU");
+  refused("train", 2, "--text FILE");
+  refused("train --text /no/such/file", 1, "cannot be opened");
+}
+
+TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
+  const Json j = answer("memory model --device h200 --precision fp32,bf16 --len 32,64" + tiny);
+  ASSERT_EQ(j["rows"].size(), 4u);
+  for (const Json& row : j["rows"]) {
+    std::int64_t sum = 0;
+    for (const Json& c : row["components"]) sum += c["at_peak_bytes"].get<std::int64_t>();
+    EXPECT_EQ(sum, row["train_peak_bytes"]);
+    EXPECT_LT(row["forward_peak_bytes"], row["forward_backward_peak_bytes"]);
+    EXPECT_LT(row["forward_backward_peak_bytes"], row["train_peak_bytes"]);
+    EXPECT_EQ(row["fits"], true);
+  }
+  EXPECT_NE(j["notes"].dump().find("Tensors for NVIDIA H200 are counted as these kernels take them"), std::string::npos) << j["notes"];
+  const Json here = answer("memory model --device cpu --len 32" + tiny);
+  EXPECT_EQ(here["notes"].dump().find("are counted"), std::string::npos) << "on the CPU there is nothing to say";
+}
+
+TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
+  const Json j = answer("memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + tiny);
+  ASSERT_EQ(j["rows"].size(), 2u);
+  pytorch::LanguageModel m;
+  m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
+  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = pytorch::Adam::fused;
+  const auto a = account(m, 8u << 20, pytorch::Detail::components);
+  EXPECT_EQ(j["rows"][1]["params"], a.params);
+  EXPECT_EQ(j["rows"][1]["train_peak_bytes"], a.train_peak_bytes);
+  EXPECT_EQ(j["rows"][1]["forward_peak_bytes"], a.forward_peak_bytes);
+}
+
+TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
+  const Json j = answer("plan --model 2.7B --device h200 --most 10000");
+  EXPECT_EQ(j["fits"], true);
+  ASSERT_EQ(j["rows"].size(), j["settings_that_fit"].get<std::size_t>());
+  std::int64_t least = j["rows"][0]["peak_bytes"];
+  for (std::size_t i = 1; i < j["rows"].size(); ++i) {
+    EXPECT_LE(j["rows"][i - 1]["ms"], j["rows"][i]["ms"]);
+    EXPECT_LE(j["rows"][i]["peak_bytes"], j["memory_bytes"]);
+    least = std::min(least, j["rows"][i]["peak_bytes"].get<std::int64_t>());
+  }
+  const Json small = answer("plan --model 2.7B --device h200 --memory 24", 3);
+  EXPECT_EQ(small["fits"], false);
+  ASSERT_EQ(small["rows"].size(), 1u) << "the nearest";
+  EXPECT_EQ(small["rows"][0]["peak_bytes"], least);
+  EXPECT_NE(small["notes"].dump().find("Nothing fits. The nearest needs"), std::string::npos) << small["notes"];
+}
+
+TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
+  keep_ceilings(1e9);
+  const Json before = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + tiny);
+  keep_ceilings(2e9);
+  const Json after = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + tiny);
+  EXPECT_EQ(before["rows"][0]["precision"], "fp32");
+  EXPECT_NEAR(before["rows"][0]["ms"].get<double>() / after["rows"][0]["ms"].get<double>(), 2, 1e-6);
+  EXPECT_NE(after["notes"].dump().find("measured by headroom device, run 2"), std::string::npos) << after["notes"];
+}
+
+TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
+  keep_ceilings(1e9);
+  const Json j = answer("step --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + tiny);
+  ASSERT_EQ(j["rows"].size(), 12u);
+  for (const Json& row : j["rows"]) {
+    EXPECT_EQ(row["status"], "ok") << row;
+    EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]) << row;
+    EXPECT_GT(row["ms"], 0.0);
+    EXPECT_NEAR(row["mfu"].get<double>(), row["model_tflops"].get<double>() * 1e12 / 1e9, 1e-6 * row["mfu"].get<double>()) << "against the ceiling that was kept";
+  }
+  const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + tiny);
+  ASSERT_EQ(mixed["rows"].size(), 6u);
+  EXPECT_EQ(mixed["rows"][0]["status"], "refused");
+  EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 is a GPU's arithmetic"), std::string::npos) << mixed["rows"][0];
+  EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
+  for (const Json& row : answer("step --len 16 --memory 0.0001 --steps 1" + tiny)["rows"]) {
+    EXPECT_EQ(row["status"], "oom");
+    EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;
+  }
+}
+
+TEST_F(ModelProgram, ATrainingThatWasKilledEndsInTheSameBits) {
+  {
+    std::ofstream text(folder_ / "text.txt");
+    for (int i = 0; i < 60; ++i) text << "line " << i * i << " of a text that is long enough to learn a little from\n";
+  }
+  const auto words = [&](const char* folder) {
+    return std::vector<std::string>{"train", "--text", (folder_ / "text.txt").string(), "--layers", "1", "--width", "32", "--heads", "2", "--len", "32",
+                                    "--batch", "2", "--steps", "300", "--every", "20", "--resume", "--out", (folder_ / "train.json").string(), "--format", "json",
+                                    "--save", (folder_ / folder).string()};
+  };
+  const auto last = [&](const char* folder) { return folder_ / folder / "step-00000300.safetensors"; };
+  int status = 0;
+  waitpid(start(words("whole")), &status, 0);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+
+  const pid_t first = start(words("killed"));
+  const auto one_is_there = [&] { return fs::exists(folder_ / "killed" / "step-00000020.safetensors"); };
+  while (!one_is_there() && waitpid(first, nullptr, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+  ASSERT_FALSE(fs::exists(last("killed"))) << "the kill came too late to test anything";
+
+  waitpid(start(words("killed")), &status, 0);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_GT(Json::parse(text_of(folder_ / "train.json"))["rows"][0]["step"], 1) << "it went on, it did not start afresh";
+  EXPECT_GT(fs::file_size(last("whole")), 100000u);
+  EXPECT_TRUE(text_of(last("whole")) == text_of(last("killed")));
+}
+
+}  // namespace
+}  // namespace headroom
