@@ -1,4 +1,5 @@
 // headroom attention — sweep attention variants and say what the rows mean.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +23,8 @@ struct Asked {
   std::vector<std::string> dtypes = {"fp32"}, masks = {"full"};
   std::string pass = "both";
   std::int64_t warmup = 5, steps = 100;
-  double seconds = 1;
-  bool resume = false, patient = false;  // patient: exactly the steps asked for, however long they take
+  std::optional<double> seconds;
+  bool resume = false, exactly = false;  // exactly the steps asked for, however long they take
 };
 
 AttentionSweep settings_of(const Asked& a) {
@@ -33,15 +34,16 @@ AttentionSweep settings_of(const Asked& a) {
   s.masks.clear();
   for (const auto& m : a.masks) s.masks.push_back(*attention::mask_named(m));
   s.passes = a.pass == "forward" ? studies::Passes::forward : a.pass == "backward" ? studies::Passes::backward : studies::Passes::both;
-  s.protocol.warmup = int(a.warmup), s.protocol.steps = int(a.steps);
-  s.protocol.seconds = a.patient ? 0 : a.seconds;
+  const bool as_long_as_needed = s.protocol.until > 0 && !a.exactly;
+  s.protocol.warmup = int(a.warmup), s.protocol.steps = as_long_as_needed ? 1'000'000 : int(a.steps);
+  s.protocol.seconds = a.seconds.value_or(a.exactly ? 0 : as_long_as_needed ? 60 : 1);
   return s;
 }
 
 std::string settings_json(const AttentionSweep& s, const Asked& a) {
   return nlohmann::ordered_json{{"variant", s.variants}, {"dtype", a.dtypes}, {"batch", s.batch}, {"heads", s.heads}, {"kv_heads", s.kv_heads},
                                 {"dim", s.dims}, {"len", s.lens}, {"len_k", s.len_k}, {"mask", a.masks}, {"pass", a.pass}, {"warmup", a.warmup},
-                                {"steps", a.steps}, {"until", s.protocol.until}, {"seconds", s.protocol.seconds}, {"deterministic", s.deterministic},
+                                {"steps", s.protocol.steps}, {"until", s.protocol.until}, {"seconds", s.protocol.seconds}, {"deterministic", s.deterministic},
                                 {"memory", s.memory.value_or(0)}, {"seed", s.seed}}
       .dump();
 }
@@ -78,8 +80,10 @@ int run(const Asked& asked, const Common& common) {
   }
   const bool whole = result.rows.size() == result.asked;
   if (whole) results.finish_run(run);
-  const int code = deliver(studies::attention_record(sweep, device, result), common, whole ? yes : failed);
-  std::fputs(fmt::format("{}run {} in {}{}\n", whole ? "" : fmt::format("stopped after {} of {} rows; ", result.rows.size(), result.asked), run,
+  const auto wrong = std::count_if(result.rows.begin(), result.rows.end(), [](const AttentionRow& r) { return r.status == "failed"; });
+  const int code = deliver(studies::attention_record(sweep, device, result), common, whole && wrong == 0 ? yes : failed);
+  std::fputs(fmt::format("{}{}run {} in {}{}\n", whole ? "" : fmt::format("stopped after {} of {} rows; ", result.rows.size(), result.asked),
+                         wrong ? fmt::format("{} of {} rows failed; ", wrong, result.rows.size()) : "", run,
                          results.file(), whole ? "" : "; --resume goes on from here").c_str(),
              stderr);
   return code;
@@ -102,11 +106,10 @@ Run attention(CLI::App& app, Common& common) {
   add_choice(app, "--pass", asked->pass, {"forward", "backward", "both"}, "What to measure");
   add_integer(app, "--warmup", asked->warmup, {0, 1'000'000}, "Calls before the first that counts");
   auto* steps = add_integer(app, "--steps", asked->steps, {1, 1'000'000}, "Calls that count; when given, exactly so many");
-  add_fraction(app, "--until", s.protocol.until, "Stop when the standard error of the mean is below this share of it");
-  auto* seconds = app.add_option_function<std::string>(
+  add_fraction(app, "--until", s.protocol.until, "Stop when the standard error of the mean is below this share of it; a bound that ends it earlier is said in the row");
+  app.add_option_function<std::string>(
       "--seconds", [asked](const std::string& text) { asked->seconds = parse_number(text, "--seconds", 1e-3, 1e6); },
-      "A measurement longer than this stops after 3 calls [1; no limit with --steps or --until]");
-  seconds->type_name("S");
+      "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]")->type_name("S");
   add_flag(app, "--deterministic", s.deterministic, "Only variants that promise the same bits on every run");
   add_bytes(app, "--memory", s.memory, "Pretend to have this much memory");
   add_flag(app, "--resume", asked->resume, "Go on with the run of the same settings that was cut short");
@@ -116,8 +119,8 @@ Run attention(CLI::App& app, Common& common) {
       "  headroom attention --batch 8 --dim 16,64,128 --len 256,1024,2048 --mask causal --format json --out sweep.json\n"
       "  headroom attention --variant plain,flash --dim 64 --len 4096,8192 --memory 2     (where would 2 GiB end?)\n"
       "  headroom attention --len 1024 --until 0.5%                                       (measure until the mean is known)");
-  return [asked, steps, seconds, &app, &common] {
-    asked->patient = seconds->count() == 0 && (steps->count() > 0 || app.count("--until") > 0);
+  return [asked, steps, &common] {
+    asked->exactly = steps->count() > 0;
     return run(*asked, common);
   };
 }

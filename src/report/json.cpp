@@ -38,7 +38,7 @@ Json json_of(const Record& r) {
   for (const Part& p : r.parts) {
     if (const auto* f = std::get_if<Field>(&p.is)) object[f->name] = json_of(f->value);
     if (const auto* t = std::get_if<Table>(&p.is)) object[t->name] = json_of(*t);
-    if (const auto* n = std::get_if<Note>(&p.is)) object["notes"].push_back(n->text);
+    if (const auto* n = std::get_if<Note>(&p.is); n && n->in_json) object["notes"].push_back(n->text);
     if (const auto* inner = std::get_if<Record>(&p.is)) object[inner->name] = json_of(*inner);
   }
   return object;

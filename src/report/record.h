@@ -42,8 +42,9 @@ struct Table {
   void add(std::vector<Value> row) { rows.push_back(std::move(row)); }
 };
 
-struct Note {  // a sentence for people; in JSON "notes"
+struct Note {  // a sentence for people; in JSON "notes", unless a table says it already
   std::string text;
+  bool in_json = true;
 };
 
 struct Chart {  // lines over one axis; text draws a sparkline each, a page draws axes. Not in CSV and JSON: it repeats tables

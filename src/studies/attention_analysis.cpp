@@ -95,9 +95,7 @@ Table edges(const AttentionSweep& s, const Device& device, const std::vector<Ser
   Table t{"edge", "Where memory ends: the largest length that fits",
           {{"variant"}, {"dtype"}, {"dim"}, {"mask"}, {"memory"}, {"memory_bytes", Unit::bytes}, {"largest_len"}, {"peak_bytes", Unit::bytes}}, {}};
   std::vector<std::pair<std::string, std::uint64_t>> memories;
-  AttentionSweep real = s;
-  real.memory.reset();
-  memories.emplace_back("this machine", real.limit(device));
+  memories.emplace_back("this machine", machine_limit(device));
   if (s.memory) memories.emplace_back("--memory", *s.memory);
   for (const Series& one : all) {
     const auto* variant = attention::variant_named(one.variant);
@@ -131,7 +129,8 @@ void account_of_misfit(const AttentionSweep& s, const Device& device, const std:
   Record account{"first_that_does_not_fit", fmt::format("The smallest that does not fit: {} {} dim {} len {} {}", r.variant, r.dtype, r.dim, r.len_q, r.mask), {}};
   account.add("variant", r.variant).add("dtype", r.dtype).add("dim", r.dim).add("len", r.len_q).add("mask", r.mask);
   account.add("peak_bytes", forecast.bytes.peak, Unit::bytes).add("memory_bytes", std::int64_t(s.limit(device)), Unit::bytes);
-  account.add("missing_bytes", forecast.bytes.peak - std::int64_t(s.limit(device)), Unit::bytes);
+  if (const auto missing = forecast.bytes.peak - std::int64_t(s.limit(device)); missing > 0)  // else it was the system that refused
+    account.add("missing_bytes", missing, Unit::bytes);
   Table t{"components", "", {{"name"}, {"shape"}, {"dtype"}, {"bytes", Unit::bytes, Show::bar}, {"share", Unit::share}, {"phase"}}, {}};
   for (const Entry& e : forecast.at_peak) {
     std::vector<std::string> shape;
@@ -193,7 +192,7 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
   r.add(Part{std::move(d)}).add(Part{table_of(result.rows)});
   for (const AttentionRow& row : result.rows)
     if (!row.why.empty())
-      r.add(Part{Note{fmt::format("{} {} dim {} len {} {}: {}: {}", row.variant, row.dtype, row.dim, row.len_q, row.mask, row.status, row.why)}});
+      r.add(Part{Note{fmt::format("{} {} dim {} len {} {}: {}: {}", row.variant, row.dtype, row.dim, row.len_q, row.mask, row.status, row.why), false}});
   return r.add(Part{analysis_of(s, device, result.rows)});
 }
 

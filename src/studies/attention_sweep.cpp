@@ -21,7 +21,11 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
           .head_dim = dim, .mask = mask, .precision = precision, .deterministic = deterministic};
 }
 
-std::uint64_t AttentionSweep::limit(const Device& d) const { return memory ? *memory : d.memory_bytes / 16 * 15; }
+std::uint64_t machine_limit(const Device& d) { return d.memory_bytes / 16 * 15; }
+
+std::uint64_t AttentionSweep::limit(const Device& d) const { return std::min(memory.value_or(machine_limit(d)), machine_limit(d)); }
+
+std::string AttentionSweep::limit_name(const Device& d) const { return memory && *memory < machine_limit(d) ? "--memory" : "this machine"; }
 
 std::string describe(const Problem& p) {
   return fmt::format("{} dim {} len {}x{} {}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, name_of(p.mask));
@@ -109,26 +113,32 @@ class Sweep {
       row.status = "refused", row.why = c.refusal;
       return row;
     }
-    const AttentionForecast forecast = forecast_case(c.problem, *c.variant, s_.passes, device_, threads_.count());
-    row.forecast_peak_bytes = forecast.bytes.peak;
-    row.saved_bytes = forecast.bytes.saved;
-    const std::string misfit = first_misfit(c.problem, *c.variant, s_.passes, device_, threads_.count(), s_.limit(device_));
-    if (!misfit.empty()) {
-      row.status = "oom", row.why = fmt::format("needs {} bytes; {}", forecast.bytes.peak, misfit);
+    if (!c.too_large.empty()) {
+      row.status = "oom", row.why = c.too_large;
       return row;
     }
     try {
-      run(c, std::size_t(forecast.bytes.peak), row);
-    } catch (const Error& e) {
-      if (e.at.code != Code::out_of_memory) throw;
-      out_of_memory(row, forecast, e.what());
+      measure(c, row);
     } catch (const std::bad_alloc&) {
-      out_of_memory(row, forecast, "the system refused memory for the check against FP64");
+      give_up(row, "oom", "the system refused memory for the check against FP64");
+    } catch (const Error& e) {
+      give_up(row, e.at.code == Code::out_of_memory ? "oom" : "failed", e.what());
+    } catch (const std::exception& e) {
+      give_up(row, "failed", e.what());
     }
     return row;
   }
 
  private:
+  void measure(const AttentionCase& c, AttentionRow& row) {
+    const AttentionForecast forecast = forecast_case(c.problem, *c.variant, s_.passes, device_, threads_.count());
+    row.forecast_peak_bytes = forecast.bytes.peak;
+    row.saved_bytes = forecast.bytes.saved;
+    const std::string misfit = first_misfit(c.problem, *c.variant, s_.passes, device_, threads_.count(), s_.limit(device_));
+    if (misfit.empty()) return run(c, std::size_t(forecast.bytes.peak), row);
+    give_up(row, "oom", fmt::format("{} allows {}; {}", s_.limit_name(device_), s_.limit(device_), misfit));
+  }
+
   AttentionRow blank(const AttentionCase& c) const {
     const Problem& p = c.problem;
     AttentionRow r;
@@ -138,12 +148,18 @@ class Sweep {
     return r;
   }
 
-  static void out_of_memory(AttentionRow& row, const AttentionForecast& forecast, const std::string& said) {
-    AttentionRow empty = row;  // what was measured before the refusal is not a row's worth
-    empty.fwd_ms = empty.bwd_ms = empty.fwd_ms_std = empty.bwd_ms_std = empty.fwd_tflops = empty.bwd_tflops = std::nullopt;
-    empty.status = "oom", empty.why = fmt::format("needs {} bytes; {}", forecast.bytes.peak, said);
-    row = empty;
+  static void give_up(AttentionRow& row, const std::string& status, const std::string& said) {
+    // What was measured before the end is not a row's worth.
+    row.fwd_ms = row.bwd_ms = row.fwd_ms_std = row.bwd_ms_std = row.fwd_tflops = row.bwd_tflops = std::nullopt;
+    row.max_error_o = row.max_error_dq = row.max_error_dk = row.max_error_dv = std::nullopt;
+    row.peak_bytes = std::nullopt;
+    row.fwd = row.bwd = {};
+    row.steps = row.warmup = 0;
+    row.status = status;
+    row.why = status == "oom" && row.forecast_peak_bytes ? fmt::format("needs {} bytes; {}", *row.forecast_peak_bytes, said) : said;
   }
+
+  static void say(AttentionRow& row, const std::string& what) { row.why += (row.why.empty() ? "" : "; ") + what; }
 
   void run(const AttentionCase& c, std::size_t bytes, AttentionRow& row) {
     const Problem& p = c.problem;
@@ -152,10 +168,15 @@ class Sweep {
     Ledger ledger;
     Arena arena(block.data(), bytes, &ledger);
     Context ctx{.arena = arena, .device = device_, .threads = &threads_};
-    const auto once_or_measured = [&](bool wanted, const std::function<void()>& pass, bench::Stats& stats) {
+    std::string short_of;  // what the bounds ended before --until was content
+    const auto once_or_measured = [&](const char* name, bool wanted, const std::function<void()>& pass, bench::Stats& stats) {
       if (!wanted) return pass();
       const auto m = bench::measure(pass, s_.protocol, bench::host_timer(), hooks_.stop);
       stats = m.ms;
+      if (m.complete && !m.reached)
+        short_of += fmt::format("{}{} was ended by {} after {} calls: its mean is known to {:.2g} %, --until asks for {:.2g} % of at least {} calls",
+                                short_of.empty() ? "" : "; ", name, stats.count >= s_.protocol.steps ? "--steps" : "--seconds", stats.count,
+                                100 * stats.standard_error() / stats.mean, 100 * s_.protocol.until, bench::Protocol::least_steps_until);
       row.warmup = m.warmup;
       row.steps = row.steps ? std::min<std::int64_t>(row.steps, stats.count) : stats.count;
     };
@@ -164,8 +185,8 @@ class Sweep {
       fill(t.fwd.q, random.stream(1), threads_), fill(t.fwd.k, random.stream(2), threads_), fill(t.fwd.v, random.stream(3), threads_);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { fill(t.d_o, random.stream(4), threads_); };
-    visit.forward = [&](const std::function<void()>& pass) { once_or_measured(s_.passes != Passes::backward, pass, row.fwd); };
-    visit.backward = [&](const std::function<void()>& pass) { once_or_measured(true, pass, row.bwd); };
+    visit.forward = [&](const std::function<void()>& pass) { once_or_measured("forward", s_.passes != Passes::backward, pass, row.fwd); };
+    visit.backward = [&](const std::function<void()>& pass) { once_or_measured("backward", true, pass, row.bwd); };
     visit.judge = [&](const AttentionTensors& t) {
       if (!hooks_.stop()) judge(p, t, row);
     };
@@ -175,8 +196,8 @@ class Sweep {
     record(row.fwd, attention::forward_flops(p), row.fwd_ms, row.fwd_ms_std, row.fwd_tflops);
     record(row.bwd, attention::backward_flops(p), row.bwd_ms, row.bwd_ms_std, row.bwd_tflops);
     const double drift = std::max(row.fwd.drift, row.bwd.drift);
-    if (row.ok() && row.steps >= 20 && drift > 1.1)
-      row.why = fmt::format("slowed down by {:.0f} % while it was measured", 100 * (drift - 1));
+    if (row.ok() && row.steps >= 20 && drift > 1.1) say(row, fmt::format("slowed down by {:.0f} % while it was measured", 100 * (drift - 1)));
+    if (row.ok() && !short_of.empty()) say(row, short_of);
   }
 
   static void record(const bench::Stats& s, double flops, std::optional<double>& ms, std::optional<double>& std, std::optional<double>& tflops) {
@@ -192,7 +213,7 @@ class Sweep {
     const auto take = [&](const char* name, const attention::Judged& j, std::optional<double>* column) {
       if (column) *column = j.max_error;
       if (j.worst <= 1) return;
-      row.why += fmt::format("{}{} is off by up to {:.2e}, {:.3g} times what rounding explains", row.why.empty() ? "" : "; ", name, j.max_error, j.worst);
+      say(row, fmt::format("{} is off by up to {:.2e}, {:.3g} times what rounding explains", name, j.max_error, j.worst));
       row.status = "failed";
     };
     take("O", verdict.o, &row.max_error_o);
@@ -222,7 +243,7 @@ class Sweep {
 double seconds_expected(const AttentionSweep& s, const AttentionCase& c) {  // only to share out the progress
   const double call = 3.5 * attention::forward_flops(c.problem) / 5e10;
   const double enough = s.protocol.seconds > 0 ? std::min(s.protocol.steps * call, 3 * s.protocol.seconds) : s.protocol.steps * call;
-  return c.variant ? 0.01 + enough + 4 * call : 0.01;
+  return c.variant && c.too_large.empty() ? 0.01 + enough + 4 * call : 0.01;
 }
 
 }  // namespace
@@ -232,10 +253,21 @@ std::vector<AttentionCase> cases_of(const AttentionSweep& s, const Device& devic
   const auto wanted = variants_of(s, device);
   std::vector<AttentionCase> cases;
   const std::size_t axes[] = {s.dtypes.size(), s.masks.size(), s.dims.size(), s.lens.size(), wanted.size()};
+  const auto smallest = [](Problem p) {
+    for (auto* size : {&p.batch, &p.len_q, &p.len_k}) *size = std::min<std::int64_t>(*size, 1);
+    return p;
+  };
   bench::for_each_point(axes, [&](std::span<const std::size_t> at) {
     const Problem p = s.problem(s.dtypes[at[0]], s.masks[at[1]], s.dims[at[2]], s.lens[at[3]]);
-    attention::check(p);
-    AttentionCase c = case_of(wanted[at[4]], p, device, s.passes);
+    AttentionCase c;
+    try {
+      attention::check(p);
+      c = case_of(wanted[at[4]], p, device, s.passes);
+    } catch (const Error& e) {
+      attention::check(smallest(p));  // what is allowed when it is small is only too large: a row, not the end of the sweep
+      c = case_of(wanted[at[4]], smallest(p), device, s.passes);
+      c.problem = p, c.too_large = e.what();
+    }
     const std::string key = c.key(s);
     if (std::none_of(cases.begin(), cases.end(), [&](const AttentionCase& other) { return other.key(s) == key; })) cases.push_back(std::move(c));
   });

@@ -21,20 +21,25 @@ struct AttentionSweep {  // the settings
   std::int64_t len_k = 0;  // 0: len
   Passes passes = Passes::both;
   bool deterministic = false;
-  std::optional<std::uint64_t> memory;  // pretend to have this much; else what the device has available
+  std::optional<std::uint64_t> memory;  // pretend to have no more than this
   std::uint64_t seed = 0;
   bench::Protocol protocol{.seconds = 1};
 
   attention::Problem problem(Precision, const attention::Mask&, std::int64_t dim, std::int64_t len) const;
-  // Bytes that a case may take: --memory, or all but a sixteenth of what is available (the program and the oracle live there too).
+  // Bytes that a case may take: the machine's, or --memory where that is less; and which of the two it is.
   std::uint64_t limit(const Device&) const;
+  std::string limit_name(const Device&) const;
 };
+
+// All but a sixteenth of what is available: the program and the oracle live there too.
+std::uint64_t machine_limit(const Device&);
 
 struct AttentionCase {  // one row to be: a problem and who is asked to serve it
   attention::Problem problem;
   std::string wanted;                              // as the user said it
   const attention::Variant* variant = nullptr;     // who will; null: refused
-  std::string refusal;
+  std::string refusal{};
+  std::string too_large{};                         // not empty: past what any memory holds, in words
   std::string key(const AttentionSweep&) const;    // a JSON object: all that the row depends on
 };
 

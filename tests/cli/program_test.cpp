@@ -80,6 +80,47 @@ TEST_F(Program, TheSweepAnswersInJson) {
   EXPECT_EQ(again["rows"], j["rows"]) << "what was shown is what was kept";
 }
 
+TEST_F(Program, AFailedRowIsExitCodeOne) {
+  const std::string sweep = tiny + "--variant flash --format json --db ";
+  ASSERT_EQ(run(sweep + db_).code, 0);
+  const Results whole(db_, Results::Access::read);
+  const std::string cut = (folder_ / "cut.db").string();
+  {
+    Results half(cut, Results::Access::write);  // the same run, cut short after a row that had failed
+    const auto first = whole.run(1);
+    StoredRow row = whole.rows(1).at(0);
+    Json wrong = Json::parse(row.row);
+    wrong["status"] = "failed", wrong["why"] = "O is off";
+    row.row = wrong.dump();
+    half.add_row(half.start_run(first->command, first->settings, first->machine), row);
+  }
+  const Ended e = run(sweep + cut + " --resume");
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.err.find("1 of 2 rows failed"), std::string::npos) << e.err;
+  const Json rows = Json::parse(e.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["status"], "failed");
+  EXPECT_EQ(rows[1]["status"], "ok");
+}
+
+TEST_F(Program, UntilGoesOnPastTheUsualStepsAndSaysWhatEndedIt) {
+  const std::string sweep = "attention --variant flash --batch 1 --dim 16 --len 16 --warmup 0 --format json --db " + db_ + " --until 0.0001%";
+  const Json row = Json::parse(run(sweep + " --seconds 0.3").out)["rows"][0];
+  EXPECT_EQ(row["status"], "ok");
+  EXPECT_GT(row["steps"], 100);
+  EXPECT_NE(row["why"].get<std::string>().find("forward was ended by --seconds after"), std::string::npos) << row["why"];
+  EXPECT_EQ(Json::parse(run(sweep + " --steps 20").out)["rows"][0]["steps"], 20);
+}
+
+TEST_F(Program, OneLengthThatNoMemoryHoldsDoesNotEndTheSweep) {
+  const Ended e = run("attention --variant flash --batch 1 --dim 64 --len 64,1073741824 --steps 2 --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json rows = Json::parse(e.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["status"], "ok");
+  EXPECT_EQ(rows[1]["status"], "oom");
+}
+
 TEST_F(Program, OutTakesTheAnswerAndStandardOutputStaysEmpty) {
   const std::string file = (folder_ / "rows.csv").string();
   const Ended e = run(tiny + "--format csv --out " + file + " --db " + db_);

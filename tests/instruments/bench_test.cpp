@@ -42,6 +42,8 @@ TEST(Measure, StopsWhenTheMeanIsKnown) {
   int calm = 0, wild = 0;
   EXPECT_EQ(measure([] {}, {.steps = 1000, .until = 0.005}, scripted({1}, calm)).ms.count, Protocol::least_steps_until);
   const auto m = measure([] {}, {.steps = 1000, .until = 0.005}, scripted({1, 1.1}, wild));
+  EXPECT_TRUE(m.reached);
+  EXPECT_FALSE(measure([] {}, {.steps = 20, .until = 0.0005}, scripted({1, 1.1}, wild)).reached) << "steps ended it";
   EXPECT_GT(m.ms.count, 50);
   EXPECT_LE(m.ms.standard_error(), 0.005 * m.ms.mean);
 }

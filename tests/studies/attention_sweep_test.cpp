@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -69,15 +70,107 @@ TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
 TEST(AttentionSweep, ASystemThatRefusesMemoryMakesAnOomRowAndTheSweepGoesOn) {
   AttentionSweep s = quick();
   s.dims = {16}, s.lens = {40, 41};
-  s.memory = 1ull << 61;  // the forecast is content
-  s.batch = 1ll << 36;    // the system cannot be
+  Device boastful = cpu_device();
+  boastful.memory_bytes = 1ull << 61;  // the forecast is content
+  s.batch = 1ll << 36;                 // the system cannot be
   s.variants = {"flash"};
-  const auto result = run_sweep(s, cpu_device());
+  const auto result = run_sweep(s, boastful);
   ASSERT_EQ(result.rows.size(), 2u);
   for (const AttentionRow& r : result.rows) {
     EXPECT_EQ(r.status, "oom");
     EXPECT_NE(r.why.find("refused"), std::string::npos) << r.why;
   }
+  const auto misfit = nlohmann::json::parse(render(analysis_of(s, boastful, result.rows), Format::json))["first_that_does_not_fit"];
+  EXPECT_EQ(misfit["variant"], "flash");
+  EXPECT_FALSE(misfit.contains("missing_bytes")) << "the limit had room: " << misfit["missing_bytes"];
+}
+
+TEST(AttentionSweep, MoreMemoryThanTheMachineHasIsNotGivenOut) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {3000}, s.variants = {"plain"}, s.passes = Passes::forward;
+  Device small = cpu_device();
+  small.memory_bytes = 64 << 20;
+  s.memory = 1ull << 50;
+  const auto why = [&] {
+    const AttentionRow r = run_sweep(s, small).rows.at(0);
+    EXPECT_EQ(r.status, "oom");
+    return r.why;
+  };
+  EXPECT_EQ(s.limit(small), machine_limit(small));
+  EXPECT_NE(why().find("this machine allows " + std::to_string(machine_limit(small))), std::string::npos) << why();
+  const auto edge = nlohmann::json::parse(render(analysis_of(s, small, run_sweep(s, small).rows), Format::json))["edge"];
+  ASSERT_EQ(edge.size(), 2u);
+  EXPECT_EQ(edge[1]["memory_bytes"], std::int64_t(*s.memory)) << "the edge is told for what was asked";
+  s.memory = 1 << 20;
+  EXPECT_NE(why().find("--memory allows 1048576"), std::string::npos) << why();
+}
+
+TEST(AttentionSweep, WhatNoMemoryHoldsIsAnOomRowAndTheSweepGoesOn) {
+  AttentionSweep s = quick();
+  s.dims = {64}, s.lens = {1ll << 30, 64};
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), 4u);
+  for (const AttentionRow& r : result.rows) {
+    EXPECT_EQ(r.status, r.len_q == 64 ? "ok" : "oom") << r.why;
+    if (!r.ok()) { EXPECT_NE(r.why.find("more than 2^58 elements"), std::string::npos) << r.why; }
+  }
+  EXPECT_FALSE(render(attention_record(s, cpu_device(), result), Format::text).empty());
+  s.heads = 3, s.kv_heads = 2;
+  EXPECT_THROW(cases_of(s, cpu_device()), Error) << "what is wrong at every size is still refused";
+}
+
+TEST(AttentionSweep, AnErrorInOneCaseIsAFailedRowAndTheSweepGoesOn) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.variants = {"flash"};
+  int cases = 0;
+  bool broken = false;
+  SweepHooks hooks;
+  hooks.progress = [&](double, const std::string&) { broken = ++cases == 2; };
+  hooks.stop = [&] {  // asked within a measurement
+    if (std::exchange(broken, false)) throw Error(Code::cuda, "the device fell off the bus");
+    return false;
+  };
+  const auto result = run_sweep(s, cpu_device(), hooks);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[0].status, "ok");
+  EXPECT_EQ(result.rows[1].status, "failed");
+  EXPECT_EQ(result.rows[1].why, "the device fell off the bus");
+  EXPECT_FALSE(result.rows[1].fwd_ms || result.rows[1].peak_bytes);
+  EXPECT_EQ(result.rows[2].status, "ok");
+}
+
+TEST(AttentionSweep, AStoreThatFailsEndsTheSweep) {
+  SweepHooks hooks;
+  hooks.finished = [](const std::string&, const AttentionRow&) { throw Error(Code::io, "the disk is full"); };
+  EXPECT_THROW(run_sweep(quick(), cpu_device(), hooks), Error);
+}
+
+TEST(AttentionSweep, ABoundThatEndsBeforeTheMeanIsKnownIsSaid) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {40}, s.variants = {"flash"};
+  s.protocol = {.warmup = 0, .steps = 12, .until = 1e-9};
+  const AttentionRow r = run_sweep(s, cpu_device()).rows.at(0);
+  EXPECT_EQ(r.status, "ok");
+  EXPECT_NE(r.why.find("forward was ended by --steps after 12 calls"), std::string::npos) << r.why;
+  EXPECT_NE(r.why.find("backward was ended by --steps after 12 calls"), std::string::npos) << r.why;
+  s.protocol = {.warmup = 0, .steps = 1000, .until = 1e9};
+  EXPECT_EQ(run_sweep(s, cpu_device()).rows.at(0).why.find("ended by"), std::string::npos);
+}
+
+TEST(AttentionAnalysis, AReasonIsInItsRowAndPeopleReadItBelowTheTable) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.lens = {8};
+  s.dtypes = {{DType::f32, Math::tf32}};
+  const auto result = run_sweep(s, cpu_device());
+  const Record r = attention_record(s, cpu_device(), result);
+  const auto j = nlohmann::ordered_json::parse(render(r, Format::json));
+  std::string keys;
+  for (const auto& [key, value] : j.items()) keys += key + " ";
+  EXPECT_EQ(keys, "device rows analysis ");
+  const std::string why = result.rows.at(0).why;
+  EXPECT_EQ(j["rows"][0]["why"], why);
+  EXPECT_NE(render(r, Format::markdown).find(why), std::string::npos);
+  EXPECT_NE(render(r, Format::text).find("refused: "), std::string::npos);
 }
 
 TEST(AttentionSweep, RefusalsCarryTheVariantsReason) {

@@ -56,21 +56,28 @@ Measurement measure(const std::function<void()>& call, const Protocol& p, const 
     call();
   }
   std::vector<double> samples;
+  double mean = 0, squares = 0;  // of the samples so far, kept up as they come (Welford): a million calls must not cost their square
+  const auto known = [&] {
+    const double n = double(samples.size());
+    return n >= Protocol::least_steps_until && std::sqrt(squares / (n - 1) / n) <= p.until * mean;
+  };
   const auto content = [&, start = Clock::now()] {
     const int n = int(samples.size());
     if (n >= p.steps) return true;
     if (p.seconds > 0 && n >= Protocol::least_steps && seconds_since(start) > p.seconds) return true;
-    if (p.until <= 0 || n < Protocol::least_steps_until) return false;
-    const Stats s = stats_of(samples);
-    return s.standard_error() <= p.until * s.mean;
+    return p.until > 0 && known();
   };
   while (!content()) {
     if (stop()) {
       m.complete = false;
       break;
     }
-    samples.push_back(timer(call));
+    const double ms = timer(call), off = ms - mean;
+    samples.push_back(ms);
+    mean += off / double(samples.size());
+    squares += off * (ms - mean);
   }
+  m.reached = p.until <= 0 || known();
   m.ms = stats_of(samples);
   return m;
 }

@@ -31,6 +31,7 @@ struct Measurement {
   Stats ms;
   int warmup = 0;        // calls that really warmed up
   bool complete = true;  // false: stop() said so before the protocol was content
+  bool reached = true;   // false: steps or seconds ended it before the mean was known as well as until asks
 };
 
 // stop: asked before every call; a measurement that is stopped keeps what it has.
