@@ -100,6 +100,7 @@ TEST_F(OutOfMemoryStore, ASweepEndsInRowsOrACleanError) {
   sweep.protocol.warmup = 0, sweep.protocol.steps = 1;
   sweep.memory = 1 << 24;
   Device device;
+  device.memory_bytes = 1 << 30;
   device.name = "CPU", device.units = 1;
   const auto rows_of = [&] { return studies::run_sweep(sweep, device).rows; };
   const auto work = [&] {
