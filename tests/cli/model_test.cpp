@@ -118,7 +118,8 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
   EXPECT_EQ(mixed["rows"][0]["status"], "refused");
   EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 is a GPU's arithmetic"), std::string::npos) << mixed["rows"][0];
   EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
-  for (const Json& row : answer("step --len 16 --memory 0.0001 --steps 1" + tiny)["rows"]) {
+  const Json refused = answer("step --len 16 --memory 0.0001 --steps 1" + tiny);
+  for (const Json& row : refused["rows"]) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;
   }

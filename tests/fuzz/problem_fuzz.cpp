@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return made;
   }();
   headroom_attention_problem problem = HEADROOM_ATTENTION_PROBLEM_INIT;
-  std::memcpy(&problem, data, std::min(size, offsetof(headroom_attention_problem, variant)));  // a pointer cannot be anything
+  if (size > 0) std::memcpy(&problem, data, std::min(size, offsetof(headroom_attention_problem, variant)));  // a pointer cannot be anything
   problem.struct_size = std::min<std::uint32_t>(problem.struct_size, sizeof problem);
   std::size_t bytes = 0, needed = 0;
   char text[64] = "";
