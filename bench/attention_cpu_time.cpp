@@ -46,11 +46,14 @@ struct Run {  // tensors of one configuration, kept between requests
     Arena dry;
     Context ctx{dry, cpu};
     at::make_saved(v, p, ctx);
-    const auto scratch = std::max(at::workspace_bytes(v, p, cpu, at::Pass::forward, workers), at::workspace_bytes(v, p, cpu, at::Pass::backward, workers));
-    return dry.peak() + scratch + 4 * Tensor(nullptr, p.precision.dtype, p.q_shape()).bytes() + 4 * Tensor(nullptr, p.precision.dtype, p.k_shape()).bytes() +
-           Tensor(nullptr, DType::f32, p.lse_shape()).bytes() + 16 * Arena::alignment;
+    const auto scratch =
+        std::max(at::workspace_bytes(v, p, cpu, at::Pass::forward, workers), at::workspace_bytes(v, p, cpu, at::Pass::backward, workers));
+    return dry.peak() + scratch + 4 * Tensor(nullptr, p.precision.dtype, p.q_shape()).bytes() +
+           4 * Tensor(nullptr, p.precision.dtype, p.k_shape()).bytes() + Tensor(nullptr, DType::f32, p.lse_shape()).bytes() +
+           16 * Arena::alignment;
   }
-  Run(const at::Problem& p, const at::Variant& v, int workers) : problem(p), variant(v), block(bytes(p, v, workers)), arena(block.data(), block.bytes()) {
+  Run(const at::Problem& p, const at::Variant& v, int workers)
+      : problem(p), variant(v), block(bytes(p, v, workers)), arena(block.data(), block.bytes()) {
     const auto make = [&](const char* name, const Shape& shape, std::uint64_t stream) {
       Tensor t = arena.make(name, p.precision.dtype, shape);
       const Random random = Random{1}.stream(stream);
@@ -62,10 +65,23 @@ struct Run {  // tensors of one configuration, kept between requests
     Device cpu;
     Context ctx{arena, cpu};
     const at::Saved saved = at::make_saved(v, p, ctx);
-    forward = {make("q", p.q_shape(), 1), make("k", p.k_shape(), 2), make("v", p.k_shape(), 3), make("o", p.q_shape(), 4),
-               arena.make("lse", DType::f32, p.lse_shape()), saved};
-    backward = {forward.q, forward.k, forward.v, forward.o, forward.lse, make("d_o", p.q_shape(), 5), {}, make("dq", p.q_shape(), 6),
-                make("dk", p.k_shape(), 7), make("dv", p.k_shape(), 8), saved};
+    forward = {make("q", p.q_shape(), 1),
+               make("k", p.k_shape(), 2),
+               make("v", p.k_shape(), 3),
+               make("o", p.q_shape(), 4),
+               arena.make("lse", DType::f32, p.lse_shape()),
+               saved};
+    backward = {forward.q,
+                forward.k,
+                forward.v,
+                forward.o,
+                forward.lse,
+                make("d_o", p.q_shape(), 5),
+                {},
+                make("dq", p.q_shape(), 6),
+                make("dk", p.k_shape(), 7),
+                make("dv", p.k_shape(), 8),
+                saved};
   }
 };
 

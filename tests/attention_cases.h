@@ -17,7 +17,7 @@
 
 namespace headroom::attention::cases {
 
-enum class Layout { rows, heads_first, padded };      // [b, len, h, d] · memory of [b, h, len, d] · gaps between rows and batches
+enum class Layout { rows, heads_first, padded };              // [b, len, h, d] · memory of [b, h, len, d] · gaps between rows and batches
 enum class Values { normal, one_hot, far_above, far_below };  // one_hot: a key takes all; far: scores around ±300
 
 struct Case {
@@ -42,8 +42,7 @@ class Guarded {
  public:
   Guarded() = default;
   Guarded(DType dtype, Shape shape, Layout layout = Layout::rows) : view_(nullptr, dtype, shape) {
-    if (layout == Layout::heads_first && shape.rank == 4)
-      view_.stride = {shape[1] * shape[2] * shape[3], shape[3], shape[1] * shape[3], 1};
+    if (layout == Layout::heads_first && shape.rank == 4) view_.stride = {shape[1] * shape[2] * shape[3], shape[3], shape[1] * shape[3], 1};
     if (layout == Layout::padded && shape.rank == 4) {
       const auto head = shape[3] + 5, row = shape[2] * head + 3;
       view_.stride = {shape[1] * row + 7, row, head, 1};
@@ -103,8 +102,16 @@ inline Tensors tensors_of(const Case& c) {
   const Problem& p = c.problem;
   const DType t = p.precision.dtype;
   const auto make = [&](const Shape& s) { return Guarded(t, s, c.layout); };
-  Tensors x{make(p.q_shape()), make(p.k_shape()), make(p.k_shape()), make(p.q_shape()), Guarded(DType::f32, p.lse_shape()),
-            make(p.q_shape()), Guarded(DType::f32, p.lse_shape()), make(p.q_shape()), make(p.k_shape()), make(p.k_shape())};
+  Tensors x{make(p.q_shape()),
+            make(p.k_shape()),
+            make(p.k_shape()),
+            make(p.q_shape()),
+            Guarded(DType::f32, p.lse_shape()),
+            make(p.q_shape()),
+            Guarded(DType::f32, p.lse_shape()),
+            make(p.q_shape()),
+            make(p.k_shape()),
+            make(p.k_shape())};
   const Random random{c.seed};
   const auto fill = [&](Guarded& g, std::uint64_t stream, float factor, float first) {
     const Random r = random.stream(stream);
@@ -135,10 +142,10 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p) {
   const auto dim = p.head_dim;
   const float scale = p.scale_or_default();
   const auto q = x.q.values(), k = x.k.values(), v = x.v.values(), d_o = x.d_o.values(), dlse = x.dlse.values();
-  const auto stored = [&](float value) {
-    return with_float(p.precision.dtype, [&]<class T>() { return widen(narrow<T>(value)); });
+  const auto stored = [&](float value) { return with_float(p.precision.dtype, [&]<class T>() { return widen(narrow<T>(value)); }); };
+  const auto at = [&](std::int64_t b, std::int64_t row, std::int64_t h, std::int64_t len, std::int64_t heads) {
+    return std::size_t(((b * len + row) * heads + h) * dim);
   };
-  const auto at = [&](std::int64_t b, std::int64_t row, std::int64_t h, std::int64_t len, std::int64_t heads) { return std::size_t(((b * len + row) * heads + h) * dim); };
   Textbook r;
   r.o.assign(q.size(), 0), r.dq.assign(q.size(), 0), r.dk.assign(k.size(), 0), r.dv.assign(k.size(), 0);
   r.lse.assign(std::size_t(p.lse_shape().count()), -std::numeric_limits<double>::infinity());
@@ -222,13 +229,15 @@ inline void expect_within(const char* name, const Case& c, const std::vector<dou
   for (double e : expected)
     if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
   const double budget = 2 * largest_error(textbook, expected) + 8 * 0x1p-24 * summed + 2 * stored_unit * largest + 1e-30;
-  EXPECT_LE(largest_error(got, expected), budget) << name << " of " << in_words(c) << "; the textbook's error is " << largest_error(textbook, expected);
+  EXPECT_LE(largest_error(got, expected), budget)
+      << name << " of " << in_words(c) << "; the textbook's error is " << largest_error(textbook, expected);
 }
 
 // Everything a finished run must satisfy. rounds_p: the variant keeps P in the storage type.
 inline void judge(const Case& c, Tensors& x, bool rounds_p, bool gradients = true) {
   const Problem& p = c.problem;
-  const Reference exact = reference(p, x.q.view(), x.k.view(), x.v.view(), gradients ? x.d_o.view() : Tensor(), c.with_dlse ? x.dlse.view() : Tensor());
+  const Reference exact =
+      reference(p, x.q.view(), x.k.view(), x.v.view(), gradients ? x.d_o.view() : Tensor(), c.with_dlse ? x.dlse.view() : Tensor());
   const Textbook honest = textbook(c, x, rounds_p);
   const double unit = p.precision.dtype == DType::f32 ? 0x1p-24 : p.precision.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
   const double amplified = 1 + 0.5 * honest.size_s;  // an error of one unit in a score moves its probability by that much

@@ -15,8 +15,8 @@ struct Views {  // of a case's tensors, wherever they lie
   Tensor q, k, v, d_o, dlse, o, lse, dq, dk, dv;
 };
 inline Views views_of(const Case& c, Tensors& x) {
-  return {x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(),
-          x.o.view(), x.lse.view(), x.dq.view(), x.dk.view(), x.dv.view()};
+  return {x.q.view(), x.k.view(),   x.v.view(),  x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(),
+          x.o.view(), x.lse.view(), x.dq.view(), x.dk.view(),  x.dv.view()};
 }
 
 inline void run(const Variant& variant, const Case& c, const Views& x, Threads* pool) {
@@ -37,13 +37,16 @@ inline void run(const Variant& variant, const Case& c, const Views& x, Threads* 
     Ledger ledger;
     Arena arena(block.data(), bytes, &ledger);
     Context ctx{arena, cpu, pool};
-    if (pass == Pass::forward) forward(variant, p, {x.q, x.k, x.v, x.o, x.lse, saved}, ctx);
-    else backward(variant, p, {x.q, x.k, x.v, x.o, x.lse, x.d_o, x.dlse, x.dq, x.dk, x.dv, saved}, ctx);
+    if (pass == Pass::forward)
+      forward(variant, p, {x.q, x.k, x.v, x.o, x.lse, saved}, ctx);
+    else
+      backward(variant, p, {x.q, x.k, x.v, x.o, x.lse, x.d_o, x.dlse, x.dq, x.dk, x.dv, saved}, ctx);
     EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << variant.name << " " << in_words(c);
     EXPECT_EQ(ledger.peak_bytes(), bytes);
     EXPECT_EQ(arena.used(), 0u);
     for (std::size_t i = bytes; i < block.bytes(); ++i)
-      ASSERT_EQ(static_cast<std::byte*>(block.data())[i], std::byte{0xff}) << "written past its scratch: " << variant.name << " " << in_words(c);
+      ASSERT_EQ(static_cast<std::byte*>(block.data())[i], std::byte{0xff})
+          << "written past its scratch: " << variant.name << " " << in_words(c);
   }
 }
 inline void run(const Variant& variant, const Case& c, Tensors& x, Threads* pool) { run(variant, c, views_of(c, x), pool); }

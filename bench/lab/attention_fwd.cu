@@ -38,7 +38,9 @@ int main(int argc, char** argv) {
     for (Reach r : {Reach::all, Reach::causal}) time_all(table(LAB_DIM, r), variants);
   if (what == "split")
     for (int len : {512, 2048, 8192, 16384, 65536})
-      for (int splits : {1, 2, 3, 4, 6, 8, 12, 16}) time_all({{1, 1, 1, len, len, LAB_DIM, Reach::all, 0, 0, splits}}, std::vector<Named<B>>{splits > 1 ? named<Split<C>>("split") : named<C>("whole")});
+      for (int splits : {1, 2, 3, 4, 6, 8, 12, 16})
+        time_all({{1, 1, 1, len, len, LAB_DIM, Reach::all, 0, 0, splits}},
+                 std::vector<Named<B>>{splits > 1 ? named<Split<C>>("split") : named<C>("whole")});
   if (what == "once") {  // for a tool
     const int len = argc > 2 ? std::atoi(argv[2]) : 4096;
     const Reach reach = argc > 3 && argv[3][0] == 'c' ? Reach::causal : Reach::all;

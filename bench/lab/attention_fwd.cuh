@@ -34,7 +34,8 @@ template <class T>
 __global__ void reference(View<T> q, View<T> k, View<T> v, Case p, float scale, float* o, float* lse) {
   extern __shared__ float score[];
   const int row = blockIdx.x, head = blockIdx.y, batch = blockIdx.z, kv_head = head / (p.heads / p.kv_heads);
-  const int first = p.reach == Reach::window ? max(0, row + p.low) : 0, end = p.reach == Reach::all ? p.len_k : min(p.len_k, row + p.high + 1);
+  const int first = p.reach == Reach::window ? max(0, row + p.low) : 0,
+            end = p.reach == Reach::all ? p.len_k : min(p.len_k, row + p.high + 1);
   for (int key = first + threadIdx.x; key < end; key += blockDim.x) {
     float sum = 0;
     for (int c = 0; c < p.dim; ++c) sum += q.at(batch, row, head, c) * k.at(batch, key, kv_head, c);
@@ -73,7 +74,8 @@ struct Buffers {
   std::size_t o_count, rows;
   std::vector<void*> owned;
   static constexpr std::size_t guard = 4096;  // elements after O that nobody may touch
-  template <class X> X* make(std::size_t n) {
+  template <class X>
+  X* make(std::size_t n) {
     void* p;
     cuda(cudaMalloc(&p, n * sizeof(X))), owned.push_back(p);
     return static_cast<X*>(p);
@@ -87,7 +89,8 @@ struct Buffers {
       q = {all, p.len_q * row, row, d}, k = {all + hq * d, p.len_q * row, row, d}, v = {all + (hq + hk) * d, p.len_q * row, row, d};
     } else {
       const std::size_t nq = p.batch * p.len_q * hq * d, nk = p.batch * p.len_k * hk * d;
-      q = {make<T>(nq), p.len_q * hq * d, hq * d, d}, k = {make<T>(nk), p.len_k * hk * d, hk * d, d}, v = {make<T>(nk), p.len_k * hk * d, hk * d, d};
+      q = {make<T>(nq), p.len_q * hq * d, hq * d, d}, k = {make<T>(nk), p.len_k * hk * d, hk * d, d},
+      v = {make<T>(nk), p.len_k * hk * d, hk * d, d};
       randomise<<<256, 256>>>(q.data, nq, 1, p.size), randomise<<<256, 256>>>(k.data, nk, 2, 1), randomise<<<256, 256>>>(v.data, nk, 3, 1);
     }
     rows = std::size_t(p.batch) * hq * p.len_q, o_count = rows * d;
@@ -100,21 +103,28 @@ struct Buffers {
     poison();
   }
   void poison() { cuda(cudaMemset(o.data, 0xff, (o_count + guard) * 2)), cuda(cudaMemset(lse, 0xff, rows * 4)); }  // 0xffff: NaN
-  ~Buffers() { for (void* p : owned) cudaFree(p); }
+  ~Buffers() {
+    for (void* p : owned) cudaFree(p);
+  }
 };
 
-template <class C> void run(const ForwardArgs& a, Reach reach) {
+template <class C>
+void run(const ForwardArgs& a, Reach reach) {
   static const int multiprocessors = [] {
     int n;
     cuda(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0));
     return n;
   }();
-  if (reach == Reach::all) start_forward<C, Reach::all>(a, multiprocessors, 0);
-  else if (reach == Reach::causal) start_forward<C, Reach::causal>(a, multiprocessors, 0);
-  else start_forward<C, Reach::window>(a, multiprocessors, 0);
+  if (reach == Reach::all)
+    start_forward<C, Reach::all>(a, multiprocessors, 0);
+  else if (reach == Reach::causal)
+    start_forward<C, Reach::causal>(a, multiprocessors, 0);
+  else
+    start_forward<C, Reach::window>(a, multiprocessors, 0);
 }
 
-template <class C> ForwardArgs prepare(const Case& p, const Buffers<typename C::T>& b) {
+template <class C>
+ForwardArgs prepare(const Case& p, const Buffers<typename C::T>& b) {
   using T = typename C::T;
   const auto map = [&](const View<T>& x, int len, int heads, int box) {
     return make_map(x.data, {.rank = 4,
@@ -122,7 +132,8 @@ template <class C> ForwardArgs prepare(const Case& p, const Buffers<typename C::
                              .stride = {1, std::uint64_t(x.row), std::uint64_t(x.head), std::uint64_t(x.batch)},
                              .box = {64, std::uint32_t(box), 1, 1}});
   };
-  ForwardArgs a{map(b.q, p.len_q, p.heads, 64), map(b.k, p.len_k, p.kv_heads, C::keys), map(b.v, p.len_k, p.kv_heads, C::keys), map(b.o, p.len_q, p.heads, 64)};
+  ForwardArgs a{map(b.q, p.len_q, p.heads, 64), map(b.k, p.len_k, p.kv_heads, C::keys), map(b.v, p.len_k, p.kv_heads, C::keys),
+                map(b.o, p.len_q, p.heads, 64)};
   a.o_data = b.o.data, a.o_row = b.o.row, a.o_head = b.o.head, a.o_batch = b.o.batch;
   a.lse = b.lse, a.arrivals = b.counters, a.partial_o = b.partial_o, a.partial_lse = b.partial_lse;
   a.batch = p.batch, a.heads = p.heads, a.kv_heads = p.kv_heads, a.len_q = p.len_q, a.len_k = p.len_k, a.head_dim = p.dim;
@@ -133,7 +144,8 @@ template <class C> ForwardArgs prepare(const Case& p, const Buffers<typename C::
   return a;
 }
 
-template <class C> int check(const char* name, const Case& p) {
+template <class C>
+int check(const char* name, const Case& p) {
   using T = typename C::T;
   Buffers<T> b(p);
   float *o, *lse;
@@ -157,7 +169,8 @@ template <class C> int check(const char* name, const Case& p) {
   }
   std::vector<int> left(a.row_tiles * p.batch * p.heads * C::consumers);
   cuda(cudaMemcpy(left.data(), b.counters, left.size() * 4, cudaMemcpyDeviceToHost));
-  cuda(cudaMemcpy(right.data(), o, b.o_count * 4, cudaMemcpyDeviceToHost)), cuda(cudaMemcpy(right_lse.data(), lse, b.rows * 4, cudaMemcpyDeviceToHost));
+  cuda(cudaMemcpy(right.data(), o, b.o_count * 4, cudaMemcpyDeviceToHost)),
+      cuda(cudaMemcpy(right_lse.data(), lse, b.rows * 4, cudaMemcpyDeviceToHost));
   cudaFree(o), cudaFree(lse);
   double error = 0, norm = 0, worst = 0, worst_lse = 0;
   for (std::size_t i = 0; i < b.o_count; ++i) {
@@ -174,13 +187,15 @@ template <class C> int check(const char* name, const Case& p) {
   const double relative = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error), budget = std::is_same_v<T, __half> ? 8e-4 : 4e-3;
   const bool ok = relative < budget && worst_lse < 1e-3 && guarded && same && zeroed;
   constexpr const char* masks[] = {"full", "causal", "window"};
-  std::printf("%-4s %-12s dim %3d/%3d %-6s %+5d %+5d batch %d heads %d/%d len %5d x %5d splits %d  rel %.2e max %.1e lse %.1e%s%s%s\n", ok ? "ok" : "FAIL", name,
-              p.dim, C::dim, masks[int(p.reach)], p.low, p.high, p.batch, p.heads, p.kv_heads, p.len_q, p.len_k, p.splits, relative, worst, worst_lse,
-              guarded ? "" : " WROTE PAST O", same ? "" : " NOT REPEATABLE", zeroed ? "" : " COUNTERS");
+  std::printf("%-4s %-12s dim %3d/%3d %-6s %+5d %+5d batch %d heads %d/%d len %5d x %5d splits %d  rel %.2e max %.1e lse %.1e%s%s%s\n",
+              ok ? "ok" : "FAIL", name, p.dim, C::dim, masks[int(p.reach)], p.low, p.high, p.batch, p.heads, p.kv_heads, p.len_q, p.len_k,
+              p.splits, relative, worst, worst_lse, guarded ? "" : " WROTE PAST O", same ? "" : " NOT REPEATABLE",
+              zeroed ? "" : " COUNTERS");
   return !ok;
 }
 
-template <class C> int check_all(const char* name) {
+template <class C>
+int check_all(const char* name) {
   int failed = 0;
   const int small = C::dim == 64 ? 8 : C::dim == 128 ? 80 : 160;
   for (Reach r : {Reach::all, Reach::causal, Reach::window}) {
@@ -189,7 +204,8 @@ template <class C> int check_all(const char* name) {
       failed += c.splits > 1 ? check<Split<C>>(name, c) : check<C>(name, c);
     };
     const int d = C::dim;
-    one({1, 1, 1, 64, 64, d}), one({1, 1, 1, 1, 1, d}), one({1, 2, 2, 256, 256, d}), one({2, 3, 3, 1000, 1000, d}), one({1, 4, 2, 129, 777, d});
+    one({1, 1, 1, 64, 64, d}), one({1, 1, 1, 1, 1, d}), one({1, 2, 2, 256, 256, d}), one({2, 3, 3, 1000, 1000, d}),
+        one({1, 4, 2, 129, 777, d});
     one({1, 4, 1, 777, 129, d}), one({2, 40, 8, 1024, 1024, d}), one({1, 2, 2, 513, 4095, d});
     one({.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 700, .len_k = 900, .dim = d, .size = 20});  // scores of ±100
     one({2, 3, 3, 300, 500, small}), one({2, 3, 1, 333, 257, d - 8}), one({1, 1, 1, 3, 5, small});
@@ -206,18 +222,21 @@ template <class C> int check_all(const char* name) {
 }
 
 // In each cell the variants take turns, so that a warming card slows all of them alike.
-template <class T> struct Named {
+template <class T>
+struct Named {
   const char* name;
   std::function<std::function<void()>(const Case&, const Buffers<T>&)> prepare;  // what is made once; the result launches
 };
-template <class C> Named<typename C::T> named(const char* name) {
+template <class C>
+Named<typename C::T> named(const char* name) {
   return {name, [](const Case& p, const Buffers<typename C::T>& b) {
             const ForwardArgs a = prepare<C>(p, b);
             return [a, reach = p.reach] { run<C>(a, reach); };
           }};
 }
 
-template <class T> void time_all(const std::vector<Case>& cells, const std::vector<Named<T>>& variants) {
+template <class T>
+void time_all(const std::vector<Case>& cells, const std::vector<Named<T>>& variants) {
   cudaEvent_t start, stop;
   cuda(cudaEventCreate(&start)), cuda(cudaEventCreate(&stop));
   for (const Case& p : cells) {
@@ -235,11 +254,13 @@ template <class T> void time_all(const std::vector<Case>& cells, const std::vect
           if (round && j) ms[i].push_back(t);
         }
       }
-    std::printf("dim %3d %-6s len %5d x %5d batch %2d heads %2d splits %d ", p.dim, p.reach == Reach::all ? "full" : "causal", p.len_q, p.len_k, p.batch, p.heads, p.splits);
+    std::printf("dim %3d %-6s len %5d x %5d batch %2d heads %2d splits %d ", p.dim, p.reach == Reach::all ? "full" : "causal", p.len_q,
+                p.len_k, p.batch, p.heads, p.splits);
     for (std::size_t i = 0; i < variants.size(); ++i) {
       std::sort(ms[i].begin(), ms[i].end());
       const double t = ms[i][ms[i].size() / 2];
-      std::printf("| %s %.4f ms %4.0f ", variants[i].name, t, 4.0 * p.batch * p.heads * p.len_q * p.len_k * p.dim / (p.reach == Reach::all ? 1 : 2) / t * 1e-9);
+      std::printf("| %s %.4f ms %4.0f ", variants[i].name, t,
+                  4.0 * p.batch * p.heads * p.len_q * p.len_k * p.dim / (p.reach == Reach::all ? 1 : 2) / t * 1e-9);
     }
     std::printf("\n");
   }

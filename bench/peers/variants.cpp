@@ -82,10 +82,24 @@ __attribute__((visibility("default"))) int variant_run(const Asked* a, int pass,
     Context saving{saved_arena, device}, ctx{arena, device};
     saving.stream = ctx.stream = t->stream;
     const Saved saved = make_saved(v, p, saving);
-    const Tensor q(t->q, d, p.q_shape()), k(t->k, d, p.k_shape()), vv(t->v, d, p.k_shape()), o(t->o, d, p.q_shape()), lse(t->lse, DType::f32, p.lse_shape());
-    if (Pass(pass) == Pass::forward) forward(v, p, {q, k, vv, o, lse, saved}, ctx);
+    const Tensor q(t->q, d, p.q_shape()), k(t->k, d, p.k_shape()), vv(t->v, d, p.k_shape()), o(t->o, d, p.q_shape()),
+        lse(t->lse, DType::f32, p.lse_shape());
+    if (Pass(pass) == Pass::forward)
+      forward(v, p, {q, k, vv, o, lse, saved}, ctx);
     else
-      backward(v, p, {q, k, vv, o, lse, Tensor(t->d_o, d, p.q_shape()), {}, Tensor(t->dq, d, p.q_shape()), Tensor(t->dk, d, p.k_shape()), Tensor(t->dv, d, p.k_shape()), saved}, ctx);
+      backward(v, p,
+               {q,
+                k,
+                vv,
+                o,
+                lse,
+                Tensor(t->d_o, d, p.q_shape()),
+                {},
+                Tensor(t->dq, d, p.q_shape()),
+                Tensor(t->dk, d, p.k_shape()),
+                Tensor(t->dv, d, p.k_shape()),
+                saved},
+               ctx);
   });
 }
 }

@@ -49,9 +49,7 @@ int main() try {
     problem.variant = "flsh";
     api::Attention attention(context, problem);
     return 1;  // a name that nobody has must not be served
-  } catch (const api::Error& e) {
-    std::printf("%s\n", e.what());
-  }
+  } catch (const api::Error& e) { std::printf("%s\n", e.what()); }
   return !(o < 1e-4f && dq < 1e-3f && dk < 1e-3f && dv < 1e-3f);
 } catch (const api::Error& e) {
   std::fprintf(stderr, "%s: %s\n", headroom_status_name(e.status), e.what());

@@ -43,9 +43,9 @@ typedef enum headroom_status {
   HEADROOM_BUG = 100 /* please report what headroom_last_error() says */
 } headroom_status;
 
-HEADROOM_API const char* headroom_version(void);                  /* "0.1.0", of the library that was loaded */
-HEADROOM_API const char* headroom_status_name(headroom_status);   /* "ok", "bad_argument", ... */
-HEADROOM_API const char* headroom_last_error(void);               /* this thread's; "" before its first failure */
+HEADROOM_API const char* headroom_version(void);                /* "0.1.0", of the library that was loaded */
+HEADROOM_API const char* headroom_status_name(headroom_status); /* "ok", "bad_argument", ... */
+HEADROOM_API const char* headroom_last_error(void);             /* this thread's; "" before its first failure */
 
 /* ---- where the work is done ---- */
 
@@ -57,7 +57,8 @@ typedef struct headroom_context_settings {
   int32_t device_index; /* cuda:device_index */
   int32_t threads;      /* on the CPU; 0: every core this process may use */
 } headroom_context_settings;
-#define HEADROOM_CONTEXT_SETTINGS_INIT {sizeof(headroom_context_settings), HEADROOM_DEVICE_CPU, 0, 0}
+#define HEADROOM_CONTEXT_SETTINGS_INIT \
+  { sizeof(headroom_context_settings), HEADROOM_DEVICE_CPU, 0, 0 }
 
 typedef struct headroom_context headroom_context;
 
@@ -100,7 +101,8 @@ typedef struct headroom_attention_problem {
   int32_t deterministic; /* 1: the same bits on every run, or HEADROOM_UNSUPPORTED */
   const char* variant;   /* NULL: the best that serves; else a name or family, as headroom_attention_explain lists them */
 } headroom_attention_problem;
-#define HEADROOM_ATTENTION_PROBLEM_INIT {sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}
+#define HEADROOM_ATTENTION_PROBLEM_INIT \
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 typedef struct headroom_memory { /* lent for one call (workspace) or from forward to backward (saved) */
   void* data;
@@ -111,19 +113,19 @@ typedef struct headroom_attention_forward_arguments {
   uint32_t struct_size;
   uint32_t reserved;
   headroom_tensor q, k, v;
-  headroom_tensor o, lse;          /* written */
-  headroom_memory saved;           /* written; for backward */
+  headroom_tensor o, lse; /* written */
+  headroom_memory saved;  /* written; for backward */
   headroom_memory workspace;
-  void* stream;                    /* a cudaStream_t; NULL on the CPU */
+  void* stream; /* a cudaStream_t; NULL on the CPU */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
   uint32_t struct_size;
   uint32_t reserved;
   headroom_tensor q, k, v, o, lse, d_o;
-  headroom_tensor dlse;            /* optional: rank 0 when there is none */
-  headroom_tensor dq, dk, dv;      /* overwritten */
-  headroom_memory saved;           /* as forward left it */
+  headroom_tensor dlse;       /* optional: rank 0 when there is none */
+  headroom_tensor dq, dk, dv; /* overwritten */
+  headroom_memory saved;      /* as forward left it */
   headroom_memory workspace;
   void* stream;
 } headroom_attention_backward_arguments;

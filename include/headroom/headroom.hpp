@@ -125,7 +125,8 @@ class Attention {
       : context_(context),
         problem_(problem),
         saved_(api::saved_bytes(context, problem)),
-        workspace_(std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD), api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
+        workspace_(std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD),
+                            api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
 
   void forward(const Forward& t, void* stream = nullptr) {
     headroom_attention_forward_arguments a{};

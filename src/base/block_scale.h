@@ -25,7 +25,7 @@ enum class ScaleRule : std::uint8_t {
 };
 
 HEADROOM_CONVERT float largest_magnitude(const float* x, int count) {  // NaN if there is one
-  std::uint32_t largest = 0;  // magnitudes order as their bits do, NaN above infinity
+  std::uint32_t largest = 0;                                           // magnitudes order as their bits do, NaN above infinity
   for (int i = 0; i < count; ++i) {
     const std::uint32_t magnitude = bits_of(x[i]) & 0x7fffffff;
     if (magnitude > largest) largest = magnitude;

@@ -101,16 +101,17 @@ Device device_described(std::string_view name_or_file) {
     keys.push_back(d.key);
   }
   std::error_code ignored;
-  check(std::filesystem::is_regular_file(wanted, ignored), Code::bad_argument, "device: there is no '{}'; name one of {}, or a JSON file{}", wanted,
-        joined(keys), did_you_mean(wanted, keys));
+  check(std::filesystem::is_regular_file(wanted, ignored), Code::bad_argument, "device: there is no '{}'; name one of {}, or a JSON file{}",
+        wanted, joined(keys), did_you_mean(wanted, keys));
   std::ifstream in(wanted);
   std::stringstream text;
   text << in.rdbuf();
   try {
     return device_of(Json::parse(text.str()));
   } catch (const Json::exception& e) {
-    throw Error(Code::bad_argument, fmt::format("device: '{}' does not describe one; it needs at least {{\"name\": …, \"memory_mib\": …}} ({})",
-                                                wanted, e.what()));
+    throw Error(
+        Code::bad_argument,
+        fmt::format("device: '{}' does not describe one; it needs at least {{\"name\": …, \"memory_mib\": …}} ({})", wanted, e.what()));
   }
 }
 

@@ -11,7 +11,7 @@ namespace headroom {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-struct Ceilings {  // 0: not known
+struct Ceilings {               // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
   std::string source;  // "measured …" or "datasheet …"
@@ -28,17 +28,17 @@ struct Ceilings {  // 0: not known
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  std::string key;            // as one types it: "h200"; empty for a machine that is present
-  std::string name;           // as a person says it: "NVIDIA H200"
-  int index = 0;              // cuda:index
-  int sm = 0;                 // 90 for Hopper, 0 for the CPU
-  int units = 0;              // cores or multiprocessors
+  std::string key;   // as one types it: "h200"; empty for a machine that is present
+  std::string name;  // as a person says it: "NVIDIA H200"
+  int index = 0;     // cuda:index
+  int sm = 0;        // 90 for Hopper, 0 for the CPU
+  int units = 0;     // cores or multiprocessors
   std::uint64_t memory_bytes = 0;
   Ceilings ceilings;
 };
 
-Device cpu_device();                                   // this machine; memory_bytes is what is available now
-const std::vector<Device>& known_devices();            // devices.json, built in
+Device cpu_device();                                     // this machine; memory_bytes is what is available now
+const std::vector<Device>& known_devices();              // devices.json, built in
 Device device_described(std::string_view name_or_file);  // "h200", or a path of a JSON file; an Error lists the names
 
 }  // namespace headroom

@@ -38,15 +38,15 @@ constexpr FloatFormat format_of(std::string_view name) {
 }
 
 inline constexpr std::array float_formats{format_of<float>("fp32"), format_of<tf32>("tf32"), format_of<bf16>("bf16"),
-                                   format_of<f16>("fp16"),   format_of<e4m3>("e4m3"), format_of<e5m2>("e5m2"),
-                                   format_of<e2m1>("e2m1")};
+                                          format_of<f16>("fp16"),   format_of<e4m3>("e4m3"), format_of<e5m2>("e5m2"),
+                                          format_of<e2m1>("e2m1")};
 
 // Elements of one format that share a scale per block.
 struct BlockFormat {
   std::string_view name;
   FloatFormat element;
-  int block = 0;             // values that share a scale
-  std::string_view scale;    // its format
+  int block = 0;           // values that share a scale
+  std::string_view scale;  // its format
   int scale_bits = 0;
   double max_scale = 0, min_scale = 0;
   int tensor_scale_bytes = 0;  // once per tensor
@@ -54,11 +54,10 @@ struct BlockFormat {
   double bytes_per_value() const { return (element.storage_bits + double(scale_bits) / block) / 8; }
 };
 
-inline constexpr std::array block_formats{
-    BlockFormat{"MXFP8 (e4m3)", format_of<e4m3>("e4m3"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
-    BlockFormat{"MXFP8 (e5m2)", format_of<e5m2>("e5m2"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
-    BlockFormat{"MXFP4", format_of<e2m1>("e2m1"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
-    BlockFormat{"NVFP4", format_of<e2m1>("e2m1"), nvfp4_block, "e4m3", 8, 448, 0x1p-9, 4}};
+inline constexpr std::array block_formats{BlockFormat{"MXFP8 (e4m3)", format_of<e4m3>("e4m3"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
+                                          BlockFormat{"MXFP8 (e5m2)", format_of<e5m2>("e5m2"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
+                                          BlockFormat{"MXFP4", format_of<e2m1>("e2m1"), mx_block, "e8m0", 8, 0x1p127, 0x1p-127, 0},
+                                          BlockFormat{"NVFP4", format_of<e2m1>("e2m1"), nvfp4_block, "e4m3", 8, 448, 0x1p-9, 4}};
 
 // Calls f with the storage type of a format's name: with_format("bf16", [&]<class T>() { … }).
 template <class F>
@@ -70,8 +69,7 @@ decltype(auto) with_format(std::string_view name, F&& f) {
   if (name == "e4m3") return f.template operator()<e4m3>();
   if (name == "e5m2") return f.template operator()<e5m2>();
   if (name == "e2m1") return f.template operator()<e2m1>();
-  throw Error(Code::bad_argument,
-              fmt::format("format '{}' is not known: fp32, tf32, bf16, fp16, e4m3, e5m2, e2m1", name));
+  throw Error(Code::bad_argument, fmt::format("format '{}' is not known: fp32, tf32, bf16, fp16, e4m3, e5m2, e2m1", name));
 }
 
 }  // namespace headroom

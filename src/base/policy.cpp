@@ -29,12 +29,13 @@ Cast read_cast(const Json& row, const char* key, Cast otherwise, const std::stri
 void check_keys(const Json& object, const std::vector<std::string>& allowed, const std::string& where) {
   check(object.is_object(), Code::bad_argument, "{}: must be an object with {}", where, joined(allowed));
   for (const auto& [key, value] : object.items())
-    check(std::find(allowed.begin(), allowed.end(), key) != allowed.end(), Code::bad_argument,
-          "{}: there is no key '{}'; choose from {}{}", where, key, joined(allowed), did_you_mean(key, allowed));
+    check(std::find(allowed.begin(), allowed.end(), key) != allowed.end(), Code::bad_argument, "{}: there is no key '{}'; choose from {}{}",
+          where, key, joined(allowed), did_you_mean(key, allowed));
 }
 
 // A row that changes another without a reason of its own still says what was there before.
-std::string read_why(const Json& row, const std::string& where, const std::string& source, const std::string& old_source, const std::string& old_why) {
+std::string read_why(const Json& row, const std::string& where, const std::string& source, const std::string& old_source,
+                     const std::string& old_why) {
   if (!row.contains("why")) return old_why.empty() ? "" : fmt::format("{} gives no reason; {}'s was: {}", source, old_source, old_why);
   check(row["why"].is_string(), Code::bad_argument, "{}: why must be a text in quotes", where);
   return row["why"].get<std::string>();
@@ -57,7 +58,7 @@ OpRule read_op(OpRule rule, const Json& row, const std::string& source) {
 
 // The row of that name, made if there is none.
 template <class Rule>
-Rule& row_of(std::vector<Rule>& rules, std::string Rule::* name, const std::string& wanted) {
+Rule& row_of(std::vector<Rule>& rules, std::string Rule::*name, const std::string& wanted) {
   const auto same = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.*name == wanted; });
   if (same != rules.end()) return *same;
   Rule& made = rules.emplace_back();

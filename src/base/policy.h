@@ -28,9 +28,9 @@ struct TensorRule {  // of what is not an op's output: parameters, weight_copy, 
 
 struct OpRule {
   std::string op;
-  Cast inputs = Cast::widest;  // cast to this before the op
-  Cast math = Cast::fp32;      // sums and statistics inside
-  Cast output = Cast::widest;  // widest: as the inputs after their cast
+  Cast inputs = Cast::widest;   // cast to this before the op
+  Cast math = Cast::fp32;       // sums and statistics inside
+  Cast output = Cast::widest;   // widest: as the inputs after their cast
   Cast weights = Cast::widest;  // what a matmul or a norm reads of its parameters; widest: as the inputs
   bool loss = false;            // its first input is the logits, its output the loss
   std::string why, source;
@@ -39,7 +39,7 @@ struct OpRule {
 struct Policy {
   std::vector<TensorRule> tensors;
   std::vector<OpRule> ops;
-  OpRule otherwise;  // for an op that the table does not name
+  OpRule otherwise;                 // for an op that the table does not name
   std::vector<std::string> joined;  // ops that an override brought along
 
   const OpRule& rule_for(std::string_view op) const;

@@ -14,7 +14,7 @@ struct Random {
     return mix(z);
   }
   double uniform(std::uint64_t i) const { return double(bits(i) >> 11) * 0x1p-53; }  // [0, 1)
-  std::uint64_t below(std::uint64_t i, std::uint64_t n) const {                       // 0 … n-1
+  std::uint64_t below(std::uint64_t i, std::uint64_t n) const {                      // 0 … n-1
     return std::uint64_t((unsigned __int128)bits(i) * n >> 64);
   }
   float normal(std::uint64_t i) const {  // Box–Muller, one of the pair

@@ -34,9 +34,7 @@ std::string time_in_words(double ms) {
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view between) {
-  return fmt::format("{}", fmt::join(words, between));
-}
+std::string joined(const std::vector<std::string>& words, std::string_view between) { return fmt::format("{}", fmt::join(words, between)); }
 
 std::string repeated(std::string_view what, int times) {
   std::string out;
@@ -53,8 +51,8 @@ std::vector<std::string> parse_list(std::string_view text, std::string_view who)
   for (std::size_t at = 0; at <= text.size();) {
     const auto comma = std::min(text.find(',', at), text.size());
     items.emplace_back(text.substr(at, comma - at));
-    check(!items.back().empty(), Code::bad_argument, "{}: '{}' has an empty item; write a list as {} first,second without a comma at either end",
-          who, text, who);
+    check(!items.back().empty(), Code::bad_argument,
+          "{}: '{}' has an empty item; write a list as {} first,second without a comma at either end", who, text, who);
     at = comma + 1;
   }
   return items;
@@ -97,13 +95,13 @@ double parse_fraction(std::string_view text, std::string_view who) {
 }
 
 std::uint64_t parse_bytes(std::string_view text, std::string_view who) {
-  constexpr std::pair<std::string_view, double> units[] = {
-      {"", 0x1p30}, {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  constexpr std::pair<std::string_view, double> units[] = {{"", 0x1p30},    {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                                                           {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   const auto [x, rest] = leading_number(text);
   for (const auto& [unit, scale] : units)
     if (rest == unit && x > 0 && x * scale >= 1 && x * scale < 0x1p62) return std::uint64_t(x * scale);
-  throw Error(Code::bad_argument, fmt::format("{}: '{}' is not an amount of memory; write GiB as a number (24) or with a unit (512MiB, 80GB)", who, text));
+  throw Error(Code::bad_argument,
+              fmt::format("{}: '{}' is not an amount of memory; write GiB as a number (24) or with a unit (512MiB, 80GB)", who, text));
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {

@@ -10,12 +10,12 @@
 namespace headroom {
 
 // To be read.
-std::string bytes_in_words(double bytes);       // "1.50 GiB", "256 B"
-std::string time_in_words(double ms);           // "183 µs", "1.23 ms", "12.3 s", "4 min 5 s"
-std::string number_in_words(double x);          // four digits that matter: "0.01235", "123.4", "1.2e+12"
+std::string bytes_in_words(double bytes);  // "1.50 GiB", "256 B"
+std::string time_in_words(double ms);      // "183 µs", "1.23 ms", "12.3 s", "4 min 5 s"
+std::string number_in_words(double x);     // four digits that matter: "0.01235", "123.4", "1.2e+12"
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 std::string repeated(std::string_view what, int times);
-int columns_of(std::string_view utf8);          // characters it takes on a terminal
+int columns_of(std::string_view utf8);  // characters it takes on a terminal
 
 // To be understood. `who` is the option or key that the value belongs to: "--len".
 std::vector<std::string> parse_list(std::string_view text, std::string_view who);  // "a,b,c"; an empty item is an error
@@ -24,8 +24,8 @@ struct Between {
 };
 std::int64_t parse_integer(std::string_view text, std::string_view who, Between allowed = {});
 double parse_number(std::string_view text, std::string_view who, double low, double high);
-double parse_fraction(std::string_view text, std::string_view who);       // "0.5%" is 0.005
-std::uint64_t parse_bytes(std::string_view text, std::string_view who);   // "24" is GiB; "512MiB", "80GB", "4096B"
+double parse_fraction(std::string_view text, std::string_view who);      // "0.5%" is 0.005
+std::uint64_t parse_bytes(std::string_view text, std::string_view who);  // "24" is GiB; "512MiB", "80GB", "4096B"
 
 // The candidate a slip of the finger away, or "" when none is near.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);

@@ -19,8 +19,7 @@ int available_cores() {
   std::ifstream quota_file("/sys/fs/cgroup/cpu.max");  // "max 100000" or "200000 100000"
   std::string quota;
   double period = 0;
-  if (quota_file >> quota >> period && quota != "max" && period > 0)
-    cores = std::min(cores, int(std::ceil(std::stod(quota) / period)));
+  if (quota_file >> quota >> period && quota != "max" && period > 0) cores = std::min(cores, int(std::ceil(std::stod(quota) / period)));
   return std::max(cores, 1);
 }
 
@@ -68,8 +67,7 @@ void Threads::run(std::int64_t pieces, Call call, void* callee) {
 
 void Threads::take_pieces(int worker) {
   try {
-    for (std::int64_t piece; (piece = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;)
-      call_(callee_, piece, worker);
+    for (std::int64_t piece; (piece = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) call_(callee_, piece, worker);
   } catch (...) {
     next_.store(pieces_, std::memory_order_relaxed);  // nobody starts another piece
     std::lock_guard lock(mutex_);

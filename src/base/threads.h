@@ -25,7 +25,8 @@ class Threads {
   template <class Body>
   void share(std::int64_t pieces, Body&& body) {
     using Callee = std::remove_reference_t<Body>;
-    run(pieces, [](void* callee, std::int64_t piece, int worker) { (*static_cast<Callee*>(callee))(piece, worker); },
+    run(
+        pieces, [](void* callee, std::int64_t piece, int worker) { (*static_cast<Callee*>(callee))(piece, worker); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

@@ -76,7 +76,8 @@ std::string explained(const Asked& a, const Device& device) {
   for (const Variant& v : variants()) {
     Support s = v.supports(a.problem, device, Pass::forward);
     if (s) s = v.supports(a.problem, device, Pass::backward);
-    if (s && !a.variant.empty() && a.variant != v.name && a.variant != v.family) s = Support::no(fmt::format("not asked for ({})", a.variant));
+    if (s && !a.variant.empty() && a.variant != v.name && a.variant != v.family)
+      s = Support::no(fmt::format("not asked for ({})", a.variant));
     text += fmt::format("{}: {}\n", v.name, !s ? s.why : chosen ? "serves too" : "chosen");
     chosen |= s.ok;
   }
@@ -112,10 +113,10 @@ headroom_status headroom_attention_forward(headroom_context* context, const head
     const Variant& v = choose(a.problem, c.device, a.variant);
     Lent saved(t.saved, "saved"), workspace(t.workspace, "workspace");
     Context ctx = context_of(c, workspace.arena(), t.stream);
-    forward(v, a.problem,
-            {view(t.q, "q"), view(t.k, "k"), view(t.v, "v"), view(t.o, "o"), view(t.lse, "lse"),
-             place_saved(v, a.problem, c, saved.arena())},
-            ctx);
+    forward(
+        v, a.problem,
+        {view(t.q, "q"), view(t.k, "k"), view(t.v, "v"), view(t.o, "o"), view(t.lse, "lse"), place_saved(v, a.problem, c, saved.arena())},
+        ctx);
   });
 }
 
@@ -129,14 +130,14 @@ headroom_status headroom_attention_backward(headroom_context* context, const hea
     Lent saved(t.saved, "saved"), workspace(t.workspace, "workspace");
     Context ctx = context_of(c, workspace.arena(), t.stream);
     backward(v, a.problem,
-             {view(t.q, "q"), view(t.k, "k"), view(t.v, "v"), view(t.o, "o"), view(t.lse, "lse"), view(t.d_o, "d_o"),
-              view(t.dlse, "dlse"), view(t.dq, "dq"), view(t.dk, "dk"), view(t.dv, "dv"), place_saved(v, a.problem, c, saved.arena())},
+             {view(t.q, "q"), view(t.k, "k"), view(t.v, "v"), view(t.o, "o"), view(t.lse, "lse"), view(t.d_o, "d_o"), view(t.dlse, "dlse"),
+              view(t.dq, "dq"), view(t.dk, "dk"), view(t.dv, "dv"), place_saved(v, a.problem, c, saved.arena())},
              ctx);
   });
 }
 
-headroom_status headroom_attention_explain(headroom_context* context, const headroom_attention_problem* problem, char* text, size_t capacity,
-                                           size_t* needed) {
+headroom_status headroom_attention_explain(headroom_context* context, const headroom_attention_problem* problem, char* text,
+                                           size_t capacity, size_t* needed) {
   return guard([&] {
     const std::string out = explained(read_problem(problem), given(context, "context").device);
     if (needed) *needed = out.size() + 1;

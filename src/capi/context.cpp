@@ -46,7 +46,8 @@ headroom_status headroom_context_create(const headroom_context_settings* setting
     }
     check(s.device_index == 0, Code::bad_argument, "settings.device_index is {}, there is one CPU: 0", s.device_index);
     constexpr int most = 4096;
-    check(s.threads >= 0 && s.threads <= most, Code::bad_argument, "settings.threads is {}, it must be 0 (every core) to {}", s.threads, most);
+    check(s.threads >= 0 && s.threads <= most, Code::bad_argument, "settings.threads is {}, it must be 0 (every core) to {}", s.threads,
+          most);
     *out = new headroom_context(cpu_device(), s.threads);
   });
 }

@@ -38,9 +38,7 @@ headroom_status guard(Body&& body) noexcept {
   } catch (const std::bad_alloc&) {
     remember("out of memory: the system refused an allocation");
     return HEADROOM_OUT_OF_MEMORY;
-  } catch (const std::exception& e) {
-    remember(e.what());
-  } catch (...) {
+  } catch (const std::exception& e) { remember(e.what()); } catch (...) {
     remember("an exception of an unknown type reached the C interface");
   }
   return HEADROOM_BUG;

@@ -41,10 +41,23 @@ AttentionSweep settings_of(const Asked& a) {
 }
 
 std::string settings_json(const AttentionSweep& s, const Asked& a) {
-  return nlohmann::ordered_json{{"variant", s.variants}, {"dtype", a.dtypes}, {"batch", s.batch}, {"heads", s.heads}, {"kv_heads", s.kv_heads},
-                                {"dim", s.dims}, {"len", s.lens}, {"len_k", s.len_k}, {"mask", a.masks}, {"pass", a.pass}, {"warmup", a.warmup},
-                                {"steps", s.protocol.steps}, {"until", s.protocol.until}, {"seconds", s.protocol.seconds}, {"deterministic", s.deterministic},
-                                {"memory", s.memory.value_or(0)}, {"seed", s.seed}}
+  return nlohmann::ordered_json{{"variant", s.variants},
+                                {"dtype", a.dtypes},
+                                {"batch", s.batch},
+                                {"heads", s.heads},
+                                {"kv_heads", s.kv_heads},
+                                {"dim", s.dims},
+                                {"len", s.lens},
+                                {"len_k", s.len_k},
+                                {"mask", a.masks},
+                                {"pass", a.pass},
+                                {"warmup", a.warmup},
+                                {"steps", s.protocol.steps},
+                                {"until", s.protocol.until},
+                                {"seconds", s.protocol.seconds},
+                                {"deterministic", s.deterministic},
+                                {"memory", s.memory.value_or(0)},
+                                {"seed", s.seed}}
       .dump();
 }
 
@@ -82,10 +95,12 @@ int run(const Asked& asked, const Common& common) {
   if (whole) results.finish_run(run);
   const auto wrong = std::count_if(result.rows.begin(), result.rows.end(), [](const AttentionRow& r) { return r.status == "failed"; });
   const int code = deliver(studies::attention_record(sweep, device, result), common, whole && wrong == 0 ? yes : failed);
-  std::fputs(fmt::format("{}{}run {} in {}{}\n", whole ? "" : fmt::format("stopped after {} of {} rows; ", result.rows.size(), result.asked),
-                         wrong ? fmt::format("{} of {} rows failed; ", wrong, result.rows.size()) : "", run,
-                         results.file(), whole ? "" : "; --resume goes on from here").c_str(),
-             stderr);
+  std::fputs(
+      fmt::format("{}{}run {} in {}{}\n", whole ? "" : fmt::format("stopped after {} of {} rows; ", result.rows.size(), result.asked),
+                  wrong ? fmt::format("{} of {} rows failed; ", wrong, result.rows.size()) : "", run, results.file(),
+                  whole ? "" : "; --resume goes on from here")
+          .c_str(),
+      stderr);
   return code;
 }
 
@@ -106,10 +121,12 @@ Run attention(CLI::App& app, Common& common) {
   add_choice(app, "--pass", asked->pass, {"forward", "backward", "both"}, "What to measure");
   add_integer(app, "--warmup", asked->warmup, {0, 1'000'000}, "Calls before the first that counts");
   auto* steps = add_integer(app, "--steps", asked->steps, {1, 1'000'000}, "Calls that count; when given, exactly so many");
-  add_fraction(app, "--until", s.protocol.until, "Stop when the standard error of the mean is below this share of it; a bound that ends it earlier is said in the row");
+  add_fraction(app, "--until", s.protocol.until,
+               "Stop when the standard error of the mean is below this share of it; a bound that ends it earlier is said in the row");
   app.add_option_function<std::string>(
-      "--seconds", [asked](const std::string& text) { asked->seconds = parse_number(text, "--seconds", 1e-3, 1e6); },
-      "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]")->type_name("S");
+         "--seconds", [asked](const std::string& text) { asked->seconds = parse_number(text, "--seconds", 1e-3, 1e6); },
+         "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]")
+      ->type_name("S");
   add_flag(app, "--deterministic", s.deterministic, "Only variants that promise the same bits on every run");
   add_bytes(app, "--memory", s.memory, "Pretend to have this much memory");
   add_flag(app, "--resume", asked->resume, "Go on with the run of the same settings that was cut short");

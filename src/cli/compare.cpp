@@ -41,13 +41,15 @@ Run compare(CLI::App& app, Common& common) {
   app.add_option("A", asked->a, "A run's number or a JSON file: what was")->required();
   app.add_option("B", asked->b, "A run's number or a JSON file: what is")->required();
   add_fraction(app, "--tolerance", asked->tolerance, "Differences below this are the same")->default_str("2%");
-  app.footer("Verdicts: same, faster, slower, or unclear where the spread reaches across the\n"
-             "tolerance or, with fewer than two steps, is not known. Exit 3 when a row is slower.\n"
-             "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
+  app.footer(
+      "Verdicts: same, faster, slower, or unclear where the spread reaches across the\n"
+      "tolerance or, with fewer than two steps, is not known. Exit 3 when a row is slower.\n"
+      "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
     const auto a = read_run(asked->a, common), b = read_run(asked->b, common);
     const auto result = studies::compare_runs(a, b, asked->tolerance);
-    check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a, asked->b);
+    check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
+          asked->b);
     return deliver(result.record, common, result.slower ? no : yes);
   };
 }

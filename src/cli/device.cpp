@@ -18,12 +18,21 @@ Record described(const Device& d) {
 
 Table known() {
   const auto rate = [](double x) { return x > 0 ? Value(x) : Value(); };
-  Table t{"known", "Machines known by name",
-          {{"key"}, {"name"}, {"memory_bytes", Unit::bytes}, {"copy", Unit::bytes_per_s}, {"fp32", Unit::flops}, {"tf32", Unit::flops}, {"bf16", Unit::flops},
-           {"fp8", Unit::flops}, {"source"}}, {}};
+  Table t{"known",
+          "Machines known by name",
+          {{"key"},
+           {"name"},
+           {"memory_bytes", Unit::bytes},
+           {"copy", Unit::bytes_per_s},
+           {"fp32", Unit::flops},
+           {"tf32", Unit::flops},
+           {"bf16", Unit::flops},
+           {"fp8", Unit::flops},
+           {"source"}},
+          {}};
   for (const Device& d : known_devices())
-    t.add({d.key, d.name, std::int64_t(d.memory_bytes), rate(d.ceilings.copy_bytes_per_s), rate(d.ceilings.fp32_flops), rate(d.ceilings.tf32_flops),
-           rate(d.ceilings.bf16_flops), rate(d.ceilings.fp8_flops), d.ceilings.source});
+    t.add({d.key, d.name, std::int64_t(d.memory_bytes), rate(d.ceilings.copy_bytes_per_s), rate(d.ceilings.fp32_flops),
+           rate(d.ceilings.tf32_flops), rate(d.ceilings.bf16_flops), rate(d.ceilings.fp8_flops), d.ceilings.source});
   return t;
 }
 
@@ -33,14 +42,23 @@ void add_measured(const Device& d, const Common& common, Record& into) {
   const bench::Protocol protocol{.warmup = 2, .steps = 50, .seconds = 1};
   const auto run = results.start_run("device", nlohmann::json{{"steps", protocol.steps}, {"seconds", protocol.seconds}}.dump(), d.name);
   const auto measured = studies::measure_ceilings(d, protocol, interrupted);
-  Table t{"ceilings", "Measured: the fastest of the samples",
-          {{"what"}, {"dtype"}, {"size"}, {"copy_bytes_per_s", Unit::bytes_per_s}, {"flops_per_s", Unit::flops}, {"mean_ms", Unit::ms}, {"std_ms", Unit::ms},
-           {"steps"}}, {}};
+  Table t{"ceilings",
+          "Measured: the fastest of the samples",
+          {{"what"},
+           {"dtype"},
+           {"size"},
+           {"copy_bytes_per_s", Unit::bytes_per_s},
+           {"flops_per_s", Unit::flops},
+           {"mean_ms", Unit::ms},
+           {"std_ms", Unit::ms},
+           {"steps"}},
+          {}};
   for (const auto& r : measured.rows) {
     const auto rate = [](double x) { return x > 0 ? Value(x) : Value(); };
     t.add({r.what, r.dtype, r.size, rate(r.copy_bytes_per_s), rate(r.flops), r.ms.mean, r.ms.std, std::int64_t(r.ms.count)});
-    const nlohmann::ordered_json row{{"what", r.what}, {"dtype", r.dtype}, {"size", r.size}, {"copy_bytes_per_s", r.copy_bytes_per_s}, {"flops_per_s", r.flops},
-                                     {"time_ms", r.ms.mean}, {"time_ms_std", r.ms.std}, {"steps", r.ms.count}};
+    const nlohmann::ordered_json row{
+        {"what", r.what},         {"dtype", r.dtype},     {"size", r.size},          {"copy_bytes_per_s", r.copy_bytes_per_s},
+        {"flops_per_s", r.flops}, {"time_ms", r.ms.mean}, {"time_ms_std", r.ms.std}, {"steps", r.ms.count}};
     results.add_row(run, {nlohmann::json{r.what, r.dtype, r.size}.dump(), row.dump(), "{}"});
   }
   if (!interrupted()) results.finish_run(run);

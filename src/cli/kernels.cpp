@@ -24,12 +24,23 @@ Run kernels(CLI::App& app, Common& common) {
   app.footer("Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal");
   return [asked, &common] {
     const Device d = chosen_device(common);
-    const attention::Problem p{.batch = asked->batch, .heads = asked->heads, .kv_heads = asked->kv_heads ? asked->kv_heads : asked->heads,
-                               .len_q = asked->len, .len_k = asked->len, .head_dim = asked->dim, .mask = *attention::mask_named(asked->mask),
-                               .precision = *precision_named(asked->dtype), .scale = 0, .deterministic = asked->deterministic};
+    const attention::Problem p{.batch = asked->batch,
+                               .heads = asked->heads,
+                               .kv_heads = asked->kv_heads ? asked->kv_heads : asked->heads,
+                               .len_q = asked->len,
+                               .len_k = asked->len,
+                               .head_dim = asked->dim,
+                               .mask = *attention::mask_named(asked->mask),
+                               .precision = *precision_named(asked->dtype),
+                               .scale = 0,
+                               .deterministic = asked->deterministic};
     attention::check(p);
-    Record r{"kernels", fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, asked->dtype, p.head_dim, p.len_q, asked->mask), {}};
-    Table t{"attention", "", {{"variant"}, {"family"}, {"forward"}, {"backward"}, {"deterministic"}, {"workspace_bytes", Unit::bytes}, {"about"}}, {}};
+    Record r{
+        "kernels", fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, asked->dtype, p.head_dim, p.len_q, asked->mask), {}};
+    Table t{"attention",
+            "",
+            {{"variant"}, {"family"}, {"forward"}, {"backward"}, {"deterministic"}, {"workspace_bytes", Unit::bytes}, {"about"}},
+            {}};
     const auto answer = [](const Support& s) { return s.ok ? std::string("yes") : "no: " + s.why; };
     bool served = false;
     for (const attention::Variant& v : attention::variants()) {
@@ -41,7 +52,8 @@ Run kernels(CLI::App& app, Common& common) {
         workspace = std::int64_t(std::max(attention::workspace_bytes(v, p, d, attention::Pass::forward, workers),
                                           attention::workspace_bytes(v, p, d, attention::Pass::backward, workers)));
       }
-      t.add({std::string(v.name), std::string(v.family), answer(forward), answer(backward), v.deterministic, workspace, std::string(v.about)});
+      t.add({std::string(v.name), std::string(v.family), answer(forward), answer(backward), v.deterministic, workspace,
+             std::string(v.about)});
     }
     r.add(Part{std::move(t)});
     if (served) r.add("chosen", std::string(attention::choose(p, d).name));

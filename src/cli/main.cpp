@@ -28,8 +28,9 @@ void print_overview(std::FILE* to) {
       "headroom — how many bytes and milliseconds a transformer's training takes, where they go, and what removes them\n\n"
       "Usage: headroom <command> [options]\n\nCommands:\n";
   for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, c.about);
-  text += "\n'headroom <command> --help' lists a command's options and examples.\n"
-          "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
+  text +=
+      "\n'headroom <command> --help' lists a command's options and examples.\n"
+      "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
   std::fputs(text.c_str(), to);
 }
 
@@ -86,18 +87,14 @@ int run(const Command& command, std::span<char*> arguments) {
     } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none
       const auto words_left = app.remaining(true);
       return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
-    } catch (const CLI::ParseError& e) {
-      return complain(who, e.what() + hint, usage);
-    }
+    } catch (const CLI::ParseError& e) { return complain(who, e.what() + hint, usage); }
     listen_for_interrupt();
     return body();
   } catch (const Error& e) {
     return complain(who, e.what(), e.at.code == Code::bad_argument ? usage : failed);
   } catch (const std::bad_alloc&) {
     return complain(who, "the system has no memory left for this program", failed);
-  } catch (const std::exception& e) {
-    return complain(who, e.what(), failed);
-  }
+  } catch (const std::exception& e) { return complain(who, e.what(), failed); }
 }
 
 int find_and_run(std::span<char*> arguments) {
@@ -110,7 +107,8 @@ int find_and_run(std::span<char*> arguments) {
     if (word == c.name) return run(c, arguments.subspan(1));
     names.emplace_back(c.name);
   }
-  return complain("headroom", fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);
+  return complain("headroom", fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)),
+                  usage);
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   AttentionMemory& s = a->study;
   constexpr std::int64_t many = (1ll << 31) - 1;
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose attention: this library's, or what PyTorch eager would hold");
-  add_choices(app, "--variant", a->variants, {"plain", "flash"}, "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]");
+  add_choices(app, "--variant", a->variants, {"plain", "flash"},
+              "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]");
   add_integer(app, "--batch", s.batch, {1, many}, "Sequences");
   add_integer(app, "--heads", s.heads, {1, many}, "Query heads");
   add_integer(app, "--kv-heads", s.kv_heads, {0, many}, "Key heads; 0: as many as heads");
@@ -54,7 +55,8 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
          "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
          "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
       ->type_name("MIB");
-  add_choice(app, "--peak-of", a->peak_of, {"forward", "step"}, "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]");
+  add_choice(app, "--peak-of", a->peak_of, {"forward", "step"},
+             "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]");
   app.footer(
       "Examples:\n"
       "  headroom memory attention --dim 64 --len 1024,4096,16384 --memory 24\n"
@@ -65,7 +67,9 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
     s.as_pytorch = a->as == "pytorch";
     s.device = described(common, s.as_pytorch);
     if (s.device.kind == DeviceKind::cpu) s.workers = s.device.units;
-    s.variants = !a->variants.empty() ? a->variants : s.as_pytorch ? std::vector<std::string>{"plain"} : std::vector<std::string>{"plain", "flash"};
+    s.variants = !a->variants.empty() ? a->variants
+                 : s.as_pytorch       ? std::vector<std::string>{"plain"}
+                                      : std::vector<std::string>{"plain", "flash"};
     const auto mask = attention::mask_named(a->mask);
     check(mask.has_value(), Code::bad_argument, "--mask: there is no '{}'; choose full, causal or window:W with W at least 1", a->mask);
     s.mask = *mask;

@@ -1,7 +1,7 @@
 // headroom memory model — parse, ask the study, print.
+#include "studies/memory_model.h"
 #include "base/threads.h"
 #include "cli/model_options.h"
-#include "studies/memory_model.h"
 #include "studies/memory_model_pytorch.h"
 
 namespace headroom::cli {
@@ -17,7 +17,8 @@ struct Asked {
 
 Record as_pytorch(const Asked& a, const Common& common) {
   const engine::ModelConfig c = a.model.config();
-  check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument, "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
+  check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument,
+        "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
   PyTorchModelMemory m;
   m.name = c.name;
   m.model.vocab = c.vocab, m.model.width = c.width, m.model.ffn = c.ffn, m.model.layers = c.layers;
@@ -48,17 +49,22 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose step: this library's, or what PyTorch eager would hold");
   add_choice(app, "--attention", a->attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edges are sought for [the device's]");
-  add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
-  add_choice(app, "--adam", a->adam, {"foreach", "fused"}, "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
-  app.add_option("--workspace-mib", a->workspace_mib, "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+  add_choice(app, "--softmax", a->softmax, {"builtin", "composed"},
+             "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
+  add_choice(app, "--adam", a->adam, {"foreach", "fused"},
+             "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
+  app.add_option("--workspace-mib", a->workspace_mib,
+                 "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
       ->type_name("MIB")
       ->check(CLI::Range(0.0, 4096.0));
-  app.footer("Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
-             "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
-             "  headroom memory model --as pytorch --model 2.7B --len 128,512,1024 --precision fp32,bf16");
+  app.footer(
+      "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
+      "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
+      "  headroom memory model --as pytorch --model 2.7B --len 128,512,1024 --precision fp32,bf16");
   return [a, &common] {
     if (a->as == "pytorch") return deliver(as_pytorch(*a, common), common);
-    check(a->softmax.empty() && a->adam.empty() && a->workspace_mib < 0, Code::bad_argument, "--softmax, --adam and --workspace-mib need --as pytorch");
+    check(a->softmax.empty() && a->adam.empty() && a->workspace_mib < 0, Code::bad_argument,
+          "--softmax, --adam and --workspace-mib need --as pytorch");
     ModelMemory& m = a->study;
     if (!a->attention.empty()) m.attention = a->attention;
     m.model = a->model.config();

@@ -10,8 +10,11 @@
 namespace headroom::cli {
 
 void add_model(CLI::App& app, ModelOptions& m) {
-  app.add_option("--model", m.name, "small, medium, large, xl, 2.7B, 8B, or a JSON file: ours or a Hugging Face config.json")->default_str(m.name);
-  const auto override_with = [&](const char* name, std::int64_t& value, const char* about) { add_integer(app, name, value, {0, 1 << 24}, about); };
+  app.add_option("--model", m.name, "small, medium, large, xl, 2.7B, 8B, or a JSON file: ours or a Hugging Face config.json")
+      ->default_str(m.name);
+  const auto override_with = [&](const char* name, std::int64_t& value, const char* about) {
+    add_integer(app, name, value, {0, 1 << 24}, about);
+  };
   override_with("--layers", m.layers, "Blocks; 0: the model's");
   override_with("--width", m.width, "Width; 0: the model's. As many heads where they divide it, else heads of the same size");
   override_with("--heads", m.heads, "Query heads; 0: the model's");
@@ -36,7 +39,8 @@ engine::ModelConfig ModelOptions::config() const {
   const auto changed = [&](const char* what, std::int64_t asked) {
     if (asked) c.name += fmt::format(" {} {}", what, asked);
   };
-  changed("layers", layers), changed("width", width), changed("heads", heads), changed("kv-heads", kv_heads), changed("ffn", ffn), changed("vocab", vocab);
+  changed("layers", layers), changed("width", width), changed("heads", heads), changed("kv-heads", kv_heads), changed("ffn", ffn),
+      changed("vocab", vocab);
   engine::check(c);
   return c;
 }
@@ -68,8 +72,10 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
     for (const StoredRow& stored : results.rows(run.id)) {
       const auto row = nlohmann::json::parse(stored.row);
       const double flops = row.at("flops_per_s").get<double>();
-      if (row.at("what") == "copy") c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
-      else (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
+      if (row.at("what") == "copy")
+        c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
+      else
+        (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
     }
     c.fp16_flops = c.bf16_flops;  // both are widened to FP32 tile by tile
     c.source = fmt::format("measured by headroom device, run {}; fp16 taken as bf16", run.id);

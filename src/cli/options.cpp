@@ -22,8 +22,8 @@ CLI::Option* add_read(CLI::App& app, const std::string& name, const std::string&
 }
 
 void check_choice(const std::string& name, const std::string& word, const std::vector<std::string>& allowed) {
-  check(std::find(allowed.begin(), allowed.end(), word) != allowed.end(), Code::bad_argument, "{}: there is no '{}'; choose from {}{}", name,
-        word, joined(allowed), did_you_mean(word, allowed));
+  check(std::find(allowed.begin(), allowed.end(), word) != allowed.end(), Code::bad_argument, "{}: there is no '{}'; choose from {}{}",
+        name, word, joined(allowed), did_you_mean(word, allowed));
 }
 
 void check_mask(const std::string& word) {
@@ -37,7 +37,8 @@ void check_out(const std::string& file) {  // before anything is measured for it
   std::error_code ignored;
   check(!fs::is_directory(file, ignored), Code::bad_argument, "--out: '{}' is a directory; name a file in it", file);
   const fs::path parent = fs::path(file).parent_path();
-  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "--out: there is no directory '{}'; make it first", parent.string());
+  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "--out: there is no directory '{}'; make it first",
+        parent.string());
   const std::string touched = fs::exists(file, ignored) ? file : parent.empty() ? "." : parent.string();
   check(access(touched.c_str(), W_OK) == 0, Code::io, "--out: '{}' cannot be written to; choose another place", touched);
 }
@@ -55,7 +56,8 @@ CLI::Option* add_integer(CLI::App& app, const std::string& name, std::int64_t& v
                   [&value, name, allowed](const std::string& s) { value = parse_integer(s, name, allowed); });
 }
 
-CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about) {
+CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed,
+                          const std::string& about) {
   return add_read(app, name, "N,N,...", text_of(values), about, [&values, name, allowed](const std::string& s) {
     values.clear();
     for (const auto& item : parse_list(s, name)) values.push_back(parse_integer(item, name, allowed));
@@ -63,10 +65,12 @@ CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<st
 }
 
 CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, name, "A,B,...", joined(values, ","), about, [&values, name](const std::string& s) { values = parse_list(s, name); });
+  return add_read(app, name, "A,B,...", joined(values, ","), about,
+                  [&values, name](const std::string& s) { values = parse_list(s, name); });
 }
 
-CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about) {
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed,
+                        const std::string& about) {
   return add_read(app, name, joined(allowed, "|"), value, about, [&value, name, allowed](const std::string& s) {
     check_choice(name, s, allowed);
     value = s;
@@ -102,7 +106,9 @@ CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const st
   });
 }
 
-CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) { return app.add_flag(name, value, about); }
+CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) {
+  return app.add_flag(name, value, about);
+}
 
 CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about) {
   command.require_subcommand(1);
@@ -119,7 +125,8 @@ void add_common(CLI::App& app, Common& common) {
     check_out(s);
     common.out = s;
   });
-  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [cpu, the one that commands run on in this version]", [&common](const std::string& s) { common.device = s; });
+  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [cpu, the one that commands run on in this version]",
+           [&common](const std::string& s) { common.device = s; });
   add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]",
            [&common](const std::string& s) { common.db = s; });
   add_read(app, "--seed", "N", "0", "Seed of all random inputs",

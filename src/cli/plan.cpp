@@ -1,7 +1,7 @@
 // headroom plan — which settings fit, and what each costs.
+#include "studies/plan.h"
 #include "base/threads.h"
 #include "cli/model_options.h"
-#include "studies/plan.h"
 
 namespace headroom::cli {
 
@@ -24,15 +24,17 @@ Run plan(CLI::App& app, Common& common) {
   add_choices(app, "--precision", a->precisions, {"fp32", "tf32", "bf16", "fp16"}, "To choose from [fp32,bf16, and tf32 on a GPU]");
   add_choices(app, "--attention", a->study.attentions, {"flash", "plain"}, "To choose from");
   add_integer(app, "--most", a->most, {1, 10000}, "Rows to show");
-  app.footer("Examples:\n  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
-             "  headroom plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 24");
+  app.footer(
+      "Examples:\n  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
+      "  headroom plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 24");
   return [a, &common] {
     Plan& p = a->study;
     p.model = a->model.config();
     p.device = described_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
     if (!gpu) p.device.ceilings = ceilings_here(p.device, common);
-    if (a->precisions.empty()) a->precisions = gpu ? std::vector<std::string>{"fp32", "tf32", "bf16"} : std::vector<std::string>{"fp32", "bf16"};
+    if (a->precisions.empty())
+      a->precisions = gpu ? std::vector<std::string>{"fp32", "tf32", "bf16"} : std::vector<std::string>{"fp32", "bf16"};
     p.precisions = precisions_of(a->precisions);
     p.memory_bytes = a->memory.value_or(p.device.memory_bytes);
     p.workers = gpu ? 1 : available_cores();

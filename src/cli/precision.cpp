@@ -41,14 +41,17 @@ Run accumulate(CLI::App& app, Common& common) {
   add_choices(app, "--dtype", s.dtypes, precision::accumulate_dtypes(), "Formats of the sum and of what is added");
   add_choices(app, "--method", s.methods, precision::accumulate_methods(), "How numbers are added");
   add_integer(app, "--block", s.block, {1, 1'000'000}, "Numbers in a block of the blocked sum");
-  app.footer("Without --value and --count: 0.01 1000 times and 0.001 10000 times.\n\nExamples:\n  headroom precision accumulate\n  headroom precision accumulate --value 0.01 --count 1000 --method sequential\n"
-             "  headroom precision accumulate --value 1 --count 100,1000 --dtype bf16 --format csv");
+  app.footer(
+      "Without --value and --count: 0.01 1000 times and 0.001 10000 times.\n\nExamples:\n  headroom precision accumulate\n  headroom "
+      "precision accumulate --value 0.01 --count 1000 --method sequential\n"
+      "  headroom precision accumulate --value 1 --count 100,1000 --dtype bf16 --format csv");
   return [asked, &common] {
     check_device(common);
     auto settings = asked->settings;
     settings.seed = common.seed;
     if (!asked->values.empty() || !asked->counts.empty()) {
-      const auto values = asked->values.empty() ? std::vector<double>{0.01} : numbers(asked->values, "--value", -fp32_largest, fp32_largest);
+      const auto values =
+          asked->values.empty() ? std::vector<double>{0.01} : numbers(asked->values, "--value", -fp32_largest, fp32_largest);
       const auto counts = asked->counts.empty() ? std::vector<std::int64_t>{1000} : asked->counts;
       settings.sums.clear();
       for (double value : values)
@@ -60,15 +63,20 @@ Run accumulate(CLI::App& app, Common& common) {
 
 Run autocast(CLI::App& app, Common& common) {
   auto s = std::make_shared<precision::AutocastSettings>();
-  app.add_option("--model", s->model, "toy, a preset of the language model (small …), or a JSON file: a list of ops or a model's configuration")
-      ->type_name("NAME|FILE")->default_str(s->model);
+  app.add_option("--model", s->model,
+                 "toy, a preset of the language model (small …), or a JSON file: a list of ops or a model's configuration")
+      ->type_name("NAME|FILE")
+      ->default_str(s->model);
   add_choices(app, "--dtype", s->dtypes, {"fp16", "bf16"}, "The 16-bit type that is asked for");
   app.add_option("--policy", s->policy, "The table of rules: headroom, pytorch, or a JSON file whose rows override headroom's")
-      ->type_name("NAME|FILE")->default_str(s->policy);
+      ->type_name("NAME|FILE")
+      ->default_str(s->policy);
   add_flag(app, "--explain", s->explain, "Say for every row why its rule is so, and print the table of rules");
-  app.footer("Examples:\n  headroom precision autocast --model toy --dtype fp16\n  headroom precision autocast --model small --dtype bf16 --explain\n"
-             "  headroom precision autocast --model small --policy pytorch\n"
-             "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
+  app.footer(
+      "Examples:\n  headroom precision autocast --model toy --dtype fp16\n  headroom precision autocast --model small --dtype bf16 "
+      "--explain\n"
+      "  headroom precision autocast --model small --policy pytorch\n"
+      "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
   return [s, &common] { return check_device(common), deliver(precision::autocast_record(*s), common); };
 }
 
@@ -80,12 +88,14 @@ Run norm(CLI::App& app, Common& common) {
   auto asked = std::make_shared<Asked>();
   auto& s = asked->settings;
   add_choices(app, "--norm", s.norms, {"layernorm", "rmsnorm"}, "Which normalisation");
-  add_choices(app, "--dtype", s.dtypes, {"fp32", "bf16", "fp16"}, "Format of inputs and outputs; each with statistics in fp32 and in itself");
+  add_choices(app, "--dtype", s.dtypes, {"fp32", "bf16", "fp16"},
+              "Format of inputs and outputs; each with statistics in fp32 and in itself");
   add_integers(app, "--width", s.widths, {1, 1'000'000}, "Numbers that are normalised together");
   add_words(app, "--magnitude", asked->magnitudes, "Standard deviations of the inputs");
   add_words(app, "--eps", asked->eps, "What is added to the mean square");
   add_integer(app, "--rows", s.rows, {1, 1000}, "Vectors that each error is measured on");
-  app.footer("Examples:\n  headroom precision norm\n  headroom precision norm --dtype fp16 --width 768,4096 --magnitude 1,10,100 --eps 1e-5,1e-8");
+  app.footer(
+      "Examples:\n  headroom precision norm\n  headroom precision norm --dtype fp16 --width 768,4096 --magnitude 1,10,100 --eps 1e-5,1e-8");
   return [asked, &common] {
     check_device(common);
     auto settings = asked->settings;

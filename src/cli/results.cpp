@@ -45,10 +45,20 @@ Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
 
 Record all_runs(const Results& results) {
   Record r{"", results.file(), {}};
-  Table t{"runs", "", {{"run"}, {"command"}, {"machine"}, {"rows"}, {"started"}, {"finished"}, {"version", Unit::none, Show::detail}, {"settings", Unit::none, Show::detail}}, {}};
+  Table t{"runs",
+          "",
+          {{"run"},
+           {"command"},
+           {"machine"},
+           {"rows"},
+           {"started"},
+           {"finished"},
+           {"version", Unit::none, Show::detail},
+           {"settings", Unit::none, Show::detail}},
+          {}};
   for (const headroom::Run& run : results.runs())
-    t.add({run.id, run.command, run.machine, run.rows, run.started, run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished), run.version,
-           run.settings});
+    t.add({run.id, run.command, run.machine, run.rows, run.started,
+           run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished), run.version, run.settings});
   return r.add(Part{std::move(t)});
 }
 

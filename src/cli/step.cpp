@@ -29,7 +29,8 @@ Run step(CLI::App& app, Common& common) {
   add_integer(app, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
   add_integer(app, "--threads", a->threads, {0, 4096}, "Threads; 0: every core");
   add_bytes(app, "--memory", a->memory, "Pretend to have this much [what is available]");
-  app.footer("Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4");
+  app.footer(
+      "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4");
   return [a, &common] {
     StepTime& t = a->study;
     t.model = a->model.config();
@@ -40,7 +41,8 @@ Run step(CLI::App& app, Common& common) {
     const Device d = described_device(common);
     if (const auto kept = kept_ceilings(d, common); kept && a->threads == 0) t.matmul_flops = kept->fp32_flops;  // it used every core
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
-    return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common, interrupted() ? failed : yes);
+    return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common,
+                   interrupted() ? failed : yes);
   };
 }
 

@@ -40,8 +40,9 @@ Run train(CLI::App& app, Common& common) {
   add_flag(app, "--resume", s.resume, "Go on from the newest checkpoint in --save");
   add_integer(app, "--sample", s.sample, {0, 1 << 20}, "Bytes to print at the end, one model run each (with --text)");
   add_integer(app, "--threads", a->threads, {0, 4096}, "Threads; 0: every core");
-  app.footer("Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
-             "  headroom train --text book.txt --save run --every 100 --resume");
+  app.footer(
+      "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
+      "  headroom train --text book.txt --save run --every 100 --resume");
   return [a, &common] {
     TrainRun& r = a->study;
     check(!a->text.empty() || !a->tokens.empty(), Code::bad_argument, "--text FILE or --tokens FILE is needed");
@@ -57,7 +58,8 @@ Run train(CLI::App& app, Common& common) {
     r.seed = common.seed;
     Progress progress;
     const auto show = [&](const TrainProgress& p) {
-      progress.show(double(p.step) / double(p.steps), fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", p.step, p.steps, p.loss, p.tokens_per_s));
+      progress.show(double(p.step) / double(p.steps),
+                    fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", p.step, p.steps, p.loss, p.tokens_per_s));
     };
     const int threads = a->threads > 0 ? int(a->threads) : available_cores();
     return deliver(train_run(r, chosen_device(common), threads, show, interrupted), common);

@@ -57,8 +57,8 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
   return s;
 }
 
-void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const AttentionSaved& have, const Tensor& out,
-                             Context& ctx) const {
+void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const AttentionSaved& have,
+                             const Tensor& out, Context& ctx) const {
   if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   const Heads h = heads_of(all.qkv, problem);
   if (!have.qkv) {
@@ -73,7 +73,8 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1}, ctx, {"attention.out", layer});
 }
 
-void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw, Context& ctx) const {
+void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
+                              Context& ctx) const {
   auto scope = ctx.arena.scope();
   const float beta = beta_of(into_dw);
   const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
@@ -84,12 +85,14 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
     matmul::multiply({d, out.w, d_o}, ctx, {"attention.out.dx", layer});
     const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem);
-    attention::backward(variant, problem, {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
+    attention::backward(variant, problem,
+                        {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
     rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
     rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
   }
   matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta}, ctx, {"attention.qkv.dw", layer});
-  matmul::multiply({dqkv, qkv.w, all.n}, ctx, {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
+  matmul::multiply({dqkv, qkv.w, all.n}, ctx,
+                   {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
   rmsnorm::backward({x, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }
 

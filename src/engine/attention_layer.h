@@ -12,9 +12,9 @@
 namespace headroom::engine {
 
 struct AttentionSaved {
-  Tensor n, rstd;    // norm(x) [rows, width], FP32 [rows]
-  Tensor qkv;        // after rope [rows, q + 2 kv]
-  Tensor o, lse;     // [rows, q], FP32 [batch, heads, len]
+  Tensor n, rstd;  // norm(x) [rows, width], FP32 [rows]
+  Tensor qkv;      // after rope [rows, q + 2 kv]
+  Tensor o, lse;   // [rows, q], FP32 [batch, heads, len]
   attention::Saved core;
   bool core_valid = false;
 };
@@ -28,7 +28,8 @@ struct AttentionLayer {
 
   AttentionSaved make_kept(Keep, Context&) const;
   AttentionSaved complete(AttentionSaved kept, Context&) const;  // makes the rest in the caller's scope
-  void forward(const Tensor& x, const ParamStore::Lease&, const AttentionSaved& all, const AttentionSaved& have, const Tensor& out, Context&) const;
+  void forward(const Tensor& x, const ParamStore::Lease&, const AttentionSaved& all, const AttentionSaved& have, const Tensor& out,
+               Context&) const;
   // d: gradient of `out`, and of x when it returns. Weights' gradients go where they belong.
   void backward(const Tensor& x, const ParamStore::Lease&, const AttentionSaved& all, const Tensor& d, Gradient into_dw, Context&) const;
 };

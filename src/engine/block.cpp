@@ -22,7 +22,8 @@ void Block::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSave
   ffn.forward(h, w, ffn.complete(kept.ffn, ctx), {}, y, ctx);
 }
 
-void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw, Context& ctx) const {
+void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw,
+                     Context& ctx) const {
   auto scope = ctx.arena.scope();
   Tensor h = kept.h;
   AttentionSaved again;

@@ -53,11 +53,14 @@ void finish(ModelConfig& c) {
 ModelConfig own(const Json& j) {
   ModelConfig c;
   for (const auto& [key, value] : j.items()) {
-    constexpr std::string_view known[] = {"name", "vocab", "width", "layers", "heads", "kv_heads", "head_dim", "ffn", "tied", "rope_theta", "norm_eps"};
+    constexpr std::string_view known[] = {"name",     "vocab", "width", "layers",     "heads",   "kv_heads",
+                                          "head_dim", "ffn",   "tied",  "rope_theta", "norm_eps"};
     bool found = false;
     for (auto k : known) found |= key == k;
-    check(found, Code::bad_argument, "model: '{}' is not a key of a model file; there are name, vocab, width, layers, heads, kv_heads, head_dim, ffn, "
-          "tied, rope_theta, norm_eps", key);
+    check(found, Code::bad_argument,
+          "model: '{}' is not a key of a model file; there are name, vocab, width, layers, heads, kv_heads, head_dim, ffn, "
+          "tied, rope_theta, norm_eps",
+          key);
   }
   c.vocab = integer(j, "vocab"), c.width = integer(j, "width"), c.layers = integer(j, "layers"), c.heads = integer(j, "heads");
   c.kv_heads = integer(j, "kv_heads"), c.head_dim = integer(j, "head_dim"), c.ffn = integer(j, "ffn");
@@ -99,15 +102,16 @@ void check(const ModelConfig& c) {
   positive("head_dim", c.head_dim, 256);
   positive("ffn", c.ffn, 1 << 22);
   check(c.heads % c.kv_heads == 0, Code::bad_argument, "model {}: kv_heads {} must divide heads {}", c.name, c.kv_heads, c.heads);
-  check(c.head_dim % 2 == 0, Code::bad_argument, "model {}: head_dim is {}; rotary positions turn pairs, so it must be even", c.name, c.head_dim);
+  check(c.head_dim % 2 == 0, Code::bad_argument, "model {}: head_dim is {}; rotary positions turn pairs, so it must be even", c.name,
+        c.head_dim);
   check(c.rope_theta > 1, Code::bad_argument, "model {}: rope_theta is {}, it must be above 1", c.name, c.rope_theta);
   check(c.norm_eps >= 0 && c.norm_eps < 1, Code::bad_argument, "model {}: norm_eps is {}, it must be 0 to 1", c.name, c.norm_eps);
 }
 
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
-      gpt("small", 10000, 768, 3072, 12, 12),   gpt("medium", 10000, 1024, 4096, 24, 16), gpt("large", 10000, 1280, 5120, 36, 20),
-      gpt("xl", 10000, 1600, 6400, 48, 25),     gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("8B", 151936, 4096, 11008, 34, 32),
+      gpt("small", 10000, 768, 3072, 12, 12), gpt("medium", 10000, 1024, 4096, 24, 16), gpt("large", 10000, 1280, 5120, 36, 20),
+      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("8B", 151936, 4096, 11008, 34, 32),
   };
   return all;
 }
@@ -130,7 +134,8 @@ ModelConfig model_described(std::string_view name_or_file) {
   }
   const std::filesystem::path path(name_or_file);
   std::error_code ignored;
-  check(std::filesystem::is_regular_file(path, ignored), Code::bad_argument, "model: there is no '{}'; name one of {}, or a JSON file", name_or_file, names);
+  check(std::filesystem::is_regular_file(path, ignored), Code::bad_argument, "model: there is no '{}'; name one of {}, or a JSON file",
+        name_or_file, names);
   std::ifstream in(path);
   std::stringstream text;
   text << in.rdbuf();
@@ -139,8 +144,10 @@ ModelConfig model_described(std::string_view name_or_file) {
 }
 
 std::string to_json(const ModelConfig& c) {
-  return Json{{"name", c.name}, {"vocab", c.vocab}, {"width", c.width}, {"layers", c.layers}, {"heads", c.heads}, {"kv_heads", c.kv_heads},
-              {"head_dim", c.head_dim}, {"ffn", c.ffn}, {"tied", c.tied}, {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}}.dump();
+  return Json{{"name", c.name},   {"vocab", c.vocab},           {"width", c.width},       {"layers", c.layers},
+              {"heads", c.heads}, {"kv_heads", c.kv_heads},     {"head_dim", c.head_dim}, {"ffn", c.ffn},
+              {"tied", c.tied},   {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}}
+      .dump();
 }
 
 }  // namespace headroom::engine

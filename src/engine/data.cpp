@@ -19,7 +19,8 @@ Data::Data(const std::string& path, TokenFormat format, std::int64_t vocab, doub
   for (std::size_t i = 0; i < bytes.size(); i += width) {
     std::uint32_t token = 0;
     std::memcpy(&token, &bytes[i], width);
-    check(std::int64_t(token) < vocab, Code::bad_argument, "'{}': token {} at {} is beyond the vocabulary of {}", path, token, i / width, vocab);
+    check(std::int64_t(token) < vocab, Code::bad_argument, "'{}': token {} at {} is beyond the vocabulary of {}", path, token, i / width,
+          vocab);
     tokens_.push_back(std::int32_t(token));
   }
   train_ = tokens_.size() - std::size_t(held_out * double(tokens_.size()));

@@ -16,7 +16,7 @@ class Data {
   Data(const std::string& path, TokenFormat, std::int64_t vocab, double held_out);  // every token is checked against vocab
 
   void draw(Training&, std::uint64_t seed, std::int64_t step, int micro) const;  // random windows of the training part
-  std::int64_t validation_batches(const Recipe&) const;                         // that lie side by side in the held-out part
+  std::int64_t validation_batches(const Recipe&) const;                          // that lie side by side in the held-out part
   void validation(Training&, std::int64_t batch) const;
 
   std::size_t size() const { return tokens_.size(); }

@@ -8,9 +8,9 @@
 namespace headroom::engine {
 
 struct FfnSaved {
-  Tensor n, rstd;   // norm(h) [rows, width], FP32 [rows]
-  Tensor gate_up;   // [rows, 2 ffn]
-  Tensor act;       // [rows, ffn]
+  Tensor n, rstd;  // norm(h) [rows, width], FP32 [rows]
+  Tensor gate_up;  // [rows, 2 ffn]
+  Tensor act;      // [rows, ffn]
 };
 
 struct Ffn {

@@ -27,7 +27,8 @@ double roofline_ms(const Step& s, Precision of_model, const Ceilings& ceilings) 
   Precision p = s.precision;
   if (p.dtype == DType::f32) p.math = of_model.math;
   const double rate = ceilings.of(p);
-  const double arithmetic = rate > 0 ? s.cost.flops / rate : 0, traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0;
+  const double arithmetic = rate > 0 ? s.cost.flops / rate : 0,
+               traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0;
   return 1e3 * std::max(arithmetic, traffic);
 }
 

@@ -11,14 +11,14 @@ namespace headroom::engine {
 
 struct Forecast {
   std::size_t peak_bytes = 0;
-  std::size_t standing_bytes = 0;             // between steps: weights, gradients, optimiser, inputs
-  std::vector<Entry> at_peak;                 // who stands at the peak
-  std::vector<Ledger::Event> events;          // takes and gives in order: the timeline
-  std::vector<Entry> entries;                 // what events point to
-  Walk walk;                                  // every op with its cost
-  double flops = 0, bytes = 0;                // of the walk
-  double model_flops = 0;                     // what MFU is counted by: no recomputation
-  double ms = 0;                              // by roofline; 0 when a ceiling that is needed is not known
+  std::size_t standing_bytes = 0;     // between steps: weights, gradients, optimiser, inputs
+  std::vector<Entry> at_peak;         // who stands at the peak
+  std::vector<Ledger::Event> events;  // takes and gives in order: the timeline
+  std::vector<Entry> entries;         // what events point to
+  Walk walk;                          // every op with its cost
+  double flops = 0, bytes = 0;        // of the walk
+  double model_flops = 0;             // what MFU is counted by: no recomputation
+  double ms = 0;                      // by roofline; 0 when a ceiling that is needed is not known
 
   std::size_t bytes_at_peak(Phase) const;
 };

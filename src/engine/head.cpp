@@ -16,16 +16,20 @@ std::int64_t chunk_of(const ModelConfig& config, const Device& device, std::int6
   return std::min(rows, std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64));
 }
 
-void Head::loss(const Tensor& x, const ParamStore::Lease& w, const Targets& t, Context& ctx) const { run(x, w, t, nullptr, Gradient::overwrite, ctx); }
+void Head::loss(const Tensor& x, const ParamStore::Lease& w, const Targets& t, Context& ctx) const {
+  run(x, w, t, nullptr, Gradient::overwrite, ctx);
+}
 
-void Head::loss_and_gradient(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor& d, Gradient into_dw, Context& ctx) const {
+void Head::loss_and_gradient(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor& d, Gradient into_dw,
+                             Context& ctx) const {
   run(x, w, t, &d, into_dw, ctx);
 }
 
 void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor* d, Gradient into_dw, Context& ctx) const {
   auto scope = ctx.arena.scope();
   const Weight norm = w[Role::final_norm], head = w[Role::head];
-  const Tensor n = ctx.arena.make("final_norm.y", dtype, {rows, config.width}), rstd = ctx.arena.make("final_norm.rstd", DType::f32, {rows});
+  const Tensor n = ctx.arena.make("final_norm.y", dtype, {rows, config.width}),
+               rstd = ctx.arena.make("final_norm.rstd", DType::f32, {rows});
   rmsnorm::forward({x, norm.w, n, rstd, float(config.norm_eps)}, ctx);
   {
     auto chunks = ctx.arena.scope();
@@ -35,7 +39,9 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits}, ctx, "head");
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, dtype) : Tensor();
-      cross_entropy::run({part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits, float(t.share / double(rows)), t.loss_scale}, ctx);
+      cross_entropy::run(
+          {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits, float(t.share / double(rows)), t.loss_scale},
+          ctx);
       if (!d) continue;
       matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f}, ctx, "head.dw");
       matmul::multiply({dlogits, head.w, part_n}, ctx, "head.dx");  // in the place of its input
@@ -47,7 +53,8 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
 void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t first, const Tensor& out, Context& ctx) const {
   auto scope = ctx.arena.scope();
   const auto count = out.shape[0];
-  const Tensor n = ctx.arena.make("final_norm.y", dtype, {count, config.width}), rstd = ctx.arena.make("final_norm.rstd", DType::f32, {count});
+  const Tensor n = ctx.arena.make("final_norm.y", dtype, {count, config.width}),
+               rstd = ctx.arena.make("final_norm.rstd", DType::f32, {count});
   rmsnorm::forward({part(x, 0, first, first + count), w[Role::final_norm].w, n, rstd, float(config.norm_eps)}, ctx);
   matmul::multiply({n, transposed(w[Role::head].w), out}, ctx, "head");
 }

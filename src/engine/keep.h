@@ -9,10 +9,10 @@
 namespace headroom::engine {
 
 enum class Keep : std::uint8_t {
-  everything,            // every input of every op
-  no_cheap,              // without the norms' outputs and the SwiGLU product: elementwise to compute again
-  no_attention_inputs,   // also without q, k, v (and plain attention's P): one matmul (and the scores) again
-  input                  // the block's input alone: the whole block again
+  everything,           // every input of every op
+  no_cheap,             // without the norms' outputs and the SwiGLU product: elementwise to compute again
+  no_attention_inputs,  // also without q, k, v (and plain attention's P): one matmul (and the scores) again
+  input                 // the block's input alone: the whole block again
 };
 
 constexpr std::array<std::string_view, 4> keep_names = {"everything", "no-cheap", "no-attention-inputs", "input"};

@@ -9,7 +9,7 @@ namespace headroom::engine {
 std::string ParamSpec::full_name() const { return layer < 0 ? std::string(name) : fmt::format("blocks.{}.{}", layer, name); }
 
 std::vector<ParamSpec> param_table(const ModelConfig& c) {
-  constexpr double std = 0.02;                                  // GPT-2's
+  constexpr double std = 0.02;                                         // GPT-2's
   const double into_stream = std / std::sqrt(2.0 * double(c.layers));  // 2·layers matrices add to the residual stream
   std::vector<ParamSpec> table;
   table.reserve(std::size_t(6 * c.layers + 3));

@@ -55,7 +55,9 @@ class File {  // a descriptor that closes
   File(const std::string& path, int flags) : path_(path), fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
     check(fd_ >= 0, Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
   }
-  ~File() { if (fd_ >= 0) close(fd_); }
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   void write_all(const void* data, std::size_t bytes) {
@@ -89,7 +91,8 @@ Header header_of(std::ifstream& in, const std::string& path) {
   in.seekg(0);
   std::uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), 8);
-  check(bool(in) && length >= 2 && length <= most_header && 8 + length <= size, Code::io, "'{}' is no safetensors file, or is cut short", path);
+  check(bool(in) && length >= 2 && length <= most_header && 8 + length <= size, Code::io, "'{}' is no safetensors file, or is cut short",
+        path);
   std::string text(length, '\0');
   in.read(text.data(), std::streamsize(length));
   Header h{Json::parse(text, nullptr, false), 8 + length, size - 8 - length};
@@ -121,9 +124,7 @@ std::uint64_t offset_of(const Header& h, const NamedTensor& t, const std::string
     check(span.size() == 2 && span[0] <= span[1] && span[1] <= h.data_bytes && span[1] - span[0] == t.tensor.bytes(), Code::io,
           "'{}': {} lies outside the file", path, t.name);
     return h.data_at + span[0];
-  } catch (const Json::exception&) {
-    throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, t.name));
-  }
+  } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, t.name)); }
 }
 
 }  // namespace

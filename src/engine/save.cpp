@@ -42,7 +42,8 @@ T number(const Metadata& m, const char* key, const std::string& path) {
   const auto at = m.find(key);
   const bool there = at != m.end();
   const char* end = there ? at->second.data() + at->second.size() : nullptr;
-  check(there && std::from_chars(at->second.data(), end, value).ptr == end && !at->second.empty(), Code::io, "'{}' has no {} of a checkpoint", path, key);
+  check(there && std::from_chars(at->second.data(), end, value).ptr == end && !at->second.empty(), Code::io,
+        "'{}' has no {} of a checkpoint", path, key);
   return value;
 }
 
@@ -54,7 +55,10 @@ void save(Training& t, const Position& p, const std::string& folder) {
   check(!failed, Code::io, "'{}' cannot be made: {}", folder, failed.message());
   const std::string path = (fs::path(folder) / fmt::format("step-{:08}.safetensors", p.step)).string();
   write_safetensors(path, tensors_of(t),
-                    {{"format", format}, {"model", to_json(t.recipe().model)}, {"step", std::to_string(p.step)}, {"seed", std::to_string(p.seed)},
+                    {{"format", format},
+                     {"model", to_json(t.recipe().model)},
+                     {"step", std::to_string(p.step)},
+                     {"seed", std::to_string(p.seed)},
                      {"settings", p.settings}});
   const auto all = checkpoints_in(folder);
   for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i], failed);
@@ -71,7 +75,8 @@ Described describe_checkpoint(const std::string& path) {
   const auto at = m.find("format");
   check(at != m.end() && at->second == format, Code::io, "'{}' is a safetensors file, but not a checkpoint of this program", path);
   check(m.contains("model") && m.contains("settings"), Code::io, "'{}' does not say which model it is of", path);
-  return {{number<std::int64_t>(m, "step", path), number<std::uint64_t>(m, "seed", path), m.at("settings")}, model_from_json(m.at("model"), path)};
+  return {{number<std::int64_t>(m, "step", path), number<std::uint64_t>(m, "seed", path), m.at("settings")},
+          model_from_json(m.at("model"), path)};
 }
 
 void load(Training& t, const std::string& path) {

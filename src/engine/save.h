@@ -9,10 +9,10 @@
 
 namespace headroom::engine {
 
-struct Position {  // what else a run needs to go on as if it had never stopped
-  std::int64_t step = 0;     // steps done; the data of step s is drawn from (seed, s) alone
+struct Position {         // what else a run needs to go on as if it had never stopped
+  std::int64_t step = 0;  // steps done; the data of step s is drawn from (seed, s) alone
   std::uint64_t seed = 0;
-  std::string settings;      // everything that must be the same for the bits to be the same, as JSON
+  std::string settings;  // everything that must be the same for the bits to be the same, as JSON
 };
 
 void save(Training&, const Position&, const std::string& folder);

@@ -7,7 +7,8 @@
 
 namespace headroom::engine {
 
-WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Context& ctx) : layers_(int(config.layers)), tied_(config.tied) {
+WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Context& ctx)
+    : layers_(int(config.layers)), tied_(config.tied) {
   const auto table = param_table(config);
   params_.reserve(table.size());
   for (const ParamSpec& spec : table) params_.push_back({spec, {}, {}, {}, {}, {}});
@@ -36,7 +37,8 @@ void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
     const Random random = Random{seed}.stream(index);
     ctx.share((p.master.count() + piece - 1) / piece, [&](std::int64_t at, int) {
       for (auto i = at * piece; i < std::min(p.master.count(), (at + 1) * piece); ++i)
-        p.master.as<float>()[i] = p.spec.std == 0 ? float(p.spec.mean) : float(p.spec.mean + p.spec.std * double(random.normal(std::uint64_t(i))));
+        p.master.as<float>()[i] =
+            p.spec.std == 0 ? float(p.spec.mean) : float(p.spec.mean + p.spec.std * double(random.normal(std::uint64_t(i))));
     });
     for (const Tensor& t : {p.m, p.v})
       if (t) std::fill_n(t.as<float>(), t.count(), 0.0f);
@@ -51,7 +53,8 @@ void WholeStore::refresh_copies(Context& ctx) {
     if (p.copy)
       with_float(p.copy.dtype, [&]<class T>() {
         ctx.share((p.copy.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-          for (auto i = at * piece; i < std::min(p.copy.count(), (at + 1) * piece); ++i) p.copy.as<T>()[i] = narrow<T>(p.master.as<float>()[i]);
+          for (auto i = at * piece; i < std::min(p.copy.count(), (at + 1) * piece); ++i)
+            p.copy.as<T>()[i] = narrow<T>(p.master.as<float>()[i]);
         });
       });
 }
@@ -60,17 +63,18 @@ void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context&
   auto scope = ctx.arena.scope();
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(params_.size())});
-  for (std::size_t i = 0; i < params_.size(); ++i) adamw::sum_squares(params_[i].grad, Tensor(slots.as<double>() + i, DType::f64, {1}), ctx);
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    adamw::sum_squares(params_[i].grad, Tensor(slots.as<double>() + i, DType::f64, {1}), ctx);
   adamw::prepare(slots, state, hyper, ctx);
   for (const Param& p : params_) adamw::step({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay}, state, hyper, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {
-  const auto index = group == 0           ? 0
-                     : group <= layers_   ? 1 + 6 * (group - 1) + int(role) - int(Role::norm1)
+  const auto index = group == 0                 ? 0
+                     : group <= layers_         ? 1 + 6 * (group - 1) + int(role) - int(Role::norm1)
                      : role == Role::final_norm ? 1 + 6 * layers_
-                     : tied_              ? 0
-                                          : 2 + 6 * layers_;
+                     : tied_                    ? 0
+                                                : 2 + 6 * layers_;
   const Param& p = params_[std::size_t(index)];
   return {p.copy ? p.copy : p.master, p.grad};
 }

@@ -58,8 +58,8 @@ class WholeStore final : public ParamStore {
   WholeStore(const ModelConfig&, DType compute, Purpose, Context&);  // makes everything in the arena
 
   void prefetch(int) override {}
-  void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
-  void refresh_copies(Context&);                  // after the masters were written from outside
+  void initialise(std::uint64_t seed, Context&);                    // normal numbers by counter: the same for any number of threads
+  void refresh_copies(Context&);                                    // after the masters were written from outside
   void update(const adamw::Hyper&, const Tensor& state, Context&);  // norm, clipping, AdamW; state: ops/adamw
 
   const std::vector<Param>& params() const { return params_; }

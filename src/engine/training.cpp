@@ -57,7 +57,10 @@ void check(const Recipe& r) {
 }
 
 Training::Training(const Recipe& recipe, Context& ctx)
-    : recipe_(checked(recipe)), ctx_(ctx), variant_(variant_of(recipe_, ctx)), problem_(problem_of(recipe_)),
+    : recipe_(checked(recipe)),
+      ctx_(ctx),
+      variant_(variant_of(recipe_, ctx)),
+      problem_(problem_of(recipe_)),
       store_(recipe_.model, recipe_.precision.dtype, recipe_.purpose, ctx),
       head_{recipe_.model, recipe_.precision.dtype, recipe_.batch * recipe_.len, 0} {
   const auto rows = head_.rows;
@@ -79,7 +82,8 @@ Training::Training(const Recipe& recipe, Context& ctx)
 void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
 
 bool Training::stands_in() const {
-  return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) || !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
+  return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) ||
+         !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
 }
 
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, recipe_.precision.dtype, {head_.rows, recipe_.model.width}); }

@@ -17,10 +17,10 @@ namespace headroom::engine {
 struct Recipe {
   ModelConfig model;
   std::int64_t batch = 1, len = 128;
-  Precision precision;             // of activations and matmul operands; bf16 and fp16 keep FP32 master weights
+  Precision precision;                          // of activations and matmul operands; bf16 and fp16 keep FP32 master weights
   std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
-  std::string attention = "flash";  // a family or a variant
-  std::int64_t loss_rows = 0;       // rows of logits at once; 0: by chunk_of
+  std::string attention = "flash";              // a family or a variant
+  std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
   Purpose purpose = Purpose::training;
 };
 
@@ -31,7 +31,7 @@ class Training {
   Training(const Recipe&, Context&);  // makes all that outlives a step
 
   void initialise(std::uint64_t seed);
-  Tensor tokens() const { return tokens_; }    // int32 [batch · len], each below vocab: the writer has checked
+  Tensor tokens() const { return tokens_; }  // int32 [batch · len], each below vocab: the writer has checked
   Tensor targets() const { return targets_; }
 
   void forward();

@@ -13,7 +13,9 @@ namespace headroom::blas {
 
 namespace {
 
-void ok(cublasStatus_t s, const char* what) { check(s == CUBLAS_STATUS_SUCCESS, Code::cuda, "cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(s)); }
+void ok(cublasStatus_t s, const char* what) {
+  check(s == CUBLAS_STATUS_SUCCESS, Code::cuda, "cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(s));
+}
 
 cudaDataType type_of(DType t) {
   switch (t) {
@@ -40,7 +42,8 @@ struct Layout {
   cublasLtMatrixLayout_t raw = nullptr;
   Layout(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t count) {
     const bool t = x.transposed;
-    ok(cublasLtMatrixLayoutCreate(&raw, type_of(x.dtype), std::uint64_t(t ? rows : columns), std::uint64_t(t ? columns : rows), x.row), "a layout");
+    ok(cublasLtMatrixLayoutCreate(&raw, type_of(x.dtype), std::uint64_t(t ? rows : columns), std::uint64_t(t ? columns : rows), x.row),
+       "a layout");
     const int batch = int(count);
     ok(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "a layout");
     ok(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.batch, sizeof x.batch), "a layout");
@@ -71,17 +74,18 @@ unsigned alignment_of(const void* p) {
 }
 
 // cuBLASLt's choice for a shape takes tens of microseconds to ask for, so it is remembered.
-using Key = std::tuple<int, int, int, int, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                       std::int64_t, std::int64_t, std::int64_t, unsigned, unsigned, unsigned>;
+using Key = std::tuple<int, int, int, int, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                       std::int64_t, std::int64_t, std::int64_t, std::int64_t, unsigned, unsigned, unsigned>;
 
-cublasLtMatmulAlgo_t algorithm(const Product& p, cublasLtHandle_t lt, const Description& d, const Layout& b, const Layout& a, const Layout& c) {
+cublasLtMatmulAlgo_t algorithm(const Product& p, cublasLtHandle_t lt, const Description& d, const Layout& b, const Layout& a,
+                               const Layout& c) {
   static std::mutex mutex;
   static std::map<Key, cublasLtMatmulAlgo_t> known;
   int device;
   cuda(cudaGetDevice(&device));
   const unsigned align_a = alignment_of(p.a.data), align_b = alignment_of(p.b.data), align_c = alignment_of(p.c.data);
-  const Key key{device, int(p.a.dtype), int(p.c.dtype), int(p.math), p.a.transposed, p.b.transposed, p.m, p.n, p.k, p.count, p.a.row,
-                p.b.row, p.c.row, p.a.batch, p.b.batch, p.c.batch, align_a, align_b, align_c};
+  const Key key{device,  int(p.a.dtype), int(p.c.dtype), int(p.math), p.a.transposed, p.b.transposed, p.m,     p.n,     p.k,    p.count,
+                p.a.row, p.b.row,        p.c.row,        p.a.batch,   p.b.batch,      p.c.batch,      align_a, align_b, align_c};
   std::lock_guard lock(mutex);
   const auto at = known.find(key);
   if (at != known.end()) return at->second;
@@ -110,8 +114,8 @@ void multiply(const Product& p, void* workspace, void* stream) {
   const Description d(p);
   const cublasLtHandle_t lt = handle();
   const cublasLtMatmulAlgo_t how = algorithm(p, lt, d, b, a, c);
-  ok(cublasLtMatmul(lt, d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.c.data, c.raw, p.c.data, c.raw, &how, workspace, workspace_bytes,
-                    static_cast<cudaStream_t>(stream)),
+  ok(cublasLtMatmul(lt, d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.c.data, c.raw, p.c.data, c.raw, &how, workspace,
+                    workspace_bytes, static_cast<cudaStream_t>(stream)),
      "a product");
 }
 

@@ -12,8 +12,8 @@ constexpr std::size_t workspace_bytes = 32u << 20;  // what cuBLASLt wants on Ho
 struct Matrix {
   void* data;
   DType dtype;
-  std::int64_t row;    // elements from one row to the next
-  std::int64_t batch;  // … from one matrix to the next
+  std::int64_t row;         // elements from one row to the next
+  std::int64_t batch;       // … from one matrix to the next
   bool transposed = false;  // stored with rows and columns swapped
 };
 

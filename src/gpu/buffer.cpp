@@ -15,7 +15,8 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const DeviceMemory m = device_memory();
-    throw Error(Code::out_of_memory, fmt::format("out of memory: the GPU cannot give {} bytes, {} of {} are free", bytes, m.free_bytes, m.total_bytes));
+    throw Error(Code::out_of_memory,
+                fmt::format("out of memory: the GPU cannot give {} bytes, {} of {} are free", bytes, m.free_bytes, m.total_bytes));
   }
   cuda(e);
 }

@@ -25,7 +25,8 @@ struct MapShape {
 enum class MapType : std::uint8_t { bf16, f16 };
 Map make_map(const void* data, MapType, const MapShape&);  // an Error when the driver refuses
 
-template <class T> Map make_map(const T* data, const MapShape& s) {
+template <class T>
+Map make_map(const T* data, const MapShape& s) {
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
   return make_map(data, std::is_same_v<T, __half> ? MapType::f16 : MapType::bf16, s);
 }

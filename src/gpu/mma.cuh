@@ -48,10 +48,16 @@ struct Descriptors {
 };
 
 // ---- order ------------------------------------------------------------------------------------------------------
-__device__ inline void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }  // registers written before → visible to wgmma
+__device__ inline void mma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}  // registers written before → visible to wgmma
 __device__ inline void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending> __device__ inline void mma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
-template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
+template <int pending>
+__device__ inline void mma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+template <class T, int n>
+__device__ inline void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
   if constexpr (std::is_same_v<T, float>)
     for (auto& x : r) asm volatile("" : "+f"(x)::"memory");
   else
@@ -75,33 +81,39 @@ template <class T, int n> __device__ inline void pin(T (&r)[n]) {  // the compil
 #define HR_R80 HR_R40 HR_TEN(4) HR_TEN(5) HR_TEN(6) HR_TEN(7)
 #define HR_R88 HR_R40 HR_TEN(4) HR_TEN(5) HR_TEN(6) HR_TEN(7) ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define HR_R96 HR_R40 HR_TEN(4) HR_TEN(5) HR_TEN(6) HR_TEN(7) HR_TEN(8) ",%90,%91,%92,%93,%94,%95"
-#define HR_R128 HR_R40 HR_TEN(4) HR_TEN(5) HR_TEN(6) HR_TEN(7) HR_TEN(8) HR_TEN(9) HR_TEN(10) HR_TEN(11) \
-  ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define HR_R128 \
+  HR_R40 HR_TEN(4) HR_TEN(5) HR_TEN(6) HR_TEN(7) HR_TEN(8) HR_TEN(9) HR_TEN(10) HR_TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
 #define HR_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HR_D32(i) HR_D8(i), HR_D8(i + 8), HR_D8(i + 16), HR_D8(i + 24)
 
-#define HR_SS(N, TYPE, REGS, A, B, C, TA, TB, ...)                                                                         \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C ", 0;\n"                                                              \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, %" #A ", %" #B              \
-               ", p, 1, 1, %" #TA ", %" #TB ";}"                                                                          \
-               : __VA_ARGS__                                                                                              \
+#define HR_SS(N, TYPE, REGS, A, B, C, TA, TB, ...)                                                                                       \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C                                                                                      \
+               ", 0;\n"                                                                                                                  \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, %" #A ", %" #B ", p, 1, 1, %" #TA ", %" #TB \
+               ";}"                                                                                                                      \
+               : __VA_ARGS__                                                                                                             \
                : "l"(a), "l"(b), "r"(int(add)), "n"(int(major_a)), "n"(int(major_b)))
-#define HR_RS(N, TYPE, REGS, A0, A1, A2, A3, B, C, TB, ...)                                                                \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C ", 0;\n"                                                              \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, {%" #A0 ",%" #A1 ",%" #A2     \
-               ",%" #A3 "}, %" #B ", p, 1, 1, %" #TB ";}"                                                                 \
-               : __VA_ARGS__                                                                                              \
+#define HR_RS(N, TYPE, REGS, A0, A1, A2, A3, B, C, TB, ...)                                                                               \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C                                                                                       \
+               ", 0;\n"                                                                                                                   \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B \
+               ", p, 1, 1, %" #TB ";}"                                                                                                    \
+               : __VA_ARGS__                                                                                                              \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(major_b)))
-#define HR_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, P6, ...)                                                                 \
-  template <class T, Major major_a = Major::k, Major major_b = Major::k>                                                  \
-  __device__ inline void mma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {                      \
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) HR_SS(N, "bf16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);              \
-    else HR_SS(N, "f16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                          \
-  }                                                                                                                       \
-  template <class T, Major major_b = Major::k>                                                                            \
-  __device__ inline void mma(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool add = true) {          \
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) HR_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);      \
-    else HR_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                  \
+#define HR_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, P6, ...)                                                     \
+  template <class T, Major major_a = Major::k, Major major_b = Major::k>                                       \
+  __device__ inline void mma(float(&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {            \
+    if constexpr (std::is_same_v<T, __nv_bfloat16>)                                                            \
+      HR_SS(N, "bf16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                 \
+    else                                                                                                       \
+      HR_SS(N, "f16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                  \
+  }                                                                                                            \
+  template <class T, Major major_b = Major::k>                                                                 \
+  __device__ inline void mma(float(&d)[N / 2], const std::uint32_t(&a)[4], std::uint64_t b, bool add = true) { \
+    if constexpr (std::is_same_v<T, __nv_bfloat16>)                                                            \
+      HR_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                         \
+    else                                                                                                       \
+      HR_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                          \
   }
 HR_WGMMA(48, HR_R24, 24, 25, 26, 27, 28, 29, 30, HR_D8(0), HR_D8(8), HR_D8(16))
 HR_WGMMA(64, HR_R32, 32, 33, 34, 35, 36, 37, 38, HR_D32(0))
@@ -134,24 +146,35 @@ HR_WGMMA(256, HR_R128, 128, 129, 130, 131, 132, 133, 134, HR_D32(0), HR_D32(32),
 #undef HR_ONES
 
 // ---- registers ----------------------------------------------------------------------------------------------------
-template <int n> __device__ inline void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
-template <int n> __device__ inline void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
+template <int n>
+__device__ inline void registers_down() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+}
+template <int n>
+__device__ inline void registers_up() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+}
 
-template <class T> __device__ inline std::uint32_t pack(float low, float high) {
+template <class T>
+__device__ inline std::uint32_t pack(float low, float high) {
   std::uint32_t r;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
 
 // Four 8x8 blocks of 16-bit values from fragment order to shared memory; lane l gives the address of row l%8 of block l/8.
 __device__ inline void store_blocks(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
-               "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 __device__ inline void store_blocks_transposed(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
-               "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 // w[i] of lane l and w[l] of lane i trade places within each four lanes (`quad` = lane % 4).
 __device__ inline void transpose_in_quad(std::uint32_t (&w)[4], int quad) {
@@ -159,12 +182,18 @@ __device__ inline void transpose_in_quad(std::uint32_t (&w)[4], int quad) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const std::uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
-    if (odd) w[i] = got; else w[i + 1] = got;
+    if (odd)
+      w[i] = got;
+    else
+      w[i + 1] = got;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const std::uint32_t got = __shfl_xor_sync(~0u, high ? w[i] : w[i + 2], 2);
-    if (high) w[i] = got; else w[i + 2] = got;
+    if (high)
+      w[i] = got;
+    else
+      w[i + 2] = got;
   }
 }
 // Byte offset of 16-byte chunk `chunk` of row `row` inside a panel.

@@ -31,21 +31,26 @@ struct Barrier {
     std::uint32_t done = 0;
     while (!done)
       asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, %3; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(shared_address(this)), "r"(parity), "n"(sleep_at_most_ns) : "memory");
+                   : "=r"(done)
+                   : "r"(shared_address(this)), "r"(parity), "n"(sleep_at_most_ns)
+                   : "memory");
   }
   // Asks again at once: for short waits on the critical path, where sleeping costs more (backward at head dim 64: 7 %, H200, 2026-11-21).
   __device__ void wait_awake(int parity) {
     std::uint32_t done = 0;
     while (!done)
       asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(shared_address(this)), "r"(parity) : "memory");
+                   : "=r"(done)
+                   : "r"(shared_address(this)), "r"(parity)
+                   : "memory");
   }
 };
 __device__ inline void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads
 __device__ inline void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ inline void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-template <int stages> struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
+template <int stages>
+struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
   int stage = 0, parity = 0;
   __device__ void next() {
     if (++stage == stages) stage = 0, parity ^= 1;
@@ -65,41 +70,59 @@ __device__ inline bool elected() {  // true for one lane of a converged warp
 // ---- device: copies ----------------------------------------------------------------------------------------------
 __device__ inline void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
 
-enum class Keep : std::uint64_t { normal = 0x1000000000000000, once = 0x12F0000000000000, long_time = 0x14F0000000000000 };  // L2 policy words
+enum class Keep : std::uint64_t {
+  normal = 0x1000000000000000,
+  once = 0x12F0000000000000,
+  long_time = 0x14F0000000000000
+};  // L2 policy words
 
 template <class... At>  // one coordinate per dimension, contiguous one first
 __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4}], [%2], %5;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4}], [%2], %5;" ::"r"(
+            shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "l"(std::uint64_t(keep))
+        : "memory");
   else if constexpr (sizeof...(at) == 3)
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5}], [%2], %6;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5}], [%2], %6;" ::
+            "r"(shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "l"(std::uint64_t(keep))
+        : "memory");
   else
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6}], [%2], %7;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6}], [%2], %7;" ::
+            "r"(shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep))
+        : "memory");
 }
 
-template <class... At> __device__ inline void store(const Map& m, const void* from, At... at) {
+template <class... At>
+__device__ inline void store(const Map& m, const void* from, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)),
+                 "r"(c[0]), "r"(c[1])
+                 : "memory");
   else if constexpr (sizeof...(at) == 3)
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]), "r"(c[2]) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)),
+                 "r"(c[0]), "r"(c[1]), "r"(c[2])
+                 : "memory");
   else
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]), "r"(c[2]), "r"(c[3]) : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(&m.raw),
+                 "r"(shared_address(from)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+                 : "memory");
 }
 
 // A plain run of bytes; both ends 16-byte aligned, bytes % 16 == 0.
 __device__ inline void load_run(void* to, const void* from, int bytes, Barrier& full) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
-               "r"(shared_address(&full)) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(&full))
+               : "memory");
 }
 __device__ inline void store_run(void* to, const void* from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
@@ -107,11 +130,18 @@ __device__ inline void store_run(void* to, const void* from, int bytes) {
 
 // to[0 … bytes/4) += from[…] in fp32, in L2, order between blocks undefined. 16-byte aligned, bytes % 16 == 0.
 __device__ inline void add_to(float* to, const float* from, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes)
+               : "memory");
 }
 
 __device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-template <int pending> __device__ inline void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }
-template <int pending> __device__ inline void store_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }
+template <int pending>
+__device__ inline void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+template <int pending>
+__device__ inline void store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
 
 }  // namespace headroom

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/tensor.h"
 #include "base/fault.h"
+#include "base/tensor.h"
 #include "memory/ledger.h"
 
 namespace headroom {

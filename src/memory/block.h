@@ -9,8 +9,7 @@ class Block {
  public:
   explicit Block(std::size_t bytes);  // an Error (out_of_memory) when the system refuses
   ~Block();
-  Block(Block&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
     return *this;

@@ -14,8 +14,8 @@ void make_room(std::vector<T>& v, std::size_t count) {
 }  // namespace
 
 std::string_view name_of(Phase p) {
-  constexpr std::array<std::string_view, phase_count> names = {
-      "input", "parameter", "gradient", "optimizer", "saved for backward", "forward", "backward", "workspace"};
+  constexpr std::array<std::string_view, phase_count> names = {"input",   "parameter", "gradient", "optimizer", "saved for backward",
+                                                               "forward", "backward",  "workspace"};
   return names[std::size_t(p)];
 }
 
@@ -55,8 +55,10 @@ std::vector<Entry> Ledger::standing() const {
 std::vector<Entry> Ledger::at_peak() const {
   std::vector<std::uint32_t> live;
   for (std::size_t e = 0; e < peak_event_; ++e) {
-    if (events_[e].take) live.push_back(events_[e].entry);
-    else live.pop_back();  // an arena is a stack: gives are newest first
+    if (events_[e].take)
+      live.push_back(events_[e].entry);
+    else
+      live.pop_back();  // an arena is a stack: gives are newest first
   }
   std::vector<Entry> out;
   for (auto i : live) out.push_back(entries_[i]);

@@ -14,9 +14,12 @@ Json json_of(const Value& v) {
   return std::visit(
       [](const auto& x) -> Json {
         using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, std::monostate>) return nullptr;
-        else if constexpr (std::is_same_v<T, double>) return std::isfinite(x) ? Json(x) : Json(nullptr);
-        else return x;
+        if constexpr (std::is_same_v<T, std::monostate>)
+          return nullptr;
+        else if constexpr (std::is_same_v<T, double>)
+          return std::isfinite(x) ? Json(x) : Json(nullptr);
+        else
+          return x;
       },
       v);
 }

@@ -56,7 +56,8 @@ struct Markdown {
       if (const auto* c = std::get_if<Chart>(&p.is)) {
         heading(depth + 1, c->title);
         for (const auto& s : c->series)
-          if (!s.points.empty()) out += "- " + s.name + " " + sparkline(s.points, c->log) + " " + in_words(s.points.back().second, c->unit) + "\n";
+          if (!s.points.empty())
+            out += "- " + s.name + " " + sparkline(s.points, c->log) + " " + in_words(s.points.back().second, c->unit) + "\n";
         out += "\n";
       }
       if (const auto* inner = std::get_if<Record>(&p.is)) record(*inner, depth + 1);

@@ -10,7 +10,18 @@
 
 namespace headroom {
 
-enum class Unit : std::uint8_t { none, bytes, ms, tflops, bytes_per_s, flops, ratio, share, error, exact };  // exact: every digit, for people too
+enum class Unit : std::uint8_t {
+  none,
+  bytes,
+  ms,
+  tflops,
+  bytes_per_s,
+  flops,
+  ratio,
+  share,
+  error,
+  exact
+};  // exact: every digit, for people too
 
 // One cell. Nothing (monostate) is a value that was not measured: null in JSON, empty in CSV, "–" for people.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
@@ -36,7 +47,7 @@ struct Column {
 struct Table {
   std::string name, title;
   std::vector<Column> columns;
-  std::vector<std::vector<Value>> rows;   // each as long as columns
+  std::vector<std::vector<Value>> rows;      // each as long as columns
   std::vector<std::vector<Table>> within{};  // empty, or for every row the tables that belong to it: JSON arrays in its object
 
   void add(std::vector<Value> row) { rows.push_back(std::move(row)); }

@@ -79,8 +79,7 @@ std::string sparkline(const std::vector<std::pair<double, double>>& points, bool
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const auto& [x, y] : points) low = std::min(low, height(y)), high = std::max(high, height(y));
   std::string line;
-  for (const auto& [x, y] : points)
-    line += levels[high > low ? std::size_t(std::lround((height(y) - low) / (high - low) * 7)) : 0];
+  for (const auto& [x, y] : points) line += levels[high > low ? std::size_t(std::lround((height(y) - low) / (high - low) * 7)) : 0];
   return line;
 }
 

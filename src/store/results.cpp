@@ -43,7 +43,8 @@ class Statement {  // prepared, bound in order, stepped
   std::int64_t integer(int column) { return sqlite3_column_int64(statement_, column); }
   std::string text(int column) {
     const auto* s = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    check(s || sqlite3_column_type(statement_, column) == SQLITE_NULL, Code::out_of_memory, "out of memory: a text of '{}' could not be read", file_);
+    check(s || sqlite3_column_type(statement_, column) == SQLITE_NULL, Code::out_of_memory,
+          "out of memory: a text of '{}' could not be read", file_);
     return s ? std::string(s, std::size_t(sqlite3_column_bytes(statement_, column))) : "";
   }
 
@@ -60,9 +61,9 @@ class Statement {  // prepared, bound in order, stepped
     switch (rc & 0xff) {
       case SQLITE_NOTADB:
       case SQLITE_CORRUPT:
-        throw Error(Code::io, fmt::format("results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file_, said));
-      case SQLITE_READONLY:
-        throw Error(Code::io, fmt::format("results: '{}' cannot be written to; name another with --db", file_));
+        throw Error(Code::io, fmt::format("results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db",
+                                          file_, said));
+      case SQLITE_READONLY: throw Error(Code::io, fmt::format("results: '{}' cannot be written to; name another with --db", file_));
       case SQLITE_BUSY:
         throw Error(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
       case SQLITE_NOMEM: throw Error(Code::out_of_memory, fmt::format("out of memory: results: '{}' could not be read or written", file_));
@@ -87,10 +88,13 @@ std::int64_t ask(sqlite3* db, const std::string& file, const char* sql) {
 void check_ours(sqlite3* db, const std::string& file) {
   Statement quick(db, file, "PRAGMA quick_check(1)");
   const std::string verdict = quick.next() ? quick.text(0) : "";
-  check(verdict == "ok", Code::io, "results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file, verdict);
-  check(ask(db, file, "PRAGMA application_id") == application_id, Code::io, "results: '{}' is another program's; name another with --db", file);
+  check(verdict == "ok", Code::io, "results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file,
+        verdict);
+  check(ask(db, file, "PRAGMA application_id") == application_id, Code::io, "results: '{}' is another program's; name another with --db",
+        file);
   const auto version = ask(db, file, "PRAGMA user_version");
-  check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version, schema_version);
+  check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version,
+        schema_version);
 }
 
 void make_tables(sqlite3* db, const std::string& file) {
@@ -110,9 +114,7 @@ void make_tables(sqlite3* db, const std::string& file) {
 constexpr const char* run_columns =
     "SELECT id, command, settings, machine, version, started, finished, (SELECT count(*) FROM rows WHERE run = runs.id) FROM runs ";
 
-Run run_of(Statement& s) {
-  return {s.integer(0), s.text(1), s.text(2), s.text(3), s.text(4), s.text(5), s.text(6), s.integer(7)};
-}
+Run run_of(Statement& s) { return {s.integer(0), s.text(1), s.text(2), s.text(3), s.text(4), s.text(5), s.text(6), s.integer(7)}; }
 
 }  // namespace
 
@@ -121,19 +123,23 @@ Results::Results(const std::string& file, Access access) : file_(file), db_(null
   std::error_code failed;
   check(!fs::is_directory(file, failed), Code::bad_argument, "results: '{}' is a directory; name a file in it", file);
   const bool there = fs::exists(file, failed) && fs::file_size(file, failed) > 0;
-  check(there || access == Access::write, Code::io, "results: there is no '{}' yet; measure something first, or name another with --db", file);
+  check(there || access == Access::write, Code::io, "results: there is no '{}' yet; measure something first, or name another with --db",
+        file);
   if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
     fs::create_directories(folder, failed);
-    check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(), failed.message());
+    check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(),
+          failed.message());
   }
-  check(!there || access == Access::read || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  check(!there || access == Access::read || eaccess(file.c_str(), W_OK) == 0, Code::io,
+        "results: '{}' cannot be written to; name another with --db", file);
   sqlite3* db = nullptr;
   const int flags = access == Access::write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const int rc = sqlite3_open_v2(file.c_str(), &db, flags, nullptr);
   db_.reset(db);
   check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: '{}' could not be opened", file);
   check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened ({}); name another with --db", file, sqlite3_errmsg(db));
-  check(access == Access::read || sqlite3_db_readonly(db, "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  check(access == Access::read || sqlite3_db_readonly(db, "main") == 0, Code::io,
+        "results: '{}' cannot be written to; name another with --db", file);
   sqlite3_busy_timeout(db, 10'000);
   if (there) check_ours(db, file_);
   if (access == Access::write && !there) make_tables(db, file_);
@@ -179,8 +185,9 @@ std::vector<StoredRow> Results::rows(std::int64_t run) const {
 }
 
 std::optional<Run> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
-  Statement s(db_.get(), file_,
-              fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? ORDER BY id DESC LIMIT 1", run_columns).c_str());
+  Statement s(
+      db_.get(), file_,
+      fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? ORDER BY id DESC LIMIT 1", run_columns).c_str());
   if (!s.bind(command).bind(settings).bind(machine).next()) return std::nullopt;
   return run_of(s);
 }

@@ -10,7 +10,8 @@ std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
   std::vector<RowObject> rows;
   for (const StoredRow& stored : results.rows(run)) {
     rows.push_back(RowObject::parse(stored.row, nullptr, false));
-    check(is_row(rows.back()), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(), results.file(), run);
+    check(is_row(rows.back()), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(),
+          results.file(), run);
   }
   return rows;
 }

@@ -60,8 +60,10 @@ template <class Fits>
 std::int64_t largest(std::int64_t most, Fits fits) {
   std::int64_t yes = 0, no = most + 1;
   for (std::int64_t step = 1; yes + step < no; step *= 2) {  // reach out first: the answer is usually far below `most`
-    if (!fits(yes + step)) no = yes + step;
-    else yes += step;
+    if (!fits(yes + step))
+      no = yes + step;
+    else
+      yes += step;
   }
   while (no - yes > 1) {
     const std::int64_t middle = yes + (no - yes) / 2;

@@ -99,14 +99,23 @@ Account attention_account(const Problem& p, const Device& device, std::string_vi
   a.peak_moment = top;
   std::set<std::uint32_t> standing;
   for (std::size_t e = 0; e <= top && e < events.size(); ++e) {
-    if (events[e].take) standing.insert(events[e].entry);
-    else standing.erase(events[e].entry);
+    if (events[e].take)
+      standing.insert(events[e].entry);
+    else
+      standing.erase(events[e].entry);
   }
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
     const Entry& e = entries[i];
     const Shape& symbolic = i < probe.ledger.entries().size() ? probe.ledger.entries()[i].shape : e.shape;
-    Component c{e.name.full(), shape_text(e.shape), std::string(name_of(e.dtype)), e.bytes, e.taken,
-                formula_of(symbolic, e.shape, size_of(e.dtype), symbols), std::string(name_of(e.phase)), standing.contains(i), 0};
+    Component c{e.name.full(),
+                shape_text(e.shape),
+                std::string(name_of(e.dtype)),
+                e.bytes,
+                e.taken,
+                formula_of(symbolic, e.shape, size_of(e.dtype), symbols),
+                std::string(name_of(e.phase)),
+                standing.contains(i),
+                0};
     if (c.at_peak && a.peak_bytes) c.share = double(e.taken) / double(a.peak_bytes);
     a.components.push_back(std::move(c));
   }
@@ -114,7 +123,8 @@ Account attention_account(const Problem& p, const Device& device, std::string_vi
 }
 
 OnPaper on_paper(const Problem& p) {
-  const std::uint64_t size = size_of(p.precision.dtype), q = std::uint64_t(p.q_shape().count()) * size, k = std::uint64_t(p.k_shape().count()) * size;
+  const std::uint64_t size = size_of(p.precision.dtype), q = std::uint64_t(p.q_shape().count()) * size,
+                      k = std::uint64_t(p.k_shape().count()) * size;
   const auto rows = std::uint64_t(p.batch * p.heads * p.len_q);
   return {2 * q + 4 * k, 2 * q, rows * std::uint64_t(p.len_k) * size, rows * 4};
 }

@@ -48,11 +48,12 @@ std::vector<Series> series_of(const std::vector<AttentionRow>& rows) {
     const auto at = std::find_if(all.begin(), all.end(), [&](const Series& s) {
       return s.variant == r.variant && s.dtype == r.dtype && s.mask == r.mask && s.dim == r.dim;
     });
-    if (at == all.end()) all.push_back({r.variant, r.dtype, r.mask, r.dim, {&r}});
-    else at->rows.push_back(&r);
+    if (at == all.end())
+      all.push_back({r.variant, r.dtype, r.mask, r.dim, {&r}});
+    else
+      at->rows.push_back(&r);
   }
-  for (Series& s : all)
-    std::sort(s.rows.begin(), s.rows.end(), [](const auto* a, const auto* b) { return a->len_q < b->len_q; });
+  for (Series& s : all) std::sort(s.rows.begin(), s.rows.end(), [](const auto* a, const auto* b) { return a->len_q < b->len_q; });
   return all;
 }
 
@@ -62,14 +63,26 @@ Points last_two(Points p) {
 }
 
 Table exponents(const std::vector<Series>& all) {
-  Table t{"exponents", "Growth with the length: y ~ len^e (fitted over all lengths; bytes also over the two largest)",
-          {{"variant"}, {"dtype"}, {"dim"}, {"mask"}, {"lengths"}, {"fwd_time"}, {"bwd_time"}, {"peak_bytes"}, {"saved_bytes"},
-           {"peak_bytes_at_the_end"}, {"saved_bytes_at_the_end"}}, {}};
+  Table t{"exponents",
+          "Growth with the length: y ~ len^e (fitted over all lengths; bytes also over the two largest)",
+          {{"variant"},
+           {"dtype"},
+           {"dim"},
+           {"mask"},
+           {"lengths"},
+           {"fwd_time"},
+           {"bwd_time"},
+           {"peak_bytes"},
+           {"saved_bytes"},
+           {"peak_bytes_at_the_end"},
+           {"saved_bytes_at_the_end"}},
+          {}};
   for (const Series& s : all) {
     const auto peak = s.points(&AttentionRow::forecast_peak_bytes), saved = s.points(&AttentionRow::saved_bytes);
     if (peak.size() < 2) continue;
     t.add({s.variant, s.dtype, s.dim, s.mask, std::int64_t(s.rows.size()), exponent(s.points(&AttentionRow::fwd_ms)),
-           exponent(s.points(&AttentionRow::bwd_ms)), exponent(peak), exponent(saved), exponent(last_two(peak)), exponent(last_two(saved))});
+           exponent(s.points(&AttentionRow::bwd_ms)), exponent(peak), exponent(saved), exponent(last_two(peak)),
+           exponent(last_two(saved))});
   }
   return t;
 }
@@ -92,8 +105,11 @@ std::int64_t largest_len(const std::function<std::uint64_t(std::int64_t)>& peak_
 }
 
 Table edges(const AttentionSweep& s, const Device& device, const std::vector<Series>& all, int workers) {
-  Table t{"edge", "Where memory ends: the largest length that fits",
-          {{"variant"}, {"dtype"}, {"dim"}, {"mask"}, {"memory"}, {"memory_bytes", Unit::bytes}, {"largest_len"}, {"peak_bytes", Unit::bytes}}, {}};
+  Table t{
+      "edge",
+      "Where memory ends: the largest length that fits",
+      {{"variant"}, {"dtype"}, {"dim"}, {"mask"}, {"memory"}, {"memory_bytes", Unit::bytes}, {"largest_len"}, {"peak_bytes", Unit::bytes}},
+      {}};
   std::vector<std::pair<std::string, std::uint64_t>> memories;
   memories.emplace_back("this machine", machine_limit(device));
   if (s.memory) memories.emplace_back("--memory", *s.memory);
@@ -103,7 +119,8 @@ Table edges(const AttentionSweep& s, const Device& device, const std::vector<Ser
     const AttentionRow& r = *one.rows.front();
     const auto peak_at = [&](std::int64_t len) {
       try {
-        return std::uint64_t(forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+        return std::uint64_t(
+            forecast_case(s.problem(precision_of(r), mask_of(r), one.dim, len), *variant, s.passes, device, workers).bytes.peak);
       } catch (const Error&) {
         return std::numeric_limits<std::uint64_t>::max();  // past what a problem may be: no memory holds it
       }
@@ -126,7 +143,9 @@ void account_of_misfit(const AttentionSweep& s, const Device& device, const std:
   const auto* variant = attention::variant_named(r.variant);
   if (!variant) return;
   const auto forecast = forecast_case(s.problem(precision_of(r), mask_of(r), r.dim, r.len_q), *variant, s.passes, device, workers);
-  Record account{"first_that_does_not_fit", fmt::format("The smallest that does not fit: {} {} dim {} len {} {}", r.variant, r.dtype, r.dim, r.len_q, r.mask), {}};
+  Record account{"first_that_does_not_fit",
+                 fmt::format("The smallest that does not fit: {} {} dim {} len {} {}", r.variant, r.dtype, r.dim, r.len_q, r.mask),
+                 {}};
   account.add("variant", r.variant).add("dtype", r.dtype).add("dim", r.dim).add("len", r.len_q).add("mask", r.mask);
   account.add("peak_bytes", forecast.bytes.peak, Unit::bytes).add("memory_bytes", std::int64_t(s.limit(device)), Unit::bytes);
   if (const auto missing = forecast.bytes.peak - std::int64_t(s.limit(device)); missing > 0)  // else it was the system that refused
@@ -135,21 +154,33 @@ void account_of_misfit(const AttentionSweep& s, const Device& device, const std:
   for (const Entry& e : forecast.at_peak) {
     std::vector<std::string> shape;
     for (int d = 0; d < e.shape.rank; ++d) shape.push_back(std::to_string(e.shape[d]));
-    t.add({e.name.full(), joined(shape, "x"), std::string(name_of(e.dtype)), std::int64_t(e.taken), double(e.taken) / double(forecast.bytes.peak),
-           std::string(name_of(e.phase))});
+    t.add({e.name.full(), joined(shape, "x"), std::string(name_of(e.dtype)), std::int64_t(e.taken),
+           double(e.taken) / double(forecast.bytes.peak), std::string(name_of(e.phase))});
   }
   into.add(Part{account.add(Part{std::move(t)})});
 }
 
 Table against_plain(const std::vector<AttentionRow>& rows) {
-  Table t{"against_plain", "Against plain, row by row: how many times faster, how many times fewer bytes",
-          {{"variant"}, {"dtype"}, {"dim"}, {"len_q"}, {"len_k"}, {"mask"}, {"fwd_faster", Unit::ratio, Show::bar}, {"bwd_faster", Unit::ratio, Show::bar},
-           {"saved_fewer", Unit::ratio}, {"peak_fewer", Unit::ratio}}, {}};
+  Table t{"against_plain",
+          "Against plain, row by row: how many times faster, how many times fewer bytes",
+          {{"variant"},
+           {"dtype"},
+           {"dim"},
+           {"len_q"},
+           {"len_k"},
+           {"mask"},
+           {"fwd_faster", Unit::ratio, Show::bar},
+           {"bwd_faster", Unit::ratio, Show::bar},
+           {"saved_fewer", Unit::ratio},
+           {"peak_fewer", Unit::ratio}},
+          {}};
   const auto family = [](const AttentionRow& r) {
     const auto* v = attention::variant_named(r.variant);
     return v ? v->family : std::string_view();
   };
-  const auto ratio = [](const auto& plain, const auto& other) { return plain && other && *other > 0 ? Value(double(*plain) / double(*other)) : Value(); };
+  const auto ratio = [](const auto& plain, const auto& other) {
+    return plain && other && *other > 0 ? Value(double(*plain) / double(*other)) : Value();
+  };
   for (const AttentionRow& r : rows) {
     if (r.status == "refused" || family(r).empty() || family(r) == "plain") continue;
     const auto plain = std::find_if(rows.begin(), rows.end(), [&](const AttentionRow& o) {
@@ -179,7 +210,8 @@ Record analysis_of(const AttentionSweep& s, const Device& device, const std::vec
   if (Table t = edges(s, device, all, workers); !t.rows.empty()) r.add(Part{std::move(t)});
   account_of_misfit(s, device, rows, workers, r);
   if (Table t = against_plain(rows); !t.rows.empty()) r.add(Part{std::move(t)});
-  if (Chart c = growth(all, "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes); !c.series.empty()) r.add(Part{std::move(c)});
+  if (Chart c = growth(all, "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes); !c.series.empty())
+    r.add(Part{std::move(c)});
   return r;
 }
 
@@ -192,7 +224,9 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
   r.add(Part{std::move(d)}).add(Part{table_of(result.rows)});
   for (const AttentionRow& row : result.rows)
     if (!row.why.empty())
-      r.add(Part{Note{fmt::format("{} {} dim {} len {} {}: {}: {}", row.variant, row.dtype, row.dim, row.len_q, row.mask, row.status, row.why), false}});
+      r.add(Part{
+          Note{fmt::format("{} {} dim {} len {} {}: {}: {}", row.variant, row.dtype, row.dim, row.len_q, row.mask, row.status, row.why),
+               false}});
   return r.add(Part{analysis_of(s, device, result.rows)});
 }
 

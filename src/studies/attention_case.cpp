@@ -8,13 +8,16 @@ namespace headroom::studies {
 namespace {
 
 void call(const std::function<void(const std::function<void()>&)>& how, const std::function<void()>& pass) {
-  if (how) how(pass);
-  else pass();
+  if (how)
+    how(pass);
+  else
+    pass();
 }
 
 }  // namespace
 
-AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& v, Passes passes, Context& ctx, const AttentionVisit& visit) {
+AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& v, Passes passes, Context& ctx,
+                         const AttentionVisit& visit) {
   Arena& arena = ctx.arena;
   const DType dtype = p.precision.dtype;
   AttentionTensors t;
@@ -53,7 +56,8 @@ AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& 
   return bytes;
 }
 
-AttentionForecast forecast_case(const attention::Problem& p, const attention::Variant& v, Passes passes, const Device& device, int workers) {
+AttentionForecast forecast_case(const attention::Problem& p, const attention::Variant& v, Passes passes, const Device& device,
+                                int workers) {
   Ledger ledger;
   Arena arena(&ledger);
   Context ctx{.arena = arena, .device = device, .dry_workers = workers};

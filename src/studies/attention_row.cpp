@@ -23,8 +23,10 @@ void read(const nlohmann::json& j, T& into) {
 }
 template <class T>
 void read(const nlohmann::json& j, std::optional<T>& into) {
-  if (j.is_null()) into = std::nullopt;
-  else into = j.get<T>();
+  if (j.is_null())
+    into = std::nullopt;
+  else
+    into = j.get<T>();
 }
 
 }  // namespace
@@ -44,15 +46,18 @@ Table table_of(const std::vector<AttentionRow>& rows) {
 nlohmann::ordered_json json_of(const AttentionRow& r) {
   nlohmann::ordered_json j;
   for_each_field(r, [&](const char* name, const auto& x, Unit, Show) {
-    if constexpr (requires { x.has_value(); }) j[name] = x ? nlohmann::ordered_json(*x) : nlohmann::ordered_json();
-    else j[name] = x;
+    if constexpr (requires { x.has_value(); })
+      j[name] = x ? nlohmann::ordered_json(*x) : nlohmann::ordered_json();
+    else
+      j[name] = x;
   });
   return j;
 }
 
 nlohmann::ordered_json samples_json(const AttentionRow& r) {
   const auto stats = [](const bench::Stats& s) {
-    return nlohmann::ordered_json{{"count", s.count}, {"mean_ms", s.mean}, {"std_ms", s.std}, {"median_ms", s.median}, {"min_ms", s.min}, {"drift", s.drift}};
+    return nlohmann::ordered_json{{"count", s.count},      {"mean_ms", s.mean}, {"std_ms", s.std},
+                                  {"median_ms", s.median}, {"min_ms", s.min},   {"drift", s.drift}};
   };
   return {{"forward", stats(r.fwd)}, {"backward", stats(r.bwd)}};
 }

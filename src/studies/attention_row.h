@@ -62,6 +62,6 @@ void for_each_field(Row& r, F&& f) {
 Table table_of(const std::vector<AttentionRow>&);
 nlohmann::ordered_json json_of(const AttentionRow&);
 nlohmann::ordered_json samples_json(const AttentionRow&);  // mean, std, median, min, count of both passes
-AttentionRow attention_row_of(const std::string& json);     // the way back, for a sweep that goes on
+AttentionRow attention_row_of(const std::string& json);    // the way back, for a sweep that goes on
 
 }  // namespace headroom::studies

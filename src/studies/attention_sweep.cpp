@@ -17,8 +17,15 @@ using attention::Problem;
 using attention::Variant;
 
 Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask, std::int64_t dim, std::int64_t len) const {
-  return {.batch = batch, .heads = heads, .kv_heads = kv_heads ? kv_heads : heads, .len_q = len, .len_k = len_k ? len_k : len,
-          .head_dim = dim, .mask = mask, .precision = precision, .deterministic = deterministic};
+  return {.batch = batch,
+          .heads = heads,
+          .kv_heads = kv_heads ? kv_heads : heads,
+          .len_q = len,
+          .len_k = len_k ? len_k : len,
+          .head_dim = dim,
+          .mask = mask,
+          .precision = precision,
+          .deterministic = deterministic};
 }
 
 std::uint64_t machine_limit(const Device& d) { return d.memory_bytes / 16 * 15; }
@@ -33,11 +40,23 @@ std::string describe(const Problem& p) {
 
 std::string AttentionCase::key(const AttentionSweep& s) const {
   const Problem& p = problem;
-  return nlohmann::ordered_json{{"variant", variant ? std::string(variant->name) : wanted}, {"dtype", name_of(p.precision)}, {"batch", p.batch},
-                                {"heads", p.heads}, {"kv_heads", p.kv_heads}, {"dim", p.head_dim}, {"len_q", p.len_q}, {"len_k", p.len_k},
-                                {"mask", name_of(p.mask)}, {"passes", int(s.passes)}, {"deterministic", p.deterministic},
-                                {"memory", s.memory.value_or(0)}, {"seed", s.seed}, {"warmup", s.protocol.warmup}, {"steps", s.protocol.steps},
-                                {"until", s.protocol.until}, {"seconds", s.protocol.seconds}}
+  return nlohmann::ordered_json{{"variant", variant ? std::string(variant->name) : wanted},
+                                {"dtype", name_of(p.precision)},
+                                {"batch", p.batch},
+                                {"heads", p.heads},
+                                {"kv_heads", p.kv_heads},
+                                {"dim", p.head_dim},
+                                {"len_q", p.len_q},
+                                {"len_k", p.len_k},
+                                {"mask", name_of(p.mask)},
+                                {"passes", int(s.passes)},
+                                {"deterministic", p.deterministic},
+                                {"memory", s.memory.value_or(0)},
+                                {"seed", s.seed},
+                                {"warmup", s.protocol.warmup},
+                                {"steps", s.protocol.steps},
+                                {"until", s.protocol.until},
+                                {"seconds", s.protocol.seconds}}
       .dump();
 }
 
@@ -80,14 +99,15 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
   std::vector<std::string> wanted;
   for (const std::string& name : s.variants) {
     if (name == "all") {
-      const Problem easy = s.problem({}, attention::Mask::full(), 64, 128), small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, 128);
+      const Problem easy = s.problem({}, attention::Mask::full(), 64, 128),
+                    small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, 128);
       for (const Variant& v : attention::variants())
         if (v.supports(easy, device, attention::Pass::forward).ok || v.supports(small, device, attention::Pass::forward).ok)
           wanted.insert(v.family == "plain" ? wanted.begin() : wanted.end(), std::string(v.name));
       continue;
     }
-    check(std::find(names.begin(), names.end(), name) != names.end(), Code::bad_argument, "--variant: there is no '{}'; choose from {}, all{}", name,
-          joined(names), did_you_mean(name, names));
+    check(std::find(names.begin(), names.end(), name) != names.end(), Code::bad_argument,
+          "--variant: there is no '{}'; choose from {}, all{}", name, joined(names), did_you_mean(name, names));
     wanted.push_back(name);
   }
   return wanted;
@@ -123,9 +143,7 @@ class Sweep {
       give_up(row, "oom", "the system refused memory for the check against FP64");
     } catch (const Error& e) {
       give_up(row, e.at.code == Code::out_of_memory ? "oom" : "failed", e.what());
-    } catch (const std::exception& e) {
-      give_up(row, "failed", e.what());
-    }
+    } catch (const std::exception& e) { give_up(row, "failed", e.what()); }
     return row;
   }
 
@@ -174,9 +192,10 @@ class Sweep {
       const auto m = bench::measure(pass, s_.protocol, bench::host_timer(), hooks_.stop);
       stats = m.ms;
       if (m.complete && !m.reached)
-        short_of += fmt::format("{}{} was ended by {} after {} calls: its mean is known to {:.2g} %, --until asks for {:.2g} % of at least {} calls",
-                                short_of.empty() ? "" : "; ", name, stats.count >= s_.protocol.steps ? "--steps" : "--seconds", stats.count,
-                                100 * stats.standard_error() / stats.mean, 100 * s_.protocol.until, bench::Protocol::least_steps_until);
+        short_of += fmt::format(
+            "{}{} was ended by {} after {} calls: its mean is known to {:.2g} %, --until asks for {:.2g} % of at least {} calls",
+            short_of.empty() ? "" : "; ", name, stats.count >= s_.protocol.steps ? "--steps" : "--seconds", stats.count,
+            100 * stats.standard_error() / stats.mean, 100 * s_.protocol.until, bench::Protocol::least_steps_until);
       row.warmup = m.warmup;
       row.steps = row.steps ? std::min<std::int64_t>(row.steps, stats.count) : stats.count;
     };
@@ -196,11 +215,13 @@ class Sweep {
     record(row.fwd, attention::forward_flops(p), row.fwd_ms, row.fwd_ms_std, row.fwd_tflops);
     record(row.bwd, attention::backward_flops(p), row.bwd_ms, row.bwd_ms_std, row.bwd_tflops);
     const double drift = std::max(row.fwd.drift, row.bwd.drift);
-    if (row.ok() && row.steps >= 20 && drift > 1.1) say(row, fmt::format("slowed down by {:.0f} % while it was measured", 100 * (drift - 1)));
+    if (row.ok() && row.steps >= 20 && drift > 1.1)
+      say(row, fmt::format("slowed down by {:.0f} % while it was measured", 100 * (drift - 1)));
     if (row.ok() && !short_of.empty()) say(row, short_of);
   }
 
-  static void record(const bench::Stats& s, double flops, std::optional<double>& ms, std::optional<double>& std, std::optional<double>& tflops) {
+  static void record(const bench::Stats& s, double flops, std::optional<double>& ms, std::optional<double>& std,
+                     std::optional<double>& tflops) {
     if (s.count == 0) return;
     ms = s.mean, std = s.std;
     tflops = s.mean > 0 ? flops / s.mean / 1e9 : 0;
@@ -269,7 +290,8 @@ std::vector<AttentionCase> cases_of(const AttentionSweep& s, const Device& devic
       c.problem = p, c.too_large = e.what();
     }
     const std::string key = c.key(s);
-    if (std::none_of(cases.begin(), cases.end(), [&](const AttentionCase& other) { return other.key(s) == key; })) cases.push_back(std::move(c));
+    if (std::none_of(cases.begin(), cases.end(), [&](const AttentionCase& other) { return other.key(s) == key; }))
+      cases.push_back(std::move(c));
   });
   return cases;
 }
@@ -285,7 +307,8 @@ SweepResult run_sweep(const AttentionSweep& s, const Device& device, const Sweep
     if (hooks.stop()) break;
     const std::string key = c.key(s);
     if (hooks.progress)
-      hooks.progress(done / total, fmt::format("{} of {}: {} {}", result.rows.size() + 1, cases.size(), c.variant ? c.variant->name : c.wanted, describe(c.problem)));
+      hooks.progress(done / total, fmt::format("{} of {}: {} {}", result.rows.size() + 1, cases.size(),
+                                               c.variant ? c.variant->name : c.wanted, describe(c.problem)));
     auto known = hooks.known ? hooks.known(key) : std::nullopt;
     if (known) {
       result.rows.push_back(std::move(*known));

@@ -12,7 +12,7 @@
 
 namespace headroom::studies {
 
-struct AttentionSweep {  // the settings
+struct AttentionSweep {                                    // the settings
   std::vector<std::string> variants = {"plain", "flash"};  // names, families, or "all"
   std::vector<Precision> dtypes = {Precision{}};
   std::vector<attention::Mask> masks = {attention::Mask::full()};
@@ -36,19 +36,19 @@ std::uint64_t machine_limit(const Device&);
 
 struct AttentionCase {  // one row to be: a problem and who is asked to serve it
   attention::Problem problem;
-  std::string wanted;                              // as the user said it
-  const attention::Variant* variant = nullptr;     // who will; null: refused
+  std::string wanted;                           // as the user said it
+  const attention::Variant* variant = nullptr;  // who will; null: refused
   std::string refusal{};
-  std::string too_large{};                         // not empty: past what any memory holds, in words
-  std::string key(const AttentionSweep&) const;    // a JSON object: all that the row depends on
+  std::string too_large{};                       // not empty: past what any memory holds, in words
+  std::string key(const AttentionSweep&) const;  // a JSON object: all that the row depends on
 };
 
 // Every row of the sweep, in order. An Error (bad_argument) names what is not allowed.
 std::vector<AttentionCase> cases_of(const AttentionSweep&, const Device&);
 
 struct SweepHooks {
-  std::function<std::optional<AttentionRow>(const std::string& key)> known;           // a row from an earlier attempt
-  std::function<void(const std::string& key, const AttentionRow&)> finished;          // called as soon as a row is there
+  std::function<std::optional<AttentionRow>(const std::string& key)> known;   // a row from an earlier attempt
+  std::function<void(const std::string& key, const AttentionRow&)> finished;  // called as soon as a row is there
   std::function<void(double share, const std::string& doing)> progress;
   std::function<bool()> stop = [] { return false; };
 };

@@ -30,7 +30,8 @@ CeilingRow measure_copy(Threads& threads, const bench::Protocol& protocol, const
   return r;
 }
 
-CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, const bench::Protocol& protocol, const std::function<bool()>& stop) {
+CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, const bench::Protocol& protocol,
+                          const std::function<bool()>& stop) {
   const auto walk = [&](Context& ctx, const std::function<void(const matmul::Product&)>& run) {
     const Shape square{matmul_n, matmul_n};
     const matmul::Product p{ctx.arena.make("a", dtype, square), ctx.arena.make("b", dtype, square), ctx.arena.make("c", dtype, square)};
@@ -66,7 +67,8 @@ CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, c
 }  // namespace
 
 MeasuredCeilings measure_ceilings(const Device& device, const bench::Protocol& protocol, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "device: the ceilings of {} are not measured by this program yet; headroom device --no-measure", device.name);
+  check(device.kind == DeviceKind::cpu, Code::unsupported,
+        "device: the ceilings of {} are not measured by this program yet; headroom device --no-measure", device.name);
   Threads threads;
   MeasuredCeilings m;
   m.rows.push_back(measure_copy(threads, protocol, stop));

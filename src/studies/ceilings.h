@@ -10,8 +10,8 @@
 namespace headroom::studies {
 
 struct CeilingRow {
-  std::string what, dtype;      // "copy" or "matmul"
-  std::int64_t size = 0;        // bytes of one side of the copy; n of an n³ product
+  std::string what, dtype;  // "copy" or "matmul"
+  std::int64_t size = 0;    // bytes of one side of the copy; n of an n³ product
   bench::Stats ms;
   double copy_bytes_per_s = 0;  // read plus written
   double flops = 0;             // per second
@@ -19,7 +19,7 @@ struct CeilingRow {
 
 struct MeasuredCeilings {
   std::vector<CeilingRow> rows;
-  Ceilings ceilings;            // best of the samples
+  Ceilings ceilings;  // best of the samples
 };
 
 // A few seconds on the CPU. The rates are of the fastest sample: a ceiling is what the machine can do when nothing disturbs it.

@@ -20,7 +20,8 @@ bool is_time(const std::string& field) { return field == "ms" || field.ends_with
 bool measured(const std::string& field) {
   constexpr std::string_view ends[] = {"_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
   constexpr std::string_view whole[] = {"device", "status", "why", "steps", "warmup", "loss"};
-  return is_time(field) || field.starts_with("max_error") || std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
+  return is_time(field) || field.starts_with("max_error") ||
+         std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
          std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
 }
 
@@ -64,14 +65,17 @@ std::vector<Json> rows_of_json(const std::string& text, const std::string& who) 
   const RowObject& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
   check(rows.is_array(), Code::bad_argument, "'{}' holds no rows; give what --format json wrote, or a run's number", who);
   const auto bad = std::find_if_not(rows.begin(), rows.end(), is_row);
-  check(bad == rows.end(), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number", bad - rows.begin() + 1, who);
+  check(bad == rows.end(), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number",
+        bad - rows.begin() + 1, who);
   return {rows.begin(), rows.end()};
 }
 
 Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance) {
   Comparison c;
-  Table t{"rows", fmt::format("{} against {}: time of B over time of A", b.name, a.name),
-          {{"problem"}, {"time"}, {"a_ms", Unit::ms}, {"b_ms", Unit::ms}, {"ratio", Unit::ratio}, {"spread", Unit::share}, {"verdict"}}, {}};
+  Table t{"rows",
+          fmt::format("{} against {}: time of B over time of A", b.name, a.name),
+          {{"problem"}, {"time"}, {"a_ms", Unit::ms}, {"b_ms", Unit::ms}, {"ratio", Unit::ratio}, {"spread", Unit::share}, {"verdict"}},
+          {}};
   std::int64_t faster = 0, slower = 0, same = 0, unclear = 0, alone = 0;
   std::vector<bool> used(b.rows.size(), false);
   for (const Json& row : a.rows) {
@@ -105,7 +109,12 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   c.slower = slower > 0;
   c.record.add(Part{std::move(t)});
   Record sum{"summary", "", {}};
-  sum.add("faster", faster).add("slower", slower).add("same", same).add("unclear", unclear).add("without_partner", alone).add("tolerance", tolerance, Unit::share);
+  sum.add("faster", faster)
+      .add("slower", slower)
+      .add("same", same)
+      .add("unclear", unclear)
+      .add("without_partner", alone)
+      .add("tolerance", tolerance, Unit::share);
   c.record.add(Part{std::move(sum)});
   return c;
 }

@@ -33,8 +33,7 @@ struct Accountant {
     return p;
   }
   Account of(const Problem& p, const std::string& variant) {
-    return asked.as_pytorch ? pytorch::account(process, p, program(variant))
-                            : attention_account(p, asked.device, variant, asked.workers);
+    return asked.as_pytorch ? pytorch::account(process, p, program(variant)) : attention_account(p, asked.device, variant, asked.workers);
   }
   std::uint64_t step_peak(const Problem& p, const std::string& variant) const {  // forward and backward, alone in its process
     if (!asked.as_pytorch) return attention_peak_bytes(p, asked.device, variant, asked.workers);
@@ -47,27 +46,46 @@ struct Accountant {
 std::int64_t signed_bytes(std::uint64_t b) { return std::int64_t(b); }
 
 Table rows_table(const std::vector<Row>& rows) {
-  Table t{"rows", "", {{"dim"}, {"len"}, {"dtype"}, {"variant"}, {"saved_bytes", Unit::bytes}, {"before_backward_bytes", Unit::bytes},
-                       {"peak_bytes", Unit::bytes}, {"forward_peak_bytes", Unit::bytes, Show::detail},
-                       {"backward_peak_bytes", Unit::bytes, Show::detail}, {"batch", Unit::none, Show::detail}, {"heads", Unit::none, Show::detail},
-                       {"kv_heads", Unit::none, Show::detail}, {"len_k", Unit::none, Show::detail}, {"mask", Unit::none, Show::detail},
-                       {"status"}, {"why"}}, {}, {}};
+  Table t{"rows",
+          "",
+          {{"dim"},
+           {"len"},
+           {"dtype"},
+           {"variant"},
+           {"saved_bytes", Unit::bytes},
+           {"before_backward_bytes", Unit::bytes},
+           {"peak_bytes", Unit::bytes},
+           {"forward_peak_bytes", Unit::bytes, Show::detail},
+           {"backward_peak_bytes", Unit::bytes, Show::detail},
+           {"batch", Unit::none, Show::detail},
+           {"heads", Unit::none, Show::detail},
+           {"kv_heads", Unit::none, Show::detail},
+           {"len_k", Unit::none, Show::detail},
+           {"mask", Unit::none, Show::detail},
+           {"status"},
+           {"why"}},
+          {},
+          {}};
   for (const Row& r : rows) {
     const Problem& p = r.problem;
     const bool ok = r.why.empty();
     const auto bytes = [&](std::uint64_t b) { return ok ? Value(signed_bytes(b)) : Value(); };
     t.add({p.head_dim, p.len_q, std::string(name_of(p.precision)), r.variant, bytes(r.account.saved_bytes),
            bytes(r.account.before_backward_bytes), bytes(r.account.peak_bytes), bytes(r.account.forward_peak_bytes),
-           bytes(r.account.backward_peak_bytes), p.batch, p.heads, p.kv_heads, p.len_k, name_of(p.mask),
-           std::string(ok ? "ok" : "refused"), r.why});
+           bytes(r.account.backward_peak_bytes), p.batch, p.heads, p.kv_heads, p.len_k, name_of(p.mask), std::string(ok ? "ok" : "refused"),
+           r.why});
     t.within.push_back({component_table(r.account.components, "components", "")});
   }
   return t;
 }
 
 Table timeline_of(const Row& r) {
-  Table t{"timeline", fmt::format("Live bytes over time: {} {} dim {} len {}", r.variant, name_of(r.problem.precision), r.problem.head_dim, r.problem.len_q),
-          {{"moment"}, {"live_bytes", Unit::bytes, Show::bar}, {"peak"}}, {}, {}};
+  Table t{"timeline",
+          fmt::format("Live bytes over time: {} {} dim {} len {}", r.variant, name_of(r.problem.precision), r.problem.head_dim,
+                      r.problem.len_q),
+          {{"moment"}, {"live_bytes", Unit::bytes, Show::bar}, {"peak"}},
+          {},
+          {}};
   for (const std::size_t i : moments_worth_showing(r.account))
     t.add({r.account.timeline[i].what, signed_bytes(r.account.timeline[i].live), std::string(i == r.account.peak_moment ? "← peak" : "")});
   return t;
@@ -78,8 +96,12 @@ bool same_line(const Row& a, const Row& b) {  // rows that differ in len only
 }
 
 Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& asked, const Accountant& accountant, std::uint64_t memory) {
-  Table t{"analysis", fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(memory)), asked.device.name),
-          {{"variant"}, {"dtype"}, {"dim"}, {"peak_exponent"}, {"saved_exponent"}, {"largest_len"}, {"largest_batch"}, {"largest_batch_len"}}, {}, {}};
+  Table t{
+      "analysis",
+      fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(memory)), asked.device.name),
+      {{"variant"}, {"dtype"}, {"dim"}, {"peak_exponent"}, {"saved_exponent"}, {"largest_len"}, {"largest_batch"}, {"largest_batch_len"}},
+      {},
+      {}};
   std::vector<const Row*> lines;
   for (const Row& r : rows)
     if (r.why.empty() && std::none_of(lines.begin(), lines.end(), [&](const Row* l) { return same_line(*l, r); })) lines.push_back(&r);
@@ -111,20 +133,24 @@ Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& aske
       return fits(p);
     });
     const auto exponent = [&](const auto& points) { return points.size() > 1 ? Value(growth_exponent(points)) : Value(); };
-    t.add({line->variant, std::string(name_of(line->problem.precision)), line->problem.head_dim, exponent(peak), exponent(saved), len, batch,
-           longest.len_q});
+    t.add({line->variant, std::string(name_of(line->problem.precision)), line->problem.head_dim, exponent(peak), exponent(saved), len,
+           batch, longest.len_q});
   }
   return t;
 }
 
 // What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.
 Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant& accountant) {
-  Table t{"mitigations", fmt::format("What removes bytes from the step of {} {} dim {} len {}", row.variant, name_of(row.problem.precision), row.problem.head_dim,
-                                     row.problem.len_q),
-          {{"instead"}, {"step_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}}, {}, {}};
+  Table t{"mitigations",
+          fmt::format("What removes bytes from the step of {} {} dim {} len {}", row.variant, name_of(row.problem.precision),
+                      row.problem.head_dim, row.problem.len_q),
+          {{"instead"}, {"step_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}},
+          {},
+          {}};
   const auto now = signed_bytes(accountant.step_peak(row.problem, row.variant));
   t.add({std::string("as it is"), now, std::int64_t(0), std::string()});
-  const auto consider = [&](const std::string& what, const Problem& p, const std::string& variant, const Accountant& by, const std::string& cost) {
+  const auto consider = [&](const std::string& what, const Problem& p, const std::string& variant, const Accountant& by,
+                            const std::string& cost) {
     try {
       const auto peak = signed_bytes(by.step_peak(p, variant));
       t.add({what, peak, now - peak, cost});
@@ -135,8 +161,9 @@ Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant
   };
   const Problem& p = row.problem;
   if (row.variant != "flash")
-    consider(asked.as_pytorch ? "F.scaled_dot_product_attention" : "flash", p, "flash", accountant,
-             fmt::format("Q K^T once more in backward: {} FLOPs, a seventh of the whole", number_in_words(attention::forward_flops(p) / 2)));
+    consider(
+        asked.as_pytorch ? "F.scaled_dot_product_attention" : "flash", p, "flash", accountant,
+        fmt::format("Q K^T once more in backward: {} FLOPs, a seventh of the whole", number_in_words(attention::forward_flops(p) / 2)));
   if (asked.as_pytorch) {
     AttentionMemory ours = asked;
     ours.as_pytorch = false;
@@ -166,7 +193,11 @@ Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant
 
 Table paper(const Problem& p) {
   const OnPaper sums = on_paper(p);
-  Table t{"on_paper", fmt::format("On paper, dim {} len {} (docs/memory.md)", p.head_dim, p.len_q), {{"what"}, {"bytes", Unit::bytes}, {"formula"}}, {}, {}};
+  Table t{"on_paper",
+          fmt::format("On paper, dim {} len {} (docs/memory.md)", p.head_dim, p.len_q),
+          {{"what"}, {"bytes", Unit::bytes}, {"formula"}},
+          {},
+          {}};
   t.add({std::string("naive"), signed_bytes(sums.naive()), std::string("S, P, dP, dS and Q, K, V, dO, dQ, dK, dV")});
   t.add({std::string("tiled"), signed_bytes(sums.tiled()), std::string("Q, K, V, dQ, dK, dV, then O and dO, then the log-sum-exp")});
   t.add({std::string("tiled, beyond inputs and gradients"), signed_bytes(sums.output_and_gradient), std::string("O and dO")});
@@ -175,13 +206,17 @@ Table paper(const Problem& p) {
 
 std::string assumptions(const AttentionMemory& asked, std::uint64_t workspace) {
   if (!asked.as_pytorch)
-    return "Bytes are this library's own tensors, each rounded up to 256, from running the kernels' own code dry. 1 MB is 2^20 bytes, here and in docs/memory.md.";
+    return "Bytes are this library's own tensors, each rounded up to 256, from running the kernels' own code dry. 1 MB is 2^20 bytes, here "
+           "and in docs/memory.md.";
   const bool sum = asked.program.upstream == pytorch::Upstream::sum;
   const auto of = asked.program.peak_of.value_or(sum ? pytorch::PeakOf::forward : pytorch::PeakOf::step);
   return fmt::format(
-      "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: storages rounded up to 512 bytes; 1 MB is 2^20 bytes; a cuBLAS workspace of {} "
-      "for each thread that has run a product (one before the process's first backward, two afterwards; rows share one process in the order shown); "
-      "softmax {}; upstream gradient {}; peak of {}; gradients of an earlier step are still there. CUDA context and libraries are not counted.",
+      "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: storages rounded up to 512 bytes; 1 MB is 2^20 bytes; a cuBLAS "
+      "workspace of {} "
+      "for each thread that has run a product (one before the process's first backward, two afterwards; rows share one process in the "
+      "order shown); "
+      "softmax {}; upstream gradient {}; peak of {}; gradients of an earlier step are still there. CUDA context and libraries are not "
+      "counted.",
       asked.device.name, bytes_in_words(double(workspace)), asked.program.softmax == pytorch::Softmax::composed ? "composed" : "builtin",
       sum ? "from a sum, the output is not kept" : "given, the output is kept",
       of == pytorch::PeakOf::forward ? "the forward pass, read before backward starts" : "the whole step");
@@ -214,7 +249,10 @@ Record memory_attention(const AttentionMemory& asked) {
           rows.push_back(std::move(row));
         }
   const std::uint64_t memory = asked.memory_bytes.value_or(asked.device.memory_bytes);
-  Record r{"", fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.as_pytorch ? " as PyTorch eager" : "", asked.batch, asked.heads, name_of(asked.mask)), {}};
+  Record r{"",
+           fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.as_pytorch ? " as PyTorch eager" : "", asked.batch,
+                       asked.heads, name_of(asked.mask)),
+           {}};
   Record device{"device", "", {}};
   device.add("name", asked.device.name).add("memory_bytes", signed_bytes(memory), Unit::bytes);
   r.add({device});
@@ -223,9 +261,11 @@ Record memory_attention(const AttentionMemory& asked) {
   for (const Row& row : rows)
     if (row.why.empty() && (!chosen || row.account.peak_bytes > chosen->account.peak_bytes)) chosen = &row;
   if (chosen) {
-    const std::string which = fmt::format("{} {} dim {} len {}", chosen->variant, name_of(chosen->problem.precision), chosen->problem.head_dim, chosen->problem.len_q);
+    const std::string which = fmt::format("{} {} dim {} len {}", chosen->variant, name_of(chosen->problem.precision),
+                                          chosen->problem.head_dim, chosen->problem.len_q);
     Account by_size = chosen->account;
-    std::stable_sort(by_size.components.begin(), by_size.components.end(), [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
+    std::stable_sort(by_size.components.begin(), by_size.components.end(),
+                     [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
     r.add({component_table(by_size.components, "largest", "Every tensor of " + which + ", largest first")});
     r.add({timeline_of(*chosen)});
     r.add({growth_and_edges(rows, asked, accountant, memory)});

@@ -21,9 +21,9 @@ struct AttentionMemory {
   std::vector<Precision> precisions{{}};
   std::vector<std::string> variants{"plain", "flash"};
   Device device;
-  int workers = 1;                            // threads that the CPU's scratch is counted for
-  std::optional<std::uint64_t> memory_bytes;  // empty: the device's
-  pytorch::Program program;                   // as_pytorch; `fused` comes from the variant
+  int workers = 1;                               // threads that the CPU's scratch is counted for
+  std::optional<std::uint64_t> memory_bytes;     // empty: the device's
+  pytorch::Program program;                      // as_pytorch; `fused` comes from the variant
   std::optional<std::uint64_t> workspace_bytes;  // of one cuBLAS workspace; empty: by the device's architecture
 
   attention::Problem problem(std::int64_t dim, std::int64_t len, Precision) const;
@@ -42,7 +42,9 @@ struct OnPaper {
   std::uint64_t output_and_gradient;   // O and dO
   std::uint64_t scores;                // one matrix of scores
   std::uint64_t lse;
-  std::uint64_t naive() const { return inputs_and_gradients + output_and_gradient / 2 + 4 * scores; }  // S, P, dP, dS; P serves backward, O need not stay
+  std::uint64_t naive() const {
+    return inputs_and_gradients + output_and_gradient / 2 + 4 * scores;
+  }  // S, P, dP, dS; P serves backward, O need not stay
   std::uint64_t tiled() const { return inputs_and_gradients + output_and_gradient + lse; }
 };
 OnPaper on_paper(const attention::Problem&);

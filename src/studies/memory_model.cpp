@@ -39,8 +39,8 @@ Recipe probe_of(Recipe r) {
   return r;
 }
 const std::vector<Symbol>& symbols() {
-  static const std::vector<Symbol> all = {{"V", 1009}, {"W", 211}, {"F", 463}, {"2F", 926}, {"D", 22}, {"H·D", 132},
-                                          {"(H+2K)·D", 264}, {"B", 13}, {"N", 17}, {"B·N", 221}, {"H", 6}, {"C", 11}};
+  static const std::vector<Symbol> all = {{"V", 1009},       {"W", 211}, {"F", 463}, {"2F", 926},  {"D", 22}, {"H·D", 132},
+                                          {"(H+2K)·D", 264}, {"B", 13},  {"N", 17},  {"B·N", 221}, {"H", 6},  {"C", 11}};
   return all;
 }
 
@@ -76,9 +76,18 @@ std::vector<std::pair<Key, Group>> groups_of(const Forecast& f) {
 }
 
 Table components(const Case& c, const ModelMemory& s) {
-  Table t{"components", "Who holds the bytes",
-          {{"name"}, {"shape"}, {"dtype"}, {"tensors"}, {"bytes", Unit::bytes, Show::bar}, {"formula"}, {"phase"}, {"at_peak_bytes", Unit::bytes},
-           {"share", Unit::share}}, {}};
+  Table t{"components",
+          "Who holds the bytes",
+          {{"name"},
+           {"shape"},
+           {"dtype"},
+           {"tensors"},
+           {"bytes", Unit::bytes, Show::bar},
+           {"formula"},
+           {"phase"},
+           {"at_peak_bytes", Unit::bytes},
+           {"share", Unit::share}},
+          {}};
   std::map<Key, Shape> probe;
   const Forecast shapes = engine::forecast(probe_of(c.recipe), s.device, s.workers);
   for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
@@ -122,8 +131,10 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
 }
 
 Table edges(const ModelMemory& s, const std::vector<Case>& cases, std::uint64_t memory) {
-  Table t{"edge", fmt::format("Where {} end", bytes_in_words(double(memory))),
-          {{"precision"}, {"keep"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}}, {}};
+  Table t{"edge",
+          fmt::format("Where {} end", bytes_in_words(double(memory))),
+          {{"precision"}, {"keep"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
+          {}};
   for (const Case& c : cases)
     t.add({std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])), c.recipe.batch, c.recipe.len,
            largest_that_fits(s, c.recipe, &Recipe::len, memory), largest_that_fits(s, c.recipe, &Recipe::batch, memory)});
@@ -131,15 +142,18 @@ Table edges(const ModelMemory& s, const std::vector<Case>& cases, std::uint64_t 
 }
 
 Table growth(const ModelMemory& s) {
-  Table t{"scaling", "How bytes grow with len: bytes ~ len^exponent",
-          {{"precision"}, {"keep"}, {"batch"}, {"exponent_of_peak", Unit::ratio}, {"exponent_of_activations", Unit::ratio}}, {}};
+  Table t{"scaling",
+          "How bytes grow with len: bytes ~ len^exponent",
+          {{"precision"}, {"keep"}, {"batch"}, {"exponent_of_peak", Unit::ratio}, {"exponent_of_activations", Unit::ratio}},
+          {}};
   for (const Precision p : s.precisions)
     for (const Keep k : s.keeps)
       for (const auto batch : s.batches) {
         std::vector<std::pair<double, double>> peak, activations;
         for (const auto len : s.lens) {
           const Forecast f = engine::forecast({s.model, batch, len, p, {k}, s.attention}, s.device, s.workers);
-          peak.emplace_back(double(len), double(f.peak_bytes)), activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
+          peak.emplace_back(double(len), double(f.peak_bytes)),
+              activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
         }
         t.add({std::string(name_of(p)), std::string(name_of(k)), batch, growth_exponent(peak), growth_exponent(activations)});
       }
@@ -147,12 +161,16 @@ Table growth(const ModelMemory& s) {
 }
 
 Table mitigations(const Case& c, const ModelMemory& s) {
-  Table t{"mitigations", "What removes bytes, and what it costs",
-          {{"change"}, {"peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"more_flops", Unit::share}, {"more_traffic", Unit::share}}, {}};
+  Table t{
+      "mitigations",
+      "What removes bytes, and what it costs",
+      {{"change"}, {"peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"more_flops", Unit::share}, {"more_traffic", Unit::share}},
+      {}};
   const auto now = [&](std::string what, const Recipe& r) {
     const Forecast f = engine::forecast(r, s.device, s.workers);
     if (f.peak_bytes >= c.step.peak_bytes) return;
-    t.add({std::move(what), std::int64_t(f.peak_bytes), std::int64_t(c.step.peak_bytes - f.peak_bytes), f.flops / c.step.flops - 1, f.bytes / c.step.bytes - 1});
+    t.add({std::move(what), std::int64_t(f.peak_bytes), std::int64_t(c.step.peak_bytes - f.peak_bytes), f.flops / c.step.flops - 1,
+           f.bytes / c.step.bytes - 1});
   };
   if (c.recipe.attention == "plain") {
     Recipe r = c.recipe;
@@ -200,20 +218,34 @@ Record memory_model(const ModelMemory& s) {
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);
   if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});
-  Table rows{"rows", "Peak bytes",
-             {{"model"}, {"batch"}, {"len"}, {"precision"}, {"keep"}, {"attention", Unit::none, Show::detail}, {"params", Unit::none, Show::detail},
-              {"forward_peak_bytes", Unit::bytes}, {"forward_backward_peak_bytes", Unit::bytes}, {"train_peak_bytes", Unit::bytes},
-              {"standing_bytes", Unit::bytes}, {"flops", Unit::flops, Show::detail}, {"fits"}}, {}};
+  Table rows{"rows",
+             "Peak bytes",
+             {{"model"},
+              {"batch"},
+              {"len"},
+              {"precision"},
+              {"keep"},
+              {"attention", Unit::none, Show::detail},
+              {"params", Unit::none, Show::detail},
+              {"forward_peak_bytes", Unit::bytes},
+              {"forward_backward_peak_bytes", Unit::bytes},
+              {"train_peak_bytes", Unit::bytes},
+              {"standing_bytes", Unit::bytes},
+              {"flops", Unit::flops, Show::detail},
+              {"fits"}},
+             {}};
   for (const Case& c : cases) {
-    rows.add({s.model.name, c.recipe.batch, c.recipe.len, std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])), s.attention,
-              engine::param_count(s.model), std::int64_t(c.forward_peak), std::int64_t(c.backward_peak), std::int64_t(c.step.peak_bytes),
-              std::int64_t(c.step.standing_bytes), c.step.flops, c.step.peak_bytes <= memory});
+    rows.add({s.model.name, c.recipe.batch, c.recipe.len, std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])),
+              s.attention, engine::param_count(s.model), std::int64_t(c.forward_peak), std::int64_t(c.backward_peak),
+              std::int64_t(c.step.peak_bytes), std::int64_t(c.step.standing_bytes), c.step.flops, c.step.peak_bytes <= memory});
     rows.within.push_back({components(c, s)});
   }
   r.add(Part{rows});
   const Case& last = cases.back();  // the account in full is of the largest case
-  r.add(Part{Note{fmt::format("In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
-                              "C rows of logits at once.", last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]))}});
+  r.add(Part{Note{fmt::format(
+      "In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
+      "C rows of logits at once.",
+      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]))}});
   Table full = rows.within.back()[0];
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{timeline(last)});

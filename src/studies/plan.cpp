@@ -25,8 +25,8 @@ Setting setting_of(const Plan& p, Precision precision, const std::string& attent
 }
 
 std::string in_words(const Setting& s) {
-  return fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(s.recipe.precision), s.recipe.attention, name_of(s.recipe.keep[0]),
-                     s.recipe.batch, s.micro_batches);
+  return fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(s.recipe.precision), s.recipe.attention,
+                     name_of(s.recipe.keep[0]), s.recipe.batch, s.micro_batches);
 }
 
 }  // namespace
@@ -54,9 +54,13 @@ Planned plan(const Plan& p) {
   for (const Setting& s : all)
     if (s.peak_bytes <= p.memory_bytes) fitting.push_back(s);
   const bool fits = !fitting.empty();
-  const Setting nearest = *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak_bytes < b.peak_bytes; });
+  const Setting nearest =
+      *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak_bytes < b.peak_bytes; });
 
-  Record r{"", fmt::format("{} batch {} len {} in {} on {}", p.model.name, p.batch, p.len, bytes_in_words(double(p.memory_bytes)), p.device.name), {}};
+  Record r{
+      "",
+      fmt::format("{} batch {} len {} in {} on {}", p.model.name, p.batch, p.len, bytes_in_words(double(p.memory_bytes)), p.device.name),
+      {}};
   r.add("fits", fits).add("memory_bytes", std::int64_t(p.memory_bytes), Unit::bytes).add("settings", std::int64_t(all.size()));
   r.add("settings_that_fit", std::int64_t(fitting.size()));
   for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
@@ -66,23 +70,40 @@ Planned plan(const Plan& p) {
   if (!fits)
     r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(nearest.peak_bytes)),
                                 bytes_in_words(double(nearest.peak_bytes - p.memory_bytes)), in_words(nearest))}});
-  Table t{"rows", fits ? fmt::format("What fits, {}; saves and costs against the first of all, fitting or not", all_timed ? "fastest first" : "fewest FLOPs first") : "The nearest",
-          {{"precision"}, {"attention"}, {"keep"}, {"micro_batch"}, {"micro_batches"}, {"peak_bytes", Unit::bytes, Show::bar}, {"standing_bytes", Unit::bytes},
-           {"saved_bytes", Unit::bytes}, {"ms", Unit::ms}, {"tokens_per_s"}, {"saves_bytes", Unit::bytes}, {"costs_ms", Unit::ms},
-           {"flops", Unit::flops, Show::detail}, {"traffic_bytes", Unit::bytes, Show::detail}}, {}};
+  Table t{"rows",
+          fits ? fmt::format("What fits, {}; saves and costs against the first of all, fitting or not",
+                             all_timed ? "fastest first" : "fewest FLOPs first")
+               : "The nearest",
+          {{"precision"},
+           {"attention"},
+           {"keep"},
+           {"micro_batch"},
+           {"micro_batches"},
+           {"peak_bytes", Unit::bytes, Show::bar},
+           {"standing_bytes", Unit::bytes},
+           {"saved_bytes", Unit::bytes},
+           {"ms", Unit::ms},
+           {"tokens_per_s"},
+           {"saves_bytes", Unit::bytes},
+           {"costs_ms", Unit::ms},
+           {"flops", Unit::flops, Show::detail},
+           {"traffic_bytes", Unit::bytes, Show::detail}},
+          {}};
   const Setting& fastest = all.front();
   if (!fits) fitting = {nearest};
   for (std::size_t i = 0; i < std::min(fitting.size(), p.most); ++i) {
     const Setting& s = fitting[i];
     const bool timed = s.ms > 0;
-    t.add({std::string(name_of(s.recipe.precision)), s.recipe.attention, std::string(name_of(s.recipe.keep[0])), s.recipe.batch, s.micro_batches,
-           std::int64_t(s.peak_bytes), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes), timed ? Value(s.ms) : Value(),
-           timed ? Value(1e3 * double(p.batch) * double(p.len) / s.ms) : Value(), std::int64_t(fastest.peak_bytes) - std::int64_t(s.peak_bytes),
-           all_timed ? Value(s.ms - fastest.ms) : Value(), s.flops, s.traffic});
+    t.add({std::string(name_of(s.recipe.precision)), s.recipe.attention, std::string(name_of(s.recipe.keep[0])), s.recipe.batch,
+           s.micro_batches, std::int64_t(s.peak_bytes), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes),
+           timed ? Value(s.ms) : Value(), timed ? Value(1e3 * double(p.batch) * double(p.len) / s.ms) : Value(),
+           std::int64_t(fastest.peak_bytes) - std::int64_t(s.peak_bytes), all_timed ? Value(s.ms - fastest.ms) : Value(), s.flops,
+           s.traffic});
   }
   r.add(Part{t});
-  r.add(Part{Note{all_timed ? fmt::format("Times are a roofline's: each op at its ceiling ({}), none beside another.", p.device.ceilings.source)
-                                 : "Not every ceiling that is needed is known for this device, so settings are ordered by their FLOPs, not by time."}});
+  r.add(Part{
+      Note{all_timed ? fmt::format("Times are a roofline's: each op at its ceiling ({}), none beside another.", p.device.ceilings.source)
+                     : "Not every ceiling that is needed is known for this device, so settings are ordered by their FLOPs, not by time."}});
   return {r, fits};
 }
 

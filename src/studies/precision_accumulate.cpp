@@ -33,8 +33,8 @@ struct Sequential {
 
 template <class T>
 struct Kahan {
-  float sum = 0, lost = 0;  // lost: what the last addition rounded away
-  float anchor = 0;         // lost at some addition since the sum last moved: when it comes back, {sum, lost} goes in a circle
+  float sum = 0, lost = 0;           // lost: what the last addition rounded away
+  float anchor = 0;                  // lost at some addition since the sum last moved: when it comes back, {sum, lost} goes in a circle
   std::int64_t since = 0, span = 1;  // the anchor is set anew after 1, 2, 4 … additions, so that it gets into the circle
   bool repeats = false;
   void add(float x) {
@@ -52,7 +52,7 @@ template <class T>
 struct Blocked {
   std::int64_t block, inside = 0;
   float total = 0, part = 0;
-  bool repeats = false;           // a whole block left the total as it was, and every block is the same
+  bool repeats = false;             // a whole block left the total as it was, and every block is the same
   std::optional<Stall> in_block{};  // the part stalls before its block is full
   void add(float x) {
     const float next = rounded<T>(part + x);
@@ -102,8 +102,10 @@ void run(Accumulation& a, Sum sum) {
   constexpr bool may_stall = requires { sum.stalled(); };
   const auto x = float(a.addend);
   const auto stalled = [&] {
-    if constexpr (may_stall) return sum.stalled();
-    else return false;
+    if constexpr (may_stall)
+      return sum.stalled();
+    else
+      return false;
   };
   std::int64_t next_point = 1, last_change = 0;
   const auto point = [&](std::int64_t step) {
@@ -141,14 +143,16 @@ std::string reason_of_blocks(const Accumulation& a, double at, double half) {
   std::string all = a.stall ? fmt::format("half an ulp of {} is {}: a whole block does not move it", at, half)
                             : "small sums are added among themselves before they meet the large one";
   if (a.block_stall)
-    all += fmt::format("; the block is too long: its own sum stalls at {} from its addend {} on", std::fabs(a.block_stall->at), a.block_stall->step);
+    all += fmt::format("; the block is too long: its own sum stalls at {} from its addend {} on", std::fabs(a.block_stall->at),
+                       a.block_stall->step);
   return all;
 }
 
 std::string reason(const Accumulation& a, const FloatFormat& f) {
   const double x = std::fabs(a.addend), at = a.stall ? std::fabs(a.stall->at) : 0, half = f.ulp(at) / 2;
   if (a.value == 0) return "the addend is 0";
-  if (std::isinf(x) || std::isnan(x)) return fmt::format("the addend {} is beyond the largest {}, {}", a.value, a.addend_dtype, largest(a.addend_dtype));
+  if (std::isinf(x) || std::isnan(x))
+    return fmt::format("the addend {} is beyond the largest {}, {}", a.value, a.addend_dtype, largest(a.addend_dtype));
   if (x == 0) return fmt::format("the addend {} rounds to 0 in {}", a.value, a.addend_dtype);
   if (!std::isfinite(a.result)) return fmt::format("the sum passes the largest {}, {}", a.dtype, f.max());
   if (a.method == "pairwise") return fmt::format("like is added to like, {} roundings deep", int(std::ceil(std::log2(double(a.count)))));
@@ -165,7 +169,8 @@ std::string reason(const Accumulation& a, const FloatFormat& f) {
 }
 
 std::string why_of(const Accumulation& a, const FloatFormat& f) {
-  const bool shows = std::isfinite(a.addend) && a.addend != 0 && relative(a.addend, a.value) > 0.01;  // a share of the error is the addend's
+  const bool shows =
+      std::isfinite(a.addend) && a.addend != 0 && relative(a.addend, a.value) > 0.01;  // a share of the error is the addend's
   return reason(a, f) + (shows ? fmt::format("; {}({}) is {}", a.addend_dtype, a.value, a.addend) : "");
 }
 
@@ -187,14 +192,17 @@ Accumulation one(const AccumulateSettings& s, AccumulateSettings::Sum sum, const
   Accumulation a;
   a.method = method, a.dtype = dtype, a.addend_dtype = addend, a.value = sum.value, a.count = sum.count;
   with_format(addend, [&]<class T>() { a.addend = widen(narrow<T>(float(sum.value))); });
-  const std::string narrowed = fmt::format("{}({})", addend, sum.value), number = explicit_float ? fmt::format("float({})", narrowed) : narrowed;
+  const std::string narrowed = fmt::format("{}({})", addend, sum.value),
+                    number = explicit_float ? fmt::format("float({})", narrowed) : narrowed;
   const std::string how = method == "sequential" ? "" : method == "blocked" ? fmt::format("blocked:{} ", s.block) : method + " ";
   a.experiment = fmt::format("{}{} += {} x{}", how, dtype, number, sum.count);
   with_format(dtype, [&]<class T>() { sum_up<T>(a, s, format_of<T>(dtype)); });
   return a;
 }
 
-bool has(const std::vector<std::string>& words, const std::string& word) { return std::find(words.begin(), words.end(), word) != words.end(); }
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 Value finite_or_none(double x) { return std::isfinite(x) ? Value(x) : Value(fmt::format("{}", x)); }
 
@@ -214,7 +222,8 @@ double Accumulation::error() const { return relative(result, exact); }
 std::vector<Accumulation> accumulate(const AccumulateSettings& s) {
   std::vector<Accumulation> all;
   for (const auto& sum : s.sums) {
-    check(std::isfinite(float(sum.value)), Code::bad_argument, "value: {} is beyond fp32, which ends at {}", sum.value, format_of<float>("").max());
+    check(std::isfinite(float(sum.value)), Code::bad_argument, "value: {} is beyond fp32, which ends at {}", sum.value,
+          format_of<float>("").max());
     check(sum.count >= 1, Code::bad_argument, "count: {} additions; at least 1 is allowed", sum.count);
     check(s.block >= 1, Code::bad_argument, "block: {} addends; at least 1 is allowed", s.block);
     for (const auto& method : s.methods)
@@ -230,21 +239,40 @@ std::vector<Accumulation> accumulate(const AccumulateSettings& s) {
 
 Record accumulate_record(const AccumulateSettings& s) {
   Record record{"accumulate", "Sums of equal numbers, every addition rounded to the sum's format", {}};
-  Table table{"rows", "", {{"experiment"}, {"result", Unit::exact}, {"exact", Unit::exact, Show::detail}, {"error", Unit::error},
-              {"stall_step"}, {"stall_value", Unit::exact}, {"would_stall_at", Unit::exact, Show::detail}, {"why"}, {"method", Unit::none, Show::detail},
-              {"dtype", Unit::none, Show::detail}, {"addend_dtype", Unit::none, Show::detail}, {"addend", Unit::exact, Show::detail},
-              {"value", Unit::exact, Show::detail}, {"count", Unit::none, Show::detail}, {"device", Unit::none, Show::detail}}, {}};
+  Table table{"rows",
+              "",
+              {{"experiment"},
+               {"result", Unit::exact},
+               {"exact", Unit::exact, Show::detail},
+               {"error", Unit::error},
+               {"stall_step"},
+               {"stall_value", Unit::exact},
+               {"would_stall_at", Unit::exact, Show::detail},
+               {"why"},
+               {"method", Unit::none, Show::detail},
+               {"dtype", Unit::none, Show::detail},
+               {"addend_dtype", Unit::none, Show::detail},
+               {"addend", Unit::exact, Show::detail},
+               {"value", Unit::exact, Show::detail},
+               {"count", Unit::none, Show::detail},
+               {"device", Unit::none, Show::detail}},
+              {}};
   const auto all = accumulate(s);
   for (const auto& a : all) {
     const Value none;
     table.add({a.experiment, finite_or_none(a.result), a.exact, finite_or_none(a.error()), a.stall ? Value(a.stall->step) : none,
-               a.stall ? Value(a.stall->at) : none, a.would_stall_at ? Value(*a.would_stall_at) : none, a.why, a.method, a.dtype, a.addend_dtype,
-               finite_or_none(a.addend), a.value, a.count, std::string("cpu")});
+               a.stall ? Value(a.stall->at) : none, a.would_stall_at ? Value(*a.would_stall_at) : none, a.why, a.method, a.dtype,
+               a.addend_dtype, finite_or_none(a.addend), a.value, a.count, std::string("cpu")});
   }
   record.add({std::move(table)});
   for (const auto& sum : s.sums) {
-    Chart chart{fmt::format("Relative error of the running sum of {} (each line is scaled to itself; beside it its first and last error)", sum.value), "additions",
-                "error", Unit::error, false, {}};
+    Chart chart{fmt::format("Relative error of the running sum of {} (each line is scaled to itself; beside it its first and last error)",
+                            sum.value),
+                "additions",
+                "error",
+                Unit::error,
+                false,
+                {}};
     for (const auto& a : all) {
       if (a.value != sum.value || a.count != sum.count || a.path.size() < 2 || a.dtype != a.addend_dtype) continue;
       Chart::Series series{a.experiment, {}};

@@ -39,9 +39,9 @@ struct Accumulation {
   std::int64_t count = 0;
   double addend = 0;  // what the value became in the addend's format
   double result = 0, exact = 0;
-  std::optional<Stall> stall;              // it did
-  std::optional<Stall> block_stall;        // of blocked sums: inside every block, counted from its first addend
-  std::optional<double> would_stall_at;    // it has not yet, but will at this sum if the range reaches so far
+  std::optional<Stall> stall;            // it did
+  std::optional<Stall> block_stall;      // of blocked sums: inside every block, counted from its first addend
+  std::optional<double> would_stall_at;  // it has not yet, but will at this sum if the range reaches so far
   std::string why;
   std::vector<std::pair<double, double>> path;  // additions, relative error of the running sum
   double error() const;                         // relative

@@ -23,7 +23,10 @@ using Json = nlohmann::ordered_json;
 // The engine's step, one block standing for all. Weights carry the names of the engine's table of parameters. linear_add adds its
 // product to the residual stream, which is its output; the input named here is what is multiplied.
 OpModel language_model(const engine::ModelConfig& c) {
-  OpModel m{c.name, {}, {}, "The loss here is one fp32 number per token: the engine adds them up in fp64, and the scalar loss it reports is fp64."};
+  OpModel m{c.name,
+            {},
+            {},
+            "The loss here is one fp32 number per token: the engine adds them up in fp64, and the scalar loss it reports is fp64."};
   const auto block = [](std::string name) { return "blocks.N." + name; };
   const auto op = [&](std::string name, const char* kind, std::vector<std::string> inputs, std::vector<std::string> weights = {}) {
     m.ops.push_back({std::move(name), kind, std::move(inputs), std::move(weights)});
@@ -46,7 +49,8 @@ OpModel language_model(const engine::ModelConfig& c) {
 }
 
 std::string text_at(const Json& j, const char* key, const std::string& where) {
-  check(j.contains(key) && j[key].is_string() && !j[key].get<std::string>().empty(), Code::bad_argument, "{}: needs \"{}\", a name in quotes", where, key);
+  check(j.contains(key) && j[key].is_string() && !j[key].get<std::string>().empty(), Code::bad_argument,
+        "{}: needs \"{}\", a name in quotes", where, key);
   return j[key].get<std::string>();
 }
 
@@ -122,8 +126,8 @@ OpModel op_model_from_json(const std::string& text, const std::string& source) {
                texts_at(row, "inputs", nth), texts_at(row, "weights", nth)};
     if (!row.contains("inputs") && !known.empty()) op.inputs = {known.back()};
     for (const auto& input : op.inputs)
-      check(std::find(known.begin(), known.end(), input) != known.end(), Code::bad_argument, "{}: its input '{}' is not made before it{}", nth, input,
-            did_you_mean(input, known));
+      check(std::find(known.begin(), known.end(), input) != known.end(), Code::bad_argument, "{}: its input '{}' is not made before it{}",
+            nth, input, did_you_mean(input, known));
     check(std::find(known.begin(), known.end(), op.name) == known.end(), Code::bad_argument, "{}: there is already a '{}'", nth, op.name);
     known.push_back(op.name);
     m.ops.push_back(std::move(op));
@@ -151,16 +155,24 @@ OpModel op_model_described(const std::string& name_or_file) {
 
 Autocast autocast(const OpModel& model, const Policy& policy, DType low) {
   const auto of_tensor = [&](const char* name) { return dtype_of(policy.tensor(name).dtype, low, {}); };
-  Autocast a{model.name, low, {}, of_tensor("parameters"), of_tensor("weight_copy"), of_tensor("gradients"),
-             of_tensor("activation_gradients"), of_tensor("optimizer")};
+  Autocast a{model.name,
+             low,
+             {},
+             of_tensor("parameters"),
+             of_tensor("weight_copy"),
+             of_tensor("gradients"),
+             of_tensor("activation_gradients"),
+             of_tensor("optimizer")};
   auto made = model.inputs;
   for (const ModelOp& op : model.ops) {
     const OpRule& rule = policy.rule_for(op.op);
     OpDTypes row{op, {}, DType::f32, DType::f32, DType::f32, DType::f32, rule};
     for (const auto& input : op.inputs)
       row.inputs.push_back(std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == input; })->second);
-    if (row.inputs.empty()) row.input_cast = a.parameters;  // tokens are integers: what is gathered is a parameter
-    else row.input_cast = dtype_of(rule.inputs, low, row.inputs);
+    if (row.inputs.empty())
+      row.input_cast = a.parameters;  // tokens are integers: what is gathered is a parameter
+    else
+      row.input_cast = dtype_of(rule.inputs, low, row.inputs);
     const std::vector<DType> cast{row.input_cast};
     row.weights = dtype_of(rule.weights, low, cast);
     row.math = dtype_of(rule.math, low, cast);
@@ -183,34 +195,44 @@ Record autocast_record(const AutocastSettings& s) {
   const Policy policy = policy_named(s.policy);
   const auto words = [](DType t) { return std::string(name_of(t)); };
   Record record{"autocast", fmt::format("Dtypes of {} under mixed precision, by the {} policy", model.name, s.policy), {}};
-  Table summary{"summary", "", {{"dtype"}, {"parameters"}, {"weight_copy"}, {"logits"}, {"loss"}, {"gradients"},
-                                  {"activation_gradients"}, {"optimizer"}}, {}};
+  Table summary{"summary",
+                "",
+                {{"dtype"}, {"parameters"}, {"weight_copy"}, {"logits"}, {"loss"}, {"gradients"}, {"activation_gradients"}, {"optimizer"}},
+                {}};
   const Show why = s.explain ? Show::always : Show::detail;
-  Table rows{"rows", "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside; rule: inputs → math → output)",
-             {{"dtype"}, {"name"}, {"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"rule"}, {"rule_from"},
-              {"why", Unit::none, why}}, {}};
+  Table rows{
+      "rows",
+      "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside; rule: inputs → math → output)",
+      {{"dtype"}, {"name"}, {"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"rule"}, {"rule_from"}, {"why", Unit::none, why}},
+      {}};
   for (const auto& dtype : s.dtypes) {
     const DType low = float_named(dtype, "dtype");
     const Autocast a = autocast(model, policy, low);
     summary.add({dtype, words(a.parameters), words(a.weight_copy), words(a.logits()), a.loss() ? Value(words(a.loss()->output)) : Value(),
                  words(a.gradients), words(a.activation_gradients), words(a.optimizer)});
     for (const OpDTypes& o : a.ops)
-      rows.add({dtype, o.op.name, o.op.op, inputs_in_words(o), o.op.weights.empty() ? Value() : Value(arrow(a.parameters, o.weights)), words(o.math),
-                words(o.output), rule_in_words(o), o.rule.source, o.rule.why});
+      rows.add({dtype, o.op.name, o.op.op, inputs_in_words(o), o.op.weights.empty() ? Value() : Value(arrow(a.parameters, o.weights)),
+                words(o.math), words(o.output), rule_in_words(o), o.rule.source, o.rule.why});
   }
   record.add({std::move(rows)});
   record.add({std::move(summary)});
   if (std::find(s.dtypes.begin(), s.dtypes.end(), "fp16") != s.dtypes.end())
-    record.add({Note{"fp16 gradients below 6e-8 would vanish: the loss is multiplied by a scale that adapts, and the fp32 gradients are divided by it."}});
+    record.add(
+        {Note{"fp16 gradients below 6e-8 would vanish: the loss is multiplied by a scale that adapts, and the fp32 gradients are divided "
+              "by it."}});
   if (!model.note.empty()) record.add({Note{model.note}});
-  if (!policy.joined.empty()) record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
+  if (!policy.joined.empty())
+    record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
   if (!s.explain) return record;
   Table tensors{"policy_tensors", "The policy: what is not an op's output", {{"tensor"}, {"is"}, {"from"}, {"why"}}, {}};
   for (const auto& t : policy.tensors) tensors.add({t.tensor, std::string(name_of(t.dtype)), t.source, t.why});
-  Table rules{"policy_ops", "The policy: ops (low: the dtype asked for; widest: of the inputs)", {{"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"from"}, {"why"}}, {}};
+  Table rules{"policy_ops",
+              "The policy: ops (low: the dtype asked for; widest: of the inputs)",
+              {{"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"from"}, {"why"}},
+              {}};
   const auto add = [&](const OpRule& r) {
-    rules.add({r.op, std::string(name_of(r.inputs)), std::string(name_of(r.weights)), std::string(name_of(r.math)), std::string(name_of(r.output)),
-               r.source, r.why});
+    rules.add({r.op, std::string(name_of(r.inputs)), std::string(name_of(r.weights)), std::string(name_of(r.math)),
+               std::string(name_of(r.output)), r.source, r.why});
   };
   for (const auto& r : policy.ops) add(r);
   add(policy.otherwise);

@@ -73,10 +73,14 @@ NormError measured(const NormCase& c, double magnitude, std::int64_t rows, std::
   e.max = scale > 0 ? e.max / scale : e.max;
   e.rms = scale > 0 ? std::sqrt(square_error / count) / scale : std::sqrt(square_error / count);
   if (!std::isfinite(e.rms)) e.rms = e.max = infinite;
-  if (!finite_inputs) e.trouble = NormTrouble::inputs_overflow;
-  else if (!finite_squares) e.trouble = NormTrouble::squares_overflow;
-  else if (zero_eps) e.trouble = NormTrouble::epsilon_is_zero;
-  else if (!e.right()) e.trouble = NormTrouble::sums_stall;
+  if (!finite_inputs)
+    e.trouble = NormTrouble::inputs_overflow;
+  else if (!finite_squares)
+    e.trouble = NormTrouble::squares_overflow;
+  else if (zero_eps)
+    e.trouble = NormTrouble::epsilon_is_zero;
+  else if (!e.right())
+    e.trouble = NormTrouble::sums_stall;
   return e;
 }
 
@@ -120,13 +124,17 @@ NormLimits norm_limits(const NormCase& c, std::int64_t rows, std::uint64_t seed)
   }
   for (int k = inside; k >= least && l.below == NormTrouble::none; --k) {
     const NormError e = error_at(k);
-    if (e.right()) l.right_from = std::ldexp(1.0, k);
-    else l.below = e.trouble;
+    if (e.right())
+      l.right_from = std::ldexp(1.0, k);
+    else
+      l.below = e.trouble;
   }
   for (int k = inside; k <= most && !l.fails_above; ++k) {
     const NormError e = error_at(k);
-    if (e.right()) l.right_to = std::ldexp(1.0, k);
-    else l.fails_above = std::ldexp(1.0, k), l.above = e.trouble;
+    if (e.right())
+      l.right_to = std::ldexp(1.0, k);
+    else
+      l.fails_above = std::ldexp(1.0, k), l.above = e.trouble;
   }
   return l;
 }
@@ -137,11 +145,35 @@ Record norm_record(const NormSettings& s) {
     check(std::isfinite(magnitude) && magnitude > 0, Code::bad_argument, "magnitude: {}; a number above 0 is needed", magnitude);
   for (auto eps : s.eps) check(std::isfinite(eps) && eps >= 0, Code::bad_argument, "eps: {}; 0 or more is needed", eps);
   Record record{"norm", "Normalisation against FP64 on the same inputs (errors are shares of the output's RMS)", {}};
-  Table rows{"rows", "", {{"norm"}, {"dtype"}, {"statistics"}, {"width"}, {"eps", Unit::exact}, {"magnitude", Unit::exact}, {"max_error", Unit::error},
-             {"rms_error", Unit::error}, {"epsilon"}, {"status"}, {"why"}, {"device", Unit::none, Show::detail}}, {}};
-  Table limits{"limits", fmt::format("Magnitudes (powers of two) between which the output is finite and right to {:.0f} % RMS", 100 * norm_tolerance),
-               {{"norm"}, {"dtype"}, {"statistics"}, {"width"}, {"eps", Unit::exact}, {"right_from"}, {"right_to"}, {"fails_from"}, {"why"},
-                {"why_below"}, {"epsilon_lost_from"}}, {}};
+  Table rows{"rows",
+             "",
+             {{"norm"},
+              {"dtype"},
+              {"statistics"},
+              {"width"},
+              {"eps", Unit::exact},
+              {"magnitude", Unit::exact},
+              {"max_error", Unit::error},
+              {"rms_error", Unit::error},
+              {"epsilon"},
+              {"status"},
+              {"why"},
+              {"device", Unit::none, Show::detail}},
+             {}};
+  Table limits{"limits",
+               fmt::format("Magnitudes (powers of two) between which the output is finite and right to {:.0f} % RMS", 100 * norm_tolerance),
+               {{"norm"},
+                {"dtype"},
+                {"statistics"},
+                {"width"},
+                {"eps", Unit::exact},
+                {"right_from"},
+                {"right_to"},
+                {"fails_from"},
+                {"why"},
+                {"why_below"},
+                {"epsilon_lost_from"}},
+               {}};
   for (const auto& norm : s.norms)
     for (const auto& dtype : s.dtypes)
       for (const std::string& statistics : dtype == "fp32" ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"fp32", dtype})
@@ -151,16 +183,19 @@ Record norm_record(const NormSettings& s) {
             for (auto magnitude : s.magnitudes) {
               const NormError e = norm_error(c, magnitude, s.rows, s.seed);
               rows.add({norm, dtype, statistics, width, eps, magnitude, measured_or_words(e.max), measured_or_words(e.rms),
-                        std::string(e.epsilon_lost ? "lost" : "kept"), std::string(e.right() ? "right" : "fails"), std::string(e.right() ? "" : in_words(e.trouble)), std::string("cpu")});
+                        std::string(e.epsilon_lost ? "lost" : "kept"), std::string(e.right() ? "right" : "fails"),
+                        std::string(e.right() ? "" : in_words(e.trouble)), std::string("cpu")});
             }
             const NormLimits l = norm_limits(c, s.rows, s.seed);
-            limits.add({norm, dtype, statistics, width, eps, or_none(l.right_from), or_none(l.right_to), or_none(l.fails_above), std::string(in_words(l.above)),
-                        std::string(in_words(l.below)), or_none(l.epsilon_lost_from)});
+            limits.add({norm, dtype, statistics, width, eps, or_none(l.right_from), or_none(l.right_to), or_none(l.fails_above),
+                        std::string(in_words(l.above)), std::string(in_words(l.below)), or_none(l.epsilon_lost_from)});
           }
   record.add({std::move(rows)});
   record.add({std::move(limits)});
-  record.add({Note{"statistics fp32: inputs and outputs are in dtype, sums between them in fp32. epsilon lost: adding it to the mean square changes nothing "
-                   "in the statistics' format, which is harmless unless the mean square is 0."}});
+  record.add(
+      {Note{"statistics fp32: inputs and outputs are in dtype, sums between them in fp32. epsilon lost: adding it to the mean square "
+            "changes nothing "
+            "in the statistics' format, which is harmless unless the mean square is 0."}});
   return record;
 }
 

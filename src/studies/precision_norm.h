@@ -41,9 +41,9 @@ struct NormError {  // relative to the RMS of the exact output; infinite when an
 
 NormError norm_error(const NormCase&, double magnitude, std::int64_t rows, std::uint64_t seed);
 
-struct NormLimits {  // powers of two; none: no such magnitude among those that the format holds
+struct NormLimits {                            // powers of two; none: no such magnitude among those that the format holds
   std::optional<double> right_from, right_to;  // the range in which outputs are right that holds 1, or ends below it; none: nowhere up to 1
-  std::optional<double> fails_above;               // below right_from it fails too, unless the format ends there
+  std::optional<double> fails_above;           // below right_from it fails too, unless the format ends there
   std::optional<double> epsilon_lost_from;
   NormTrouble below = NormTrouble::none, above = NormTrouble::none;
 };

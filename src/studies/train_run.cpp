@@ -19,10 +19,21 @@ namespace {
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   nlohmann::json keep = nlohmann::json::array();
   for (auto k : r.recipe.keep) keep.push_back(name_of(k));
-  return nlohmann::json{{"batch", r.recipe.batch}, {"len", r.recipe.len}, {"precision", name_of(r.recipe.precision)}, {"attention", r.recipe.attention},
-                        {"micro_batches", r.micro_batches}, {"lr", r.schedule.peak}, {"floor", r.schedule.floor}, {"warmup", r.schedule.warmup},
-                        {"steps", r.schedule.steps}, {"decay", r.hyper.decay}, {"clip", r.hyper.clip}, {"beta1", r.hyper.beta1},
-                        {"beta2", r.hyper.beta2}, {"held_out", r.held_out}, {"data", data.fingerprint()}}
+  return nlohmann::json{{"batch", r.recipe.batch},
+                        {"len", r.recipe.len},
+                        {"precision", name_of(r.recipe.precision)},
+                        {"attention", r.recipe.attention},
+                        {"micro_batches", r.micro_batches},
+                        {"lr", r.schedule.peak},
+                        {"floor", r.schedule.floor},
+                        {"warmup", r.schedule.warmup},
+                        {"steps", r.schedule.steps},
+                        {"decay", r.hyper.decay},
+                        {"clip", r.hyper.clip},
+                        {"beta1", r.hyper.beta1},
+                        {"beta2", r.hyper.beta2},
+                        {"held_out", r.held_out},
+                        {"data", data.fingerprint()}}
       .dump();
 }
 
@@ -65,24 +76,28 @@ void refuse_other_settings(const std::string& mine, const std::string& theirs, c
   const auto a = nlohmann::json::parse(mine), b = nlohmann::json::parse(theirs, nullptr, false);
   check(b.is_object(), Code::io, "'{}' has damaged settings", path);
   for (const auto& [key, value] : a.items())
-    check(b.contains(key) && b[key] == value, Code::bad_argument, "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere",
-          path, key, b.contains(key) ? b[key].dump() : "unknown", value.dump());
+    check(b.contains(key) && b[key] == value, Code::bad_argument,
+          "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
+          b.contains(key) ? b[key].dump() : "unknown", value.dump());
 }
 
 [[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
-  throw Error(Code::interrupted, fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
-                                             folder.empty() ? "Try a smaller --lr" : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
+  throw Error(Code::interrupted,
+              fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
+                          folder.empty() ? "Try a smaller --lr"
+                                         : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
 }
 
 }  // namespace
 
-Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show, const std::function<bool()>& stop) {
+Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show,
+                 const std::function<bool()>& stop) {
   check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU trains in this build; --device cpu");
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory, "this needs {} bytes, {} are available; try --keep input or a smaller batch",
-        needed, device.memory_bytes);
+  check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory,
+        "this needs {} bytes, {} are available; try --keep input or a smaller batch", needed, device.memory_bytes);
   const Block memory(needed);
   Threads pool(threads);
   Arena arena(memory.data(), memory.bytes());
@@ -93,10 +108,12 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
 
   engine::Position at{0, r.seed, settings};
   const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
-  check(!newest || r.resume, Code::bad_argument, "'{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder, newest.value_or(""));
+  check(!newest || r.resume, Code::bad_argument, "'{}' already holds {}; --resume goes on from it, another --save starts afresh", r.folder,
+        newest.value_or(""));
   if (newest) {
     const auto described = engine::describe_checkpoint(*newest);
-    check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest, described.position.seed, r.seed);
+    check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
+          described.position.seed, r.seed);
     refuse_other_settings(settings, described.position.settings, *newest);
     engine::load(t, *newest);
     at.step = described.position.step;

@@ -20,7 +20,7 @@ struct TrainRun {
   adamw::Hyper hyper;
   engine::Schedule schedule;
   std::uint64_t seed = 0;
-  std::string folder;      // of checkpoints; empty: none are kept
+  std::string folder;  // of checkpoints; empty: none are kept
   std::int64_t every = 100;
   bool resume = false;
   std::int64_t report_every = 50;
@@ -35,6 +35,7 @@ struct TrainProgress {
 
 // The table of losses, validation loss, unigram entropy, peak and forecast. A loss that is not finite stops it with an Error that says
 // at which step and where it began. stop: asked after every step; a stopped run is saved first.
-Record train_run(const TrainRun&, const Device&, int threads, const std::function<void(const TrainProgress&)>&, const std::function<bool()>& stop);
+Record train_run(const TrainRun&, const Device&, int threads, const std::function<void(const TrainProgress&)>&,
+                 const std::function<bool()>& stop);
 
 }  // namespace headroom

@@ -50,7 +50,8 @@ TYPED_TEST(ConvertGpu, SameBitsAsTheHost) {
   Buffer there[4] = {Buffer(bytes), Buffer(bytes), Buffer(bytes), Buffer(bytes)};
   for (const Buffer& b : there) fill_bytes(b.data(), 0xcd, bytes, stream);
   const auto at = [&](int i) { return static_cast<std::uint32_t*>(there[i].data()); };
-  launch(static_cast<cudaStream_t>(stream.raw()), convert_all<TypeParam>, {dim3(1024), dim3(256)}, Args{patterns, at(0), at(1), at(2), at(3)});
+  launch(static_cast<cudaStream_t>(stream.raw()), convert_all<TypeParam>, {dim3(1024), dim3(256)},
+         Args{patterns, at(0), at(1), at(2), at(3)});
 
   std::vector<std::uint32_t> device[4], host[4];
   for (int i = 0; i < 4; ++i) {

@@ -21,8 +21,7 @@ struct Oracle {
   double beyond;               // the value one place above the largest finite one, if the exponent went on
   bool has_infinity, has_nan;
 
-  Oracle(int exponent_bits, int mantissa_bits, double largest, bool infinite, bool nan)
-      : has_infinity(infinite), has_nan(nan) {
+  Oracle(int exponent_bits, int mantissa_bits, double largest, bool infinite, bool nan) : has_infinity(infinite), has_nan(nan) {
     const int bias = (1 << (exponent_bits - 1)) - 1, per_binade = 1 << mantissa_bits;
     for (int code = 0;; ++code) {
       const int binade = code / per_binade, m = code % per_binade;
@@ -75,8 +74,10 @@ struct Case<e2m1> {
 };
 
 void expect_same(double got, double expected, float from, const char* what) {
-  if (std::isnan(expected)) ASSERT_TRUE(std::isnan(got)) << what << " of " << from << " (" << bits_of(from) << ")";
-  else ASSERT_EQ(got, expected) << what << " of " << from << " (" << bits_of(from) << ")";
+  if (std::isnan(expected))
+    ASSERT_TRUE(std::isnan(got)) << what << " of " << from << " (" << bits_of(from) << ")";
+  else
+    ASSERT_EQ(got, expected) << what << " of " << from << " (" << bits_of(from) << ")";
 }
 
 template <class T>

@@ -50,7 +50,8 @@ TEST(Policy, AFileOverridesRowsAndAddsOthers) {
   Policy p = headroom_policy();
   const auto before = p.ops.size();
   p.override_with(R"({"tensors": {"gradients": {"dtype": "low"}}, "ops": {"linear": {"inputs": "fp32", "output": "fp32", "why": "a test"},
-                      "fourier": {"inputs": "fp32", "output": "fp32"}}})", "mine.json");
+                      "fourier": {"inputs": "fp32", "output": "fp32"}}})",
+                  "mine.json");
   EXPECT_EQ(p.ops.size(), before + 1);
   EXPECT_EQ(p.rule_for("linear").inputs, Cast::fp32);
   EXPECT_EQ(p.rule_for("linear").why, "a test");
@@ -65,8 +66,10 @@ TEST(Policy, AFileOverridesRowsAndAddsOthers) {
 
 TEST(Policy, ARowThatMentionsOneFieldKeepsTheOthers) {
   Policy p = headroom_policy();
-  p.override_with(R"({"tensors": {"weight_copy": {"why": "a test"}}, "ops": {"rms_norm": {"output": "fp32"}, "cross_entropy": {"math": "low"},
-                      "linear": {"inputs": "fp32"}}, "otherwise": {"output": "fp32"}})", "mine.json");
+  p.override_with(
+      R"({"tensors": {"weight_copy": {"why": "a test"}}, "ops": {"rms_norm": {"output": "fp32"}, "cross_entropy": {"math": "low"},
+                      "linear": {"inputs": "fp32"}}, "otherwise": {"output": "fp32"}})",
+      "mine.json");
   EXPECT_EQ(p.tensor("weight_copy").dtype, Cast::low);
   EXPECT_EQ(p.tensor("weight_copy").why, "a test");
   const OpRule norm = p.rule_for("rms_norm"), before = headroom_policy().rule_for("rms_norm");
@@ -95,7 +98,8 @@ TEST(Policy, ABadTableIsRefusedInOneLineAndChangesNothing) {
   EXPECT_NE(refusal(R"({"ops": {"linear": {"loss": 1}}})").find("true or false"), std::string::npos);
   EXPECT_NE(refusal(R"({"tensors": {"parameters": {"dtype": "widest"}}})").find("no inputs"), std::string::npos);
   EXPECT_NE(refusal(R"({"tensors": {"weights": {"dtype": "low"}}})").find("there is no key 'weights'"), std::string::npos);
-  EXPECT_NE(refusal(R"({"ops": {"linaer": {"inputs": "low"}}})").find("no op 'linaer' in the table; did you mean 'linear'?"), std::string::npos);
+  EXPECT_NE(refusal(R"({"ops": {"linaer": {"inputs": "low"}}})").find("no op 'linaer' in the table; did you mean 'linear'?"),
+            std::string::npos);
   EXPECT_EQ(refusal(R"({"ops": {"fourier": {"inputs": "low"}}})"), "accepted");
   Policy p = headroom_policy();
   EXPECT_THROW(p.override_with(R"({"ops": {"linear": {"output": "fp32"}, "relu": 1}})", "mine.json"), Error);

@@ -34,7 +34,8 @@ TEST(Concurrency, ResultsAreThoseOfALoneCall) {
         EXPECT_EQ(call.forward(context), HEADROOM_OK) << headroom_last_error();
         EXPECT_EQ(call.backward(context), HEADROOM_OK) << headroom_last_error();
         EXPECT_TRUE(same_bits(call.o, alone[i]->o) && same_bits(call.lse, alone[i]->lse)) << "caller " << i;
-        EXPECT_TRUE(same_bits(call.dq, alone[i]->dq) && same_bits(call.dk, alone[i]->dk) && same_bits(call.dv, alone[i]->dv)) << "caller " << i;
+        EXPECT_TRUE(same_bits(call.dq, alone[i]->dq) && same_bits(call.dk, alone[i]->dk) && same_bits(call.dv, alone[i]->dv))
+            << "caller " << i;
       }
     });
   for (auto& t : threads) t.join();

@@ -65,7 +65,8 @@ TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
 }
 
 TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
-  const Json j = answer("memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + tiny);
+  const Json j =
+      answer("memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + tiny);
   ASSERT_EQ(j["rows"].size(), 2u);
   pytorch::LanguageModel m;
   m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
@@ -111,7 +112,8 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
     EXPECT_EQ(row["status"], "ok") << row;
     EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]) << row;
     EXPECT_GT(row["ms"], 0.0);
-    EXPECT_NEAR(row["mfu"].get<double>(), row["model_tflops"].get<double>() * 1e12 / 1e9, 1e-6 * row["mfu"].get<double>()) << "against the ceiling that was kept";
+    EXPECT_NEAR(row["mfu"].get<double>(), row["model_tflops"].get<double>() * 1e12 / 1e9, 1e-6 * row["mfu"].get<double>())
+        << "against the ceiling that was kept";
   }
   const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + tiny);
   ASSERT_EQ(mixed["rows"].size(), 6u);
@@ -131,9 +133,30 @@ TEST_F(ModelProgram, ATrainingThatWasKilledEndsInTheSameBits) {
     for (int i = 0; i < 60; ++i) text << "line " << i * i << " of a text that is long enough to learn a little from\n";
   }
   const auto words = [&](const char* folder) {
-    return std::vector<std::string>{"train", "--text", (folder_ / "text.txt").string(), "--layers", "1", "--width", "32", "--heads", "2", "--len", "32",
-                                    "--batch", "2", "--steps", "300", "--every", "20", "--resume", "--out", (folder_ / "train.json").string(), "--format", "json",
-                                    "--save", (folder_ / folder).string()};
+    return std::vector<std::string>{"train",
+                                    "--text",
+                                    (folder_ / "text.txt").string(),
+                                    "--layers",
+                                    "1",
+                                    "--width",
+                                    "32",
+                                    "--heads",
+                                    "2",
+                                    "--len",
+                                    "32",
+                                    "--batch",
+                                    "2",
+                                    "--steps",
+                                    "300",
+                                    "--every",
+                                    "20",
+                                    "--resume",
+                                    "--out",
+                                    (folder_ / "train.json").string(),
+                                    "--format",
+                                    "json",
+                                    "--save",
+                                    (folder_ / folder).string()};
   };
   const auto last = [&](const char* folder) { return folder_ / folder / "step-00000300.safetensors"; };
   int status = 0;

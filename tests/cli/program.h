@@ -34,7 +34,8 @@ class Program : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string command(const std::string& arguments) const {
-    return std::string(HEADROOM_BINARY_DIR) + "/headroom " + arguments + " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
+    return std::string(HEADROOM_BINARY_DIR) + "/headroom " + arguments + " > " + (folder_ / "out").string() + " 2> " +
+           (folder_ / "err").string();
   }
   static std::string text_of(const fs::path& file) {
     std::ifstream in(file);

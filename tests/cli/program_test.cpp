@@ -104,7 +104,8 @@ TEST_F(Program, AFailedRowIsExitCodeOne) {
 }
 
 TEST_F(Program, UntilGoesOnPastTheUsualStepsAndSaysWhatEndedIt) {
-  const std::string sweep = "attention --variant flash --batch 1 --dim 16 --len 16 --warmup 0 --format json --db " + db_ + " --until 0.0001%";
+  const std::string sweep =
+      "attention --variant flash --batch 1 --dim 16 --len 16 --warmup 0 --format json --db " + db_ + " --until 0.0001%";
   const Json row = Json::parse(run(sweep + " --seconds 0.3").out)["rows"][0];
   EXPECT_EQ(row["status"], "ok");
   EXPECT_GT(row["steps"], 100);
@@ -143,7 +144,8 @@ TEST_F(Program, CompareExitsThreeWhereSlower) {
 TEST_F(Program, ADamagedRowIsNamedAndNoTraceOfALibraryIsShown) {
   {
     Results store(db_, Results::Access::write);
-    for (const char* row : {"{\"variant\": \"fla", "[1, 2]", "{\"status\": 5}"}) store.add_row(store.start_run("attention", "{}", "m"), {"k", row, "{}"});
+    for (const char* row : {"{\"variant\": \"fla", "[1, 2]", "{\"status\": 5}"})
+      store.add_row(store.start_run("attention", "{}", "m"), {"k", row, "{}"});
   }
   for (const std::string run : {"1", "2", "3"}) {
     refused("results " + run + " --db " + db_, 1, "row 1 of '" + db_ + "' is damaged");
@@ -169,8 +171,21 @@ TEST_F(Program, ADamagedStoreIsReportedAndLeftByteForByte) {
 }
 
 TEST_F(Program, ASweepThatWasKilledGoesOnWithoutLosingOrDoublingARow) {
-  const std::vector<std::string> words = {"attention", "--batch", "1", "--dim", "16,32", "--len", "16,32,64,96,128,160", "--steps", "40",
-                                          "--db", db_, "--format", "json", "--out", (folder_ / "sweep.json").string()};
+  const std::vector<std::string> words = {"attention",
+                                          "--batch",
+                                          "1",
+                                          "--dim",
+                                          "16,32",
+                                          "--len",
+                                          "16,32,64,96,128,160",
+                                          "--steps",
+                                          "40",
+                                          "--db",
+                                          db_,
+                                          "--format",
+                                          "json",
+                                          "--out",
+                                          (folder_ / "sweep.json").string()};
   const auto rows_there = [&]() -> std::size_t {
     if (!fs::exists(db_) || fs::file_size(db_) == 0) return 0;
     try {
@@ -213,16 +228,15 @@ TEST_F(Program, CtrlCKeepsAndPrintsWhatIsFinished) {
   const pid_t child = fork();
   if (child == 0) {
     const std::string file = (folder_ / "part.json").string();
-    execl((std::string(HEADROOM_BINARY_DIR) + "/headroom").c_str(), "headroom", "attention", "--batch", "1", "--dim", "16", "--len", "16,32,64,512",
-          "--steps", "1000000", "--warmup", "0", "--seconds", "0.5", "--db", db_.c_str(), "--format", "json", "--out", file.c_str(), nullptr);
+    execl((std::string(HEADROOM_BINARY_DIR) + "/headroom").c_str(), "headroom", "attention", "--batch", "1", "--dim", "16", "--len",
+          "16,32,64,512", "--steps", "1000000", "--warmup", "0", "--seconds", "0.5", "--db", db_.c_str(), "--format", "json", "--out",
+          file.c_str(), nullptr);
     _exit(127);
   }
   const auto rows_there = [&]() -> std::size_t {
     try {
       return Results(db_, Results::Access::read).rows(1).size();
-    } catch (const std::exception&) {
-      return 0;
-    }
+    } catch (const std::exception&) { return 0; }
   };
   int status = 0;
   while (rows_there() < 1 && waitpid(child, &status, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

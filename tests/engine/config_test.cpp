@@ -31,15 +31,18 @@ TEST(Params, HaveNamesOfTheirOwn) {
 }
 
 TEST(Config, ReadsHuggingFaceFiles) {  // the published counts of these models
-  const auto llama = model_from_json(R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128,
+  const auto llama =
+      model_from_json(R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128,
     "num_hidden_layers": 126, "num_key_value_heads": 8, "vocab_size": 128256, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
-    "tie_word_embeddings": false, "rope_scaling": null})", "405B");
+    "tie_word_embeddings": false, "rope_scaling": null})",
+                      "405B");
   EXPECT_EQ(param_count(llama), 405853388800);
   EXPECT_EQ(llama.head_dim, 128);
   EXPECT_EQ(llama.rope_theta, 500000);
   EXPECT_TRUE(llama.left_out.empty());
   const auto qwen = model_from_json(R"({"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
-    "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": true})", "0.5B");
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": true})",
+                                    "0.5B");
   EXPECT_TRUE(qwen.tied);
   ASSERT_EQ(qwen.left_out.size(), 1u);
   EXPECT_EQ(param_count(qwen) + 24 * (896 + 2 * 128), 494032768);  // with the biases that are left out
@@ -53,17 +56,21 @@ TEST(Config, GoesThroughItsOwnJson) {
 }
 
 TEST(Config, RefusesInOneLineWhatCannotBe) {
-  const char* bad[] = {"", "[]", "{}", R"({"vocab": 10})", R"({"vocab": "ten", "width": 8, "layers": 1, "heads": 1, "ffn": 8})",
-                       R"({"vocab": 10, "width": 9, "layers": 1, "heads": 2, "ffn": 8})", R"({"vocab": 10, "width": 8, "layers": 1, "heads": 3, "head_dim": 4, "kv_heads": 2, "ffn": 8})",
-                       R"({"vocab": 10, "width": 8, "layers": 1, "heads": 1, "ffn": 8, "widht": 8})", R"({"model_type": "gpt2", "hidden_size": 8})",
+  const char* bad[] = {"",
+                       "[]",
+                       "{}",
+                       R"({"vocab": 10})",
+                       R"({"vocab": "ten", "width": 8, "layers": 1, "heads": 1, "ffn": 8})",
+                       R"({"vocab": 10, "width": 9, "layers": 1, "heads": 2, "ffn": 8})",
+                       R"({"vocab": 10, "width": 8, "layers": 1, "heads": 3, "head_dim": 4, "kv_heads": 2, "ffn": 8})",
+                       R"({"vocab": 10, "width": 8, "layers": 1, "heads": 1, "ffn": 8, "widht": 8})",
+                       R"({"model_type": "gpt2", "hidden_size": 8})",
                        R"({"vocab": -1, "width": 8, "layers": 1, "heads": 1, "ffn": 8})"};
   for (const char* text : bad) {
     try {
       model_from_json(text, "file");
       ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& e) {
-      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
-    }
+    } catch (const Error& e) { EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what(); }
   }
   EXPECT_THROW(model_described("smal"), Error);
 }

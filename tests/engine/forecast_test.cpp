@@ -12,8 +12,10 @@ namespace {
 // The wet run has no more memory than was forecast, so it also shows that the forecast is enough; the ledger, that it is not too much.
 void expect_exact(const Recipe& r, int threads) {
   Workshop w(r, threads);
-  if (r.purpose == Purpose::forward) w.training.forward();
-  else w.training.backward();
+  if (r.purpose == Purpose::forward)
+    w.training.forward();
+  else
+    w.training.backward();
   if (r.purpose == Purpose::training) w.training.update({});
   const Forecast f = forecast(r, w.device, threads);
   EXPECT_EQ(w.ledger.peak_bytes(), f.peak_bytes);
@@ -31,12 +33,15 @@ void expect_exact(const Recipe& r, int threads) {
 TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
   const Random random{2026};
   std::uint64_t at = 0;
-  const auto among = [&](std::int64_t low, std::int64_t high) { return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1))); };
+  const auto among = [&](std::int64_t low, std::int64_t high) {
+    return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
+  };
   for (int trial = 0; trial < 160; ++trial) {
     Recipe r;
     r.model = tiny();
     r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 2 * among(1, 12);
-    r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700), r.model.tied = among(0, 1);
+    r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700),
+    r.model.tied = among(0, 1);
     r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
     r.precision = *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))]);
     r.attention = among(0, 1) ? "flash" : "plain";
@@ -44,7 +49,8 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     r.keep.clear();
     for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 3)));
     if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
-    SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
+    SCOPED_TRACE(
+        fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
   }
 }
@@ -86,8 +92,10 @@ TEST(Forecast, KnowsTheTimeOfADescribedDevice) {
 }
 
 TEST(Forecast, TakesLessThan50MillisecondsForAnyModel) {
-  const auto llama = model_from_json(R"({"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126,
-    "num_key_value_heads": 8, "vocab_size": 128256})", "405B");
+  const auto llama =
+      model_from_json(R"({"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126,
+    "num_key_value_heads": 8, "vocab_size": 128256})",
+                      "405B");
   double best = 1e9;
   for (int i = 0; i < 5; ++i) {  // the best of five: the machine may be busy with something else
     const auto start = std::chrono::steady_clock::now();

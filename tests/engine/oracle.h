@@ -21,9 +21,15 @@ class Tape {
   Id over(Id a, Id b) { return add(value(a) / value(b), a, 1 / value(b), b, -value(a) / (value(b) * value(b))); }
   Id scaled(Id a, double k) { return add(value(a) * k, a, k, -1, 0); }
   Id shifted(Id a, double k) { return add(value(a) + k, a, 1, -1, 0); }
-  Id exp(Id a) { const double e = std::exp(value(a)); return add(e, a, e, -1, 0); }
+  Id exp(Id a) {
+    const double e = std::exp(value(a));
+    return add(e, a, e, -1, 0);
+  }
   Id log(Id a) { return add(std::log(value(a)), a, 1 / value(a), -1, 0); }
-  Id sqrt(Id a) { const double r = std::sqrt(value(a)); return add(r, a, 0.5 / r, -1, 0); }
+  Id sqrt(Id a) {
+    const double r = std::sqrt(value(a));
+    return add(r, a, 0.5 / r, -1, 0);
+  }
   double value(Id a) const { return value_[std::size_t(a)]; }
 
   std::vector<double> gradients(Id of) const {

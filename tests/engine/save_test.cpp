@@ -57,9 +57,7 @@ TEST(Save, WhatTheDiskRefusesIsCalledByItsName) {
     errno = ENOENT;  // of some call before
     write_safetensors(file, {}, {});
     FAIL() << "it was never on a disk";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("Invalid argument"), std::string::npos) << e.what();
-  }
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("Invalid argument"), std::string::npos) << e.what(); }
 }
 
 TEST(Save, KeepsTheTwoNewest) {
@@ -84,7 +82,8 @@ TEST(Save, ADamagedFileIsRefusedAndChangesNothing) {
     EXPECT_THROW(load(w.training, path), Error) << how;
     EXPECT_EQ(w.weights(), before) << how;
   };
-  for (std::size_t cut : {std::size_t(0), std::size_t(5), std::size_t(100), good.size() / 2, good.size() - 1}) refused(good.substr(0, cut), "cut short");
+  for (std::size_t cut : {std::size_t(0), std::size_t(5), std::size_t(100), good.size() / 2, good.size() - 1})
+    refused(good.substr(0, cut), "cut short");
   for (std::size_t at : {std::size_t(0), std::size_t(9), good.size() / 2, good.size() - 1}) {
     std::string bad = good;
     bad[at] = char(bad[at] ^ 0x41);

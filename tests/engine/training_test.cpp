@@ -40,7 +40,8 @@ double relative_error(const std::vector<double>& expected, const float* got) {
 void expect_oracle(const Recipe& r, double loss_budget, double gradient_budget) {
   Workshop w(r);
   make_lively(w);
-  w.training.state_tensor().as<double>()[adamw::loss_scale] = std::min(w.training.state(adamw::loss_scale), 256.0);  // below fp16's overflow here
+  w.training.state_tensor().as<double>()[adamw::loss_scale] =
+      std::min(w.training.state(adamw::loss_scale), 256.0);  // below fp16's overflow here
   const auto expected = oracle_of(w);
   w.training.forward();
   EXPECT_NEAR(w.training.loss(), expected.loss, loss_budget * expected.loss);
@@ -79,7 +80,8 @@ TEST(Training, EveryKeepLevelGivesTheSameBits) {
       Workshop all(r);
       make_lively(all);
       all.training.backward();
-      for (std::vector<Keep> keep : {std::vector{Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::no_cheap}}) {
+      for (std::vector<Keep> keep :
+           {std::vector{Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::no_cheap}}) {
         r.keep = keep;
         Workshop less(r);
         make_lively(less);

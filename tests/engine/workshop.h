@@ -19,8 +19,12 @@ struct Workshop {
   Training training;
 
   explicit Workshop(const Recipe& r, int thread_count = 2)
-      : threads(thread_count), predicted(forecast_peak(r, device, thread_count)), memory(predicted), arena(memory.data(), memory.bytes(), &ledger),
-        ctx{arena, device, &threads}, training(r, ctx) {
+      : threads(thread_count),
+        predicted(forecast_peak(r, device, thread_count)),
+        memory(predicted),
+        arena(memory.data(), memory.bytes(), &ledger),
+        ctx{arena, device, &threads},
+        training(r, ctx) {
     training.initialise(7);
     fill(1);
   }

@@ -50,11 +50,11 @@ void fail_each(Source source, Work&& work, Verify&& verify) {
       }
       struck = armed.struck();
     } catch (const Error& e) {
-      if (e.at.code == Code::out_of_memory) outcome = Outcome::out_of_memory;
-      else unexpected = "an error, but not that memory ran out";
-    } catch (const std::bad_alloc&) {
-      outcome = Outcome::out_of_memory;
-    }
+      if (e.at.code == Code::out_of_memory)
+        outcome = Outcome::out_of_memory;
+      else
+        unexpected = "an error, but not that memory ran out";
+    } catch (const std::bad_alloc&) { outcome = Outcome::out_of_memory; }
     const long after = live();
     ASSERT_EQ(after, before) << "something was left behind";
     ASSERT_EQ(unexpected, nullptr) << unexpected;

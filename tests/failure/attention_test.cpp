@@ -36,7 +36,8 @@ double attend(std::string_view variant) {
   const attention::Variant& v = attention::choose(p, device, variant);
   const Tensor q = filled("q", p.q_shape()), k = filled("k", p.k_shape()), val = filled("v", p.k_shape()), d_o = filled("d_o", p.q_shape());
   const Tensor o = arena.make("o", DType::f32, p.q_shape()), lse = arena.make("lse", DType::f32, p.lse_shape());
-  const Tensor dq = arena.make("dq", DType::f32, p.q_shape()), dk = arena.make("dk", DType::f32, p.k_shape()), dv = arena.make("dv", DType::f32, p.k_shape());
+  const Tensor dq = arena.make("dq", DType::f32, p.q_shape()), dk = arena.make("dk", DType::f32, p.k_shape()),
+               dv = arena.make("dv", DType::f32, p.k_shape());
   const attention::Saved saved = attention::make_saved(v, p, ctx);
   attention::forward(v, p, {q, k, val, o, lse, saved}, ctx);
   attention::backward(v, p, {q, k, val, o, lse, d_o, {}, dq, dk, dv, saved}, ctx);
@@ -97,7 +98,8 @@ TEST(OutOfMemory, EveryCallOfTheCInterfaceFailsCleanly) {
         if (status != HEADROOM_OK) return outcome_of(status);
       return Outcome::done;
     };
-    for (const Source source : {Source::arena, Source::operator_new}) fail_each(source, all, [&] { EXPECT_EQ(int(all()), int(Outcome::done)); });
+    for (const Source source : {Source::arena, Source::operator_new})
+      fail_each(source, all, [&] { EXPECT_EQ(int(all()), int(Outcome::done)); });
   }
 }
 

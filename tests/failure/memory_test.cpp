@@ -36,7 +36,9 @@ TEST(OutOfMemory, ALedgerStaysWhole) {
   fail_each(Source::arena, walk_with_a_ledger, [] { walk_with_a_ledger(); });
 }
 
-TEST(OutOfMemory, ThreadsThatStartedAreJoined) { fail_each(Source::operator_new, share_out, [] { share_out(); }); }
+TEST(OutOfMemory, ThreadsThatStartedAreJoined) {
+  fail_each(Source::operator_new, share_out, [] { share_out(); });
+}
 
 }  // namespace
 }  // namespace headroom::allocations

@@ -24,9 +24,7 @@ struct SqliteMemory {
       auto* at = static_cast<char*>(::operator new(std::size_t(bytes) + header));
       *reinterpret_cast<int*>(at) = bytes;
       return at + header;
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
+    } catch (const std::bad_alloc&) { return nullptr; }
   }
   static void give(void* p) {
     if (p) ::operator delete(static_cast<char*>(p) - header);

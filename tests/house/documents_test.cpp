@@ -87,7 +87,8 @@ TEST(Documents, EveryLinkLeadsSomewhere) {
 }
 
 TEST(Documents, ARowOrALinkIsSeen) {
-  EXPECT_EQ(commands_of_program("constexpr Command commands[] = {\n    {\"a\", \"does\", a},\n  {\"b\", \"\", b},\n};\n {\"c\", \"\"}"), (Words{"a", "b"}));
+  EXPECT_EQ(commands_of_program("constexpr Command commands[] = {\n    {\"a\", \"does\", a},\n  {\"b\", \"\", b},\n};\n {\"c\", \"\"}"),
+            (Words{"a", "b"}));
   EXPECT_EQ(commands_of_readme("\n| command | line |\n|---|---|\n| `a` | does |\n| `b` | |\n\n| `c` | |"), (Words{"a", "b"}));
   EXPECT_EQ(links_of("[a](b.md) [c](https://d) [e](#f), [g](h/i.md#j)\n```cpp\n[](k)\n```\n[l](m)"), (Words{"b.md", "h/i.md", "m"}));
 }

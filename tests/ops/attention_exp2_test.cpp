@@ -1,8 +1,8 @@
 // The exponential under flash, for every instruction set: how wrong it gets, and what it does at the ends.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/attention_exp2_test.cpp"
-#include "ops/attention/simd_targets.h"
 #include <hwy/foreach_target.h>
+#include "ops/attention/simd_targets.h"
 
 #include "ops/attention/tile_product-inl.h"
 
@@ -65,7 +65,8 @@ TEST(AttentionExp2, ErrorIsSmallAndUnbiased) {
 
 TEST(AttentionExp2, Ends) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const auto y = exp2_of({0.0f, 1.0f, -1.0f, 10.0f, -126.0f, -126.5f, -1000.0f, -1e30f, -infinity, float_of(0x7fc00000), float_of(0x7fc00001), float_of(0xffffffff)});
+  const auto y = exp2_of({0.0f, 1.0f, -1.0f, 10.0f, -126.0f, -126.5f, -1000.0f, -1e30f, -infinity, float_of(0x7fc00000),
+                          float_of(0x7fc00001), float_of(0xffffffff)});
   const float expected[] = {1.0f, 2.0f, 0.5f, 1024.0f, 0x1p-126f, 0, 0, 0, 0};
   for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(y[i], expected[i]) << i;
   for (std::size_t i = 9; i < 12; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;

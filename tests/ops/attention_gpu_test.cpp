@@ -62,9 +62,12 @@ class AttentionGpu : public testing::Test {
       Arena arena(memory.data(), bytes);
       Context ctx{arena, device};
       ctx.stream = stream->raw();
-      if (pass == Pass::forward) forward(v, p, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, ctx);
+      if (pass == Pass::forward)
+        forward(v, p, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, ctx);
       else
-        backward(v, p, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), t(x.d_o), c.with_dlse ? t(x.dlse) : Tensor(), t(x.dq), t(x.dk), t(x.dv), saved}, ctx);
+        backward(v, p,
+                 {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), t(x.d_o), c.with_dlse ? t(x.dlse) : Tensor(), t(x.dq), t(x.dk), t(x.dv), saved},
+                 ctx);
       EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << v.name << " " << in_words(c);
       stream->wait();
     }
@@ -92,7 +95,8 @@ class AttentionGpu : public testing::Test {
   int checked = 0;
 };
 
-Problem problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask = {}, DType dtype = DType::bf16) {
+Problem problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask = {},
+                DType dtype = DType::bf16) {
   Problem p;
   p.batch = 2, p.heads = heads, p.kv_heads = kv_heads, p.len_q = len_q, p.len_k = len_k, p.head_dim = dim, p.mask = mask;
   p.precision.dtype = dtype;
@@ -103,7 +107,8 @@ constexpr DType types[] = {DType::bf16, DType::f16, DType::f32};
 
 TEST_F(AttentionGpu, EveryMaskAndTypeAndLayout) {
   for (DType dtype : types)
-    for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70), Mask::sliding(9, Align::top_left)})
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70),
+                      Mask::sliding(9, Align::top_left)})
       for (Layout layout : {Layout::rows, Layout::heads_first, Layout::padded}) {
         check_case({problem(2, 1, 97, 97, 24, mask, dtype), layout, Values::normal, true, 3});
         check_case({problem(1, 1, 65, 330, 16, mask, dtype), layout, Values::normal, true, 4});
@@ -115,7 +120,8 @@ TEST_F(AttentionGpu, EveryMaskAndTypeAndLayout) {
 TEST_F(AttentionGpu, EveryHeadDimension) {
   for (DType dtype : types)
     for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
-      for (std::int64_t dim : {8, 16, 32, 40, 64, 80, 96, 128, 160, 192, 256}) check_case({problem(2, 2, 150, 170, dim, mask, dtype), Layout::rows, Values::normal, true, 6});
+      for (std::int64_t dim : {8, 16, 32, 40, 64, 80, 96, 128, 160, 192, 256})
+        check_case({problem(2, 2, 150, 170, dim, mask, dtype), Layout::rows, Values::normal, true, 6});
 }
 
 TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
@@ -129,7 +135,8 @@ TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
 TEST_F(AttentionGpu, NothingToAttend) {
   for (DType dtype : types)
     for (auto [lq, lk] : {std::pair{0, 0}, {0, 5}, {5, 0}, {1, 1}, {1, 0}, {0, 1}, {1, 200}, {200, 1}})
-      for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(3)}) check_case({problem(2, 1, lq, lk, 8, mask, dtype), Layout::rows, Values::normal, true, 9});
+      for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(3)})
+        check_case({problem(2, 1, lq, lk, 8, mask, dtype), Layout::rows, Values::normal, true, 9});
   Problem none = problem(1, 1, 4, 4, 8);
   none.batch = 0;
   check_case({none});

@@ -21,7 +21,8 @@ void check_case(const Case& c, Threads* pool) {
 TEST(AttentionOracle, EveryMaskAndTypeAndLayout) {
   Threads pool(2);
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70), Mask::sliding(9, Align::top_left)})
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70),
+                      Mask::sliding(9, Align::top_left)})
       for (Layout layout : {Layout::rows, Layout::heads_first, Layout::padded}) {
         check_case({problem_of(2, 1, 97, 97, 24, mask, dtype), layout, Values::normal, layout == Layout::padded, 3}, &pool);
         check_case({problem_of(1, 1, 65, 130, 16, mask, dtype), layout, Values::normal, true, 4}, &pool);
@@ -39,8 +40,11 @@ TEST(AttentionOracle, LengthsThatNoTileDivides) {
 TEST(AttentionOracle, EveryHeadDimension) {
   Threads pool(2);
   for (std::int64_t dim = 1; dim <= 256; dim += dim < 36 ? 1 : 11)
-    check_case({problem_of(1, 1, 37, 41, dim, Mask::causal(), dim % 3 ? DType::f32 : DType::bf16), Layout::rows, Values::normal, true, std::uint64_t(dim)}, &pool);
-  for (std::int64_t dim : {64, 96, 128, 192, 256}) check_case({problem_of(2, 2, 80, 80, dim), Layout::rows, Values::normal, true, 6}, &pool);
+    check_case({problem_of(1, 1, 37, 41, dim, Mask::causal(), dim % 3 ? DType::f32 : DType::bf16), Layout::rows, Values::normal, true,
+                std::uint64_t(dim)},
+               &pool);
+  for (std::int64_t dim : {64, 96, 128, 192, 256})
+    check_case({problem_of(2, 2, 80, 80, dim), Layout::rows, Values::normal, true, 6}, &pool);
 }
 
 TEST(AttentionOracle, NothingToAttend) {

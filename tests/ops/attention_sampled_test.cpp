@@ -34,8 +34,8 @@ TEST(SampledOracle, AgreesWithTheWholeOneAndCatchesAWrongElement) {
       Inputs in(p);
       const Reference whole = reference(p, in.tq, in.tk, in.tv, in.td);
       auto o = rounded(whole.o), lse = rounded(whole.lse), dq = rounded(whole.dq), dk = rounded(whole.dk), dv = rounded(whole.dv);
-      const Tensor to(o.data(), DType::f32, p.q_shape()), tl(lse.data(), DType::f32, p.lse_shape()), tdq(dq.data(), DType::f32, p.q_shape()),
-          tdk(dk.data(), DType::f32, p.k_shape()), tdv(dv.data(), DType::f32, p.k_shape());
+      const Tensor to(o.data(), DType::f32, p.q_shape()), tl(lse.data(), DType::f32, p.lse_shape()),
+          tdq(dq.data(), DType::f32, p.q_shape()), tdk(dk.data(), DType::f32, p.k_shape()), tdv(dv.data(), DType::f32, p.k_shape());
       const SampledOracle oracle(p, in.tq, in.tk, in.tv, in.td, threads, 3);
       const auto judged = [&] { return oracle.judge(to, tl, tdq, tdk, tdv); };
       const Verdict right = judged();

@@ -2,8 +2,8 @@
 // the same number.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/attention_widen_test.cpp"
-#include "ops/attention/simd_targets.h"
 #include <hwy/foreach_target.h>
+#include "ops/attention/simd_targets.h"
 
 #include "ops/attention/tile_rows-inl.h"
 
@@ -53,11 +53,15 @@ void expect_all_codes(Widen highway) {
 }
 
 TEST(AttentionWiden, EveryBf16IsWhatConvertSays) {
-  expect_all_codes<bf16>([](const flash_cpu::Rows& from, float* to, std::int64_t count) { HWY_DYNAMIC_DISPATCH(WidenBf16Here)(from, to, count); });
+  expect_all_codes<bf16>([](const flash_cpu::Rows& from, float* to, std::int64_t count) {
+    HWY_DYNAMIC_DISPATCH(WidenBf16Here)(from, to, count);
+  });
 }
 
 TEST(AttentionWiden, EveryF16IsWhatConvertSays) {
-  expect_all_codes<f16>([](const flash_cpu::Rows& from, float* to, std::int64_t count) { HWY_DYNAMIC_DISPATCH(WidenF16Here)(from, to, count); });
+  expect_all_codes<f16>([](const flash_cpu::Rows& from, float* to, std::int64_t count) {
+    HWY_DYNAMIC_DISPATCH(WidenF16Here)(from, to, count);
+  });
 }
 
 }  // namespace

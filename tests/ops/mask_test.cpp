@@ -12,8 +12,8 @@ bool sees_by_definition(const Mask& m, std::int64_t lq, std::int64_t lk, std::in
 }
 
 TEST(Mask, TilesAgreeWithElements) {
-  for (auto mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(5),
-                    Mask::sliding(40), Mask::sliding(3, Align::top_left)})
+  for (auto mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(5), Mask::sliding(40),
+                    Mask::sliding(3, Align::top_left)})
     for (std::int64_t lq : {1, 2, 7, 33})
       for (std::int64_t lk : {1, 3, 8, 40}) {
         const Band band = band_of(mask, lq, lk);

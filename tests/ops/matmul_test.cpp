@@ -40,8 +40,10 @@ void run(const Case& x, int threads) {
   Block block(64 << 20);
   Arena arena(block.data(), block.bytes());
   const Random random{7};
-  Tensor a = x.transpose_a ? matmul::transposed(filled(arena, x.a, {x.batch, x.heads, x.k, x.m}, random, 1)) : filled(arena, x.a, {x.batch, x.heads, x.m, x.k}, random, 1);
-  Tensor b = x.transpose_b ? matmul::transposed(filled(arena, x.b, {x.batch, x.heads, x.n, x.k}, random, 2)) : filled(arena, x.b, {x.batch, x.heads, x.k, x.n}, random, 2);
+  Tensor a = x.transpose_a ? matmul::transposed(filled(arena, x.a, {x.batch, x.heads, x.k, x.m}, random, 1))
+                           : filled(arena, x.a, {x.batch, x.heads, x.m, x.k}, random, 1);
+  Tensor b = x.transpose_b ? matmul::transposed(filled(arena, x.b, {x.batch, x.heads, x.n, x.k}, random, 2))
+                           : filled(arena, x.b, {x.batch, x.heads, x.k, x.n}, random, 2);
   Tensor wide = filled(arena, x.c, {x.batch, x.heads, x.m, x.n + 3}, random, 3);  // a margin that must stay
   Tensor c = matmul::part(wide, 3, 0, x.n);
   std::vector<double> before;
@@ -75,7 +77,8 @@ void run(const Case& x, int threads) {
           }
           const double old = x.beta == 0 ? 0 : double(x.beta) * before[flat];
           const double expected = double(x.alpha) * sum + old;
-          const double budget = 2 * unit * std::abs(expected) + 0x1p-24 * (double(x.k) + 4) * (std::abs(double(x.alpha)) * size + std::abs(old)) + 1e-7;
+          const double budget =
+              2 * unit * std::abs(expected) + 0x1p-24 * (double(x.k) + 4) * (std::abs(double(x.alpha)) * size + std::abs(old)) + 1e-7;
           ASSERT_NEAR(got, expected, budget) << i << "," << j << " of " << x.m << "x" << x.n << "x" << x.k;
         }
 }
@@ -110,7 +113,8 @@ TEST(Matmul, BitsDoNotDependOnThreads) {
   std::vector<float> first;
   for (int threads : {1, 2, 3, 7}) {
     Arena arena(block.data(), block.bytes());
-    Tensor a = filled(arena, DType::f32, {700, 300}, {1}, 1), b = filled(arena, DType::f32, {300, 900}, {1}, 2), c = arena.make("c", DType::f32, {700, 900});
+    Tensor a = filled(arena, DType::f32, {700, 300}, {1}, 1), b = filled(arena, DType::f32, {300, 900}, {1}, 2),
+           c = arena.make("c", DType::f32, {700, 900});
     Threads pool(threads);
     Context ctx{arena, cpu, &pool};
     matmul::multiply({a, b, c}, ctx);

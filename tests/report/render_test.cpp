@@ -11,7 +11,8 @@ namespace {
 Record sample() {
   Record inner{"analysis", "Analysis", {}};
   inner.add("edge", std::int64_t(4096));
-  Table t{"rows", "Rows", {{"variant"}, {"fwd_ms", Unit::ms, Show::bar}, {"peak_bytes", Unit::bytes}, {"why", Unit::none, Show::detail}}, {}};
+  Table t{
+      "rows", "Rows", {{"variant"}, {"fwd_ms", Unit::ms, Show::bar}, {"peak_bytes", Unit::bytes}, {"why", Unit::none, Show::detail}}, {}};
   t.add({std::string("plain"), 2.0, std::int64_t(3 << 20), std::string("a, \"b\"\nc")});
   t.add({std::string("fl|ash"), 1.0, {}, std::string()});
   Record r{"", "Title", {}};

@@ -34,9 +34,7 @@ class Store : public testing::Test {
   std::string refusal(Results::Access access = Results::Access::write) const {
     try {
       Results r(file_, access);
-    } catch (const Error& e) {
-      return e.what();
-    }
+    } catch (const Error& e) { return e.what(); }
     return "";
   }
   fs::path folder_;

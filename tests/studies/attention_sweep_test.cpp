@@ -38,7 +38,8 @@ TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
     EXPECT_EQ(r.steps, 2);
     EXPECT_TRUE(r.fwd_ms && r.bwd_ms && r.max_error_o && r.max_error_dq && r.max_error_dk && r.max_error_dv);
     const std::int64_t size = r.dtype == "fp32" ? 4 : 2;
-    const auto exact = size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
+    const auto exact =
+        size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
     if (r.variant == "plain") { EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k); }
     if (r.variant == "flash") { EXPECT_EQ(r.saved_bytes, exact) << "Q, K, V, O and LSE, nothing else"; }
   }
@@ -228,9 +229,7 @@ TEST(AttentionSweep, SameSeedSameErrors) {
   }
 }
 
-nlohmann::json object_named(const Record& r, const std::string& name) {
-  return nlohmann::json::parse(render(r, Format::json))[name];
-}
+nlohmann::json object_named(const Record& r, const std::string& name) { return nlohmann::json::parse(render(r, Format::json))[name]; }
 
 TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
   AttentionSweep s;
@@ -260,8 +259,9 @@ TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
   ASSERT_EQ(j["edge"].size(), 4u);  // two variants × this machine and --memory
   for (const auto& e : j["edge"]) {
     const auto peak_at = [&](std::int64_t len) {
-      return forecast_case(s.problem({}, attention::Mask::full(), 16, len), *attention::variant_named(e["variant"].get<std::string>()), s.passes, device,
-                           available_cores()).bytes.peak;
+      return forecast_case(s.problem({}, attention::Mask::full(), 16, len), *attention::variant_named(e["variant"].get<std::string>()),
+                           s.passes, device, available_cores())
+          .bytes.peak;
     };
     const std::int64_t len = e["largest_len"], memory = e["memory_bytes"];
     EXPECT_LE(peak_at(len), memory);

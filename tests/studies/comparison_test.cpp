@@ -9,7 +9,8 @@ namespace headroom::studies {
 namespace {
 
 nlohmann::json row(const char* variant, int len, double ms, double std, int steps = 100, const char* device = "a") {
-  return {{"variant", variant}, {"len_q", len}, {"device", device}, {"fwd_ms", ms}, {"fwd_ms_std", std}, {"bwd_ms", nullptr}, {"status", "ok"}, {"steps", steps}};
+  return {{"variant", variant}, {"len_q", len},      {"device", device}, {"fwd_ms", ms},
+          {"fwd_ms_std", std},  {"bwd_ms", nullptr}, {"status", "ok"},   {"steps", steps}};
 }
 
 std::string verdict(double a, double b, double std, int steps = 100) {
@@ -60,7 +61,8 @@ TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
 
 TEST(Comparison, RowsOfAStepArePairedByPhase) {
   const auto step = [](const char* phase, double ms) {
-    return nlohmann::json{{"model", "small"}, {"len", 64}, {"phase", phase}, {"ms", ms}, {"ms_std", 0.01}, {"steps", 10}, {"mfu", 1 / ms}, {"status", "ok"}};
+    return nlohmann::json{{"model", "small"}, {"len", 64},   {"phase", phase}, {"ms", ms},
+                          {"ms_std", 0.01},   {"steps", 10}, {"mfu", 1 / ms},  {"status", "ok"}};
   };
   const auto c = compare_runs({"A", {step("forward", 10), step("train", 30)}}, {"B", {step("forward", 10), step("train", 40)}}, 0.02);
   EXPECT_EQ(c.pairs, 2u);
@@ -83,9 +85,7 @@ TEST(Comparison, FilesThatHoldNoRowsAreRefused) {
   try {
     rows_of_json(R"([{"status": "ok"}, {"status": 5}])", "f");
     FAIL() << "a status is a word";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("row 2 of 'f' is damaged"), std::string::npos) << e.what();
-  }
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("row 2 of 'f' is damaged"), std::string::npos) << e.what(); }
 }
 
 }  // namespace

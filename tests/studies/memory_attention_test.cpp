@@ -76,13 +76,23 @@ TEST(MemoryAttention, TheAccountIsWhatAWetRunTakes) {
       std::fill_n(x.as<float>(), x.count(), 0.5f);
       return x;
     };
-    attention::Forward f{make("q", p.q_shape()), make("k", p.k_shape()), make("v", p.k_shape()), make("o", p.q_shape()), make("lse", p.lse_shape()), {}};
+    attention::Forward f{make("q", p.q_shape()), make("k", p.k_shape()),     make("v", p.k_shape()),
+                         make("o", p.q_shape()), make("lse", p.lse_shape()), {}};
     f.saved = make_saved(v, p, ctx);
     forward(v, p, f, ctx);
     EXPECT_EQ(arena.used(), a.before_backward_bytes) << variant;
     EXPECT_EQ(arena.peak(), a.forward_peak_bytes) << variant;
-    const attention::Backward b{f.q, f.k, f.v, f.o, f.lse, make("dO", p.q_shape()), {}, make("dQ", p.q_shape()), make("dK", p.k_shape()),
-                                make("dV", p.k_shape()), f.saved};
+    const attention::Backward b{f.q,
+                                f.k,
+                                f.v,
+                                f.o,
+                                f.lse,
+                                make("dO", p.q_shape()),
+                                {},
+                                make("dQ", p.q_shape()),
+                                make("dK", p.k_shape()),
+                                make("dV", p.k_shape()),
+                                f.saved};
     backward(v, p, b, ctx);
     EXPECT_EQ(arena.peak(), a.peak_bytes) << variant;
   }
@@ -124,21 +134,25 @@ TEST(MemoryAttention, EdgeIsExactToOneToken) {
     EXPECT_LE(attention_peak_bytes(p, cpu(), variant), memory);
     p.batch = batch + 1;
     EXPECT_GT(attention_peak_bytes(p, cpu(), variant), memory);
-    if (variant == "flash") EXPECT_NEAR(double(line.at("peak_exponent")), 1, 0.02);
-    else EXPECT_NEAR(double(line.at("peak_exponent")), 2, 0.15);
+    if (variant == "flash")
+      EXPECT_NEAR(double(line.at("peak_exponent")), 1, 0.02);
+    else
+      EXPECT_NEAR(double(line.at("peak_exponent")), 2, 0.15);
   }
 }
 
 TEST(MemoryAttention, RowsCarryWhatTheSpecificationNames) {
   AttentionMemory asked;
-  asked.device = cpu(), asked.dims = {16, 32}, asked.lens = {256}, asked.precisions = {{}, *precision_named("fp8")}, asked.variants = {"flash"};
+  asked.device = cpu(), asked.dims = {16, 32}, asked.lens = {256}, asked.precisions = {{}, *precision_named("fp8")},
+  asked.variants = {"flash"};
   const auto json = nlohmann::json::parse(render_json(memory_attention(asked)));
   ASSERT_EQ(json.at("rows").size(), 4u);
   for (const auto& row : json.at("rows"))
     for (auto key : {"dim", "len", "dtype", "variant", "saved_bytes", "before_backward_bytes", "peak_bytes", "components", "status", "why"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_EQ(json["rows"][0]["status"], "ok");
-  for (auto key : {"name", "shape", "dtype", "bytes", "formula", "phase"}) EXPECT_TRUE(json["rows"][0]["components"][0].contains(key)) << key;
+  for (auto key : {"name", "shape", "dtype", "bytes", "formula", "phase"})
+    EXPECT_TRUE(json["rows"][0]["components"][0].contains(key)) << key;
   EXPECT_EQ(json["rows"][2]["status"], "refused");  // fp8, never left out
   EXPECT_TRUE(json["rows"][2]["peak_bytes"].is_null());
   EXPECT_NE(json["rows"][2]["why"], "");

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <set>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -115,8 +115,11 @@ TEST(Accumulate, CompensatedAndTreeSumsAreCloseWhereTheLoopStalls) {
     const auto all = accumulate({.sums = {{0.01, 1000}}, .dtypes = {dtype}});
     const double addend_error = std::fabs(all.front().addend - 0.01) / 0.01;
     const double ulp = with_format(dtype, [&]<class T>() { return format_of<T>(dtype).ulp_at_1(); });
-    const std::map<std::string, double> allowed{{"sequential", 1}, {"kahan", addend_error + ulp}, {"pairwise", addend_error + 10 * ulp / 2},
-                                                {"stochastic", 0.1}, {"blocked", 0.05}};
+    const std::map<std::string, double> allowed{{"sequential", 1},
+                                                {"kahan", addend_error + ulp},
+                                                {"pairwise", addend_error + 10 * ulp / 2},
+                                                {"stochastic", 0.1},
+                                                {"blocked", 0.05}};
     for (const auto& a : all) EXPECT_LE(a.error(), allowed.at(a.method)) << a.experiment;
   }
 }
@@ -214,7 +217,8 @@ TEST(Accumulate, WhatCannotBeAddedSaysWhy) {
   const auto large = accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isinf(large.result));
   EXPECT_NE(large.why.find("passes the largest fp16, 65504"), std::string::npos) << large.why;
-  for (const auto& a : accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}})) EXPECT_FALSE(a.stall) << a.experiment << " overflows, it does not stall";
+  for (const auto& a : accumulate({.sums = {{60000, 10}}, .dtypes = {"fp16"}}))
+    EXPECT_FALSE(a.stall) << a.experiment << " overflows, it does not stall";
   const auto beyond = accumulate({.sums = {{1e6, 10}}, .dtypes = {"e4m3"}, .methods = {"sequential"}}).front();
   EXPECT_TRUE(std::isnan(beyond.result));
   EXPECT_NE(beyond.why.find("beyond the largest e4m3"), std::string::npos) << beyond.why;

@@ -82,10 +82,18 @@ TEST(Autocast, TheLanguageModelKeepsSixteenBitActivationsAndFp32Statistics) {
 }
 
 // What a ledger calls a tensor, and the op of the policy's walk whose output it is.
-const std::map<std::string, std::string> outputs{
-    {"x", "embedding"}, {"norm1.y", "blocks.N.norm1"}, {"attention.qkv", "blocks.N.attention.qkv"}, {"attention.o", "blocks.N.attention"},
-    {"h", "blocks.N.attention.out"}, {"norm2.y", "blocks.N.norm2"}, {"ffn.gate_up", "blocks.N.ffn.gate_up"}, {"ffn.act", "blocks.N.ffn.swiglu"},
-    {"y", "blocks.N.ffn.down"}, {"final_norm.y", "final_norm"}, {"logits", "head"}, {"losses", "loss"}};
+const std::map<std::string, std::string> outputs{{"x", "embedding"},
+                                                 {"norm1.y", "blocks.N.norm1"},
+                                                 {"attention.qkv", "blocks.N.attention.qkv"},
+                                                 {"attention.o", "blocks.N.attention"},
+                                                 {"h", "blocks.N.attention.out"},
+                                                 {"norm2.y", "blocks.N.norm2"},
+                                                 {"ffn.gate_up", "blocks.N.ffn.gate_up"},
+                                                 {"ffn.act", "blocks.N.ffn.swiglu"},
+                                                 {"y", "blocks.N.ffn.down"},
+                                                 {"final_norm.y", "final_norm"},
+                                                 {"logits", "head"},
+                                                 {"losses", "loss"}};
 
 TEST(Autocast, EveryTensorOfTheEnginesDryStepHasTheDtypeOfThePolicy) {
   for (auto precision : {"fp32", "bf16", "fp16"})
@@ -99,23 +107,29 @@ TEST(Autocast, EveryTensorOfTheEnginesDryStepHasTheDtypeOfThePolicy) {
         ++seen[name];
         std::vector<DType> allowed{e.dtype};  // of tokens, tables and scratch the policy says nothing
         const auto at = outputs.find(name);
-        if (at != outputs.end()) allowed = {named(a, at->second).output};
-        else if (name == "d" || name == "attention.dqkv" || name == "attention.do") allowed = {a.activation_gradients};
-        else if (name == "loss") allowed = {DType::f64};  // the note of the language model says so
-        else if (e.phase == Phase::gradient) allowed = {a.gradients}, ++seen["dw"];
-        else if (e.phase == Phase::optimizer && name.ends_with(".weight")) allowed = {a.optimizer}, ++seen["moment"];
-        else if (e.phase == Phase::parameter) allowed = {a.parameters, a.weight_copy}, ++seen[fmt::format("{} weight", name_of(e.dtype))];
-        EXPECT_NE(std::find(allowed.begin(), allowed.end(), e.dtype), allowed.end()) << name_of(e.dtype) << ", not " << name_of(allowed.front());
+        if (at != outputs.end())
+          allowed = {named(a, at->second).output};
+        else if (name == "d" || name == "attention.dqkv" || name == "attention.do")
+          allowed = {a.activation_gradients};
+        else if (name == "loss")
+          allowed = {DType::f64};  // the note of the language model says so
+        else if (e.phase == Phase::gradient)
+          allowed = {a.gradients}, ++seen["dw"];
+        else if (e.phase == Phase::optimizer && name.ends_with(".weight"))
+          allowed = {a.optimizer}, ++seen["moment"];
+        else if (e.phase == Phase::parameter)
+          allowed = {a.parameters, a.weight_copy}, ++seen[fmt::format("{} weight", name_of(e.dtype))];
+        EXPECT_NE(std::find(allowed.begin(), allowed.end(), e.dtype), allowed.end())
+            << name_of(e.dtype) << ", not " << name_of(allowed.front());
       }
       for (const auto& [name, op] : outputs) EXPECT_GT(seen[name], 0) << name;
-      const int weights = int(engine::param_table(recipe.model).size()), copied = 2 * 4 + 1;  // four of each block, and what the head multiplies
+      const int weights = int(engine::param_table(recipe.model).size()),
+                copied = 2 * 4 + 1;  // four of each block, and what the head multiplies
       for (auto name : {"d", "attention.dqkv", "attention.do", "loss"}) EXPECT_GT(seen[name], 0) << name;
       EXPECT_EQ(seen["dw"], weights);
       EXPECT_EQ(seen["moment"], 2 * weights);
       EXPECT_EQ(seen["fp32 weight"], weights);
-      if (recipe.precision.dtype != DType::f32) {
-        EXPECT_EQ(seen[fmt::format("{} weight", precision)], copied);
-      }
+      if (recipe.precision.dtype != DType::f32) { EXPECT_EQ(seen[fmt::format("{} weight", precision)], copied); }
     }
   EXPECT_NE(render(autocast_record({.model = "small"}), Format::text).find("the scalar loss it reports is fp64"), std::string::npos);
 }
@@ -147,7 +161,8 @@ TEST(Autocast, AskedForFp32EverythingIsFp32) {
 
 TEST(Autocast, AFileNamesItsOpsInputsAndUnknownOpsPassThrough) {
   const auto m = op_model_from_json(R"({"inputs": {"a": "fp32", "b": "bf16"}, "ops": [{"name": "f", "op": "fourier", "inputs": ["b"]},
-      {"name": "s", "op": "add", "inputs": ["a", "f"]}, {"op": "matmul"}]})", "m.json");
+      {"name": "s", "op": "add", "inputs": ["a", "f"]}, {"op": "matmul"}]})",
+                                    "m.json");
   const Autocast a = autocast(m, headroom_policy(), DType::bf16);
   EXPECT_EQ(named(a, "f").output, DType::bf16);
   EXPECT_EQ(named(a, "f").rule.op, "otherwise");

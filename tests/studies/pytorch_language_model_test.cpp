@@ -57,7 +57,8 @@ TEST(PyTorchLanguageModel, ParameterCountsOfThePresets) {
 
 TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
   LanguageModel m;
-  m.width = 256, m.ffn = 512, m.layers = 3, m.heads = 8, m.kv_heads = 2, m.head_dim = 48, m.len = 64, m.precision = *precision_named("bf16");
+  m.width = 256, m.ffn = 512, m.layers = 3, m.heads = 8, m.kv_heads = 2, m.head_dim = 48, m.len = 64,
+  m.precision = *precision_named("bf16");
   const auto a = account(m, 32ull << 20, Detail::components);
   std::uint64_t at_peak = 0;
   std::string q_weight;
@@ -81,7 +82,8 @@ TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
   const auto json = nlohmann::json::parse(render_json(memory_model_as_pytorch(asked)));
   ASSERT_EQ(json.at("rows").size(), 2u);
   for (const auto& row : json.at("rows"))
-    for (auto key : {"model", "batch", "len", "precision", "keep", "params", "forward_peak_bytes", "forward_backward_peak_bytes", "train_peak_bytes", "components"})
+    for (auto key : {"model", "batch", "len", "precision", "keep", "params", "forward_peak_bytes", "forward_backward_peak_bytes",
+                     "train_peak_bytes", "components"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_EQ(json["rows"][0]["params"], 10000 * 64 * 2 + 64 + 2 * (2 * 64 + 4 * 64 * 64 + 3 * 64 * 128));
   EXPECT_GT(json["rows"][1]["train_peak_bytes"], json["rows"][0]["train_peak_bytes"]);

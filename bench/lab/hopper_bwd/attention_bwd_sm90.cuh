@@ -34,11 +34,13 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 
 // Everything chosen at compile time. Two consumer warpgroups of 64 keys each; rows: queries of one step. The consumers take turns with their
 // products, so that one's arithmetic runs beside the other's: once a step (scores), or twice.
-template <class T_> struct Bwd64 {
+template <class T_>
+struct Bwd64 {
   using T = T_;
   static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
 };
-template <class T_> struct Bwd128 {
+template <class T_>
+struct Bwd128 {
   using T = T_;
   static constexpr int dim = 128, rows = 64, stages = 2, turns = 2;
 };
@@ -47,20 +49,21 @@ constexpr int keys = 128;  // of one block
 struct Args {
   Map q, k, v, dout;
   const float *lse, *minus_delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and dLSE - rowsum(dO ∘ O)
-  float* dq;                 // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
+  float* dq;                       // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
   void *dk, *dv;
   Strides dk_strides, dv_strides;
-  int* next_tile;            // zero at launch
-  int* turns;                // ordered: [pairs, query tiles, 2], zero at launch
+  int* next_tile;  // zero at launch
+  int* turns;      // ordered: [pairs, query tiles, 2], zero at launch
   Sight sight;
   int batch, heads, kv_heads, head_dim;
   float scale, scale_log2;
   int key_tiles, query_tiles, tiles;
-  int heads_at_once;         // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
-  int together;              // ordered: this many key tiles of a head run at the same time, at most one per block
+  int heads_at_once;  // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
+  int together;       // ordered: this many key tiles of a head run at the same time, at most one per block
 };
 
-template <class C> struct Shared {
+template <class C>
+struct Shared {
   using T = typename C::T;
   T k[keys * C::dim], v[keys * C::dim];
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
@@ -74,10 +77,10 @@ template <class C> struct Shared {
 
 // ---- which keys, which queries ----------------------------------------------------------------------------------------
 struct Tile {
-  int n, kv_head, batch;   // key tile; ordered causal: batch may lie past the end, there is nothing to do then
-  int first, count;        // query tiles first … first+count-1 of each query head
-  int start, stride;       // visited from first+start on, wrapping round
-  bool backward;           // visited from the last one down
+  int n, kv_head, batch;  // key tile; ordered causal: batch may lie past the end, there is nothing to do then
+  int first, count;       // query tiles first … first+count-1 of each query head
+  int start, stride;      // visited from first+start on, wrapping round
+  bool backward;          // visited from the last one down
 };
 
 // Free order: one counter hands out tiles, longest first.
@@ -86,7 +89,8 @@ struct Tile {
 //   full     key tile n starts n steps in and wraps round
 //   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
 //            even head takes the i-th longest's complement: every block has the same work
-template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+template <class C, bool ordered>
+__device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   const int pairs = a.batch * a.kv_heads;
   const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
   int n, pair;
@@ -103,12 +107,14 @@ template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const
   }
   const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
   int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
-  if (ordered && a.sight.full()) stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
+  if (ordered && a.sight.full())
+    stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
   return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
 }
 
 // How many key tiles add to query tile m before this one does: the order in which they come by, made a rule. `together` key tiles run at once.
-template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
+template <class C>
+__device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
   const int i = t.backward ? a.key_tiles - 1 - t.n : t.n, base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
   if (a.sight.full()) {
     if (t.stride == 0) return t.n;
@@ -123,7 +129,8 @@ template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile
   return max(0, base - low) + min(high, base + group - 1) - t.n;
 }
 
-template <bool ordered> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+template <bool ordered>
+struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
   int head, i = 0, left;
   const Tile& t;
   __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
@@ -143,14 +150,16 @@ template <bool ordered> struct Walk {  // over the steps of a tile: query heads,
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
+template <class C, bool ordered>
+__device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> q, dout;
   Turn<2> next;
   int parity = 1;
   const int padded = a.query_tiles * C::rows;
   const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
-    for (int p = 0; p < C::dim / 64; ++p) load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
+    for (int p = 0; p < C::dim / 64; ++p)
+      load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
   };
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
     const Tile t = find_tile<C, ordered>(a, index);
@@ -159,14 +168,16 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
       s.q_empty[q.stage].wait(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
       load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0],
+               s.q_full[q.stage]);
       q.next();
     };
     const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[dout.stage].wait(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
       load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.minus_delta[0], s.do_full[dout.stage]);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows,
+               sizeof s.minus_delta[0], s.do_full[dout.stage]);
       dout.next();
     };
     Walk<ordered> w(a, t);
@@ -197,10 +208,13 @@ __device__ __forceinline__ int read_acquire(const int* p) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
   return x;
 }
-__device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
+__device__ __forceinline__ void add_release(int* p, int x) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
 __device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered>
+__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
   constexpr int half = C::rows * C::dim / 2;
   Turn<2> next;
   int parity = 0;
@@ -216,8 +230,10 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
       }
       s.dq_full[group].wait(parity);
       proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
-      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
-      else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      if (before == 0)
+        store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      else
+        add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
       store_wait_read<0>();
       s.dq_empty[group].arrive();
@@ -251,7 +267,9 @@ __device__ __forceinline__ void transpose_four(std::uint32_t (&x)[4]) {
 }
 
 // An accumulator [64, n], times `factor`, to rows `row` (this thread's upper one) and row + 8 of a tensor.
-template <class T, int n> __device__ __forceinline__ void store_rows(const float (&d)[n], float factor, T* to, long long row_stride, int row, int rows, int column, int columns) {
+template <class T, int n>
+__device__ __forceinline__ void store_rows(const float (&d)[n], float factor, T* to, long long row_stride, int row, int rows, int column,
+                                           int columns) {
 #pragma unroll
   for (int j = 0; j < n / 4; j += 4)
 #pragma unroll
@@ -261,17 +279,24 @@ template <class T, int n> __device__ __forceinline__ void store_rows(const float
       for (int i = 0; i < 4; ++i) x[i] = pack<T>(d[4 * (j + i) + 2 * r] * factor, d[4 * (j + i) + 2 * r + 1] * factor);
       transpose_four(x);
       const int at = column + 8 * (j + int(threadIdx.x % 4));
-      if (row + 8 * r < rows && at < columns) *reinterpret_cast<uint4*>(to + (row + 8 * r) * row_stride + at) = make_uint4(x[0], x[1], x[2], x[3]);
+      if (row + 8 * r < rows && at < columns)
+        *reinterpret_cast<uint4*>(to + (row + 8 * r) * row_stride + at) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }
 
-template <class T> __device__ __forceinline__ float2 unpack(std::uint32_t x) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
-  else return __half22float2(*reinterpret_cast<__half2*>(&x));
+template <class T>
+__device__ __forceinline__ float2 unpack(std::uint32_t x) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
+  else
+    return __half22float2(*reinterpret_cast<__half2*>(&x));
 }
 
-struct Plain { int from, to; };  // query tiles from … to-1 see all of a key tile: no mask to apply
-template <class C> __device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
+struct Plain {
+  int from, to;
+};  // query tiles from … to-1 see all of a key tile: no mask to apply
+template <class C>
+__device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
   if (n * keys + keys > s.len_k) return {unbounded, 0};
   const int from = max(0, n * keys + keys - 1 - s.shift + s.least), to = n * keys - s.shift + s.most;  // rows from … to
   return {(from + C::rows - 1) / C::rows, to < 0 ? 0 : (to + 1) / C::rows};
@@ -282,18 +307,21 @@ __device__ __forceinline__ int stat_at(int row) { return (row & ~15) | (row & 6)
 __device__ __forceinline__ float2 half_of(const float4& x, int half) { return half ? float2{x.z, x.w} : float2{x.x, x.y}; }
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered>
+__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
-  constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
-  group = __shfl_sync(~0u, group, 0);                            // tells the compiler that it is the same for the whole warp
+  constexpr int dq_n = rows * dim / 128;  // dQ: a group has 64 rows × dq_n columns of it
+  group = __shfl_sync(~0u, group, 0);     // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const int my_rows = group * 64 * 128;                                                // of K and V
-  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;                  // dQ's share of a group: 64 query rows, or half the dims
+  const int my_rows = group * 64 * 128;                                // of K and V
+  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;  // dQ's share of a group: 64 query rows, or half the dims
   const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
@@ -327,14 +355,16 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)),
+                                     words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
       mma_commit();
     };
     const auto dq_out = [&](unsigned n) {
       pin(dq);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
-        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) =
+            make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       __syncwarp();
       release(s.dq_full[group]);
     };
@@ -360,7 +390,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
         const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
-        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z, dp[8 * i + 5] = dp[8 * i + 7] = x.w;
+        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z,
+               dp[8 * i + 5] = dp[8 * i + 7] = x.w;
       }
       mma_wait<0>();
       pin(scores);
@@ -370,7 +401,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
-          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at, high = key - a.sight.shift + a.sight.most - at;
+          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at,
+                    high = key - a.sight.shift + a.sight.most - at;
 #pragma unroll
           for (int j = 0; j < rows / 8; ++j)
 #pragma unroll
@@ -394,7 +426,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      for (int i = 0; i < rows / 16; ++i)
+        mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
       if constexpr (before) dq_start(n - 1);
       pin(dp);
@@ -407,7 +440,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       if constexpr (before) mma_wait<1>(), dq_out(n - 1);
       mma_wait<0>();
       pin(dp);
-      
+
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
 #pragma unroll
@@ -419,7 +452,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
-        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16),
+                     ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       release(s.do_empty[stage(n)]);
@@ -443,8 +477,10 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     }
     pin(dk), pin(dv);
     const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.sight.len_k : 0;
-    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, keys_left, 0, a.head_dim);
-    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, keys_left, 0, a.head_dim);
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row,
+               keys_left, 0, a.head_dim);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row,
+               keys_left, 0, a.head_dim);
 
     s.tile_full[next.stage].wait(next.parity);
     index = s.tile[next.stage];
@@ -458,13 +494,15 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 //   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
 //   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
 //   limit   shared memory bandwidth, then the tensor cores
-template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+template <class C, bool ordered>
+__global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
-    for (int i = 0; i < 2; ++i) s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+    for (int i = 0; i < 2; ++i)
+      s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
     barriers_ready();
   }
   __syncthreads();
@@ -482,16 +520,17 @@ template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) atten
 struct PreArgs {
   const void *o, *dout;
   Strides o_strides, do_strides;
-  const float *lse, *dlse;  // [pairs, len_q]; dlse may be null
-  float *lse2, *minus_delta, *dq; // dq null: nothing to zero
-  int* zeros;               // counters to set back
+  const float *lse, *dlse;         // [pairs, len_q]; dlse may be null
+  float *lse2, *minus_delta, *dq;  // dq null: nothing to zero
+  int* zeros;                      // counters to set back
   int zero_count;
   int len_q, padded, heads, head_dim;
 };
 
 // attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters.  A row is served by dim/8 lanes.
 //   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
-template <class T, int dim> __global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const PreArgs a) {
+template <class T, int dim>
+__global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const PreArgs a) {
   constexpr int lanes = dim / 8, rows = 256 / lanes;
   const int row = blockIdx.x * rows + threadIdx.x / lanes, lane = threadIdx.x % lanes, pair = blockIdx.y;
   const int batch = pair / a.heads, head = pair % a.heads;
@@ -536,7 +575,8 @@ struct PostArgs {
 };
 
 // attention_bwd_post_sm90 — dQ = scale · dq, rounded and put in order. One block of 128 threads per 64 rows and pair.
-template <class C> __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const PostArgs a) {
+template <class C>
+__global__ void __launch_bounds__(128) attention_bwd_post_sm90(const PostArgs a) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
   const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;

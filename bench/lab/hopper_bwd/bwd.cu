@@ -5,7 +5,10 @@
 using namespace ns::attention;
 using bf16 = __nv_bfloat16;
 
-template <class B, int t> struct Turns : B { static constexpr int turns = t; };
+template <class B, int t>
+struct Turns : B {
+  static constexpr int turns = t;
+};
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -16,7 +19,9 @@ int main(int argc, char** argv) {
   const std::vector<Variant> h128{variant<Bwd128<half>, false>("128"), variant<Bwd128<half>, true>("128 ordered")};
   const std::vector<Variant> v256{wide_variant<Bwd256<bf16>>("256")}, h256{wide_variant<Bwd256<half>>("256")};
   if (what == "check") {
-    int failed = check_all<bf16>(64, v64) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128) + check_all<half>(64, h64) + check_all<half>(128, h128) + check_all<bf16>(256, v256) + check_all<bf16>(160, v256) + check_all<half>(256, h256);
+    int failed = check_all<bf16>(64, v64) + check_all<bf16>(128, v128) + check_all<bf16>(40, v64) + check_all<bf16>(96, v128) +
+                 check_all<half>(64, h64) + check_all<half>(128, h128) + check_all<bf16>(256, v256) + check_all<bf16>(160, v256) +
+                 check_all<half>(256, h256);
     std::printf(failed ? "%d FAILED\n" : "all cases agree with the reference\n", failed);
     return failed != 0;
   }

@@ -8,8 +8,9 @@ using namespace ns::attention;
 using bf16 = __nv_bfloat16;
 
 // All tensors [batch, len, heads, dim], contiguous. workspace null: returns its size.
-extern "C" long long attention_bwd(int variant, int dim, int causal, int batch, int heads, int kv_heads, int len_q, int len_k, void* q, void* k, void* v, void* o, void* dout,
-                                   const float* lse, void* dq, void* dk, void* dv, char* workspace, void* stream) {
+extern "C" long long attention_bwd(int variant, int dim, int causal, int batch, int heads, int kv_heads, int len_q, int len_k, void* q,
+                                   void* k, void* v, void* o, void* dout, const float* lse, void* dq, void* dk, void* dv, char* workspace,
+                                   void* stream) {
   const Problem p{batch, heads, kv_heads, len_q, len_k, dim, causal ? 0 : -unbounded};
   const auto at = [&](int len, int h) { return Strides{(long long)len * h * dim, (long long)h * dim, dim}; };
   const Strides a = at(len_q, heads), b = at(len_k, kv_heads);

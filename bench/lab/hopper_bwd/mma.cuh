@@ -47,10 +47,16 @@ struct Descriptors {
 };
 
 // ---- order ------------------------------------------------------------------------------------------------------
-__device__ __forceinline__ void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }  // registers written before → visible to wgmma
+__device__ __forceinline__ void mma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}  // registers written before → visible to wgmma
 __device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending> __device__ __forceinline__ void mma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
-template <class T, int n> __device__ __forceinline__ void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
+template <int pending>
+__device__ __forceinline__ void mma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+template <class T, int n>
+__device__ __forceinline__ void pin(T (&r)[n]) {  // the compiler may not move uses of r across this line
   if constexpr (std::is_same_v<T, float>)
     for (auto& x : r) asm volatile("" : "+f"(x)::"memory");
   else
@@ -75,33 +81,39 @@ template <class T, int n> __device__ __forceinline__ void pin(T (&r)[n]) {  // t
 #define NS_R80 NS_R40 NS_TEN(4) NS_TEN(5) NS_TEN(6) NS_TEN(7)
 #define NS_R88 NS_R40 NS_TEN(4) NS_TEN(5) NS_TEN(6) NS_TEN(7) ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define NS_R96 NS_R40 NS_TEN(4) NS_TEN(5) NS_TEN(6) NS_TEN(7) NS_TEN(8) ",%90,%91,%92,%93,%94,%95"
-#define NS_R128 NS_R40 NS_TEN(4) NS_TEN(5) NS_TEN(6) NS_TEN(7) NS_TEN(8) NS_TEN(9) NS_TEN(10) NS_TEN(11) \
-  ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define NS_R128 \
+  NS_R40 NS_TEN(4) NS_TEN(5) NS_TEN(6) NS_TEN(7) NS_TEN(8) NS_TEN(9) NS_TEN(10) NS_TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
 #define NS_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define NS_D32(i) NS_D8(i), NS_D8(i + 8), NS_D8(i + 16), NS_D8(i + 24)
 
-#define NS_SS(N, TYPE, REGS, A, B, C, TA, TB, ...)                                                                         \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C ", 0;\n"                                                              \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, %" #A ", %" #B              \
-               ", p, 1, 1, %" #TA ", %" #TB ";}"                                                                          \
-               : __VA_ARGS__                                                                                              \
+#define NS_SS(N, TYPE, REGS, A, B, C, TA, TB, ...)                                                                                       \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C                                                                                      \
+               ", 0;\n"                                                                                                                  \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, %" #A ", %" #B ", p, 1, 1, %" #TA ", %" #TB \
+               ";}"                                                                                                                      \
+               : __VA_ARGS__                                                                                                             \
                : "l"(a), "l"(b), "r"(int(add)), "n"(int(major_a)), "n"(int(major_b)))
-#define NS_RS(N, TYPE, REGS, A0, A1, A2, A3, B, C, TB, ...)                                                                \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C ", 0;\n"                                                              \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, {%" #A0 ",%" #A1 ",%" #A2     \
-               ",%" #A3 "}, %" #B ", p, 1, 1, %" #TB ";}"                                                                 \
-               : __VA_ARGS__                                                                                              \
+#define NS_RS(N, TYPE, REGS, A0, A1, A2, A3, B, C, TB, ...)                                                                               \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #C                                                                                       \
+               ", 0;\n"                                                                                                                   \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B \
+               ", p, 1, 1, %" #TB ";}"                                                                                                    \
+               : __VA_ARGS__                                                                                                              \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(major_b)))
-#define NS_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, P6, ...)                                                                 \
-  template <class T, Major major_a = Major::k, Major major_b = Major::k>                                                  \
-  __device__ __forceinline__ void mma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {                      \
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) NS_SS(N, "bf16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);              \
-    else NS_SS(N, "f16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                          \
-  }                                                                                                                       \
-  template <class T, Major major_b = Major::k>                                                                            \
-  __device__ __forceinline__ void mma(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool add = true) {          \
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) NS_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);      \
-    else NS_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                  \
+#define NS_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, P6, ...)                                                              \
+  template <class T, Major major_a = Major::k, Major major_b = Major::k>                                                \
+  __device__ __forceinline__ void mma(float(&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {            \
+    if constexpr (std::is_same_v<T, __nv_bfloat16>)                                                                     \
+      NS_SS(N, "bf16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                          \
+    else                                                                                                                \
+      NS_SS(N, "f16", REGS, P0, P1, P2, P3, P4, __VA_ARGS__);                                                           \
+  }                                                                                                                     \
+  template <class T, Major major_b = Major::k>                                                                          \
+  __device__ __forceinline__ void mma(float(&d)[N / 2], const std::uint32_t(&a)[4], std::uint64_t b, bool add = true) { \
+    if constexpr (std::is_same_v<T, __nv_bfloat16>)                                                                     \
+      NS_RS(N, "bf16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                  \
+    else                                                                                                                \
+      NS_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                                   \
   }
 NS_WGMMA(32, NS_R16, 16, 17, 18, 19, 20, 21, 22, NS_D8(0), NS_D8(8))
 NS_WGMMA(48, NS_R24, 24, 25, 26, 27, 28, 29, 30, NS_D8(0), NS_D8(8), NS_D8(16))
@@ -136,29 +148,42 @@ NS_WGMMA(256, NS_R128, 128, 129, 130, 131, 132, 133, 134, NS_D32(0), NS_D32(32),
 #undef NS_ONES
 
 // ---- registers ----------------------------------------------------------------------------------------------------
-template <int n> __device__ __forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
-template <int n> __device__ __forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
+template <int n>
+__device__ __forceinline__ void registers_down() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+}
+template <int n>
+__device__ __forceinline__ void registers_up() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+}
 
-template <class T> __device__ __forceinline__ std::uint32_t pack(float low, float high) {
+template <class T>
+__device__ __forceinline__ std::uint32_t pack(float low, float high) {
   std::uint32_t r;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
 
 // Four 8x8 blocks of 16-bit values from fragment order to shared memory; lane l gives the address of row l%8 of block l/8.
 __device__ __forceinline__ void store_blocks(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
-               "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 __device__ __forceinline__ void store_blocks_transposed(void* row, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(std::uint32_t(__cvta_generic_to_shared(row))),
-               "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 // The other way: four 8x8 blocks from shared memory into fragment order, as the A operand of one 16-deep step wants them.
 __device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(std::uint32_t(__cvta_generic_to_shared(row))) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(std::uint32_t(__cvta_generic_to_shared(row)))
+               : "memory");
 }
 // Byte offset of 16-byte chunk `chunk` of row `row` inside a panel.
 __device__ __forceinline__ int swizzled(int row, int chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }

@@ -26,7 +26,8 @@ struct MapShape {
   std::uint32_t box[5];
 };
 
-template <class T> Map make_map(const T* data, const MapShape& s) {
+template <class T>
+Map make_map(const T* data, const MapShape& s) {
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
   static const auto encode = [] {  // from the driver that is loaded, so that nothing links against libcuda
     void* entry = nullptr;
@@ -41,8 +42,8 @@ template <class T> Map make_map(const T* data, const MapShape& s) {
   for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * sizeof(T);  // each a multiple of 16, below 2^40
   const cuuint32_t every[5] = {1, 1, 1, 1, 1};
   Map m;
-  const CUresult r = encode(&m.raw, std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                            s.rank, const_cast<T*>(data), s.dim, stride_bytes, s.box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  const CUresult r = encode(&m.raw, std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, s.rank,
+                            const_cast<T*>(data), s.dim, stride_bytes, s.box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (r != CUDA_SUCCESS) throw std::runtime_error("cuTensorMapEncodeTiled refused a tensor: CUresult " + std::to_string(int(r)));
   return m;
@@ -64,13 +65,18 @@ struct Barrier {
     std::uint32_t done = 0;
     while (!done)
       asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(shared_address(this)), "r"(parity) : "memory");
+                   : "=r"(done)
+                   : "r"(shared_address(this)), "r"(parity)
+                   : "memory");
   }
 };
-__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }  // then __syncthreads
+__device__ __forceinline__ void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}  // then __syncthreads
 __device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-template <int stages> struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
+template <int stages>
+struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
   int stage = 0, parity = 0;
   __device__ void next() {
     if (++stage == stages) stage = 0, parity ^= 1;
@@ -90,41 +96,59 @@ __device__ __forceinline__ bool elected() {  // true for one lane of a converged
 // ---- device: copies ----------------------------------------------------------------------------------------------
 __device__ __forceinline__ void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
 
-enum class Keep : std::uint64_t { normal = 0x1000000000000000, once = 0x12F0000000000000, long_time = 0x14F0000000000000 };  // L2 policy words
+enum class Keep : std::uint64_t {
+  normal = 0x1000000000000000,
+  once = 0x12F0000000000000,
+  long_time = 0x14F0000000000000
+};  // L2 policy words
 
 template <class... At>  // one coordinate per dimension, contiguous one first
 __device__ __forceinline__ void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4}], [%2], %5;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4}], [%2], %5;" ::"r"(
+            shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "l"(std::uint64_t(keep))
+        : "memory");
   else if constexpr (sizeof...(at) == 3)
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5}], [%2], %6;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5}], [%2], %6;" ::
+            "r"(shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "l"(std::uint64_t(keep))
+        : "memory");
   else
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6}], [%2], %7;" ::"r"(
-                     shared_address(to)), "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep)) : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6}], [%2], %7;" ::
+            "r"(shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep))
+        : "memory");
 }
 
-template <class... At> __device__ __forceinline__ void store(const Map& m, const void* from, At... at) {
+template <class... At>
+__device__ __forceinline__ void store(const Map& m, const void* from, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
   const int c[4] = {at...};
   if constexpr (sizeof...(at) == 2)
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)),
+                 "r"(c[0]), "r"(c[1])
+                 : "memory");
   else if constexpr (sizeof...(at) == 3)
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]), "r"(c[2]) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)),
+                 "r"(c[0]), "r"(c[1]), "r"(c[2])
+                 : "memory");
   else
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(&m.raw), "r"(shared_address(from)), "r"(c[0]),
-                 "r"(c[1]), "r"(c[2]), "r"(c[3]) : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(&m.raw),
+                 "r"(shared_address(from)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+                 : "memory");
 }
 
 // A plain run of bytes; both ends 16-byte aligned, bytes % 16 == 0.
 __device__ __forceinline__ void load_run(void* to, const void* from, int bytes, Barrier& full) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
-               "r"(shared_address(&full)) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(&full))
+               : "memory");
 }
 __device__ __forceinline__ void store_run(void* to, const void* from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
@@ -132,11 +156,18 @@ __device__ __forceinline__ void store_run(void* to, const void* from, int bytes)
 
 // to[0 … bytes/4) += from[…] in fp32, in L2, order between blocks undefined. 16-byte aligned, bytes % 16 == 0.
 __device__ __forceinline__ void add_to(float* to, const float* from, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes)
+               : "memory");
 }
 
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-template <int pending> __device__ __forceinline__ void store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }
-template <int pending> __device__ __forceinline__ void store_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }
+template <int pending>
+__device__ __forceinline__ void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+template <int pending>
+__device__ __forceinline__ void store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
 
 }  // namespace ns

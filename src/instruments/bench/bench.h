@@ -7,9 +7,9 @@
 namespace headroom::bench {
 
 struct Protocol {
-  int warmup = 5;    // calls before the first that counts
-  int steps = 100;   // calls that count
-  double until = 0;  // > 0: stop as soon as the standard error of the mean, over the mean, is below this; steps is then the most
+  int warmup = 5;      // calls before the first that counts
+  int steps = 100;     // calls that count
+  double until = 0;    // > 0: stop as soon as the standard error of the mean, over the mean, is below this; steps is then the most
   double seconds = 0;  // > 0: a measurement that is past this many seconds stops as soon as least_steps are in
   static constexpr int least_steps = 3;
   static constexpr int least_steps_until = 10;  // a spread needs a few samples to be believed
@@ -35,7 +35,8 @@ struct Measurement {
 };
 
 // stop: asked before every call; a measurement that is stopped keeps what it has.
-Measurement measure(const std::function<void()>& call, const Protocol&, const Timer&, const std::function<bool()>& stop = [] { return false; });
+Measurement measure(
+    const std::function<void()>& call, const Protocol&, const Timer&, const std::function<bool()>& stop = [] { return false; });
 
 // Axes: calls visit(index of each axis) for every combination, the last axis fastest.
 void for_each_point(std::span<const std::size_t> sizes, const std::function<void(std::span<const std::size_t>)>& visit);

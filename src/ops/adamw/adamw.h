@@ -14,15 +14,15 @@ enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped
 
 struct Hyper {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
-  double clip = 1;              // of the global norm; 0: none
-  bool dynamic_scale = false;   // halve the loss scale when a gradient is not finite, double it after growth_interval good updates
+  double clip = 1;             // of the global norm; 0: none
+  bool dynamic_scale = false;  // halve the loss scale when a gradient is not finite, double it after growth_interval good updates
   int growth_interval = 1000;
 };
 
 struct Update {
-  Tensor grad;            // FP32, with the loss scale in it
-  Tensor master, m, v;    // FP32, updated
-  Tensor copy;            // optional: the weight in the compute type, written
+  Tensor grad;          // FP32, with the loss scale in it
+  Tensor master, m, v;  // FP32, updated
+  Tensor copy;          // optional: the weight in the compute type, written
   bool decay = true;
 };
 

@@ -23,7 +23,7 @@ double squares(const float* g, std::int64_t n) {
 
 void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
   const float* __restrict g = t.grad.as<float>();
-  float *__restrict w = t.master.as<float>(), *__restrict m = t.m.as<float>(), *__restrict v = t.v.as<float>();
+  float* __restrict w = t.master.as<float>(), * __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
   for (auto i = begin; i < end; ++i) {
     const float x = g[i] * k.factor;
     m[i] = k.beta1 * m[i] + k.rest1 * x;
@@ -94,9 +94,15 @@ void step(const Update& t, const Tensor& state, const Hyper& h, Context& ctx) {
   const double* s = state.as<double>();
   if (s[skipped] != 0) return;
   const double correct1 = 1 - std::pow(h.beta1, s[updates]), correct2 = 1 - std::pow(h.beta2, s[updates]);
-  const Numbers k{float(s[factor]),     float(h.beta1), float(h.beta2),
-                                 float(1 - h.beta1),   float(1 - h.beta2), float(h.lr / correct1),
-                                 float(1 / std::sqrt(correct2)), float(h.eps), float(t.decay ? 1 - h.lr * h.decay : 1.0)};
+  const Numbers k{float(s[factor]),
+                  float(h.beta1),
+                  float(h.beta2),
+                  float(1 - h.beta1),
+                  float(1 - h.beta2),
+                  float(h.lr / correct1),
+                  float(1 / std::sqrt(correct2)),
+                  float(h.eps),
+                  float(t.decay ? 1 - h.lr * h.decay : 1.0)};
   ctx.share(pieces_of(t.grad), [&](std::int64_t p, int) {
     HWY_DYNAMIC_DISPATCH(step_piece)(t, k, p * piece, std::min(t.grad.count(), (p + 1) * piece));
   });

@@ -8,24 +8,24 @@ namespace headroom::attention {
 namespace {
 
 constexpr Variant table[] = {
-    {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved,
-     sm90_forward, sm90_backward},
+    {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
+     sm90_backward},
     {"plain_cuda", "plain", "CUDA: materialises S and P with cuBLASLt and keeps P, the honest baseline", true, plain_cuda_supports,
      plain_make_saved, plain_cuda_forward, plain_cuda_backward},
-    {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports,
-     nothing_saved, flash_forward, flash_backward},
-    {"plain", "plain", "CPU: materialises S and P and keeps P, the honest baseline", true, plain_supports,
-     plain_make_saved, plain_forward, plain_backward},
+    {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports, nothing_saved,
+     flash_forward, flash_backward},
+    {"plain", "plain", "CPU: materialises S and P and keeps P, the honest baseline", true, plain_supports, plain_make_saved, plain_forward,
+     plain_backward},
 };
 
 std::string in_words(const Problem& p) {
-  return fmt::format("{} head_dim {} len {}x{} heads {}/{} {}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, p.heads,
-                     p.kv_heads, name_of(p.mask));
+  return fmt::format("{} head_dim {} len {}x{} heads {}/{} {}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, p.heads, p.kv_heads,
+                     name_of(p.mask));
 }
 
 void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType dtype) {
-  check(t.shape == shape, Code::bad_argument, "attention: {} is {}x{}x{}x{}, expected {}x{}x{}x{}", name, t.shape[0],
-        t.shape[1], t.shape[2], t.shape[3], shape[0], shape[1], shape[2], shape[3]);
+  check(t.shape == shape, Code::bad_argument, "attention: {} is {}x{}x{}x{}, expected {}x{}x{}x{}", name, t.shape[0], t.shape[1],
+        t.shape[2], t.shape[3], shape[0], shape[1], shape[2], shape[3]);
   check(t.dtype == dtype, Code::bad_argument, "attention: {} is {}, expected {}", name, name_of(t.dtype), name_of(dtype));
   const int last = shape.rank - 1;
   check(shape[last] <= 1 || t.stride[std::size_t(last)] == 1, Code::bad_argument,
@@ -46,7 +46,8 @@ void check(const Problem& p) {
   check(p.heads >= 1 && p.kv_heads >= 1 && p.heads % p.kv_heads == 0, Code::bad_argument,
         "attention: heads {} and kv_heads {}: kv_heads must divide heads, both at least 1", p.heads, p.kv_heads);
   check(p.len_q >= 0 && p.len_k >= 0, Code::bad_argument, "attention: len_q {} and len_k {} must be at least 0", p.len_q, p.len_k);
-  check(p.len_q < (1ll << 31) && p.len_k < (1ll << 31), Code::bad_argument, "attention: a length of {} is past 2^31", std::max(p.len_q, p.len_k));
+  check(p.len_q < (1ll << 31) && p.len_k < (1ll << 31), Code::bad_argument, "attention: a length of {} is past 2^31",
+        std::max(p.len_q, p.len_k));
   check(p.head_dim >= 1 && p.head_dim <= 256, Code::bad_argument, "attention: head_dim is {}, it must be 1 to 256", p.head_dim);
   check(std::isfinite(p.scale), Code::bad_argument, "attention: scale is {}, it must be finite (0 asks for 1/sqrt(head_dim))", p.scale);
   check(p.mask.kind != MaskKind::window || p.mask.window >= 1, Code::bad_argument, "attention: a window of {} keys; it must be at least 1",
@@ -60,9 +61,7 @@ void check(const Problem& p) {
         p.len_k, p.head_dim);
 }
 
-double forward_flops(const Problem& p) {
-  return 4.0 * double(p.batch) * double(p.heads) * double(p.head_dim) * p.band().visible();
-}
+double forward_flops(const Problem& p) { return 4.0 * double(p.batch) * double(p.heads) * double(p.head_dim) * p.band().visible(); }
 double backward_flops(const Problem& p) { return 2.5 * forward_flops(p); }
 
 std::span<const Variant> variants() { return table; }
@@ -131,8 +130,10 @@ std::size_t workspace_bytes(const Variant& v, const Problem& p, const Device& de
   const DType dtype = p.precision.dtype;
   const Tensor q(nullptr, dtype, p.q_shape()), k(nullptr, dtype, p.k_shape()), lse(nullptr, DType::f32, p.lse_shape());
   const Saved saved = v.make_saved(p, saving);
-  if (pass == Pass::forward) forward(v, p, {q, k, k, q, lse, saved}, ctx);
-  else backward(v, p, {q, k, k, q, lse, q, {}, q, k, k, saved}, ctx);
+  if (pass == Pass::forward)
+    forward(v, p, {q, k, k, q, lse, saved}, ctx);
+  else
+    backward(v, p, {q, k, k, q, lse, q, {}, q, k, k, saved}, ctx);
   return arena.peak();
 }
 

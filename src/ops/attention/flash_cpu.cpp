@@ -69,7 +69,8 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   // With one chunk, FP32 and whole vectors, dQ is added up where it will stay.
   const bool in_place = chunks.count == 1 && p.precision.dtype == DType::f32 && dim % 16 == 0;
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, p.lse_shape());
-  const Tensor parts = in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
+  const Tensor parts =
+      in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
   const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
   note("attention.flash.backward", p, backward_flops(p), 4, ctx);
   if (ctx.dry()) return;
@@ -85,7 +86,8 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
         float sum = t.dlse ? -t.dlse.as<float>()[at] : 0.0f;
         for (std::int64_t d = 0; d < dim; ++d) sum += widen(d_o[d]) * widen(o[d]);
         delta.as<float>()[at] = sum;
-        for (std::int64_t c = 0; c < chunks.count; ++c) std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
+        for (std::int64_t c = 0; c < chunks.count; ++c)
+          std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
       }
     });
   });

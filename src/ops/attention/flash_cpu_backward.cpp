@@ -6,8 +6,8 @@
 // the order of the strips. Five products a tile, none of them twice.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/flash_cpu_backward.cpp"
-#include "ops/attention/simd_targets.h"
 #include <hwy/foreach_target.h>
+#include "ops/attention/simd_targets.h"
 
 #include "ops/attention/tile_product-inl.h"
 #include "ops/attention/tile_rows-inl.h"
@@ -88,11 +88,15 @@ void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, 
                                                    {x.ds + begin * block_width, block_width});
     const auto bottom = std::min(row + end, p.len_q) - 1;
     const bool seen_by_all = width == block_width && band.first(bottom) <= key && band.last(row + begin) >= key + width;
-    if (seen_by_all) gradient_of_softmax<false>(band, row, key, begin, end, p.scale_or_default(), x);
-    else gradient_of_softmax<true>(band, row, key, begin, end, p.scale_or_default(), x);
+    if (seen_by_all)
+      gradient_of_softmax<false>(band, row, key, begin, end, p.scale_or_default(), x);
+    else
+      gradient_of_softmax<true>(band, row, key, begin, end, p.scale_or_default(), x);
     const Right probabilities{x.p + begin * block_width, block_width}, dscores{x.ds + begin * block_width, block_width};
-    tile_product<A::by_columns, block_vectors, true>(rounded(dim, 8), count, {x.d_o + begin * pitch, pitch}, probabilities, {x.dvt + block, keys_per_strip});
-    tile_product<A::by_columns, block_vectors, true>(rounded(dim, 8), count, {x.q + begin * pitch, pitch}, dscores, {x.dkt + block, keys_per_strip});
+    tile_product<A::by_columns, block_vectors, true>(rounded(dim, 8), count, {x.d_o + begin * pitch, pitch}, probabilities,
+                                                     {x.dvt + block, keys_per_strip});
+    tile_product<A::by_columns, block_vectors, true>(rounded(dim, 8), count, {x.q + begin * pitch, pitch}, dscores,
+                                                     {x.dkt + block, keys_per_strip});
     // dQ's rows are real: the padded ones of the last register block would be a neighbour's, so they stop at the last whole block
     // and the rest goes through a small tile of its own.
     const auto real = std::min(end, rows) / register_rows * register_rows;
@@ -100,8 +104,9 @@ void backward_step(const BackwardStrip& t, const Band& band, std::int64_t head, 
     std::int64_t d = 0;
     const auto add = [&]<int vectors>() HWY_ATTR {
       const Right kd{x.k + block * pitch + d, pitch};
-      if (real > begin) tile_product<A::by_rows, vectors, true>(real - begin, depth, {x.ds + begin * block_width, block_width}, kd,
-                                                                {dq + begin * dq_pitch + d, dq_pitch});
+      if (real > begin)
+        tile_product<A::by_rows, vectors, true>(real - begin, depth, {x.ds + begin * block_width, block_width}, kd,
+                                                {dq + begin * dq_pitch + d, dq_pitch});
       if (real >= std::min(end, rows)) return;
       HWY_ALIGN float rest[register_rows * vectors * lanes];
       const auto left = std::min(end, rows) - real;

@@ -6,8 +6,8 @@
 // The running maximum moves only when a row's scores outgrow it by more than 2⁸ (the sums have room for that): rescaling O is rare.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/flash_cpu_forward.cpp"
-#include "ops/attention/simd_targets.h"
 #include <hwy/foreach_target.h>
+#include "ops/attention/simd_targets.h"
 
 #include "ops/attention/tile_product-inl.h"
 #include "ops/attention/tile_rows-inl.h"
@@ -113,7 +113,8 @@ void forward_tile_of(const ForwardTile& t) {
   for (std::int64_t block = 0; block < blocks; ++block) {
     const auto first = t.row + block * block_width;
     widen_rows<T>(q, first, std::min<std::int64_t>(block_width, p.len_q - first), block_width, dim, pitch, x.k);
-    columns_of(x.k, pitch, block_width, dim, p.scale_or_default() * std::numbers::log2e_v<float>, x.q + block * block_width * pitch, block_width);
+    columns_of(x.k, pitch, block_width, dim, p.scale_or_default() * std::numbers::log2e_v<float>, x.q + block * block_width * pitch,
+               block_width);
   }
   std::fill_n(x.o, blocks * block_width * pitch, 0.0f);
   std::fill_n(x.sum, blocks * block_width, 0.0f);

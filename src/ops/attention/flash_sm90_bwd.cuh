@@ -12,7 +12,8 @@ namespace headroom::attention::sm90::backward {
 
 constexpr int keys = backward_keys;
 
-template <class C> struct Shared {
+template <class C>
+struct Shared {
   using T = typename C::T;
   T k[keys * C::dim], v[keys * C::dim];
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
@@ -26,10 +27,10 @@ template <class C> struct Shared {
 
 // ---- which keys, which queries ----------------------------------------------------------------------------------------
 struct Tile {
-  int n, kv_head, batch;   // key tile; ordered causal: batch may lie past the end, there is nothing to do then
-  int first, count;        // query tiles first … first+count-1 of each query head
-  int start, stride;       // visited from first+start on, wrapping round
-  bool backward;           // visited from the last one down
+  int n, kv_head, batch;  // key tile; ordered causal: batch may lie past the end, there is nothing to do then
+  int first, count;       // query tiles first … first+count-1 of each query head
+  int start, stride;      // visited from first+start on, wrapping round
+  bool backward;          // visited from the last one down
 };
 
 // Free order: one counter hands out tiles, longest first.
@@ -38,7 +39,8 @@ struct Tile {
 //   full     key tile n starts n steps in and wraps round
 //   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
 //            even head takes the i-th longest's complement: every block has the same work
-template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+template <class C, bool ordered>
+__device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   const int pairs = a.batch * a.kv_heads;
   const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
   int n, pair;
@@ -55,12 +57,14 @@ template <class C, bool ordered> __device__ __forceinline__ Tile find_tile(const
   }
   const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
   int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
-  if (ordered && a.sight.full()) stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
+  if (ordered && a.sight.full())
+    stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
   return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
 }
 
 // How many key tiles add to query tile m before this one does: the order in which they come by, made a rule. `together` key tiles run at once.
-template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
+template <class C>
+__device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
   const int i = t.backward ? a.key_tiles - 1 - t.n : t.n, base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
   if (a.sight.full()) {
     if (t.stride == 0) return t.n;
@@ -75,7 +79,8 @@ template <class C> __device__ __forceinline__ int turn(const Args& a, const Tile
   return max(0, base - low) + min(high, base + group - 1) - t.n;
 }
 
-template <bool ordered> struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+template <bool ordered>
+struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
   int head, i = 0, left;
   const Tile& t;
   __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
@@ -95,14 +100,16 @@ template <bool ordered> struct Walk {  // over the steps of a tile: query heads,
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
+template <class C, bool ordered>
+__device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> q, dout;
   Turn<2> next;
   int parity = 1;
   const int padded = a.query_tiles * C::rows;
   const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
-    for (int p = 0; p < C::dim / 64; ++p) load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
+    for (int p = 0; p < C::dim / 64; ++p)
+      load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
   };
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
     const Tile t = find_tile<C, ordered>(a, index);
@@ -111,14 +118,16 @@ template <class C, bool ordered> __device__ __forceinline__ void produce(const A
       s.q_empty[q.stage].wait_awake(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
       load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0], s.q_full[q.stage]);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0],
+               s.q_full[q.stage]);
       q.next();
     };
     const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[dout.stage].wait_awake(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
       load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.minus_delta[0], s.do_full[dout.stage]);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows,
+               sizeof s.minus_delta[0], s.do_full[dout.stage]);
       dout.next();
     };
     Walk<ordered> w(a, t);
@@ -149,9 +158,12 @@ __device__ __forceinline__ int read_acquire(const int* p) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
   return x;
 }
-__device__ __forceinline__ void add_release(int* p, int x) { asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory"); }
+__device__ __forceinline__ void add_release(int* p, int x) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
 
-template <class C, bool ordered> __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered>
+__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
   constexpr int half = C::rows * C::dim / 2;
   Turn<2> next;
   int parity = 0;
@@ -167,8 +179,10 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
       }
       s.dq_full[group].wait_awake(parity);
       proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
-      if (before == 0) store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
-      else add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      if (before == 0)
+        store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
+      else
+        add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
       store_commit();
       store_wait_read<0>();
       s.dq_empty[group].arrive();
@@ -185,26 +199,32 @@ template <class C, bool ordered> __device__ __forceinline__ void send_dq(const A
   store_wait<0>();
 }
 
-struct Plain { int from, to; };  // query tiles from … to-1 see all of a key tile: no mask to apply
-template <class C> __device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
+struct Plain {
+  int from, to;
+};  // query tiles from … to-1 see all of a key tile: no mask to apply
+template <class C>
+__device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
   if (n * keys + keys > s.len_k) return {unbounded, 0};
   const int from = max(0, n * keys + keys - 1 - s.shift + s.least), to = n * keys - s.shift + s.most;  // rows from … to
   return {(from + C::rows - 1) / C::rows, to < 0 ? 0 : (to + 1) / C::rows};
 }
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
-template <class C, bool ordered> __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
+template <class C, bool ordered>
+__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
-  constexpr int dq_n = rows * dim / 128;                         // dQ: a group has 64 rows × dq_n columns of it
-  group = __shfl_sync(~0u, group, 0);                            // tells the compiler that it is the same for the whole warp
+  constexpr int dq_n = rows * dim / 128;  // dQ: a group has 64 rows × dq_n columns of it
+  group = __shfl_sync(~0u, group, 0);     // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const int my_rows = group * 64 * 128;                                                // of K and V
-  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;                  // dQ's share of a group: 64 query rows, or half the dims
+  const int my_rows = group * 64 * 128;                                // of K and V
+  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;  // dQ's share of a group: 64 query rows, or half the dims
   const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
@@ -238,14 +258,16 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       mma_fence();
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)), words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)),
+                                     words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
       mma_commit();
     };
     const auto dq_out = [&](unsigned n) {
       pin(dq);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
-        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) =
+            make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       __syncwarp();
       release(s.dq_full[group]);
     };
@@ -271,7 +293,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
         const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
-        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z, dp[8 * i + 5] = dp[8 * i + 7] = x.w;
+        dp[8 * i] = dp[8 * i + 2] = x.x, dp[8 * i + 1] = dp[8 * i + 3] = x.y, dp[8 * i + 4] = dp[8 * i + 6] = x.z,
+               dp[8 * i + 5] = dp[8 * i + 7] = x.w;
       }
       mma_wait<0>();
       pin(scores);
@@ -281,7 +304,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
-          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at, high = key - a.sight.shift + a.sight.most - at;
+          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at,
+                    high = key - a.sight.shift + a.sight.most - at;
 #pragma unroll
           for (int j = 0; j < rows / 8; ++j)
 #pragma unroll
@@ -305,7 +329,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       for (auto& fragment : p) pin(fragment);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      for (int i = 0; i < rows / 16; ++i)
+        mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
       mma_commit();
       if constexpr (before) dq_start(n - 1);
       pin(dp);
@@ -318,7 +343,7 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       if constexpr (before) mma_wait<1>(), dq_out(n - 1);
       mma_wait<0>();
       pin(dp);
-      
+
 #pragma unroll
       for (int j = 0; j < rows / 8; ++j) {
 #pragma unroll
@@ -330,7 +355,8 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
       char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
-        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16), ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16),
+                     ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       release(s.do_empty[stage(n)]);
@@ -354,8 +380,10 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
     }
     pin(dk), pin(dv);
     const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.sight.len_k : 0;
-    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row, keys_left, 0, a.head_dim);
-    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row, keys_left, 0, a.head_dim);
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row,
+               keys_left, 0, a.head_dim);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row,
+               keys_left, 0, a.head_dim);
 
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
@@ -369,13 +397,15 @@ template <class C, bool ordered> __device__ __forceinline__ void consume(const A
 //   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
 //   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
 //   limit   shared memory bandwidth, then the tensor cores
-template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+template <class C, bool ordered>
+__global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
-    for (int i = 0; i < 2; ++i) s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+    for (int i = 0; i < 2; ++i)
+      s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
     barriers_ready();
   }
   __syncthreads();
@@ -389,7 +419,8 @@ template <class C, bool ordered> __global__ void __launch_bounds__(384, 1) atten
   }
 }
 
-template <class C, bool ordered> void start_main(const Args& a, int blocks, cudaStream_t stream) {
+template <class C, bool ordered>
+void start_main(const Args& a, int blocks, cudaStream_t stream) {
   launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C>)}, a);
 }
 

@@ -28,25 +28,25 @@ struct Strides {  // in elements; dimension head_dim is contiguous
 struct Args {
   Map q, k, v, dout;
   const float *lse, *minus_delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and dLSE - rowsum(dO ∘ O)
-  float* dq;                 // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
+  float* dq;                       // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
   void *dk, *dv;
   Strides dk_strides, dv_strides;
-  int* next_tile;            // zero at launch
-  int* turns;                // ordered: [pairs, query tiles, 2], zero at launch
+  int* next_tile;  // zero at launch
+  int* turns;      // ordered: [pairs, query tiles, 2], zero at launch
   Sight sight;
   int batch, heads, kv_heads, head_dim;
   float scale, scale_log2;
   int key_tiles, query_tiles, tiles;
-  int heads_at_once;         // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
-  int together;              // ordered: this many key tiles of a head run at the same time, at most one per block
+  int heads_at_once;  // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
+  int together;       // ordered: this many key tiles of a head run at the same time, at most one per block
 };
 
 struct WideArgs {
-  Map q, k, v, dout;         // boxes of the kernel at hand
+  Map q, k, v, dout;  // boxes of the kernel at hand
   const float *lse, *minus_delta;
   void *dq, *dk, *dv;
   Strides dq_strides, dk_strides, dv_strides;
-  int* next_tile;            // zero at launch
+  int* next_tile;  // zero at launch
   Sight sight;
   int batch, heads, kv_heads, head_dim, padded;
   float scale, scale_log2;
@@ -56,9 +56,9 @@ struct WideArgs {
 struct PreArgs {
   const void *o, *dout;
   Strides o_strides, do_strides;
-  const float *lse, *dlse;  // [pairs, len_q]; dlse may be null
-  float *lse2, *minus_delta, *dq; // dq null: nothing to zero
-  int* zeros;               // counters to set back
+  const float *lse, *dlse;         // [pairs, len_q]; dlse may be null
+  float *lse2, *minus_delta, *dq;  // dq null: nothing to zero
+  int* zeros;                      // counters to set back
   int zero_count;
   int len_q, padded, heads, head_dim;
 };
@@ -78,11 +78,16 @@ struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a 
   int head_dim;
 };
 
-template <class Tiles, bool ordered> void start_main(const Args&, int blocks, cudaStream_t);
-template <class Tiles> void start_dkdv(const WideArgs&, int blocks, cudaStream_t);
-template <class Tiles> void start_dq(const WideArgs&, int blocks, cudaStream_t);
-template <class Tiles> void start_before(const PreArgs&, int pairs, cudaStream_t);
-template <class Tiles> void start_after(const PostArgs&, int pairs, cudaStream_t);
+template <class Tiles, bool ordered>
+void start_main(const Args&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_dkdv(const WideArgs&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_dq(const WideArgs&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_before(const PreArgs&, int pairs, cudaStream_t);
+template <class Tiles>
+void start_after(const PostArgs&, int pairs, cudaStream_t);
 void start_zero(const ZeroArgs&, int batch, int len, int heads, cudaStream_t);
 
 }  // namespace headroom::attention::sm90::backward

@@ -7,7 +7,8 @@ namespace headroom::attention::sm90::backward {
 
 // attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters.  A row is served by dim/8 lanes.
 //   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
-template <class C> __global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
+template <class C>
+__global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
   using T = typename C::T;
   constexpr int dim = C::dim;
   constexpr int lanes = dim / 8, rows = 256 / lanes;
@@ -45,7 +46,8 @@ template <class C> __global__ void __launch_bounds__(256) attention_bwd_pre_sm90
 }
 
 // attention_bwd_post_sm90 — dQ = scale · dq, rounded and put in order. One block of 128 threads per 64 rows and pair.
-template <class C> __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_constant__ PostArgs a) {
+template <class C>
+__global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_constant__ PostArgs a) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
   const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
@@ -70,11 +72,13 @@ __global__ void attention_bwd_zero_sm90(const __grid_constant__ ZeroArgs a) {  /
   for (int i = threadIdx.x; i < a.head_dim; i += blockDim.x) to[i] = 0;
 }
 
-template <class C> void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
+template <class C>
+void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
   constexpr int rows = 2048 / C::dim;
   launch(stream, attention_bwd_pre_sm90<C>, {dim3((a.padded + rows - 1) / rows, pairs), 256}, a);
 }
-template <class C> void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
+template <class C>
+void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
   launch(stream, attention_bwd_post_sm90<C>, {dim3((a.sight.len_q + 63) / 64, pairs), 128}, a);
 }
 void start_zero(const ZeroArgs& a, int batch, int len, int heads, cudaStream_t stream) {

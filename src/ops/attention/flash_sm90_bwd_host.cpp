@@ -27,7 +27,8 @@ Sight sight_of(const Problem& p) {
   const Band b = p.band();
   const auto bounded = [](std::int64_t x) { return int(std::clamp<std::int64_t>(x, -unbounded, unbounded)); };
   const bool full = p.mask.kind == MaskKind::full;
-  return {int(p.len_q), int(p.len_k), full ? 0 : int(b.shift), full ? -unbounded : bounded(-b.ahead), p.mask.kind == MaskKind::window ? bounded(b.behind) : unbounded};
+  return {int(p.len_q), int(p.len_k), full ? 0 : int(b.shift), full ? -unbounded : bounded(-b.ahead),
+          p.mask.kind == MaskKind::window ? bounded(b.behind) : unbounded};
 }
 
 // As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail.
@@ -53,14 +54,16 @@ Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t c
 
 template <class Tiles>
 void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, cudaStream_t stream) {
-  start_before<Tiles>({t.o.data, t.d_o.data, strides_of(t.o), strides_of(t.d_o), t.lse.as<float>(), t.dlse.data ? t.dlse.as<float>() : nullptr, s.lse,
-                       s.minus_delta, dq_to_zero, s.counters, s.count, int(p.len_q), int(padded), int(p.heads), int(p.head_dim)},
-                      int(p.batch * p.heads), stream);
+  start_before<Tiles>(
+      {t.o.data, t.d_o.data, strides_of(t.o), strides_of(t.d_o), t.lse.as<float>(), t.dlse.data ? t.dlse.as<float>() : nullptr, s.lse,
+       s.minus_delta, dq_to_zero, s.counters, s.count, int(p.len_q), int(padded), int(p.heads), int(p.head_dim)},
+      int(p.batch * p.heads), stream);
 }
 
 template <class Tiles, bool ordered>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
-  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = divided_up(p.len_q, Tiles::rows), padded = query_tiles * Tiles::rows;
+  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = divided_up(p.len_q, Tiles::rows),
+                     padded = query_tiles * Tiles::rows;
   const Statistics s = make_statistics(p, padded, 1 + (ordered ? pairs * query_tiles * 2 : 0), ctx);
   float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
   if (ctx.dry()) return;
@@ -86,7 +89,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.tiles = int(tiles), a.together = int(std::min<std::int64_t>(a.key_tiles, blocks));
   start_main<Tiles, ordered>(a, int(blocks), stream);
 
-  start_after<Tiles>({dq, t.dq.data, strides_of(t.dq), a.sight, int(p.heads), int(p.head_dim), int(query_tiles), a.scale}, int(pairs), stream);
+  start_after<Tiles>({dq, t.dq.data, strides_of(t.dq), a.sight, int(p.heads), int(p.head_dim), int(query_tiles), a.scale}, int(pairs),
+                     stream);
 }
 
 template <class Tiles>
@@ -121,13 +125,15 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
 template <class T>
 void backward_as(const Problem& p, const Backward& t, Context& ctx) {
   if (p.head_dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
-  if (p.head_dim > 64) return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
+  if (p.head_dim > 64)
+    return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
   return p.deterministic ? backward_with<Backward64<T>, true>(p, t, ctx) : backward_with<Backward64<T>, false>(p, t, ctx);
 }
 
 void zero(const Tensor& t, const Problem& p, Context& ctx) {
   if (t.count() == 0 || ctx.dry()) return;
-  start_zero({t.data, strides_of(t), int(p.head_dim)}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), static_cast<cudaStream_t>(ctx.stream));
+  start_zero({t.data, strides_of(t), int(p.head_dim)}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]),
+             static_cast<cudaStream_t>(ctx.stream));
 }
 
 }  // namespace
@@ -138,11 +144,14 @@ void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
            {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) return zero(t.dq, p, ctx), zero(t.dk, p, ctx), zero(t.dv, p, ctx);
   if (!ctx.dry()) {
-    check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o), check_reachable("d_o", t.d_o);
+    check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o),
+        check_reachable("d_o", t.d_o);
     check_reachable("dq", t.dq), check_reachable("dk", t.dk), check_reachable("dv", t.dv);
   }
-  if (p.precision.dtype == DType::bf16) backward_as<__nv_bfloat16>(p, t, ctx);
-  else backward_as<__half>(p, t, ctx);
+  if (p.precision.dtype == DType::bf16)
+    backward_as<__nv_bfloat16>(p, t, ctx);
+  else
+    backward_as<__half>(p, t, ctx);
 }
 
 }  // namespace headroom::attention

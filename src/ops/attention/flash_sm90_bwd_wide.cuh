@@ -19,8 +19,10 @@ __device__ __forceinline__ Place place(const WideArgs& a, int index, int pairs, 
   return {longest_last ? a.tiles_per_head - 1 - at / at_once : at / at_once, first + at % at_once};
 }
 
-template <class T, int dim> __device__ __forceinline__ void load_panels(T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
-  for (int p = 0; p < dim / 64; ++p) load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
+template <class T, int dim>
+__device__ __forceinline__ void load_panels(T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
+  for (int p = 0; p < dim / 64; ++p)
+    load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
 }
 
 struct Handover {  // the tile numbers of a block, from the producer to `readers` warps
@@ -46,26 +48,31 @@ struct Handover {  // the tile numbers of a block, from the producer to `readers
 
 // ---- dK and dV --------------------------------------------------------------------------------------------------------
 // One consumer makes P and dV, the other dS and dK; P is all that passes between them.
-template <class C> struct WideShared {
+template <class C>
+struct WideShared {
   using T = typename C::T;
   T k[C::keys * C::dim], v[C::keys * C::dim];
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
   uint4 p[2][C::rows / 16][128];  // Pᵀ in the order of the registers
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
-  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages], p_full[2], p_empty[2];
+  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages], p_full[2],
+      p_empty[2];
   Handover next;
 };
 
 struct WideTile {
   int n, kv_head, batch, first, count;
 };
-template <class C> __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, int index) {
+template <class C>
+__device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, int index) {
   const Place at = place(a, index, a.batch * a.kv_heads, false);
-  const int low = a.sight.first_row(at.tile * C::keys) / C::rows, last = a.sight.last_row(min(at.tile * C::keys + C::keys, a.sight.len_k) - 1);
+  const int low = a.sight.first_row(at.tile * C::keys) / C::rows,
+            last = a.sight.last_row(min(at.tile * C::keys + C::keys, a.sight.len_k) - 1);
   return {at.tile, at.pair % a.kv_heads, at.pair / a.kv_heads, low, last < 0 ? 0 : max(0, last / C::rows + 1 - low)};
 }
 
-template <class C> __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s) {
+template <class C>
+__device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> ring;
   Turn<2> next;
@@ -103,11 +110,14 @@ template <class C> __device__ __forceinline__ void produce_wide(const WideArgs& 
   }
 }
 
-template <class C, bool scores_role> __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s) {
+template <class C, bool scores_role>
+__device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows, keys = C::keys, stage_bytes = sizeof s.q[0];
   const int thread = threadIdx.x % 128, lane = thread % 32, key_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   const auto stage = [](unsigned n) { return int(n % C::stages); };
@@ -117,7 +127,8 @@ template <class C, bool scores_role> __device__ __forceinline__ void consume_wid
   int tile_parity = 0;
   for (int index = blockIdx.x; index < a.tiles;) {
     const WideTile t = find_wide_tile<C>(a, index);
-    const int low_plain = t.n * keys + keys - 1 - a.sight.shift + a.sight.least, high_plain = t.n * keys - a.sight.shift + a.sight.most;  // rows that see every key
+    const int low_plain = t.n * keys + keys - 1 - a.sight.shift + a.sight.least,
+              high_plain = t.n * keys - a.sight.shift + a.sight.most;  // rows that see every key
     const bool ragged = t.n * keys + keys > a.sight.len_k;
     float d[dim / 2] = {}, x[rows / 2];  // dV and Sᵀ, or dK and dPᵀ
     std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
@@ -130,14 +141,16 @@ template <class C, bool scores_role> __device__ __forceinline__ void consume_wid
 #pragma unroll
         for (int i = 0; i < rows / 16; ++i) {
           const float4 y = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
-          x[8 * i] = x[8 * i + 2] = y.x, x[8 * i + 1] = x[8 * i + 3] = y.y, x[8 * i + 4] = x[8 * i + 6] = y.z, x[8 * i + 5] = x[8 * i + 7] = y.w;
+          x[8 * i] = x[8 * i + 2] = y.x, x[8 * i + 1] = x[8 * i + 3] = y.y, x[8 * i + 4] = x[8 * i + 6] = y.z,
+                x[8 * i + 5] = x[8 * i + 7] = y.w;
         }
         pin(x);
       }
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)
-        mma<T>(x, words.at(offset(scores_role ? s.k : s.v) + k_offset(keys, i)), words.at(offset(scores_role ? s.q : s.dout) + stage(n) * stage_bytes + k_offset(rows, i)), !scores_role || i > 0);
+        mma<T>(x, words.at(offset(scores_role ? s.k : s.v) + k_offset(keys, i)),
+               words.at(offset(scores_role ? s.q : s.dout) + stage(n) * stage_bytes + k_offset(rows, i)), !scores_role || i > 0);
       mma_commit();
     };
     const auto weights = [&](int m) {  // P = exp2(S·c - LSE), handed to the other consumer
@@ -148,7 +161,8 @@ template <class C, bool scores_role> __device__ __forceinline__ void consume_wid
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
-          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at, high = key - a.sight.shift + a.sight.most - at;
+          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at,
+                    high = key - a.sight.shift + a.sight.most - at;
 #pragma unroll
           for (int j = 0; j < rows / 8; ++j)
 #pragma unroll
@@ -228,7 +242,8 @@ template <class C, bool scores_role> __device__ __forceinline__ void consume_wid
     }
     pin(d);
     const Strides& to = scores_role ? a.dv_strides : a.dk_strides;
-    store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head, to.row, t.n * keys + key_here, a.sight.len_k, 0, a.head_dim);
+    store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
+               to.row, t.n * keys + key_here, a.sight.len_k, 0, a.head_dim);
     index = s.next.take(next, lane);
   }
 }
@@ -236,7 +251,8 @@ template <class C, bool scores_role> __device__ __forceinline__ void consume_wid
 // attention_bwd_wide_dkdv_sm90 — dK, dV
 //   reads   Q, dO, LSE, Δ once per 64 keys; K, V once     writes  dK, dV     needs   sm_90a, strides of 16 bytes, the preprocess before it
 //   numerics  as attention_bwd_sm90; same bits every run   limit   tensor cores and shared memory alike
-template <class C> __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __grid_constant__ WideArgs a) {
+template <class C>
+__global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __grid_constant__ WideArgs a) {
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<WideShared<C>*>(memory);
   if (threadIdx.x == 0) {
@@ -252,13 +268,16 @@ template <class C> __global__ void __launch_bounds__(384, 1) attention_bwd_wide_
     if (threadIdx.x == 0) produce_wide<C>(a, s);
   } else {
     registers_up<240>();
-    if (threadIdx.x < 256) consume_wide<C, true>(a, s);
-    else consume_wide<C, false>(a, s);
+    if (threadIdx.x < 256)
+      consume_wide<C, true>(a, s);
+    else
+      consume_wide<C, false>(a, s);
   }
 }
 
 // ---- dQ ---------------------------------------------------------------------------------------------------------------
-template <class C> struct WideQueryShared {
+template <class C>
+struct WideQueryShared {
   using T = typename C::T;
   T q[2][64 * C::dim], dout[2][64 * C::dim];  // a half for each consumer
   T k[C::stages][C::dq_keys * C::dim], v[C::stages][C::dq_keys * C::dim];
@@ -269,13 +288,16 @@ template <class C> struct WideQueryShared {
 struct WideQueryTile {
   int row, head, batch, first, count;  // first query row; key tiles first … first+count-1
 };
-template <class C> __device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, int index) {
+template <class C>
+__device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, int index) {
   const Place at = place(a, index, a.batch * a.heads, true);
-  const int row = at.tile * C::dq_rows, low = a.sight.first_key(row) / C::dq_keys, last = a.sight.last_key(min(row + C::dq_rows, a.sight.len_q) - 1);
+  const int row = at.tile * C::dq_rows, low = a.sight.first_key(row) / C::dq_keys,
+            last = a.sight.last_key(min(row + C::dq_rows, a.sight.len_q) - 1);
   return {row, at.pair % a.heads, at.pair / a.heads, low, last < 0 ? 0 : max(0, last / C::dq_keys + 1 - low)};
 }
 
-template <class C> __device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared<C>& s) {
+template <class C>
+__device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> ring;
   Turn<2> next;
@@ -304,12 +326,15 @@ template <class C> __device__ __forceinline__ void produce_query(const WideArgs&
   }
 }
 
-template <class C> __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group) {
+template <class C>
+__device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, keys = C::dq_keys, stage_bytes = sizeof s.k[0];
   group = __shfl_sync(~0u, group, 0);
   const int thread = threadIdx.x % 128, lane = thread % 32, row_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   const auto stage = [](unsigned n) { return int(n % C::stages); };
@@ -329,17 +354,22 @@ template <class C> __device__ __forceinline__ void consume_query(const WideArgs&
       lse[r] = a.lse[at], minus_delta[r] = a.minus_delta[at];
     }
     // key tiles from … to-1 are seen in full by all rows of this group
-    const int group_row = t.row + group * 64, plain_from = (a.sight.first_key(group_row + 63) + keys - 1) / keys, plain_to = (min(a.sight.len_k - 1, group_row + a.sight.shift - a.sight.least) + 1) / keys;
+    const int group_row = t.row + group * 64, plain_from = (a.sight.first_key(group_row + 63) + keys - 1) / keys,
+              plain_to = (min(a.sight.len_k - 1, group_row + a.sight.shift - a.sight.least) + 1) / keys;
 
     const auto start = [&](unsigned n) {  // S = Q Kᵀ, dP = dO Vᵀ
       s.k_full[stage(n)].wait(parity(n));
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(scores, words.at(offset(s.q) + my_half + k_offset(64, i)), words.at(offset(s.k) + stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(scores, words.at(offset(s.q) + my_half + k_offset(64, i)),
+               words.at(offset(s.k) + stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
       mma_commit();
       s.v_full[stage(n)].wait(parity(n));
 #pragma unroll
-      for (int i = 0; i < dim / 16; ++i) mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + stage(n) * stage_bytes + k_offset(keys, i)),
+               i > 0);
       mma_commit();
     };
     const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here
@@ -347,7 +377,8 @@ template <class C> __device__ __forceinline__ void consume_query(const WideArgs&
       if (j < plain_from || j >= plain_to) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int low = a.sight.first_key(row + 8 * r) - j * keys - column_here, high = a.sight.last_key(row + 8 * r) - j * keys - column_here;
+          const int low = a.sight.first_key(row + 8 * r) - j * keys - column_here,
+                    high = a.sight.last_key(row + 8 * r) - j * keys - column_here;
 #pragma unroll
           for (int c = 0; c < keys / 8; ++c)
 #pragma unroll
@@ -359,7 +390,8 @@ template <class C> __device__ __forceinline__ void consume_query(const WideArgs&
       for (int c = 0; c < keys / 8; ++c)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const float p0 = exp2_fast(fmaf(scores[4 * c + 2 * r], a.scale_log2, -lse[r])), p1 = exp2_fast(fmaf(scores[4 * c + 2 * r + 1], a.scale_log2, -lse[r]));
+          const float p0 = exp2_fast(fmaf(scores[4 * c + 2 * r], a.scale_log2, -lse[r])),
+                      p1 = exp2_fast(fmaf(scores[4 * c + 2 * r + 1], a.scale_log2, -lse[r]));
           ds[c / 2][c % 2 * 2 + r] = pack<T>(p0 * (dp[4 * c + 2 * r] + minus_delta[r]), p1 * (dp[4 * c + 2 * r + 1] + minus_delta[r]));
         }
 #pragma unroll
@@ -367,7 +399,8 @@ template <class C> __device__ __forceinline__ void consume_query(const WideArgs&
       pin(scores), pin(dp);
       mma_fence();
 #pragma unroll
-      for (int i = 0; i < keys / 16; ++i) mma<T, Major::mn>(dq, ds[i], words.at(offset(s.k) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(keys)));  // dQ += dS K
+      for (int i = 0; i < keys / 16; ++i)
+        mma<T, Major::mn>(dq, ds[i], words.at(offset(s.k) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(keys)));  // dQ += dS K
       mma_commit();
       if constexpr (decltype(more)::value) start(n + 1);
       mma_wait<0>();
@@ -390,14 +423,16 @@ template <class C> __device__ __forceinline__ void consume_query(const WideArgs&
       tile_parity ^= 1;
     }
     pin(dq);
-    store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row, a.sight.len_q, 0, a.head_dim);
+    store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row,
+               a.sight.len_q, 0, a.head_dim);
     index = s.next.take(next, lane);
   }
 }
 
 // attention_bwd_wide_dq_sm90 — dQ, a forward with another softmax
 //   reads   K, V once per 128 rows; Q, dO, LSE, Δ once     writes  dQ     needs, numerics  as above     limit   shared memory, then tensor cores
-template <class C> __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_sm90(const __grid_constant__ WideArgs a) {
+template <class C>
+__global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_sm90(const __grid_constant__ WideArgs a) {
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<WideQueryShared<C>*>(memory);
   if (threadIdx.x == 0) {
@@ -416,10 +451,12 @@ template <class C> __global__ void __launch_bounds__(384, 1) attention_bwd_wide_
   }
 }
 
-template <class C> void start_dkdv(const WideArgs& a, int blocks, cudaStream_t stream) {
+template <class C>
+void start_dkdv(const WideArgs& a, int blocks, cudaStream_t stream) {
   launch(stream, attention_bwd_wide_dkdv_sm90<C>, {blocks, 384, sizeof(WideShared<C>)}, a);
 }
-template <class C> void start_dq(const WideArgs& a, int blocks, cudaStream_t stream) {
+template <class C>
+void start_dq(const WideArgs& a, int blocks, cudaStream_t stream) {
   launch(stream, attention_bwd_wide_dq_sm90<C>, {blocks, 384, sizeof(WideQueryShared<C>)}, a);
 }
 

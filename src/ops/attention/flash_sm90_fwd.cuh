@@ -5,9 +5,9 @@
 #pragma once
 #include <algorithm>
 
+#include "gpu/launch.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
-#include "gpu/launch.cuh"
 #include "ops/attention/flash_sm90_fwd.h"
 #include "ops/attention/softmax.cuh"
 #include "ops/attention/tiles.h"
@@ -17,9 +17,9 @@ namespace headroom::attention::sm90 {
 // ---- which rows, which keys -----------------------------------------------------------------------------------------
 struct Tile {
   int row, head, kv_head, batch;  // first query row
-  int first, last;  // key tiles [first, last), at least one: a tile that sees nothing walks one, wholly masked
-  int key_end;      // keys at or past this one are not seen
-  int split, index; // index: which tile of query rows, without splits
+  int first, last;                // key tiles [first, last), at least one: a tile that sees nothing walks one, wholly masked
+  int key_end;                    // keys at or past this one are not seen
+  int split, index;               // index: which tile of query rows, without splits
   __device__ bool none() const { return last == 0; }
 };
 
@@ -31,8 +31,8 @@ struct Shared {
   T o[stages_o ? C::consumers * 64 * C::dim : 512];
   T k[C::stages][C::keys * C::dim];
   T v[C::stages][C::keys * C::dim];
-  Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages],
-      v_empty[C::stages], tile_full[2], tile_empty[2];
+  Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
+      tile_full[2], tile_empty[2];
   Tile tile[2];  // the next ones
   int arrived[C::consumers];
 };
@@ -51,8 +51,10 @@ __device__ Tile find_tile(const ForwardArgs& a, int unit, int part) {  // part: 
   t.index = C::split ? unit / a.splits : unit;
   int row_tile = t.index % a.row_tiles, pair = t.index / a.row_tiles;
   if constexpr (reach != Reach::all && !C::split) {
-    if (unit < paired) pair = unit / half, row_tile = part ? unit % half : a.row_tiles - 1 - unit % half;
-    else pair = unit - paired, row_tile = half;
+    if (unit < paired)
+      pair = unit / half, row_tile = part ? unit % half : a.row_tiles - 1 - unit % half;
+    else
+      pair = unit - paired, row_tile = half;
   }
   t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
   const int seen_first = reach == Reach::window ? min(max(t.row + a.low, 0), a.len_k) : 0;
@@ -90,8 +92,7 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
   const auto fetch = [](void* to, const Map& m, Barrier& full, int rows, Keep keep, int row, int head, int batch) {
-    for (int p = 0; p < C::dim / 64; ++p)
-      load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
+    for (int p = 0; p < C::dim / 64; ++p) load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
   };
   const auto load_k = [&](const Tile& t, int tile) {
     s.k_empty[k.stage].wait(k.parity ^ 1);
@@ -141,7 +142,8 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
 // ---- the end of a tile: O and LSE leave the registers -------------------------------------------------------------------
 // Straight to global memory: the four threads of a row trade 8-column blocks, so that each stores 16 bytes.
 template <class C>
-__device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2], int row) {
+__device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2],
+                                     int row) {
   using T = typename C::T;
   const int quad = threadIdx.x % 4;
 #pragma unroll
@@ -185,8 +187,8 @@ __device__ void store_through_shared(const ForwardArgs& a, const Tile& t, const 
 
 // Keys are split: this part's O and LSE go to the workspace; the last part to arrive adds them all up, in their order.
 template <class C>
-__device__ void store_part(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const Rows::Result& result,
-                           Shared<C>& s, int group, int group_barrier, int row_here) {
+__device__ void store_part(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const Rows::Result& result, Shared<C>& s,
+                           int group, int group_barrier, int row_here) {
   using T = typename C::T;
   constexpr int rows = C::consumers * 64;
   const int thread = threadIdx.x % 128, quad = thread % 4;
@@ -243,7 +245,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   const int thread = threadIdx.x % 128, lane = thread % 32, group_barrier = first_group_barrier + group;
   const int row_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto q_at = describe(s.q[0] + group * 64 * dim), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
-  const auto release = [&](Barrier& b) { if (lane == 0) b.arrive(); };  // one arrival per warp: each knows only of its own wgmma
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };  // one arrival per warp: each knows only of its own wgmma
   const auto my_turn = [&] { meet(first_turn_barrier + group, 256); };
   const auto pass_turn = [&] { arrive(first_turn_barrier + (group + 1) % C::consumers, 256); };
   if (group == 0) arrive(first_turn_barrier, 256);
@@ -323,8 +327,10 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
       for (int r = 0; r < 2; ++r)
         if (column_here == 0 && row + 8 * r < a.len_q)
           a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.len_q + row + 8 * r] = result.lse[r];
-      if constexpr (Shared<C>::stages_o) store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
-      else store_from_registers<C>(a, t, o, result.inverse, row);
+      if constexpr (Shared<C>::stages_o)
+        store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
+      else
+        store_from_registers<C>(a, t, o, result.inverse, row);
     }
   };
   Turn<2> next;

@@ -18,10 +18,10 @@ struct ForwardArgs {
   float* partial_lse;                // [splits, tiles, rows]
   int batch, heads, kv_heads, len_q, len_k, head_dim;
   int low, high;
-  float scale_log2;    // softmax scale · log2(e)
-  int row_tiles;       // of one head
-  int splits;          // into how many parts a row's keys are dealt
-  int units;           // what is dealt to the blocks: see dealt_units
+  float scale_log2;  // softmax scale · log2(e)
+  int row_tiles;     // of one head
+  int splits;        // into how many parts a row's keys are dealt
+  int units;         // what is dealt to the blocks: see dealt_units
 };
 
 // Where tiles of query rows differ in length, a long and a short one of the same head are dealt together: every unit costs the

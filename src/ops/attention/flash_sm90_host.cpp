@@ -20,9 +20,7 @@ using namespace sm90;
 
 constexpr std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-Reach reach_of(const Mask& m) {
-  return m.kind == MaskKind::full ? Reach::all : m.kind == MaskKind::causal ? Reach::causal : Reach::window;
-}
+Reach reach_of(const Mask& m) { return m.kind == MaskKind::full ? Reach::all : m.kind == MaskKind::causal ? Reach::causal : Reach::window; }
 
 // Into how many parts each row's keys are dealt, so that the whole is shortest: rounds of blocks × (key tiles of a part + what a
 // block costs anyway) + what adding the parts up costs. In key tiles, from one head of 512 … 65536 on an H200, 2026-11-21.
@@ -74,17 +72,23 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   a.scale_log2 = p.scale_or_default() * 1.44269504f;
   a.row_tiles = int(row_tiles), a.splits = splits;
   a.units = int(dealt_units(reach_of(p.mask), splits, row_tiles, p.batch * p.heads));
-  if (splits > 1) start<Split<Tiles>>(a, reach_of(p.mask), ctx);
-  else start<Tiles>(a, reach_of(p.mask), ctx);
+  if (splits > 1)
+    start<Split<Tiles>>(a, reach_of(p.mask), ctx);
+  else
+    start<Tiles>(a, reach_of(p.mask), ctx);
 }
 
 template <class T>
 void forward_as(const Problem& p, const Forward& t, Context& ctx) {
   const std::int64_t tiles = divided_up(p.len_q, 256) * p.batch * p.heads;
-  if (p.head_dim > 128) forward_with<Forward256<T>>(p, t, ctx);
-  else if (p.head_dim > 64) forward_with<Forward128<T>>(p, t, ctx);
-  else if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= ctx.device.units) forward_with<Forward64Short<T>>(p, t, ctx);
-  else forward_with<Forward64<T>>(p, t, ctx);
+  if (p.head_dim > 128)
+    forward_with<Forward256<T>>(p, t, ctx);
+  else if (p.head_dim > 64)
+    forward_with<Forward128<T>>(p, t, ctx);
+  else if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= ctx.device.units)
+    forward_with<Forward64Short<T>>(p, t, ctx);
+  else
+    forward_with<Forward64<T>>(p, t, ctx);
 }
 
 }  // namespace
@@ -107,8 +111,10 @@ void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   if (!ctx.dry()) check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o);
-  if (p.precision.dtype == DType::bf16) forward_as<__nv_bfloat16>(p, t, ctx);
-  else forward_as<__half>(p, t, ctx);
+  if (p.precision.dtype == DType::bf16)
+    forward_as<__nv_bfloat16>(p, t, ctx);
+  else
+    forward_as<__half>(p, t, ctx);
 }
 
 }  // namespace headroom::attention

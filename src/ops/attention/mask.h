@@ -31,8 +31,8 @@ struct Mask {  // as asked
   friend bool operator==(const Mask&, const Mask&) = default;
 };
 
-std::string name_of(const Mask&);                    // "full", "causal", "causal:top-left", "window:256", "window:256:top-left"
-std::optional<Mask> mask_named(std::string_view);    // the way back
+std::string name_of(const Mask&);                  // "full", "causal", "causal:top-left", "window:256", "window:256:top-left"
+std::optional<Mask> mask_named(std::string_view);  // the way back
 
 struct TileSpan {  // tiles [begin, end) hold a visible key; of these [plain_begin, plain_end) need no mask
   int begin, plain_begin, plain_end, end;

@@ -24,8 +24,7 @@ __global__ void attention_no_keys(const __grid_constant__ Args a) {  // a block 
 
 void no_keys(const Problem& p, const Forward& t, Context& ctx) {
   if (ctx.dry()) return;
-  launch(static_cast<cudaStream_t>(ctx.stream), attention_no_keys,
-         {dim3(unsigned(p.len_q), unsigned(p.heads), unsigned(p.batch)), 64},
+  launch(static_cast<cudaStream_t>(ctx.stream), attention_no_keys, {dim3(unsigned(p.len_q), unsigned(p.heads), unsigned(p.batch)), 64},
          {t.o.data, t.lse.as<float>(), int(size_of(t.o.dtype)), p.heads, p.len_q, p.head_dim, t.o.stride[0], t.o.stride[1], t.o.stride[2]});
 }
 

@@ -75,15 +75,15 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
   inner.walk = nullptr;  // the products are part of this op
   const auto group = p.group();
   for (std::int64_t g = 0; g < group; ++g)
-    matmul::multiply({heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g),
-                      p.scale_or_default()}, inner);
+    matmul::multiply(
+        {heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g), p.scale_or_default()}, inner);
   if (!ctx.dry())
     with_float(p.precision.dtype, [&]<class T>() {
       const Band band = p.band();
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
         const auto row = at % p.len_q;
-        t.lse.as<float>()[at] = softmax_row(s.as<float>() + at * p.len_k, t.saved.p.as<T>() + at * p.len_k, band.first(row),
-                                            band.last(row), p.len_k);
+        t.lse.as<float>()[at] =
+            softmax_row(s.as<float>() + at * p.len_k, t.saved.p.as<T>() + at * p.len_k, band.first(row), band.last(row), p.len_k);
       });
     });
   for (std::int64_t g = 0; g < group; ++g)
@@ -122,7 +122,8 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   for (std::int64_t g = 0; g < group; ++g) {
     const float beta = g == 0 ? 0.0f : 1.0f;
     const Tensor ds_g = scores_of_group(ds, group, g);
-    matmul::multiply({transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta}, inner);
+    matmul::multiply({transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta},
+                     inner);
     matmul::multiply({transposed(ds_g), heads_of_group(t.q, group, g), heads_of_group(dk, 1, 0), scale, beta}, inner);
     matmul::multiply({ds_g, heads_of_group(t.k, 1, 0), heads_of_group(t.dq, group, g), scale}, inner);
   }

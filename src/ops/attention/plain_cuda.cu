@@ -101,24 +101,28 @@ unsigned blocks(std::int64_t n) {
 
 template <class F>
 void with_served(DType t, F&& f) {
-  if (t == DType::bf16) f.template operator()<bf16>();
-  else if (t == DType::f16) f.template operator()<f16>();
-  else f.template operator()<float>();
+  if (t == DType::bf16)
+    f.template operator()<bf16>();
+  else if (t == DType::f16)
+    f.template operator()<f16>();
+  else
+    f.template operator()<float>();
 }
 
 }  // namespace
 
 void softmax_rows(const Problem& p, const Tensor& s, const Tensor& probabilities, const Tensor& lse, cudaStream_t stream) {
   with_served(p.precision.dtype, [&]<class T>() {
-    launch(stream, attention_plain_softmax<T>, {blocks(lse.count()), threads}, {s.as<float>(), probabilities.as<T>(), lse.as<float>(), p.band()});
+    launch(stream, attention_plain_softmax<T>, {blocks(lse.count()), threads},
+           {s.as<float>(), probabilities.as<T>(), lse.as<float>(), p.band()});
   });
 }
 
 void softmax_rows_backward(const Problem& p, const Backward& t, const Tensor& dp, const Tensor& ds, cudaStream_t stream) {
   with_served(p.precision.dtype, [&]<class T>() {
     launch(stream, attention_plain_softmax_backward<T>, {blocks(p.lse_shape().count()), threads},
-           {t.saved.p.as<T>(), t.o.as<T>(), t.d_o.as<T>(), dp.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, ds.as<T>(), p.len_q, p.len_k, p.heads,
-            p.head_dim, t.o.stride[0], t.o.stride[1], t.o.stride[2], t.d_o.stride[0], t.d_o.stride[1], t.d_o.stride[2]});
+           {t.saved.p.as<T>(), t.o.as<T>(), t.d_o.as<T>(), dp.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, ds.as<T>(), p.len_q,
+            p.len_k, p.heads, p.head_dim, t.o.stride[0], t.o.stride[1], t.o.stride[2], t.d_o.stride[0], t.d_o.stride[1], t.d_o.stride[2]});
   });
 }
 

@@ -68,7 +68,8 @@ void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
   const Math math = p.precision.math;
   for_heads(p, [&](const Heads& h) {
-    blas::multiply({h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.kv_heads, p.scale_or_default(), 0, math}, workspace.data, stream);
+    blas::multiply({h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.kv_heads, p.scale_or_default(), 0, math},
+                   workspace.data, stream);
   });
   plain::softmax_rows(p, s, t.saved.p, t.lse, stream);
   for_heads(p, [&](const Heads& h) {
@@ -92,9 +93,12 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const auto multiply = [&](Matrix a, Matrix b, Matrix c, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta = 0) {
     blas::multiply({a, b, c, m, n, k, p.kv_heads, alpha, beta, math}, workspace.data, stream);
   };
-  const auto gradient_of_keys = [&](const Tensor& to, const Tensor& left, const Tensor& right, float alpha) {  // Σ over the turns of leftᵀ right
+  const auto gradient_of_keys = [&](const Tensor& to, const Tensor& left, const Tensor& right,
+                                    float alpha) {  // Σ over the turns of leftᵀ right
     const Tensor& target = adds_up ? sum : to;
-    for_heads(p, [&](const Heads& h) { multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, p.head_dim, p.len_q, alpha, h.turn > 0 ? 1.f : 0.f); });
+    for_heads(p, [&](const Heads& h) {
+      multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, p.head_dim, p.len_q, alpha, h.turn > 0 ? 1.f : 0.f);
+    });
     if (adds_up) plain::store_rounded(sum, to, stream);
   };
   gradient_of_keys(t.dv, t.saved.p, t.d_o, 1);

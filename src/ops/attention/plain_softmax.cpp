@@ -1,8 +1,8 @@
 // e^(s − top) = 2^((s − top) · log₂e) with flash's exponential, so that the two are compared by what they do and not by their exp.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/plain_softmax.cpp"
-#include "ops/attention/simd_targets.h"
 #include <hwy/foreach_target.h>
+#include "ops/attention/simd_targets.h"
 
 #include <algorithm>
 #include <numbers>

@@ -51,7 +51,8 @@ struct Expected {  // values and the magnitudes they were formed from, [kept, di
   Doubles value, magnitude;
   void reset(std::size_t n) { value.assign(n, 0.0), magnitude.assign(n, 0.0); }
   void add(std::size_t at, const double* x, std::int64_t n, double weight, double size) {  // += weight·x; magnitude += size·|x|
-    for (std::int64_t d = 0; d < n; ++d) value[at + std::size_t(d)] += weight * x[d], magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
+    for (std::int64_t d = 0; d < n; ++d)
+      value[at + std::size_t(d)] += weight * x[d], magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
   }
   void add(const Expected& other) {
     for (std::size_t i = 0; i < value.size(); ++i) value[i] += other.value[i], magnitude[i] += other.magnitude[i];
@@ -71,10 +72,10 @@ void compare_one(Judged& j, double got, double expected, double natural) {
 struct SampledOracle::Work {
   std::int64_t batch, kv_head;
   std::vector<std::int64_t> rows, keys;
-  double longest = 0;        // |q|·|k|·scale: how far a rounding of a score can carry
-  Expected o, dq;            // [group, rows, dim]
-  Doubles lse;               // [group, rows]
-  Expected dk, dv;           // [keys, dim]
+  double longest = 0;  // |q|·|k|·scale: how far a rounding of a score can carry
+  Expected o, dq;      // [group, rows, dim]
+  Doubles lse;         // [group, rows]
+  Expected dk, dv;     // [keys, dim]
 
   void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&);
 };
@@ -126,7 +127,8 @@ void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k
         for (auto j = first; j < last; ++j) prob[j] /= sum;
         if (gradients) {  // kernels form delta from O as it is stored, so O's roundings are in it
           const double *row_do = &om[std::size_t(i * dim)], *row_o = w.o.data();
-          cblas_dgemv(CblasRowMajor, CblasTrans, int(last - first), int(dim), 1, &vm[std::size_t(first * dim)], int(dim), prob + first, 1, 0, w.o.data(), 1);
+          cblas_dgemv(CblasRowMajor, CblasTrans, int(last - first), int(dim), 1, &vm[std::size_t(first * dim)], int(dim), prob + first, 1,
+                      0, w.o.data(), 1);
           for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], delta_size += prob[j] * std::abs(dp[j]);
           for (std::int64_t d = 0; d < dim; ++d) delta_size += std::abs(row_do[d] * row_o[d]);
         }

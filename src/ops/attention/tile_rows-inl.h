@@ -29,7 +29,8 @@ using namespace flash_cpu;
 
 // Rows [row, row + rows) become to[0 … whole)[pitch]; past the last row and the last dimension stands 0.
 template <class T>
-void widen_rows(const Rows& from, std::int64_t row, std::int64_t rows, std::int64_t whole, std::int64_t dim, std::int64_t pitch, float* to) {
+void widen_rows(const Rows& from, std::int64_t row, std::int64_t rows, std::int64_t whole, std::int64_t dim, std::int64_t pitch,
+                float* to) {
   const hn::ScalableTag<float> d32;
   const auto step = std::int64_t(hn::Lanes(d32));
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -80,7 +81,8 @@ HWY_INLINE void transpose_quads(Vec (&x)[quad]) {
 }
 
 // to[d][i] = factor · from[i][d] for d < columns and i < rows, a multiple of the vector; both lie in scratch with columns to spare.
-HWY_INLINE void columns_of(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, float factor, float* to, std::int64_t to_pitch) {
+HWY_INLINE void columns_of(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, float factor, float* to,
+                           std::int64_t to_pitch) {
   const Vec f = hn::Set(floats, factor);
   HWY_ALIGN float gathered[quad * lanes];
   for (std::int64_t i = 0; i < rows; i += lanes)
@@ -95,8 +97,8 @@ HWY_INLINE void columns_of(const float* from, std::int64_t from_pitch, std::int6
 }
 
 // to[i][d] = factors[i] · from[d][i]: the way back. Null factors: 1.
-HWY_INLINE void rows_of_columns(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, const float* factors, float* to,
-                                std::int64_t to_pitch) {
+HWY_INLINE void rows_of_columns(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, const float* factors,
+                                float* to, std::int64_t to_pitch) {
   HWY_ALIGN float scattered[quad * lanes];
   for (std::int64_t i = 0; i < rows; i += lanes)
     for (std::int64_t d = 0; d < columns; d += quad) {

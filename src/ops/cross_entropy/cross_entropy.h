@@ -11,9 +11,9 @@ namespace headroom::cross_entropy {
 
 struct Rows {
   Tensor logits, targets;
-  Tensor losses;               // written
-  Tensor dlogits;              // written when it is there: scale · state's loss scale · (softmax − one-hot)
-  float scale = 1;             // 1 over the rows of the whole batch
+  Tensor losses;                       // written
+  Tensor dlogits;                      // written when it is there: scale · state's loss scale · (softmax − one-hot)
+  float scale = 1;                     // 1 over the rows of the whole batch
   const double* loss_scale = nullptr;  // lives beside the optimiser's state, where the device can read it
 };
 

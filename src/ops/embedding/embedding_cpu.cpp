@@ -26,7 +26,8 @@ void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
 
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
   const bool clear = into_dtable == Gradient::overwrite;
-  ctx.note("embedding.backward", {DType::f32}, {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
+  ctx.note("embedding.backward", {DType::f32},
+           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
   if (ctx.dry()) return;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   with_float(dx.dtype, [&]<class T>() {

@@ -15,7 +15,7 @@ struct Product {
   float alpha = 1, beta = 0;
 };
 
-Tensor transposed(Tensor);                              // the last two dimensions swapped
+Tensor transposed(Tensor);                                                 // the last two dimensions swapped
 Tensor part(Tensor, int dimension, std::int64_t begin, std::int64_t end);  // a view of [begin, end) of one dimension
 
 double flops(const Product&);

@@ -19,9 +19,7 @@ struct Matrix {  // one matrix of a batch
   std::byte* data;
   DType dtype;
   std::int64_t row, column;  // strides, in elements
-  std::byte* at(std::int64_t i, std::int64_t j) const {
-    return data + (i * row + j * column) * std::int64_t(size_of(dtype));
-  }
+  std::byte* at(std::int64_t i, std::int64_t j) const { return data + (i * row + j * column) * std::int64_t(size_of(dtype)); }
 };
 
 Matrix matrix_of(const Tensor& t, std::int64_t index) {
@@ -100,7 +98,8 @@ bool spans_too_far(const Product& p) {
     return (t.shape[last - 1] - 1) * t.stride[std::size_t(last - 1)] + (t.shape[last] - 1) * t.stride[std::size_t(last)] >= 1ll << 31;
   };
   const int last = p.c.shape.rank - 1;
-  return double(p.c.shape[last - 1]) * double(p.c.shape[last]) * double(p.a.shape[last]) < 0x1p24 && (spans(p.a) || spans(p.b) || spans(p.c));
+  return double(p.c.shape[last - 1]) * double(p.c.shape[last]) * double(p.a.shape[last]) < 0x1p24 &&
+         (spans(p.a) || spans(p.b) || spans(p.c));
 }
 
 void multiply_far(const Sizes& s, const Product& p, const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t m, std::int64_t n) {
@@ -166,9 +165,12 @@ void multiply(const Product& p, Context& ctx, Name name) {
     const auto m = std::min(s.tile_m, s.m - i), n = std::min(s.tile_n, s.n - j);
     Matrix a = matrix_of(p.a, index), b = matrix_of(p.b, index), c = matrix_of(p.c, index);
     a.data = a.at(i, 0), b.data = b.at(0, j), c.data = c.at(i, j);
-    if (small) multiply_small(s, p, a, b, c, m, n, tiles.as<float>() + worker * 3 * panel * panel);
-    else if (far) multiply_far(s, p, a, b, c, m, n);
-    else sgemm(m, n, s.k, p.alpha, a, b, p.beta, c);
+    if (small)
+      multiply_small(s, p, a, b, c, m, n, tiles.as<float>() + worker * 3 * panel * panel);
+    else if (far)
+      multiply_far(s, p, a, b, c, m, n);
+    else
+      sgemm(m, n, s.k, p.alpha, a, b, p.beta, c);
   });
 }
 

@@ -16,7 +16,13 @@ using headroom::HWY_NAMESPACE::sum_over;
 
 template <class T>
 void forward_row(const T* x, const float* weight, T* y, float* rstd, std::int64_t n, float eps) {
-  const float r = 1.0f / std::sqrt(sum_over(n, [&](std::int64_t i) { const float v = widen(x[i]); return v * v; }) / float(n) + eps);
+  const float r = 1.0f / std::sqrt(sum_over(n,
+                                            [&](std::int64_t i) {
+                                              const float v = widen(x[i]);
+                                              return v * v;
+                                            }) /
+                                       float(n) +
+                                   eps);
   for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(x[i]) * r * weight[i]);
   *rstd = r;
 }
@@ -36,7 +42,8 @@ void backward_row(const T* x, const float* weight, float r, const T* dy, T* dx, 
 void forward_rows(const Forward& t, std::int64_t begin, std::int64_t end) {
   const auto n = t.x.shape[1];
   with_float(t.x.dtype, [&]<class T>() {
-    for (auto r = begin; r < end; ++r) forward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.y.as<T>() + r * n, t.rstd.as<float>() + r, n, t.eps);
+    for (auto r = begin; r < end; ++r)
+      forward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.y.as<T>() + r * n, t.rstd.as<float>() + r, n, t.eps);
   });
 }
 void backward_rows(const Backward& t, std::int64_t begin, std::int64_t end, float* dweight) {
@@ -78,7 +85,8 @@ void backward(const Backward& t, Context& ctx) {
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts, width});
   ctx.note("rmsnorm.backward", {DType::f32},
-           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
+           {9 * double(t.x.count()),
+            double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
   if (ctx.dry()) return;
   ctx.share(parts, [&](std::int64_t p, int) {
     float* sum = sums.as<float>() + p * width;

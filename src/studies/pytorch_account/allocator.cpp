@@ -50,7 +50,8 @@ void Segments::give(Block b) {
   if (const auto after = std::next(here); after != places_.end() && after->second.free && after->second.segment == here->second.segment)
     here = swallow(here, after);
   if (here != places_.begin())
-    if (const auto before = std::prev(here); before->second.free && before->second.segment == here->second.segment) here = swallow(before, here);
+    if (const auto before = std::prev(here); before->second.free && before->second.segment == here->second.segment)
+      here = swallow(before, here);
   pool.insert({here->second.size, here->first});
 }
 

@@ -38,7 +38,7 @@ class Segments {
     std::uint64_t size, segment;
     bool free, small;
   };
-  std::map<std::uint64_t, Place> places_;  // by address
+  std::map<std::uint64_t, Place> places_;                                      // by address
   std::set<std::pair<std::uint64_t, std::uint64_t>> free_small_, free_large_;  // size, address
   std::uint64_t reserved_ = 0, next_segment_ = 0;
 };

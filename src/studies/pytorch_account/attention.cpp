@@ -45,7 +45,8 @@ struct Run {  // the inputs of one problem in a process, and the numbers a bench
 
 }  // namespace
 
-Value naive_attention(Eager& torch, Softmax softmax, std::int64_t group, const Value& q, const Value& k, const Value& v, const Value& mask) {
+Value naive_attention(Eager& torch, Softmax softmax, std::int64_t group, const Value& q, const Value& k, const Value& v,
+                      const Value& mask) {
   const Value keys = torch.repeated("keys, repeated", k, group), values = torch.repeated("values, repeated", v, group);
   Value scores = torch.scaled("scores", torch.matmul("q @ k^T", q, torch.transposed(keys)));
   if (mask) scores = torch.where("masked scores", mask, scores);
@@ -57,7 +58,8 @@ Value naive_attention(Eager& torch, Softmax softmax, std::int64_t group, const V
 std::uint64_t workspace_bytes(int sm) { return sm == 90 || sm == 100 || sm == 103 ? 32ull << 20 : (2ull * 4096 + 8ull * 16) << 10; }
 
 Support supports(const Problem& p) {
-  if (size_of(p.precision.dtype) < 2) return Support::no("PyTorch eager has no fp8 attention with autograd; ask for fp32, tf32, bf16 or fp16");
+  if (size_of(p.precision.dtype) < 2)
+    return Support::no("PyTorch eager has no fp8 attention with autograd; ask for fp32, tf32, bf16 or fp16");
   return {};
 }
 

@@ -43,8 +43,10 @@ Value Engine::record(const std::string& name, Value out, std::vector<Value> inpu
 void Engine::add_into(Value& old, Value more) {
   const auto alone = [](const Value& v) { return v.layout == Layout::fresh && v.storage.use_count() == 1; };
   if (alone(old)) return;
-  if (alone(more)) old = std::move(more);
-  else old = make("sum of gradients", old.dtype, old.shape);
+  if (alone(more))
+    old = std::move(more);
+  else
+    old = make("sum of gradients", old.dtype, old.shape);
 }
 
 void Engine::run_backward(Value root, Value gradient) {
@@ -79,8 +81,10 @@ void Engine::run_backward(Value root, Value gradient) {
       Value result = std::move(results[i]);
       if (!source || !result) continue;
       Value& there = arrived[source.get()];
-      if (there) add_into(there, std::move(result));
-      else there = std::move(result);
+      if (there)
+        add_into(there, std::move(result));
+      else
+        there = std::move(result);
       if (--awaited[source.get()] == 0) ready.push(source);
     }
   }

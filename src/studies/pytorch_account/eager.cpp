@@ -40,15 +40,13 @@ void Eager::backward(Value root, Value gradient) {
 // ---- views, copies and casts
 
 Value Eager::transposed(const Value& x) {
-  return record("transpose", view_of(x, swapped(x.shape), Layout::transposed), {x}, [](const Value& g) {
-    return Node::Gradients{view_of(g, swapped(g.shape), Layout::transposed)};
-  });
+  return record("transpose", view_of(x, swapped(x.shape), Layout::transposed), {x},
+                [](const Value& g) { return Node::Gradients{view_of(g, swapped(g.shape), Layout::transposed)}; });
 }
 
 Value Eager::copied(const std::string& name, const Value& x) {
-  return record(name, fresh(name, x.dtype, x.shape), {x}, [](const Value& g) {
-    return Node::Gradients{view_of(g, g.shape, Layout::view)};
-  });
+  return record(name, fresh(name, x.dtype, x.shape), {x},
+                [](const Value& g) { return Node::Gradients{view_of(g, g.shape, Layout::view)}; });
 }
 
 Value Eager::cast(const std::string& name, const Value& x, DType to) {
@@ -67,15 +65,13 @@ Value Eager::operand(const std::string& name, const Value& v, DType to) {
 }
 
 Value Eager::heads_apart(const Value& x, Shape apart) {
-  return record("heads apart", view_of(x, apart, Layout::transposed), {x}, [this, back = x.shape](const Value& g) {
-    return Node::Gradients{make("gradient, heads joined", g.dtype, back)};
-  });
+  return record("heads apart", view_of(x, apart, Layout::transposed), {x},
+                [this, back = x.shape](const Value& g) { return Node::Gradients{make("gradient, heads joined", g.dtype, back)}; });
 }
 
 Value Eager::heads_joined(const std::string& name, const Value& x, Shape joined) {
-  return record(name, fresh(name, x.dtype, joined), {x}, [back = x.shape](const Value& g) {
-    return Node::Gradients{view_of(g, back, Layout::transposed)};
-  });
+  return record(name, fresh(name, x.dtype, joined), {x},
+                [back = x.shape](const Value& g) { return Node::Gradients{view_of(g, back, Layout::transposed)}; });
 }
 
 Value Eager::repeated(const std::string& name, const Value& x, std::int64_t times) {
@@ -163,9 +159,8 @@ Value Eager::divide(const std::string& name, const Value& a, const Value& b) {
 }
 
 Value Eager::scaled(const std::string& name, const Value& x) {
-  return record(name, fresh(name, x.dtype, x.shape), {x}, [this, name = full(name)](const Value& g) {
-    return Node::Gradients{make("d(" + name + ") scaled", g.dtype, g.shape)};
-  });
+  return record(name, fresh(name, x.dtype, x.shape), {x},
+                [this, name = full(name)](const Value& g) { return Node::Gradients{make("d(" + name + ") scaled", g.dtype, g.shape)}; });
 }
 
 Value Eager::shifted(const std::string& name, const Value& x) {
@@ -224,9 +219,8 @@ Value Eager::row_maximum(const std::string& name, const Value& x) {
 }
 
 Value Eager::row_sum(const std::string& name, const Value& x) {
-  return record(name, fresh(name, x.dtype, with_last(x.shape, 1)), {x}, [shape = x.shape](const Value& g) {
-    return Node::Gradients{view_of(g, shape, Layout::broadcast)};
-  });
+  return record(name, fresh(name, x.dtype, with_last(x.shape, 1)), {x},
+                [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
 }
 
 Value Eager::row_mean(const std::string& name, const Value& x) {
@@ -236,9 +230,8 @@ Value Eager::row_mean(const std::string& name, const Value& x) {
 }
 
 Value Eager::sum(const std::string& name, const Value& x) {
-  return record(name, fresh(name, x.dtype, {1}), {x}, [shape = x.shape](const Value& g) {
-    return Node::Gradients{view_of(g, shape, Layout::broadcast)};
-  });
+  return record(name, fresh(name, x.dtype, {1}), {x},
+                [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
 }
 
 Value Eager::softmax(const std::string& name, Value x) {  // backward: grad · output, then the rows' sums of it
@@ -255,9 +248,10 @@ Value Eager::softmax(const std::string& name, Value x) {  // backward: grad · o
 // ---- the language model's own
 
 Value Eager::every_second(const Value& x) {
-  return record("slice", view_of(x, with_last(x.shape, last(x.shape) / 2), Layout::view), {x}, [this, x_type = x.dtype, shape = x.shape](const Value&) {
-    return Node::Gradients{make("gradient of a slice, zeros elsewhere", x_type, shape)};
-  });
+  return record("slice", view_of(x, with_last(x.shape, last(x.shape) / 2), Layout::view), {x},
+                [this, x_type = x.dtype, shape = x.shape](const Value&) {
+                  return Node::Gradients{make("gradient of a slice, zeros elsewhere", x_type, shape)};
+                });
 }
 
 Value Eager::stacked(const std::string& name, const Value& a, const Value& b) {
@@ -276,9 +270,8 @@ Value Eager::embedding(const std::string& name, const Parameter& table, Shape to
 // log_softmax keeps its result. Autocast runs the loss itself in FP32, on a copy that is kept as well.
 Value Eager::cross_entropy(const std::string& name, Value logits) {
   Value out = fresh(name + " log-probabilities", logits.dtype, logits.shape);
-  Value log_p = record(name + " log_softmax", out, {logits}, [this, out = out.saved(), name](const Value& g) {
-    return Node::Gradients{make("d(logits)", g.dtype, g.shape)};
-  });
+  Value log_p = record(name + " log_softmax", out, {logits},
+                       [this, out = out.saved(), name](const Value& g) { return Node::Gradients{make("d(logits)", g.dtype, g.shape)}; });
   if (autocast_) log_p = cast(name + " log-probabilities as fp32", log_p, DType::f32);
   Value weight = fresh(name + " weight", DType::f32, {1});
   return record(name, fresh(name, DType::f32, {1}), {log_p}, [this, log_p = log_p.saved(), weight](const Value&) {
@@ -298,16 +291,17 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
   Value lse = fresh(name + " log-sum-exp", DType::f32, rows);
   Value seed, offset;
   if (small) seed = fresh(name + " dropout seed", DType::i64, {1}), offset = fresh(name + " dropout offset", DType::i64, {1});
-  return record(name, out, {q, k, v},
-                [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
-                  const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
-                  Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
-                                    make("d(" + name + " v)", v.dtype, v.shape)};
-                  const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
-                  const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
-                  const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
-                  return d;
-                });
+  return record(
+      name, out, {q, k, v},
+      [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
+        const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+        Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
+                          make("d(" + name + " v)", v.dtype, v.shape)};
+        const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
+        const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
+        const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
+        return d;
+      });
 }
 
 }  // namespace headroom::pytorch

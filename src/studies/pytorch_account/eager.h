@@ -16,7 +16,7 @@ class Eager : public Engine {
  public:
   Eager(Allocator& memory, std::uint64_t workspace_bytes) : Engine(memory), workspace_bytes_(workspace_bytes) {}
 
-  void backward(Value root, Value gradient);  // on autograd's thread
+  void backward(Value root, Value gradient);                      // on autograd's thread
   Value operand(const std::string& name, const Value& v, DType);  // as autocast hands it to a product: a copy when the type differs
 
   // Under autocast products run in this type; copies of parameters are cached until autocast ends.
@@ -28,10 +28,10 @@ class Eager : public Engine {
 
   Value matmul(const std::string& name, Value a, Value b);
   Value linear(const std::string& name, const Value& x, const Parameter& weight);
-  Value transposed(const Value& x);                         // the last two dimensions change places
-  Value copied(const std::string& name, const Value& x);    // the rows put in order; a gradient comes back as a view
+  Value transposed(const Value& x);                       // the last two dimensions change places
+  Value copied(const std::string& name, const Value& x);  // the rows put in order; a gradient comes back as a view
   Value cast(const std::string& name, const Value& x, DType);
-  Value heads_apart(const Value& x, Shape apart);           // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
+  Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
   Value heads_joined(const std::string& name, const Value& x, Shape joined);
   Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
 
@@ -52,7 +52,7 @@ class Eager : public Engine {
   Value row_mean(const std::string& name, const Value& x);
   Value sum(const std::string& name, const Value& x);
   Value softmax(const std::string& name, Value x);
-  Value every_second(const Value& x);                          // x[..., 0::2], a view
+  Value every_second(const Value& x);  // x[..., 0::2], a view
   Value stacked(const std::string& name, const Value& a, const Value& b);
   Value embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width);
   Value cross_entropy(const std::string& name, Value logits);

@@ -30,8 +30,9 @@ struct Model {
     const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
     embed = torch.parameter("embedding", DType::f32, {m.vocab, w});
     for (std::int64_t i = 0; i < m.layers; ++i)
-      blocks.push_back({weight("norm1", {w}), weight("norm2", {w}), weight("q weight", {qw, w}), weight("k weight", {kw, w}), weight("v weight", {kw, w}),
-                        weight("o weight", {w, qw}), weight("up weight", {m.ffn, w}), weight("gate weight", {m.ffn, w}), weight("down weight", {w, m.ffn})});
+      blocks.push_back({weight("norm1", {w}), weight("norm2", {w}), weight("q weight", {qw, w}), weight("k weight", {kw, w}),
+                        weight("v weight", {kw, w}), weight("o weight", {w, qw}), weight("up weight", {m.ffn, w}),
+                        weight("gate weight", {m.ffn, w}), weight("down weight", {w, m.ffn})});
     norm_weight = weight("final norm", {w});
     head = m.tied ? embed : weight("head", {m.vocab, w});
     cos = torch.make("cos", DType::f32, {m.len, dim / 2}), sin = torch.make("sin", DType::f32, {m.len, dim / 2});
@@ -47,15 +48,18 @@ struct Model {
   }
 
   Value norm(const std::string& name, const Value& x, const Parameter& weight) {
-    const Value root = torch.reciprocal_root(name + " 1/rms", torch.shifted(name + " + eps", torch.row_mean(name + " mean", torch.square(name + " x²", x))));
+    const Value root = torch.reciprocal_root(name + " 1/rms",
+                                             torch.shifted(name + " + eps", torch.row_mean(name + " mean", torch.square(name + " x²", x))));
     const Value normed = torch.multiply(name + " x/rms", x, root);
     return torch.multiply(name, normed, weight.value);
   }
 
   Value rope(const std::string& name, const Value& x) {
     const Value a = torch.every_second(x), b = torch.every_second(x);
-    const Value even = torch.subtract(name + " even", torch.constant_times(name + " a·cos", a, DType::f32), torch.constant_times(name + " b·sin", b, DType::f32));
-    const Value odd = torch.add(name + " odd", torch.constant_times(name + " a·sin", a, DType::f32), torch.constant_times(name + " b·cos", b, DType::f32));
+    const Value even = torch.subtract(name + " even", torch.constant_times(name + " a·cos", a, DType::f32),
+                                      torch.constant_times(name + " b·sin", b, DType::f32));
+    const Value odd = torch.add(name + " odd", torch.constant_times(name + " a·sin", a, DType::f32),
+                                torch.constant_times(name + " b·cos", b, DType::f32));
     return torch.stacked(name + " rotated", even, odd);
   }
 
@@ -71,7 +75,8 @@ struct Model {
     }
     Value o;
     if (m.fused_attention) {
-      o = torch.fused_attention("attention", q, torch.repeated("keys, repeated", k, m.heads / kv_heads), torch.repeated("values, repeated", v, m.heads / kv_heads));
+      o = torch.fused_attention("attention", q, torch.repeated("keys, repeated", k, m.heads / kv_heads),
+                                torch.repeated("values, repeated", v, m.heads / kv_heads));
     } else {
       Value mask;
       {
@@ -114,7 +119,8 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
   LanguageModelAccount out;
   model.each_parameter([&](const Parameter& p) { out.params += std::uint64_t(p.value.shape.count()); });
   memory.enter(Phase::input);
-  const Value tokens = torch.make("tokens", DType::i64, {m.batch, m.len + 1}), inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
+  const Value tokens = torch.make("tokens", DType::i64, {m.batch, m.len + 1}),
+              inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
               targets = torch.make("target tokens", DType::i64, {m.batch, m.len});
   std::vector<Value> moments;
   for (int step = 0; step < 2; ++step) {
@@ -134,7 +140,8 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
       });
     std::vector<Value> roots;
     if (m.adam == Adam::foreach)
-      model.each_parameter([&](const Parameter& p) { roots.push_back(torch.make("root of the second moment", DType::f32, p.value.shape)); });
+      model.each_parameter(
+          [&](const Parameter& p) { roots.push_back(torch.make("root of the second moment", DType::f32, p.value.shape)); });
     roots.clear();
     out.train_peak_bytes = memory.peak();
     model.each_parameter([](const Parameter& p) { *p.grad = {}; });
@@ -157,7 +164,9 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
   constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, kv_heads = 7, dim = 26;
   const std::int64_t asked_kv = m.kv_heads ? m.kv_heads : m.heads, asked_dim = m.head_dim ? m.head_dim : m.width / m.heads;
   const std::int64_t heads = asked_kv == m.heads ? kv_heads : 3 * kv_heads;
-  ModelProbe out{m, {{"B", batch}, {"N", len}, {"(N+1)", len + 1}, {"V", vocab}, {"F", ffn}, {"W", width}, {"H", heads}, {"D", dim}, {"(D/2)", dim / 2}}};
+  ModelProbe out{
+      m,
+      {{"B", batch}, {"N", len}, {"(N+1)", len + 1}, {"V", vocab}, {"F", ffn}, {"W", width}, {"H", heads}, {"D", dim}, {"(D/2)", dim / 2}}};
   out.symbols.push_back({m.heads * asked_dim == m.width ? "W" : "H·D", heads * dim});
   if (heads != kv_heads) out.symbols.push_back({"Hkv", kv_heads}), out.symbols.push_back({"Hkv·D", kv_heads * dim});
   LanguageModel& p = out.model;
@@ -172,7 +181,8 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
         "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
   check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
         "memory model --as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
-  check(size_of(m.precision.dtype) >= 2, Code::unsupported, "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+  check(size_of(m.precision.dtype) >= 2, Code::unsupported,
+        "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   Process process(workspace, Count::blocks);
   Watch watch(process.memory());
   LanguageModelAccount out = run(process, m, watch);

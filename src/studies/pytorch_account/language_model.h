@@ -29,10 +29,10 @@ struct LanguageModelAccount {
   std::uint64_t before_backward_bytes = 0;  // all of a later step, when Adam's moments are there
   std::uint64_t forward_peak_bytes = 0;
   std::uint64_t forward_backward_peak_bytes = 0;
-  std::uint64_t after_backward_bytes = 0;   // parameters, gradients, moments
-  std::uint64_t train_peak_bytes = 0;       // the optimiser's pass included
-  std::uint64_t held_bytes = 0;             // between two steps
-  Account account;                          // components (equal ones of different blocks counted together) and timeline
+  std::uint64_t after_backward_bytes = 0;  // parameters, gradients, moments
+  std::uint64_t train_peak_bytes = 0;      // the optimiser's pass included
+  std::uint64_t held_bytes = 0;            // between two steps
+  Account account;                         // components (equal ones of different blocks counted together) and timeline
 };
 
 enum class Detail : std::uint8_t { totals, components };

@@ -52,8 +52,10 @@ void Watch::describe(Account& a, bool forward_only, const std::vector<Shape>& pr
     a.timeline.push_back({(event.take ? "+ " : "- ") + pieces[event.piece].name, event.live});
     involved.insert(event.piece);
     if (e >= top_event) continue;
-    if (event.take) at_peak.insert(event.piece);
-    else at_peak.erase(event.piece);
+    if (event.take)
+      at_peak.insert(event.piece);
+    else
+      at_peak.erase(event.piece);
   }
   a.peak_moment = top_event > first_event_ ? top_event - first_event_ - 1 : 0;
 
@@ -62,12 +64,13 @@ void Watch::describe(Account& a, bool forward_only, const std::vector<Shape>& pr
     if (pieces[i].phase != Phase::workspace) place[std::uint32_t(i)] = n++;
   for (const auto i : involved) {
     const Piece& p = pieces[i];
-    Component c{p.name, shape_text(p.shape), std::string(name_of(p.dtype)), p.bytes, p.taken, "", std::string(name_of(p.phase)),
-                at_peak.contains(i), 0};
+    Component c{p.name, shape_text(p.shape),           std::string(name_of(p.dtype)), p.bytes, p.taken,
+                "",     std::string(name_of(p.phase)), at_peak.contains(i),           0};
     if (std::binary_search(saved_.begin(), saved_.end(), i)) c.phase = name_of(Phase::saved);
     const auto at = place.find(i);
     c.formula = p.phase == Phase::workspace ? fmt::format("{} (of the process)", p.bytes)
-                : formula_of(at != place.end() && at->second < probe.size() ? probe[at->second] : p.shape, p.shape, size_of(p.dtype), symbols);
+                                            : formula_of(at != place.end() && at->second < probe.size() ? probe[at->second] : p.shape,
+                                                         p.shape, size_of(p.dtype), symbols);
     if (c.at_peak && top > 0) c.share = double(p.taken) / double(top);
     a.components.push_back(std::move(c));
   }

@@ -9,8 +9,8 @@ class Watch {
  public:
   explicit Watch(Allocator& memory) : memory_(memory), first_piece_(memory.pieces().size()) {}
 
-  void start();        // the stretch begins here: what stands now, and the peak
-  void mark_saved();   // the forward pass is over: what it made and still stands is saved for backward
+  void start();                      // the stretch begins here: what stands now, and the peak
+  void mark_saved();                 // the forward pass is over: what it made and still stands is saved for backward
   std::uint64_t workspaces() const;  // bytes of cuBLAS workspaces standing now
 
   // Shapes of everything made since construction, workspaces left out: the probe that formulas are read from.
