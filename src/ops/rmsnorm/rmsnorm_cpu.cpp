@@ -72,7 +72,8 @@ std::int64_t part_of(std::int64_t rows) { return std::max<std::int64_t>(1, (rows
 
 void forward(const Forward& t, Context& ctx) {
   const double elements = double(t.x.count());
-  ctx.note("rmsnorm.forward", {DType::f32}, {4 * elements, double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
+  const auto op =
+      ctx.note("rmsnorm.forward", {DType::f32}, {4 * elements, double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
   if (ctx.dry()) return;
   const auto rows = t.x.shape[0], part = part_of(rows);
   ctx.share((rows + part - 1) / part, [&](std::int64_t p, int) {
@@ -84,9 +85,9 @@ void backward(const Backward& t, Context& ctx) {
   const auto rows = t.x.shape[0], width = t.x.shape[1], part = part_of(rows), parts = (rows + part - 1) / part;
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts, width});
-  ctx.note("rmsnorm.backward", {DType::f32},
-           {9 * double(t.x.count()),
-            double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
+  const auto op = ctx.note("rmsnorm.backward", {DType::f32},
+                           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
+                                                            2 * t.weight.bytes() + t.rstd.bytes())});
   if (ctx.dry()) return;
   ctx.share(parts, [&](std::int64_t p, int) {
     float* sum = sums.as<float>() + p * width;
