@@ -27,6 +27,7 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
   if (purpose == Purpose::gradients) return;
   make_each(Phase::optimizer, DType::f32, &Param::m);
   make_each(Phase::optimizer, DType::f32, &Param::v);
+  for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay});
 }
 
 void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
@@ -60,13 +61,8 @@ void WholeStore::refresh_copies(Context& ctx) {
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
-  auto scope = ctx.arena.scope();
   auto phase = ctx.arena.in_phase(Phase::optimizer);
-  const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(params_.size())});
-  for (std::size_t i = 0; i < params_.size(); ++i)
-    adamw::sum_squares(params_[i].grad, Tensor(slots.as<double>() + i, DType::f64, {1}), ctx);
-  adamw::prepare(slots, state, hyper, ctx);
-  for (const Param& p : params_) adamw::step({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay}, state, hyper, ctx);
+  adamw::update(updates_, state, hyper, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {
