@@ -1,9 +1,7 @@
 #include "engine/store.h"
 
-#include <algorithm>
-
-#include "base/convert.h"
-#include "base/random.h"
+#include "ops/copy/copy.h"
+#include "ops/fill/fill.h"
 
 namespace headroom::engine {
 
@@ -32,32 +30,21 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
 
 void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
   if (ctx.dry()) return;
-  constexpr std::int64_t piece = 16384;
   for (std::size_t index = 0; index < params_.size(); ++index) {
     const Param& p = params_[index];
-    const Random random = Random{seed}.stream(index);
-    ctx.share((p.master.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-      for (auto i = at * piece; i < std::min(p.master.count(), (at + 1) * piece); ++i)
-        p.master.as<float>()[i] =
-            p.spec.std == 0 ? float(p.spec.mean) : float(p.spec.mean + p.spec.std * double(random.normal(std::uint64_t(i))));
-    });
+    if (p.spec.std == 0)
+      fill::constant(p.master, p.spec.mean, ctx);
+    else
+      fill::normal(p.master, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx);
     for (const Tensor& t : {p.m, p.v})
-      if (t) std::fill_n(t.as<float>(), t.count(), 0.0f);
+      if (t) fill::constant(t, 0, ctx);
   }
   refresh_copies(ctx);
 }
 
 void WholeStore::refresh_copies(Context& ctx) {
-  if (ctx.dry()) return;
-  constexpr std::int64_t piece = 65536;
   for (const Param& p : params_)
-    if (p.copy)
-      with_float(p.copy.dtype, [&]<class T>() {
-        ctx.share((p.copy.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-          for (auto i = at * piece; i < std::min(p.copy.count(), (at + 1) * piece); ++i)
-            p.copy.as<T>()[i] = narrow<T>(p.master.as<float>()[i]);
-        });
-      });
+    if (p.copy) copy::copy(p.master, p.copy, ctx);
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
