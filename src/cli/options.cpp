@@ -86,6 +86,11 @@ CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std
   });
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double low, double high, const std::string& about) {
+  return add_read(app, name, "X", fmt::format("{}", value), about,
+                  [&value, name, low, high](const std::string& s) { value = parse_number(s, name, low, high); });
+}
+
 CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value, const std::string& about) {
   return add_read(app, name, "P%", "", about, [&value, name](const std::string& s) { value = parse_fraction(s, name); });
 }

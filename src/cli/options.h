@@ -18,6 +18,7 @@ CLI::Option* add_words(CLI::App&, const std::string& name, std::vector<std::stri
 CLI::Option* add_choice(CLI::App&, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about);
 CLI::Option* add_choices(CLI::App&, const std::string& name, std::vector<std::string>& values, std::vector<std::string> allowed,
                          const std::string& about);
+CLI::Option* add_number(CLI::App&, const std::string& name, double& value, double low, double high, const std::string& about);
 CLI::Option* add_fraction(CLI::App&, const std::string& name, double& value, const std::string& about);                     // 0.5%
 CLI::Option* add_bytes(CLI::App&, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about);  // GiB
 CLI::Option* add_mask(CLI::App&, std::string& value, const std::string& about);  // --mask, as the attention op names them

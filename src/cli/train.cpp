@@ -30,11 +30,10 @@ Run train(CLI::App& app, Common& common) {
   add_choice(app, "--precision", a->precision, {"fp32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.recipe.attention, {"flash", "plain"}, "Attention variant");
-  const auto positive = CLI::Range(0.0, 1e6);
-  app.add_option("--lr", s.schedule.peak, "Learning rate after warm-up")->check(positive)->default_str("0.001");
+  add_number(app, "--lr", s.schedule.peak, 0, 1e6, "Learning rate after warm-up");
   add_integer(app, "--warmup", s.schedule.warmup, {0, 1 << 30}, "Steps of warm-up; then a cosine to a tenth of --lr");
-  app.add_option("--decay", s.hyper.decay, "Weight decay")->check(positive)->default_str("0.1");
-  app.add_option("--clip", s.hyper.clip, "Global norm that gradients are clipped to; 0: not")->check(positive)->default_str("1");
+  add_number(app, "--decay", s.hyper.decay, 0, 1e6, "Weight decay");
+  add_number(app, "--clip", s.hyper.clip, 0, 1e6, "Global norm that gradients are clipped to; 0: not");
   app.add_option("--save", s.folder, "Folder for checkpoints");
   add_integer(app, "--every", s.every, {1, 1 << 30}, "Steps between checkpoints");
   add_flag(app, "--resume", s.resume, "Go on from the newest checkpoint in --save");
