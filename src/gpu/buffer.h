@@ -12,7 +12,10 @@ class Buffer {
   explicit Buffer(std::size_t bytes);  // on the current device; an Error (out_of_memory) when it refuses
   ~Buffer();
   Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Buffer& operator=(Buffer&& other) noexcept { return std::swap(data_, other.data_), std::swap(bytes_, other.bytes_), *this; }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
+    return *this;
+  }
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
