@@ -63,6 +63,7 @@ function(headroom_add_cuda target)
   target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/studies/precision_gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 
   # One file per tile shape, type and mask; a wgmma that ptxas serialises runs at half speed, so it fails the build.
   set(instances "")
