@@ -35,7 +35,7 @@ Run step(CLI::App& app, Common& common) {
       "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4");
   return [a, &common] {
     StepTime t = a->settings(common);
-    const Device d = described_device(common);
+    const Device d = chosen_cpu(common, "step");
     if (const auto kept = kept_ceilings(d, common); kept && a->threads == 0) t.matmul_flops = kept->fp32_flops;  // it used every core
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
     return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common,

@@ -39,6 +39,7 @@ struct Context {
   Listener* listener = nullptr;  // hears when ops, their parts and the modules around them begin and end
 
   bool dry() const { return arena.dry(); }
+  bool on_gpu() const { return device.kind == DeviceKind::cuda; }
   int workers() const { return threads ? threads->count() : dry_workers; }
   template <class Body>
   void share(std::int64_t pieces, Body&& body) const {  // body(piece, worker), by the pool or by the caller alone

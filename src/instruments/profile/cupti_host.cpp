@@ -63,7 +63,7 @@ std::string load() {
       find(library, "cuptiActivityEnableRuntimeApi", f.enable_runtime) && find(library, "cuptiActivityEnableDriverApi", f.enable_driver) &&
       find(library, "cuptiActivityRegisterCallbacks", f.register_buffers) &&
       find(library, "cuptiActivityRegisterTimestampCallback", f.register_clock) && find(library, "cuptiActivityGetNextRecord", f.next) &&
-      find(library, "cuptiActivityFlushAll", f.flush) && find(library, "cuptiActivityFlushPeriod", f.flush_period) &&
+      find(library, "cuptiActivityFlushAll", f.flush) &&
       find(library, "cuptiActivityPushExternalCorrelationId", f.push) && find(library, "cuptiActivityPopExternalCorrelationId", f.pop) &&
       find(library, "cuptiSubscribe", f.subscribe) && find(library, "cuptiUnsubscribe", f.unsubscribe) &&
       find(library, "cuptiEnableCallback", f.enable_callback) && find(library, "cuptiGetGraphNodeId", f.node_id);
