@@ -109,6 +109,19 @@ function(headroom_add_cuda target)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_sm90>)
 endfunction()
 
+# What `headroom profile -- …` puts into other programs: the standard library is inside, nothing but its two doors is visible.
+function(headroom_add_inject)
+  set(folder ${PROJECT_SOURCE_DIR}/src/instruments/profile)
+  add_library(headroom_inject SHARED ${folder}/inject/inject.cpp ${folder}/cupti_host.cpp)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/inject.map)
+  set_target_properties(headroom_inject PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports})
+  target_include_directories(headroom_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(headroom_inject PRIVATE ${CMAKE_DL_LIBS})
+  target_link_options(headroom_inject PRIVATE -static-libstdc++ -static-libgcc LINKER:--version-script=${exports})
+  include(GNUInstallDirs)
+  install(TARGETS headroom_inject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # For the scripts of bench/peers.
 function(headroom_add_gpu_peers)
   add_library(headroom_variants SHARED EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/peers/variants.cpp)
