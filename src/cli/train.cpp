@@ -62,7 +62,7 @@ Run train(CLI::App& app, Common& common) {
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", p.step, p.steps, p.loss, p.tokens_per_s));
     };
     const int threads = a->threads > 0 ? int(a->threads) : available_cores();
-    return deliver(train_run(r, chosen_device(common), threads, show, interrupted), common);
+    return deliver(train_run(r, chosen_cpu(common, "train"), threads, show, interrupted), common);
   };
 }
 
