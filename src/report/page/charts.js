@@ -3,27 +3,17 @@
 'use strict';
 
 const charts = (() => {
-  const shapes = ['circle', 'rectRot', 'triangle', 'rect', 'crossRot', 'star'];
+  const shapes = ['circle', 'rectRot', 'triangle', 'rect'];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colour = index => css('--c' + (index % 8 + 1));
   const alpha = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, '0');
-  const wide = data => data.kind === 'areas' || data.kind === 'spans' || (data.kind === 'bars' && data.ticks.length > 8);
+  const wide = data => data.kind === 'areas' || data.kind === 'spans' || (data.kind === 'bars' && (data.ticks.length > 8 || data.ticks.some(t => t.length > 22)));
   const logarithmic = data => data.log && data.kind === 'lines';
 
-  // The same series has the same colour in every chart of the page, unless two would meet in one.
-  const known = new Map();
+  // By place, and what goes on with a series has its colour.
   function colours_of(data) {
-    const own = data.series.filter(s => !s.continues), taken = new Set(), result = new Map();
-    for (const s of own) {
-      const word = s.name.split(' · ')[0];
-      if (!known.has(word)) known.set(word, known.size);
-      let index = known.get(word) % 8;
-      while (taken.has(index) && taken.size < 8) index = (index + 1) % 8;
-      taken.add(index);
-      result.set(s.name, index);
-    }
-    for (const s of data.series) if (s.continues) result.set(s.name, result.get(s.continues) ?? 0);
-    return result;
+    const own = data.series.filter(s => !s.continues).map(s => s.name);
+    return new Map(data.series.map(s => [s.name, Math.max(0, own.indexOf(s.continues || s.name)) % 8]));
   }
 
   function bounds(data) {
@@ -63,7 +53,7 @@ const charts = (() => {
   function scale(data, axis, name, unit, [min, max]) {
     const common = {min, max, title: {display: name !== '', text: name, color: css('--muted'), font: {size: 12}},
                     grid: {color: css('--line'), borderColor: css('--line'), tickLength: 4},
-                    ticks: {color: css('--muted'), maxRotation: 0, callback: v => words.tick(v, unit), autoSkipPadding: 12}};
+                    ticks: {color: css('--muted'), maxRotation: 0, callback: v => words.tick(v, unit), autoSkipPadding: 12, includeBounds: false}};
     if (!logarithmic(data)) return {...common, type: 'linear', afterBuildTicks: s => { if (unit === 'bytes') s.ticks = byte_ticks(s.min, s.max); }};
     const binary = axis === 'x' && data.series.some(s => s.x.length > 1) &&
       data.series.every(s => s.continues || s.x.every(x => Number.isInteger(Math.log2(x))));
@@ -75,29 +65,49 @@ const charts = (() => {
     return {type: 'category', ticks: {color: css('--ink'), autoSkip: false}, grid: {display: false, borderColor: css('--line')}};
   }
 
-  // Names of marks, written at their lines; the lines are series.
-  const mark_names = {
-    id: 'mark_names',
+  // Marks: a dashed line across, and its name where no other name stands.
+  const mark_lines = {
+    id: 'mark_lines',
     afterDatasetsDraw(chart, _, {marks}) {
-      const {ctx, chartArea: area, scales: {x, y}} = chart;
+      const {ctx, chartArea: area, scales: {x, y}} = chart, written = [];
       ctx.save();
       ctx.font = '12px ' + Chart.defaults.font.family;
-      ctx.fillStyle = css('--muted');
+      ctx.fillStyle = ctx.strokeStyle = css('--muted');
+      ctx.setLineDash([5, 4]);
       for (const m of marks) {
         const at = (m.upright ? x : y).getPixelForValue(m.at), width = ctx.measureText(m.name).width;
-        if (m.upright ? at < area.left - 1 || at > area.right : at < area.top - 1 || at > area.bottom) continue;
-        const right = at + 5 + width > area.right;
-        if (m.upright) ctx.fillText(m.name, right ? at - 5 - width : at + 5, area.top + 12);
-        else ctx.fillText(m.name, area.left + 8, at - area.top < 18 ? at + 14 : at - 5);
+        if (m.upright ? at < area.left - 1 || at > area.right + 1 : at < area.top - 1 || at > area.bottom + 1) continue;
+        ctx.beginPath();
+        ctx.moveTo(...(m.upright ? [at, area.top] : [area.left, at]));
+        ctx.lineTo(...(m.upright ? [at, area.bottom] : [area.right, at]));
+        ctx.stroke();
+        const left = !m.upright ? area.left + 6 : at + 5 + width > area.right ? at - 5 - width : at + 5;
+        const above = chart.options.indexAxis === 'y';  // bars leave room there
+        let base = m.upright ? area.top + (above ? -5 : 12) : at - area.top < 16 ? at + 13 : at - 5;
+        const meets = () => written.some(w => left < w.right && left + width > w.left && Math.abs(base - w.base) < 14);
+        while (meets() && base < area.bottom) base += 14;
+        written.push({left, right: left + width, base});
+        ctx.save();
+        ctx.setLineDash([]);
+        ctx.strokeStyle = css('--card');
+        ctx.lineWidth = 4;
+        ctx.strokeText(m.name, left, base);
+        ctx.fillText(m.name, left, base);
+        ctx.restore();
       }
       ctx.restore();
     },
   };
 
-  const mark_sets = (data, {x, y}) => data.marks.map(m => ({
-    type: 'line', data: m.upright ? [{x: m.at, y: y[0]}, {x: m.at, y: y[1]}] : [{x: x[0], y: m.at}, {x: x[1], y: m.at}],
-    is_mark: true, borderColor: css('--muted'), borderWidth: 1.2, borderDash: [5, 4], pointRadius: 0, pointHitRadius: 0, pointHoverRadius: 0, order: -1,
-  }));
+  // A long name in lines, so that it leaves room for its bar.
+  function in_lines(text) {
+    const most = innerWidth < 760 ? 16 : 34, lines = [''];
+    for (const word of text.split(' ')) {
+      if (lines.at(-1) !== '' && (lines.at(-1) + ' ' + word).length > most) lines.push('');
+      lines[lines.length - 1] += (lines.at(-1) === '' ? '' : ' ') + word;
+    }
+    return lines;
+  }
 
   function sets_of(data, hues) {
     const hover = (s, i) => s.names.length ? data.words[s.names[i]] : '';
@@ -153,20 +163,19 @@ const charts = (() => {
     const sums = data.series.reduce((all, s) => s.y.map((y, i) => y + (all[i] ?? 0)), []);
     if (data.kind === 'areas') range.y[1] = 1.06 * Math.max(...sums, ...data.marks.filter(m => !m.upright).map(m => m.at)), y_scale.max = range.y[1];
     const marks = data.kind === 'bars' ? data.marks.map(m => ({...m, upright: !m.upright})) : data.marks;
-    const mark_lines = data.kind === 'bars' || data.kind === 'spans' ? [] : mark_sets(data, range);
-    const labels = data.kind === 'bars' ? data.ticks : data.kind === 'spans' ? data.series.map(s => s.name) : undefined;
+    const labels = data.kind === 'bars' ? data.ticks.map(in_lines) : data.kind === 'spans' ? data.series.map(s => s.name) : undefined;
     return {
       type: lying ? 'bar' : 'line',
-      data: {labels, datasets: [...sets_of(data, hues), ...mark_lines]},
+      data: {labels, datasets: sets_of(data, hues)},
       options: {
         animation: false, responsive: true, maintainAspectRatio: false, parsing: data.kind === 'lines' || data.kind === 'areas' ? false : undefined,
-        normalized: true, indexAxis: lying ? 'y' : 'x', scales, layout: {padding: {top: 6, right: 8}},
+        normalized: true, indexAxis: lying ? 'y' : 'x', scales, layout: {padding: {top: lying && marks.length ? 18 : 6, right: 8}},
         interaction: lying ? {mode: data.kind === 'bars' ? 'index' : 'nearest', axis: 'y', intersect: data.kind === 'spans'}
           : {mode: data.kind === 'lines' && !data.series.every(s => s.joined) ? 'nearest' : 'x_nearest', axis: 'xy', intersect: false},
         plugins: {
-          legend: {display: false}, mark_names: {marks},
+          legend: {display: false}, mark_lines: {marks},
           tooltip: {
-            filter: item => !item.dataset.is_mark && (data.kind !== 'areas' || item.raw.y > 0), itemSort: data.kind === 'areas' ? (a, b) => b.datasetIndex - a.datasetIndex : undefined,
+            filter: item => data.kind !== 'areas' || item.raw.y > 0, itemSort: data.kind === 'areas' ? (a, b) => b.datasetIndex - a.datasetIndex : undefined,
             backgroundColor: css('--tip'), titleColor: css('--tip-ink'), bodyColor: css('--tip-ink'), footerColor: css('--tip-ink'),
             footerFont: {weight: 'normal'}, padding: 10, boxPadding: 4, usePointStyle: data.kind === 'lines', caretSize: 0, cornerRadius: 6,
             callbacks: {title: items => items.length ? heading(data, items) : '', label: item => said(data, item),
@@ -174,7 +183,7 @@ const charts = (() => {
           },
         },
       },
-      plugins: [mark_names],
+      plugins: [mark_lines],
     };
   }
 
@@ -183,7 +192,7 @@ const charts = (() => {
     const at = Chart.helpers ? Chart.helpers.getRelativePosition(event, chart) : event, found = [];
     let best = Infinity;
     for (const meta of chart.getSortedVisibleDatasetMetas()) {
-      if (chart.data.datasets[meta.index].is_mark || chart.data.datasets[meta.index].continues) continue;
+      if (chart.data.datasets[meta.index].continues) continue;
       let near = -1, distance = Infinity;
       meta.data.forEach((element, index) => {
         const d = Math.abs(element.getProps(['x'], use_final).x - at.x);
@@ -200,11 +209,11 @@ const charts = (() => {
 
   function keys(figure, chart, data) {  // arrows walk along the points, and what is there is said
     let at = -1;
-    const last = () => Math.max(...chart.data.datasets.filter(s => !s.is_mark).map(s => s.data.length)) - 1;
+    const last = () => Math.max(...chart.data.datasets.map(s => s.data.length)) - 1;
     return step => {
       at = Math.min(Math.max(at + step, 0), last());
       const active = chart.data.datasets.flatMap((s, datasetIndex) =>
-        s.is_mark || s.continues || at >= s.data.length || s.data[at] === null || !chart.isDatasetVisible(datasetIndex) ? [] : [{datasetIndex, index: at}]);
+        s.continues || at >= s.data.length || s.data[at] === null || !chart.isDatasetVisible(datasetIndex) ? [] : [{datasetIndex, index: at}]);
       const shown = data.kind === 'spans' ? active.slice(0, 1) : active;
       if (shown.length === 0) return;
       const {x, y} = chart.getDatasetMeta(shown[0].datasetIndex).data[at].tooltipPosition();
@@ -248,7 +257,7 @@ const charts = (() => {
   }
 
   function height(data) {
-    if (data.kind === 'bars') return Math.max(120, 54 + 30 * data.ticks.length);
+    if (data.kind === 'bars') return Math.max(110, 54 + data.ticks.reduce((all, t) => all + Math.max(30, 8 + 15 * in_lines(t).length), 0));
     if (data.kind === 'spans') return Math.max(140, 60 + 30 * data.series.length);
     return null;
   }

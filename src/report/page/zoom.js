@@ -10,7 +10,8 @@ const zoom = (() => {
     const stop = new AbortController(), on = (target, name, f, more = {}) => target.addEventListener(name, f, {signal: stop.signal, ...more});
     attached.set(plot, stop);
     tools.replaceChildren();
-    const axis = chart.options.scales.x, whole = [axis.min, axis.max], log = axis.type === 'logarithmic';
+    const axis = () => chart.options.scales.x;  // asked anew each time: an update resolves the options again
+    const whole = [axis().min, axis().max], log = axis().type === 'logarithmic';
     on(canvas, 'keydown', e => {
       const step = {ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity}[e.key];
       if (step !== undefined && !e.shiftKey) walk(step), e.preventDefault();
@@ -28,16 +29,16 @@ const zoom = (() => {
       const [low, high] = whole.map(to), least = (high - low) * 1e-5;
       let a = Math.max(to(min), low), b = Math.min(to(max), high);
       if (b - a < least) b = a + least;
-      axis.min = from(a), axis.max = from(b);
+      axis().min = from(a), axis().max = from(b);
       reset.hidden = a <= low && b >= high;
       chart.update('none');
     }
     function by(factor, at = 0.5) {
-      const a = to(axis.min), b = to(axis.max), centre = a + (b - a) * at;
+      const a = to(axis().min), b = to(axis().max), centre = a + (b - a) * at;
       show(from(centre - (centre - a) * factor), from(centre + (b - centre) * factor));
     }
     function move(share) {
-      const [low, high] = whole.map(to), a = to(axis.min), b = to(axis.max);
+      const [low, high] = whole.map(to), a = to(axis().min), b = to(axis().max);
       const step = Math.min(Math.max(share * (b - a), low - a), high - b);
       show(from(a + step), from(b + step));
     }
