@@ -143,10 +143,7 @@ int run_program(const Asked& a, Common common) {
 }
 
 void add_recording(CLI::App& app, Asked& a) {
-  app.add_option_function<std::string>(
-         "--trace", [&a](const std::string& file) { a.trace = file; },
-         "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz")
-      ->type_name("FILE");
+  add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
 }
 
@@ -167,9 +164,7 @@ Run profile(CLI::App& app, Common& common) {
   add_recording(*attention, *a);
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
-  app.add_option_function<std::string>(
-         "--trace", [a](const std::string& file) { a->trace = file; }, "Write a Chrome trace here, for Perfetto")
-      ->type_name("FILE");
+  add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   app.footer(
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"

@@ -44,4 +44,10 @@ std::uint64_t free_memory_bytes(const Device& d) {
   return free;
 }
 
+std::string pci_bus(int index) {
+  char bus[32] = "";
+  if (cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess) cudaGetLastError();
+  return bus;
+}
+
 }  // namespace headroom

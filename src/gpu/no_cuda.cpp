@@ -3,6 +3,7 @@
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
+#include "gpu/range.h"
 #include "gpu/stream.h"
 
 namespace headroom {
@@ -14,6 +15,8 @@ namespace {
 int cuda_device_count() { return 0; }
 Device cuda_device(int) { refuse(); }
 std::uint64_t free_memory_bytes(const Device&) { refuse(); }
+
+std::string pci_bus(int) { return ""; }
 
 Stream::Stream(int) { refuse(); }
 Stream::~Stream() = default;
@@ -35,5 +38,8 @@ void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+
+void push_range(const char*) {}
+void pop_range() {}
 
 }  // namespace headroom
