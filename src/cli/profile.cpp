@@ -37,7 +37,10 @@ studies::ProfileOptions options_of(const Asked& a, const Common& common) {
 
 Device device_with_ceilings(const Common& common) {
   Device d = chosen_device(common);
-  if (d.kind == DeviceKind::cpu) d.ceilings = ceilings_here(d, common);
+  if (auto kept = kept_ceilings(d, common))
+    d.ceilings = *kept;
+  else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
+    d.ceilings = ceilings_here(d, common);
   return d;
 }
 

@@ -27,6 +27,9 @@ Device cuda_device(int index) {
   d.memory_bytes = d.total_bytes = p.totalGlobalMem;
   int driver = 0;
   cuda(cudaDriverGetVersion(&driver));
+  char bus[32] = "";
+  cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
+  d.bus = bus;
   d.driver = fmt::format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
   for (const Device& known : known_devices())
     if (known.name == d.name) d.ceilings = known.ceilings;
@@ -42,12 +45,6 @@ std::uint64_t free_memory_bytes(const Device& d) {
   cuda(cudaSetDevice(before));
   cuda(e);
   return free;
-}
-
-std::string pci_bus(int index) {
-  char bus[32] = "";
-  if (cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess) cudaGetLastError();
-  return bus;
 }
 
 }  // namespace headroom

@@ -1,5 +1,6 @@
 // Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
 #include "base/error.h"
+#include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
@@ -15,8 +16,6 @@ namespace {
 int cuda_device_count() { return 0; }
 Device cuda_device(int) { refuse(); }
 std::uint64_t free_memory_bytes(const Device&) { refuse(); }
-
-std::string pci_bus(int) { return ""; }
 
 Stream::Stream(int) { refuse(); }
 Stream::~Stream() = default;
@@ -35,9 +34,11 @@ Buffer::~Buffer() = default;
 void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t, const Stream&) { refuse(); }
+void copy_on_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+void blas::multiply(const Product&, void*, void*) { refuse(); }
 
 void push_range(const char*) {}
 void pop_range() {}

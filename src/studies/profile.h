@@ -7,6 +7,7 @@
 
 #include "engine/training.h"
 #include "gpu/place.h"
+#include "instruments/profile/clock_samples.h"
 #include "instruments/profile/counters.h"
 #include "instruments/profile/record.h"
 #include "studies/attention_case.h"

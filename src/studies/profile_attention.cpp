@@ -41,7 +41,7 @@ Profile profile_variant(const attention::Problem& p, const attention::Variant& v
 
   auto recording = recording_of(place, ledger);
   std::optional<profile::ClockSamples> clock;
-  if (place.on_gpu()) clock.emplace(device.index);
+  if (place.on_gpu()) clock.emplace(device);
   int repeats = 0;  // a forward and a backward are one
   const AttentionBytes ran = walk([&](const Pass& pass) {
     for (int i = 0; i < o.warmup && !o.stop(); ++i) pass();

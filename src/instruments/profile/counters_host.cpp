@@ -9,11 +9,9 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
-#include "gpu/device.h"
 #include "instruments/profile/activity.h"
 
 namespace headroom::profile {
@@ -172,36 +170,5 @@ Counted count_tensor_work(int device, const std::function<void()>& call, const s
   } catch (const Refused& r) { c.why = r.why; }
   return c;
 }
-
-// Two functions of libnvidia-ml.so.1, which is wherever a driver is; its header comes with another package.
-double sm_clock_hz(int device) {
-  struct Management {
-    int (*by_bus)(const char*, void**) = nullptr;
-    int (*clock)(void*, int, unsigned*) = nullptr;
-    Management() {
-      void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-      const auto start = library ? reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2")) : nullptr;
-      if (!start || start() != 0) return;
-      by_bus = reinterpret_cast<int (*)(const char*, void**)>(dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2"));
-      clock = reinterpret_cast<int (*)(void*, int, unsigned*)>(dlsym(library, "nvmlDeviceGetClockInfo"));
-    }
-  };
-  static const Management management;
-  constexpr int sm_clock = 1;
-  const std::string bus = pci_bus(device);
-  void* handle = nullptr;
-  unsigned mhz = 0;
-  const bool known = management.by_bus && management.clock && management.by_bus(bus.c_str(), &handle) == 0 &&
-                     management.clock(handle, sm_clock, &mhz) == 0;
-  return known ? mhz * 1e6 : 0;
-}
-
-ClockSamples::ClockSamples(int device)
-    : thread_([this, device](const std::stop_token& stop) {
-        for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
-          if (const double hz = sm_clock_hz(device); hz > 0) sum_hz_ = sum_hz_ + hz, ++count_;
-      }) {}
-
-double ClockSamples::mean_hz() const { return count_ > 0 ? sum_hz_ / double(count_) : 0; }
 
 }  // namespace headroom::profile

@@ -13,8 +13,5 @@ int mark_of_node(std::uint64_t) { return -1; }
 void* open_cupti(std::string* why) { return *why = "this build has no CUDA", nullptr; }
 
 Counted count_tensor_work(int, const std::function<void()>&, const std::function<void()>&) { return {0, 0, 0, "this build has no CUDA"}; }
-double sm_clock_hz(int) { return 0; }
-ClockSamples::ClockSamples(int) {}
-double ClockSamples::mean_hz() const { return 0; }
 
 }  // namespace headroom::profile
