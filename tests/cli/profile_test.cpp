@@ -1,6 +1,9 @@
 // headroom profile from the outside: a step, attention, other programs.
 #include <zlib.h>
 
+#include <map>
+#include <set>
+
 #include "tests/cli/program.h"
 
 namespace headroom {
