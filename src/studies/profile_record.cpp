@@ -59,6 +59,12 @@ Record profile_record(const ProfileResult& result, bool for_people) {
   for (const Profile& p : result.profiles) tables_of(p).add_work(work, p.phase);
   if (for_people) {
     all.add(Part{one_profile(last, result, true, last.phase)});
+    for (std::size_t i = 0; i + 1 < result.profiles.size(); ++i) {  // what two variants are held against each other by
+      Table t = tables_of(result.profiles[i]).attention();
+      if (t.rows.empty() || t.rows.size() == 1) continue;
+      t.title += fmt::format(" ({})", result.profiles[i].phase);
+      all.add(Part{std::move(t)});
+    }
     all.add(Part{std::move(work)});
     all.add(Part{Note{"attention_ms is of kernels that do products and softmax together; idle_ms is time in which nothing ran.", false}});
     return all;

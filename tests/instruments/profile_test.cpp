@@ -11,6 +11,7 @@
 #include "instruments/profile/activity_file.h"
 #include "instruments/profile/record.h"
 #include "instruments/profile/trace_timeline.h"
+#include "memory/arena.h"
 
 namespace headroom::profile {
 namespace {
