@@ -39,7 +39,8 @@ TEST_F(Profile, EverySliceOfAStepIsAttributed) {
   const Ended e = run(std::string(tiny) + "--format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;
   std::set<std::string> modules, parts, phases;
-  for (const Json& s : Json::parse(e.out)["timeline"]) {
+  const Json j = Json::parse(e.out);
+  for (const Json& s : j["timeline"]) {
     ASSERT_TRUE(s["op"].is_string() && s["part"].is_string() && s["module"].is_string()) << s;
     modules.insert(s["module"]), parts.insert(s["part"]), phases.insert(s["phase"]);
   }
@@ -52,7 +53,8 @@ TEST_F(Profile, PlainAttentionShowsSoftmaxBesideItsProducts) {
   const Ended e = run("profile attention --device cpu --variant plain --len 128 --dim 16 --batch 1 --format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;
   std::map<std::string, Json> rows;
-  for (const Json& r : Json::parse(e.out)["attention"]) rows[r["what"]] = r;
+  const Json j = Json::parse(e.out);
+  for (const Json& r : j["attention"]) rows[r["what"]] = r;
   ASSERT_TRUE(rows.contains("softmax") && rows.contains("products (scores)") && rows.contains("products (values)")) << e.out;
   // 128·128 scores of dim 16: forward one product of each kind, backward two
   EXPECT_DOUBLE_EQ(rows["products (scores)"]["gflop"].get<double>(), 3 * 2.0 * 128 * 128 * 16 / 1e9);
