@@ -37,7 +37,10 @@ studies::ProfileOptions options_of(const Asked& a, const Common& common) {
 
 Device device_with_ceilings(const Common& common) {
   Device d = chosen_device(common);
-  if (d.kind == DeviceKind::cpu) d.ceilings = ceilings_here(d, common);
+  if (auto kept = kept_ceilings(d, common))
+    d.ceilings = *kept;
+  else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
+    d.ceilings = ceilings_here(d, common);
   return d;
 }
 
@@ -143,10 +146,7 @@ int run_program(const Asked& a, Common common) {
 }
 
 void add_recording(CLI::App& app, Asked& a) {
-  app.add_option_function<std::string>(
-         "--trace", [&a](const std::string& file) { a.trace = file; },
-         "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz")
-      ->type_name("FILE");
+  add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
 }
 
@@ -167,9 +167,7 @@ Run profile(CLI::App& app, Common& common) {
   add_recording(*attention, *a);
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
-  app.add_option_function<std::string>(
-         "--trace", [a](const std::string& file) { a->trace = file; }, "Write a Chrome trace here, for Perfetto")
-      ->type_name("FILE");
+  add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   app.footer(
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"

@@ -4,6 +4,7 @@
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
+#include "gpu/range.h"
 #include "gpu/stream.h"
 
 namespace headroom {
@@ -38,5 +39,8 @@ void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
 void blas::multiply(const Product&, void*, void*) { refuse(); }
+
+void push_range(const char*) {}
+void pop_range() {}
 
 }  // namespace headroom
