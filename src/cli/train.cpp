@@ -27,7 +27,7 @@ Run train(CLI::App& app, Common& common) {
   add_integer(app, "--len", s.recipe.len, {1, 1 << 24}, "Tokens of a sequence");
   add_integer(app, "--micro-batches", a->micro_batches, {1, 4096}, "Micro-batches whose gradients add up to a step");
   add_integer(app, "--steps", a->steps, {1, 1ll << 40}, "Steps of the whole run");
-  add_choice(app, "--precision", a->precision, {"fp32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
+  add_choice(app, "--precision", a->precision, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.recipe.attention, {"flash", "plain"}, "Attention variant");
   const auto positive = CLI::Range(0.0, 1e6);
@@ -53,7 +53,7 @@ Run train(CLI::App& app, Common& common) {
     r.recipe.model = a->model.config();
     r.recipe.precision = *precision_named(a->precision);
     r.recipe.keep = {*engine::keep_named(a->keep)};
-    r.micro_batches = int(a->micro_batches);
+    r.recipe.micro_batches = int(a->micro_batches);
     r.schedule.floor = r.schedule.peak / 10, r.schedule.steps = a->steps, r.schedule.warmup = std::min(r.schedule.warmup, a->steps / 2);
     r.seed = common.seed;
     Progress progress;

@@ -1,6 +1,5 @@
 #include "engine/attention_layer.h"
 
-#include "ops/copy/copy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
@@ -62,36 +61,36 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   const Heads h = heads_of(all.qkv, problem);
   if (!have.qkv) {
-    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv}, ctx, {"attention.qkv", layer});
+    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv, 1, 0, problem.precision.math}, ctx, {"attention.qkv", layer});
     rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
     rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
   }
   if (!have.o || (all.core.p && !have.core_valid))
     attention::forward(variant, problem, {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
   if (!out) return;
-  copy::copy(x, out, ctx);
-  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1}, ctx, {"attention.out", layer});
+  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1, problem.precision.math, x}, ctx, {"attention.out", layer});
 }
 
 void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
                               Context& ctx) const {
   auto scope = ctx.arena.scope();
   const float beta = beta_of(into_dw);
+  const Math math = problem.precision.math;
   const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
-  matmul::multiply({transposed(d), all.o, out.dw, 1, beta}, ctx, {"attention.out.dw", layer});
+  matmul::multiply({transposed(d), all.o, out.dw, 1, beta, math}, ctx, {"attention.out.dw", layer});
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
-    matmul::multiply({d, out.w, d_o}, ctx, {"attention.out.dx", layer});
+    matmul::multiply({d, out.w, d_o, 1, 0, math}, ctx, {"attention.out.dx", layer});
     const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem);
     attention::backward(variant, problem,
                         {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
     rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
     rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
   }
-  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta}, ctx, {"attention.qkv.dw", layer});
-  matmul::multiply({dqkv, qkv.w, all.n}, ctx,
+  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta, math}, ctx, {"attention.qkv.dw", layer});
+  matmul::multiply({dqkv, qkv.w, all.n, 1, 0, math}, ctx,
                    {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
   rmsnorm::backward({x, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }

@@ -15,7 +15,7 @@ struct FfnSaved {
 
 struct Ffn {
   const ModelConfig& config;
-  DType dtype;
+  Precision precision;
   std::int64_t rows;
   int layer = 0;
 

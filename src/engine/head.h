@@ -9,7 +9,7 @@ namespace headroom::engine {
 
 struct Head {
   const ModelConfig& config;
-  DType dtype;
+  Precision precision;
   std::int64_t rows;
   std::int64_t chunk;  // rows of logits at once
 

@@ -129,7 +129,7 @@ std::uint64_t offset_of(const Header& h, const NamedTensor& t, const std::string
 
 }  // namespace
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata) {
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata, HostView view) {
   Json header;
   Checksum sum;
   std::uint64_t at = 0;
@@ -137,7 +137,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
     header[t.name] = {{"dtype", type_name(t.tensor.dtype)}, {"shape", shape}, {"data_offsets", {at, at + t.tensor.bytes()}}};
     at += t.tensor.bytes();
-    sum.add(t.tensor.data, t.tensor.bytes());
+    sum.add(view.read(t.tensor), t.tensor.bytes());
   }
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
@@ -149,7 +149,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
     file.write_all(&length, 8);
     file.write_all(text.data(), text.size());
-    for (const auto& t : tensors) file.write_all(t.tensor.data, t.tensor.bytes());
+    for (const auto& t : tensors) file.write_all(view.read(t.tensor), t.tensor.bytes());
     file.settle();  // the bytes are on the disk before the name points at them
   }
   std::error_code failed;
@@ -165,7 +165,7 @@ Metadata read_safetensors_metadata(const std::string& path) {
   return metadata_of(h, path);
 }
 
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, HostView view) {
   std::ifstream in(path, std::ios::binary);
   const Header h = header_of(in, path);
   const Metadata metadata = metadata_of(h, path);
@@ -194,8 +194,9 @@ Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor
   check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     in.seekg(std::streamoff(offsets[i]));
-    in.read(tensors[i].tensor.as<char>(), std::streamsize(tensors[i].tensor.bytes()));
+    in.read(view.room(tensors[i].tensor), std::streamsize(tensors[i].tensor.bytes()));
     check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+    view.write(tensors[i].tensor);
   }
   return metadata;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor.h"
+#include "engine/transfer.h"
 
 namespace headroom::engine {
 
@@ -17,13 +17,13 @@ struct NamedTensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&);
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&, HostView = {});
 
 // The metadata; everything about the file but its tensors' bytes is checked.
 Metadata read_safetensors_metadata(const std::string& path);
 
 // Fills every tensor; one that is missing, or of another shape or type, and a damaged file are an Error (io) that says which.
 // Nothing is written to any tensor before the whole file has been checked, its checksum included.
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&);
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&, HostView = {});
 
 }  // namespace headroom::engine

@@ -59,7 +59,8 @@ void save(Training& t, const Position& p, const std::string& folder) {
                      {"model", to_json(t.recipe().model)},
                      {"step", std::to_string(p.step)},
                      {"seed", std::to_string(p.seed)},
-                     {"settings", p.settings}});
+                     {"settings", p.settings}},
+                    HostView(t.context()));
   const auto all = checkpoints_in(folder);
   for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i], failed);
 }
@@ -84,7 +85,7 @@ void load(Training& t, const std::string& path) {
   ModelConfig theirs = d.model;
   theirs.name = t.recipe().model.name;  // what it was called does not matter
   check(to_json(theirs) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
-  read_safetensors(path, tensors_of(t));
+  read_safetensors(path, tensors_of(t), HostView(t.context()));
   t.store().refresh_copies(t.context());
 }
 

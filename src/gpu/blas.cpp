@@ -114,7 +114,7 @@ void multiply(const Product& p, void* workspace, void* stream) {
   const Description d(p);
   const cublasLtHandle_t lt = handle();
   const cublasLtMatmulAlgo_t how = algorithm(p, lt, d, b, a, c);
-  ok(cublasLtMatmul(lt, d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.c.data, c.raw, p.c.data, c.raw, &how, workspace,
+  ok(cublasLtMatmul(lt, d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.add ? p.add : p.c.data, c.raw, p.c.data, c.raw, &how, workspace,
                     workspace_bytes, static_cast<cudaStream_t>(stream)),
      "a product");
 }

@@ -17,11 +17,12 @@ struct Matrix {
   bool transposed = false;  // stored with rows and columns swapped
 };
 
-struct Product {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · C, `count` times
+struct Product {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `count` times
   Matrix a, b, c;
   std::int64_t m, n, k, count;
   float alpha = 1, beta = 0;
   Math math = Math::exact;
+  const void* add = nullptr;  // what beta multiplies, laid out as c; nullptr: c itself
 };
 
 void multiply(const Product&, void* workspace, void* stream);

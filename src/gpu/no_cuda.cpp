@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
+#include "gpu/staging.h"
 #include "gpu/stream.h"
 
 namespace headroom {
@@ -16,9 +17,9 @@ Device cuda_device(int) { refuse(); }
 Stream::Stream(int) { refuse(); }
 Stream::~Stream() = default;
 void Stream::wait() const { refuse(); }
-Graph::Graph(const Stream&, const std::function<void()>&) { refuse(); }
+Graph::Graph(void*, const std::function<void()>&) { refuse(); }
 Graph::~Graph() = default;
-void Graph::launch(const Stream&) const { refuse(); }
+void Graph::launch(void*) const { refuse(); }
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }
@@ -31,5 +32,14 @@ void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); 
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+
+void read_from_device(void*, const void*, std::size_t, void*) { refuse(); }
+void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }
+
+Staging::Staging(std::size_t, int) { refuse(); }
+Staging::~Staging() = default;
+void* Staging::next() { refuse(); }
+void Staging::send(void*, std::size_t, std::size_t, void*) { refuse(); }
+void Staging::sent(void*) { refuse(); }
 
 }  // namespace headroom

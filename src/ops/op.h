@@ -42,6 +42,7 @@ struct Context {
   int dry_workers = 1;         // without threads: how many the scratch is counted for
 
   bool dry() const { return arena.dry(); }
+  bool on_gpu() const { return device.kind == DeviceKind::cuda; }
   int workers() const { return threads ? threads->count() : dry_workers; }
   template <class Body>
   void share(std::int64_t pieces, Body&& body) const {  // body(piece, worker), by the pool or by the caller alone

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/forecast.h"
+#include "engine/recorded.h"
 #include "engine/save.h"
-#include "memory/block.h"
+#include "engine/transfer.h"
+#include "ops/place.h"
 
 namespace headroom {
 
@@ -23,7 +25,7 @@ std::string settings_of(const TrainRun& r, const engine::Data& data) {
                         {"len", r.recipe.len},
                         {"precision", name_of(r.recipe.precision)},
                         {"attention", r.recipe.attention},
-                        {"micro_batches", r.micro_batches},
+                        {"micro_batches", r.recipe.micro_batches},
                         {"lr", r.schedule.peak},
                         {"floor", r.schedule.floor},
                         {"warmup", r.schedule.warmup},
@@ -49,22 +51,22 @@ double validation_loss(Training& t, const engine::Data& data) {
 }
 
 std::string sampled(Training& t, const TrainRun& r, const Tensor& logits) {
-  const auto len = t.recipe().len, vocab = t.recipe().model.vocab;
+  const auto len = t.recipe().len;
   std::string text = "\n";
   const Random random = Random{r.seed}.stream(0x5a);
   for (std::int64_t n = 0; n < r.sample; ++n) {
     const auto have = std::min<std::int64_t>(len, std::int64_t(text.size()));
-    auto* tokens = t.tokens().as<std::int32_t>();
-    std::fill_n(tokens, t.tokens().count(), 0);
-    for (std::int64_t i = 0; i < have; ++i) tokens[i] = static_cast<unsigned char>(text[text.size() - std::size_t(have - i)]);
+    std::vector<std::int32_t> tokens(std::size_t(t.tokens().count()), 0);
+    for (std::int64_t i = 0; i < have; ++i) tokens[std::size_t(i)] = static_cast<unsigned char>(text[text.size() - std::size_t(have - i)]);
+    t.feed(0, tokens, tokens);
     t.logits_at(have - 1, logits);
-    const float* x = logits.as<float>();
-    const float top = *std::max_element(x, x + vocab);
+    const auto x = engine::values_of<float>(logits, t.context());
+    const float top = *std::max_element(x.begin(), x.end());
     double sum = 0;
-    for (std::int64_t v = 0; v < vocab; ++v) sum += std::exp(double(x[v] - top) / r.temperature);
+    for (std::size_t v = 0; v < x.size(); ++v) sum += std::exp(double(x[v] - top) / r.temperature);
     double left = random.uniform(std::uint64_t(n)) * sum;
-    std::int64_t v = 0;
-    for (; v + 1 < std::min<std::int64_t>(vocab, 256); ++v)
+    std::size_t v = 0;
+    for (; v + 1 < std::min<std::size_t>(x.size(), 256); ++v)
       if ((left -= std::exp(double(x[v] - top) / r.temperature)) < 0) break;
     text += char(v);
   }
@@ -92,16 +94,13 @@ void refuse_other_settings(const std::string& mine, const std::string& theirs, c
 
 Record train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show,
                  const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU trains in this build; --device cpu");
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory,
         "this needs {} bytes, {} are available; try --keep input or a smaller batch", needed, device.memory_bytes);
-  const Block memory(needed);
-  Threads pool(threads);
-  Arena arena(memory.data(), memory.bytes());
-  Context ctx{arena, device, &pool};
+  Place place(device, needed, threads);
+  Context& ctx = place.context();
   const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
   Training t(r.recipe, ctx);
   t.initialise(r.seed);
@@ -121,28 +120,31 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
 
   Table rows{"rows", "Loss", {{"step"}, {"loss"}, {"lr"}, {"grad_norm"}, {"tokens_per_s"}}, {}};
   const auto from = at.step;
-  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.micro_batches);
+  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches);
+  adamw::Hyper hyper = r.hyper;
+  hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
+  const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
   double speed = 0;
   bool stopped = false;
   for (; at.step < r.schedule.steps && !stopped; stopped = stop()) {
-    adamw::Hyper hyper = r.hyper;
-    hyper.lr = r.schedule.at(at.step);
-    hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
-    for (int micro = 0; micro < r.micro_batches; ++micro) {
-      data.draw(t, r.seed, at.step, micro);
-      t.backward(micro, r.micro_batches);
-    }
-    if (!std::isfinite(t.loss())) stop_for("loss", at.step + 1, t.first_not_finite(), r.folder);
-    t.update(hyper);
-    // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
-    if (t.state(adamw::skipped) != 0 && (!hyper.dynamic_scale || t.state(adamw::loss_scale) <= 1))
-      stop_for("gradient", at.step + 1, t.first_gradient_not_finite(), r.folder);
+    for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
+    const double rate = r.schedule.at(at.step);
+    t.set_rate(rate);
+    passes();
     ++at.step;
-    speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    show({at.step, r.schedule.steps, t.loss(), speed});
-    if (at.step % r.report_every == 0 || at.step == r.schedule.steps || at.step == 1)
-      rows.add({at.step, t.loss(), hyper.lr, t.state(adamw::grad_norm), speed});
+    const bool reported = at.step % r.report_every == 0 || at.step == r.schedule.steps || at.step == 1;
+    if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
+      // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+      const double loss = t.loss();
+      if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
+      const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
+                                            : t.state(adamw::updates) != double(at.step);
+      if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
+      speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      show({at.step, r.schedule.steps, loss, speed});
+      if (reported) rows.add({at.step, loss, rate, t.state(adamw::grad_norm), speed});
+    }
     if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) engine::save(t, at, r.folder);
   }
   if (!r.folder.empty()) engine::save(t, at, r.folder);
@@ -150,7 +152,7 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   record.add("validation_loss", validation_loss(t, data)).add("unigram_entropy", data.unigram_entropy());
-  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  record.add("peak_bytes", std::int64_t(place.arena().peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (r.sample > 0) record.add("sample", sampled(t, r, logits));
   return record.add(Part{rows});
 }

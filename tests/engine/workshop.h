@@ -28,13 +28,15 @@ struct Workshop {
     training.initialise(7);
     fill(1);
   }
-  void fill(std::uint64_t seed) {
+  void fill(std::uint64_t seed, int micro = 0) {
     const Random random{seed};
-    for (std::int64_t i = 0; i < training.tokens().count(); ++i) {
-      const auto vocab = std::uint64_t(training.recipe().model.vocab);
-      training.tokens().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i), vocab));
-      training.targets().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i + 1), vocab));
+    const auto vocab = std::uint64_t(training.recipe().model.vocab);
+    std::vector<std::int32_t> tokens(std::size_t(training.tokens().count())), targets(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = std::int32_t(random.below(2 * i, vocab));
+      targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
     }
+    training.feed(micro, tokens, targets);
   }
   std::vector<float> gradients() const { return gather(&Param::grad); }
   std::vector<float> weights() const { return gather(&Param::master); }

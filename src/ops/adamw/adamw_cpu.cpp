@@ -58,6 +58,10 @@ void start(const Tensor& state, double scale, Context& ctx) {
   state.as<double>()[loss_scale] = scale;
 }
 
+void set_rate(const Tensor& state, double lr, Context& ctx) {
+  if (!ctx.dry()) state.as<double>()[rate] = lr;
+}
+
 void sum_squares(const Tensor& grad, const Tensor& slot, Context& ctx) {
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("norm.parts", DType::f64, {pieces_of(grad)});
@@ -99,10 +103,10 @@ void step(const Update& t, const Tensor& state, const Hyper& h, Context& ctx) {
                   float(h.beta2),
                   float(1 - h.beta1),
                   float(1 - h.beta2),
-                  float(h.lr / correct1),
+                  float(s[rate] / correct1),
                   float(1 / std::sqrt(correct2)),
                   float(h.eps),
-                  float(t.decay ? 1 - h.lr * h.decay : 1.0)};
+                  float(t.decay ? 1 - s[rate] * h.decay : 1.0)};
   ctx.share(pieces_of(t.grad), [&](std::int64_t p, int) {
     HWY_DYNAMIC_DISPATCH(step_piece)(t, k, p * piece, std::min(t.grad.count(), (p + 1) * piece));
   });
