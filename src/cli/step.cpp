@@ -12,7 +12,7 @@ struct Asked {
   std::vector<std::string> precisions{"fp32"};
   std::string keep = "everything";
   std::optional<std::uint64_t> memory;
-  std::int64_t steps = 10, warmup = 5, threads = 0;
+  std::int64_t steps = 10, threads = 0;
 };
 }  // namespace
 
@@ -26,20 +26,27 @@ Run step(CLI::App& app, Common& common) {
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.attention, {"flash", "plain"}, "Attention variant");
   add_integer(app, "--steps", a->steps, {1, 1 << 20}, "Calls that count");
-  add_integer(app, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
+  add_integers(app, "--warmup", s.warmups, {0, 1 << 20}, "Calls before them; a row for each");
+  add_choices(app, "--phase", s.phases, {"forward", "forward+backward", "train"}, "What a call does");
   add_integer(app, "--threads", a->threads, {0, 4096}, "Threads; 0: every core");
   add_bytes(app, "--memory", a->memory, "Pretend to have this much [what is available]");
   app.footer(
-      "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4");
+      "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4\n"
+      "  headroom step --device cuda --model small,medium,large,xl,2.7B --len 128,256,512,1024 --precision fp32,bf16");
   return [a, &common] {
     StepTime& t = a->study;
-    t.model = a->model.config();
+    for (const std::string& name : parse_list(a->model.name, "--model")) {
+      ModelOptions one = a->model;
+      one.name = name;
+      t.models.push_back(one.config());
+    }
     t.precisions = precisions_of(a->precisions);
     t.keep = *engine::keep_named(a->keep);
-    t.protocol.steps = int(a->steps), t.protocol.warmup = int(a->warmup);
+    t.steps = int(a->steps);
     t.seed = common.seed;
-    const Device d = described_device(common);
-    if (const auto kept = kept_ceilings(d, common); kept && a->threads == 0) t.matmul_flops = kept->fp32_flops;  // it used every core
+    const Device d = chosen_device(common);
+    if (d.kind == DeviceKind::cpu && a->threads == 0)
+      if (const auto kept = kept_ceilings(d, common)) t.matmul_flops = kept->fp32_flops;  // it used every core
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
     return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common,
                    interrupted() ? failed : yes);

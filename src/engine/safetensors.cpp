@@ -168,7 +168,7 @@ Metadata read_safetensors_metadata(const std::string& path) {
 Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, HostView view) {
   std::ifstream in(path, std::ios::binary);
   const Header h = header_of(in, path);
-  const Metadata metadata = metadata_of(h, path);
+  Metadata metadata = metadata_of(h, path);
   std::vector<std::uint64_t> offsets;
   for (const auto& t : tensors) offsets.push_back(offset_of(h, t, path));
   // The writer sums tensor by tensor in the order of offsets, so the sum is taken along the same cuts.

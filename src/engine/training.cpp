@@ -1,6 +1,8 @@
 #include "engine/training.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/convert.h"
 #include "engine/transfer.h"
@@ -87,6 +89,21 @@ Training::Training(const Recipe& recipe, Context& ctx)
 }
 
 void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
+
+void Training::warm() {
+  if (!ctx_.on_gpu()) return;
+  const std::vector<std::int32_t> zeros(std::size_t(head_.rows), 0);
+  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, zeros, zeros);
+  if (recipe_.purpose == Purpose::forward) return forward();
+  for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
+  if (recipe_.purpose == Purpose::gradients) return;
+  const auto state = values_of<double>(state_, ctx_);
+  const float not_finite = std::numeric_limits<float>::quiet_NaN();
+  const Tensor& grad = store_.params().front().grad;
+  write(&not_finite, Tensor(grad.data, DType::f32, {1}), ctx_);  // an update with it changes no weight
+  apply({});
+  write(state.data(), state_, ctx_);
+}
 
 bool Training::stands_in() const {
   return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) ||

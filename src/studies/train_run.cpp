@@ -9,7 +9,7 @@
 #include "engine/recorded.h"
 #include "engine/save.h"
 #include "engine/transfer.h"
-#include "ops/place.h"
+#include "gpu/place.h"
 
 namespace headroom {
 
@@ -99,8 +99,10 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory,
         "this needs {} bytes, {} are available; try --keep input or a smaller batch", needed, device.memory_bytes);
-  Place place(device, needed, threads);
-  Context& ctx = place.context();
+  Place place(device, threads);
+  const PlaceMemory memory = place.take(needed);
+  Arena arena(memory.data(), memory.bytes());
+  Context ctx{arena, device, &place.threads(), place.stream()};
   const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
   Training t(r.recipe, ctx);
   t.initialise(r.seed);
@@ -123,6 +125,7 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
   const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches);
   adamw::Hyper hyper = r.hyper;
   hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
+  t.warm();
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
   double speed = 0;
@@ -152,7 +155,7 @@ Record train_run(const TrainRun& r, const Device& device, int threads, const std
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   record.add("validation_loss", validation_loss(t, data)).add("unigram_entropy", data.unigram_entropy());
-  record.add("peak_bytes", std::int64_t(place.arena().peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (r.sample > 0) record.add("sample", sampled(t, r, logits));
   return record.add(Part{rows});
 }
