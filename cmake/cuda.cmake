@@ -29,6 +29,7 @@ function(headroom_add_cuda target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/flash_sm90_[a-z_]+\\.cu$")  # these are built for sm_90a below
   target_sources(${target} PRIVATE ${sources})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)

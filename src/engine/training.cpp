@@ -6,6 +6,7 @@
 
 #include "base/convert.h"
 #include "engine/transfer.h"
+#include "gpu/blas.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/rope/rope.h"
@@ -92,6 +93,7 @@ void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
 
 void Training::warm() {
   if (!ctx_.on_gpu()) return;
+  const blas::Measuring measuring;
   const std::vector<std::int32_t> zeros(std::size_t(head_.rows), 0);
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, zeros, zeros);
   if (recipe_.purpose == Purpose::forward) return forward();

@@ -1,5 +1,6 @@
 // Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
 #include "base/error.h"
+#include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
@@ -39,6 +40,9 @@ DeviceMemory device_memory() { refuse(); }
 
 void read_from_device(void*, const void*, std::size_t, void*) { refuse(); }
 void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }
+
+blas::Measuring::Measuring() { refuse(); }
+blas::Measuring::~Measuring() = default;
 
 Staging::Staging(std::size_t, int) { refuse(); }
 Staging::~Staging() = default;

@@ -2,7 +2,8 @@
 #pragma once
 #include "base/random.h"
 #include "engine/forecast.h"
-#include "memory/block.h"
+#include "engine/transfer.h"
+#include "gpu/place.h"
 
 namespace headroom::engine {
 
@@ -10,20 +11,21 @@ inline ModelConfig tiny() { return {"tiny", 19, 16, 2, 4, 2, 4, 24, false, 10000
 
 struct Workshop {
   Device device;
-  Threads threads;
+  Place place;
   std::size_t predicted;
-  headroom::Block memory;
+  PlaceMemory memory;
   Ledger ledger;
   Arena arena;
   Context ctx;
   Training training;
 
-  explicit Workshop(const Recipe& r, int thread_count = 2)
-      : threads(thread_count),
+  explicit Workshop(const Recipe& r, int thread_count = 2, Device d = {})
+      : device(std::move(d)),
+        place(device, thread_count),
         predicted(forecast_peak(r, device, thread_count)),
-        memory(predicted),
+        memory(place.take(predicted)),
         arena(memory.data(), memory.bytes(), &ledger),
-        ctx{arena, device, &threads},
+        ctx{arena, device, &place.threads(), place.stream()},
         training(r, ctx) {
     training.initialise(7);
     fill(1);
@@ -43,8 +45,8 @@ struct Workshop {
   std::vector<float> gather(Tensor Param::*which) const {
     std::vector<float> all;
     for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {
-      const float* at = (p.*which).as<float>();
-      all.insert(all.end(), at, at + (p.*which).count());
+      const auto values = values_of<float>(p.*which, ctx);
+      all.insert(all.end(), values.begin(), values.end());
     }
     return all;
   }
