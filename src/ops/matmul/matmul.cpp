@@ -44,9 +44,11 @@ Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
 
 double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.shape[p.a.shape.rank - 1]); }
 
+Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())}; }
+
 void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
-  ctx.note(name, {p.a.dtype, p.math}, {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())});
+  const auto op = ctx.note(name, {p.a.dtype, p.math}, cost_of(p), Work::matmul);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const Tensor workspace = ctx.arena.make("matmul.workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
