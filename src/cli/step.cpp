@@ -12,6 +12,7 @@ struct Asked {
   std::vector<std::string> precisions{"fp32"};
   std::string keep = "everything";
   std::optional<std::uint64_t> memory;
+  std::string masters = "whole", updating = "after";
   std::int64_t steps = 10, threads = 0;
 };
 }  // namespace
@@ -25,6 +26,8 @@ Run step(CLI::App& app, Common& common) {
   add_choices(app, "--precision", a->precisions, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.attention, {"flash", "plain"}, "Attention variant");
+  add_choice(app, "--masters", a->masters, {"whole", "halves"}, "FP32 weights: beside their bf16 copies, or sharing their bytes");
+  add_choice(app, "--update", a->updating, {"after", "during"}, "AdamW after backward, or group by group inside it: no clipping");
   add_integer(app, "--steps", a->steps, {1, 1 << 20}, "Calls that count");
   add_integers(app, "--warmup", s.warmups, {0, 1 << 20}, "Calls before them; a row for each");
   add_choices(app, "--phase", s.phases, {"forward", "forward+backward", "train"}, "What a call does");
@@ -42,6 +45,8 @@ Run step(CLI::App& app, Common& common) {
     }
     t.precisions = precisions_of(a->precisions);
     t.keep = *engine::keep_named(a->keep);
+    t.masters = a->masters == "halves" ? engine::Masters::halves : engine::Masters::whole;
+    t.updating = a->updating == "during" ? engine::Updating::during : engine::Updating::after;
     t.steps = int(a->steps);
     t.seed = common.seed;
     const Device d = chosen_device(common);

@@ -9,6 +9,7 @@
 #include "gpu/blas.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
+#include "ops/fill/fill.h"
 #include "ops/rope/rope.h"
 
 namespace headroom::engine {
@@ -61,6 +62,10 @@ void check(const Recipe& r) {
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
   check(size_of(r.precision.dtype) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16 and fp16 are", name_of(r.precision));
   check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
+  check(r.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16), Code::bad_argument,
+        "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
+  check(r.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
+        "step: masters in halves need bf16, {} was asked", name_of(r.precision));
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
@@ -69,7 +74,7 @@ Training::Training(const Recipe& recipe, Context& ctx)
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
       problem_(problem_of(recipe_)),
-      store_(recipe_.model, recipe_.precision.dtype, recipe_.purpose, ctx),
+      store_(recipe_.model, recipe_.precision.dtype, recipe_.purpose, recipe_.masters, recipe_.updating, ctx),
       head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
@@ -100,6 +105,10 @@ void Training::warm() {
   for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;
   const auto state = values_of<double>(state_, ctx_);
+  if (recipe_.updating == Updating::during) {
+    in_parts({.clip = 0}, true);
+    return write(state.data(), state_, ctx_);
+  }
   const float not_finite = std::numeric_limits<float>::quiet_NaN();
   const Tensor& grad = store_.params().front().grad;
   write(&not_finite, Tensor(grad.data, DType::f32, {1}), ctx_);  // an update with it changes no weight
@@ -201,6 +210,7 @@ void Training::backward(int micro) {
     const auto w = store_.lease(0);
     embedding::backward(tokens(micro), d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
   }
+  finish(0);
   const auto here = ctx_.inside("head");
   cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, micro > 0, loss_, ctx_);
 }
@@ -210,7 +220,8 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
   const int layers = int(recipe_.model.layers);
   if (i == layers) {
     auto phase = ctx_.arena.in_phase(Phase::backward);
-    return head_.loss_and_gradient(x, store_.lease(layers + 1), targets, d, into_dw, ctx_);
+    head_.loss_and_gradient(x, store_.lease(layers + 1), targets, d, into_dw, ctx_);
+    return finish(layers + 1);
   }
   auto scope = ctx_.arena.scope();
   const Block b = block(i);
@@ -227,6 +238,7 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
   const auto w = store_.lease(1 + i);
   store_.prefetch(i);
   b.backward(x, w, kept, d, into_dw, ctx_);
+  finish(1 + i);
 }
 
 void Training::update(const adamw::Hyper& hyper) {
@@ -237,11 +249,29 @@ void Training::update(const adamw::Hyper& hyper) {
 void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
 
 void Training::apply(const adamw::Hyper& hyper) {
-  check(recipe_.purpose == Purpose::training, Code::bad_argument, "step: this model was made without an optimiser");
+  check(recipe_.purpose == Purpose::training && recipe_.updating == Updating::after, Code::bad_argument,
+        "step: this model was made {}", recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
   store_.update(hyper, state_, ctx_);
 }
 
+// One micro-batch whose groups are updated on the way. idle: with numbers that change nothing.
+void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
+  auto scope = ctx_.arena.scope();
+  {
+    auto phase = ctx_.arena.in_phase(Phase::optimizer);
+    numbers_ = adamw::begin(state_, hyper, ctx_);
+  }
+  if (idle) fill::constant(numbers_, 0, ctx_);
+  backward(0);
+  numbers_ = {};
+}
+
+void Training::finish(int group) {
+  if (numbers_) store_.advance(group, numbers_, ctx_);
+}
+
 void Training::passes(const adamw::Hyper& hyper) {
+  if (recipe_.updating == Updating::during) return in_parts(hyper, false);
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) backward(micro);
   apply(hyper);
 }
@@ -269,7 +299,7 @@ std::string Training::first_gradient_not_finite() const {
 
 std::string Training::first_not_finite() {
   for (const Param& p : store_.params())
-    if (!finite(p.master, ctx_)) return fmt::format("the weight {}", p.spec.full_name());
+    if (!finite(p.master ? p.master : p.copy, ctx_)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");
   std::string found;

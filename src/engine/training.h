@@ -28,6 +28,8 @@ struct Recipe {
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
   int micro_batches = 1;                        // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
+  Masters masters = Masters::whole;
+  Updating updating = Updating::after;
 };
 
 void check(const Recipe&);
@@ -45,7 +47,7 @@ class Training {
   void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);  // does not wait
   void forward();
   void backward(int micro = 0);
-  void update(const adamw::Hyper&);
+  void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
   void set_rate(double lr);
   void passes(const adamw::Hyper&);  // every backward and the update, at the rate that was set; hyper.lr is not read
   void step(const adamw::Hyper&);    // set_rate and passes
@@ -65,6 +67,7 @@ class Training {
 
  private:
   void apply(const adamw::Hyper&);
+  void in_parts(const adamw::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&, Gradient into_dw);
   Tensor stream(Name) const;
   Block block(int) const;
@@ -75,6 +78,8 @@ class Training {
   const attention::Variant& variant_;
   attention::Problem problem_;
   WholeStore store_;
+  void finish(int group);  // its gradients are whole
+  Tensor numbers_;         // of an update during backward, while there is one
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU

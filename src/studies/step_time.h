@@ -18,6 +18,8 @@ struct StepTime {
   std::vector<Precision> precisions{{}};
   engine::Keep keep = engine::Keep::everything;
   std::string attention = "flash";
+  engine::Masters masters = engine::Masters::whole;
+  engine::Updating updating = engine::Updating::after;
   std::vector<std::string> phases{"forward", "forward+backward", "train"};
   int steps = 10;
   std::vector<std::int64_t> warmups{5};  // steps before those that count; a row for each

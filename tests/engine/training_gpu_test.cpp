@@ -133,6 +133,25 @@ TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
   EXPECT_EQ(replayed.gather(&Param::v), eager.gather(&Param::v));
 }
 
+TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
+  Recipe r = recipe("bf16");
+  Workshop after(r, 2, cuda_device(0));
+  r.updating = Updating::during;
+  Workshop during(r, 2, cuda_device(0));
+  r.masters = Masters::halves;
+  Workshop halves(r, 2, cuda_device(0)), on_cpu(r);
+  for (Workshop* w : {&during, &halves}) w->training.warm();
+  for (std::uint64_t step = 0; step < 5; ++step)
+    for (Workshop* w : {&after, &during, &halves, &on_cpu}) {
+      w->fill(step);
+      w->training.step({.lr = 0.01, .clip = 0});
+    }
+  EXPECT_EQ(during.weights(), after.weights());
+  EXPECT_EQ(halves.arena.peak(), halves.predicted);
+  EXPECT_NEAR(halves.training.loss(), after.training.loss(), 1e-3);  // two copies in 65 536 are rounded another way
+  EXPECT_NEAR(halves.training.loss(), on_cpu.training.loss(), 2e-2);
+}
+
 TEST_F(TrainingGpu, AResumedRunIsTheRunThatNeverStopped) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("headroom-gpu-save-{}", ::getpid());
   for (const char* precision : {"bf16", "fp16"}) {

@@ -45,6 +45,7 @@ struct Workshop {
   std::vector<float> gather(Tensor Param::*which) const {
     std::vector<float> all;
     for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {
+      if (!(p.*which)) continue;
       const auto values = values_of<float>(p.*which, ctx);
       all.insert(all.end(), values.begin(), values.end());
     }
