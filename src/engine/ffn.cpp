@@ -28,7 +28,8 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
                   Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
   if (!have.n) rmsnorm::forward({h, w[Role::norm2].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
-  if (!have.gate_up) matmul::multiply({all.n, transposed(w[Role::gate_up].w), all.gate_up, 1, 0, precision.math}, ctx, {"ffn.gate_up", layer});
+  if (!have.gate_up)
+    matmul::multiply({all.n, transposed(w[Role::gate_up].w), all.gate_up, 1, 0, precision.math}, ctx, {"ffn.gate_up", layer});
   if (!have.act) swiglu::forward({all.gate_up, all.act}, ctx);
   if (!out) return;
   matmul::multiply({all.act, transposed(w[Role::down].w), out, 1, 1, precision.math, h}, ctx, {"ffn.down", layer});

@@ -89,7 +89,7 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   }
   std::string line = fmt::format("Tensors for {} are counted as these kernels take them: ", device.name);
   for (const auto& [who, what] : kernels) line += fmt::format("attention {} as {}; ", what, who);
-  return line + "every other op as the CPU's, the only ones there are.";
+  return line + "every other op as the GPU's.";
 }
 
 }  // namespace headroom::engine

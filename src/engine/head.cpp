@@ -12,8 +12,9 @@ using matmul::part;
 using matmul::transposed;
 
 std::int64_t chunk_of(const ModelConfig& config, const Device& device, std::int64_t rows) {
-  const std::int64_t bytes = device.kind == DeviceKind::cuda ? 1 << 26 : 1 << 24;
-  return std::min(rows, std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64));
+  const std::int64_t bytes = device.kind == DeviceKind::cuda ? 1 << 27 : 1 << 24;
+  const std::int64_t most = std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64), chunks = (rows + most - 1) / most;
+  return std::min(rows, ((rows + chunks - 1) / chunks + 63) / 64 * 64);
 }
 
 void Head::loss(const Tensor& x, const ParamStore::Lease& w, const Targets& t, Context& ctx) const {

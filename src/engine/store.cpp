@@ -32,9 +32,7 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
   for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay, p.rest});
 }
 
-int WholeStore::group_of(const ParamSpec& s) const {
-  return s.role == Role::embedding ? 0 : s.layer >= 0 ? 1 + s.layer : 1 + layers_;
-}
+int WholeStore::group_of(const ParamSpec& s) const { return s.role == Role::embedding ? 0 : s.layer >= 0 ? 1 + s.layer : 1 + layers_; }
 
 // Gradients that do not stand lie at the beginning of one tensor, as large as the largest group's.
 void WholeStore::make_gradients(Updating updating, Context& ctx) {

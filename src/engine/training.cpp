@@ -121,12 +121,8 @@ bool Training::stands_in() const {
          !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
 }
 
-Tensor Training::tokens(int micro) const {
-  return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}};
-}
-Tensor Training::targets(int micro) const {
-  return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}};
-}
+Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
+Tensor Training::targets(int micro) const { return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
 
 void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
   const auto rows = std::size_t(head_.rows);
@@ -249,8 +245,8 @@ void Training::update(const adamw::Hyper& hyper) {
 void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
 
 void Training::apply(const adamw::Hyper& hyper) {
-  check(recipe_.purpose == Purpose::training && recipe_.updating == Updating::after, Code::bad_argument,
-        "step: this model was made {}", recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
+  check(recipe_.purpose == Purpose::training && recipe_.updating == Updating::after, Code::bad_argument, "step: this model was made {}",
+        recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
   store_.update(hyper, state_, ctx_);
 }
 
@@ -280,7 +276,6 @@ void Training::step(const adamw::Hyper& hyper) {
   set_rate(hyper.lr);
   passes(hyper);
 }
-
 
 void Training::logits_at(std::int64_t row, const Tensor& out) {
   auto scope = ctx_.arena.scope();

@@ -49,8 +49,8 @@ class Training {
   void backward(int micro = 0);
   void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
   void set_rate(double lr);
-  void passes(const adamw::Hyper&);  // every backward and the update, at the rate that was set; hyper.lr is not read
-  void step(const adamw::Hyper&);    // set_rate and passes
+  void passes(const adamw::Hyper&);                     // every backward and the update, at the rate that was set; hyper.lr is not read
+  void step(const adamw::Hyper&);                       // set_rate and passes
   void logits_at(std::int64_t row, const Tensor& out);  // after feeding micro-batch 0: logits of one row, FP32 [1, vocab]
   double loss() const;                                  // mean over the step's tokens
   double state(adamw::Field) const;

@@ -9,8 +9,8 @@
 
 namespace headroom {
 
-using Plan = std::array<std::uint64_t, 8>;       // opaque: the library's own description of an algorithm
-using Plans = std::map<std::string, Plan>;       // by what is multiplied, in one word
+using Plan = std::array<std::uint64_t, 8>;  // opaque: the library's own description of an algorithm
+using Plans = std::map<std::string, Plan>;  // by what is multiplied, in one word
 constexpr const char* plan_file_head = "headroom plans 1";
 
 Plans read_plans(const std::filesystem::path&);

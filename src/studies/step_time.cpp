@@ -126,12 +126,26 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
             const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {
               const bool timed = m.ms.count > 0, ran = gpu && !std::holds_alternative<std::monostate>(peak);
               const double tokens = double(s.batch) * double(len), rate = timed ? f.model_flops / (m.ms.mean * 1e9) : 0;
-              t.add({model.name, s.batch, len, std::string(name_of(precision)), std::string(name), timed ? Value(m.ms.mean) : Value(),
-                     timed ? Value(m.ms.std) : Value(), timed ? Value(1e3 * tokens / m.ms.mean) : Value(), timed ? Value(rate) : Value(),
-                     timed && ceiling > 0 ? Value(rate * 1e12 / ceiling) : Value(), std::move(peak),
-                     f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(), std::string(status), why, engine::param_count(model),
-                     std::int64_t(m.ms.count), std::int64_t(m.warmup), ran ? Value(driver.used()) : Value(),
-                     ran ? Value(driver.loaded()) : Value(), ran ? Value(driver.unexplained(f.peak_bytes)) : Value()});
+              t.add({model.name,
+                     s.batch,
+                     len,
+                     std::string(name_of(precision)),
+                     std::string(name),
+                     timed ? Value(m.ms.mean) : Value(),
+                     timed ? Value(m.ms.std) : Value(),
+                     timed ? Value(1e3 * tokens / m.ms.mean) : Value(),
+                     timed ? Value(rate) : Value(),
+                     timed && ceiling > 0 ? Value(rate * 1e12 / ceiling) : Value(),
+                     std::move(peak),
+                     f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(),
+                     std::string(status),
+                     why,
+                     engine::param_count(model),
+                     std::int64_t(m.ms.count),
+                     std::int64_t(m.warmup),
+                     ran ? Value(driver.used()) : Value(),
+                     ran ? Value(driver.loaded()) : Value(),
+                     ran ? Value(driver.unexplained(f.peak_bytes)) : Value()});
             };
             try {
               f = engine::forecast(r, device, threads);
@@ -159,13 +173,13 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
   if (gpu) {
     record.add("context_bytes", driver.context(), Unit::bytes);
     record.add(Part{t});
-    record.add(Part{Note{fmt::format(
-        "MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no "
-        "recomputation; against the matmul rate of the precision, {}.",
-        device.ceilings.source)}});
-    return record.add(Part{Note{
-        "driver is all that cudaMemGetInfo says is taken: the arena (forecast), the context and what other programs hold "
-        "(context_bytes), what running loaded (loaded_bytes: kernels' code, cuBLAS, the recorded graph), and unexplained bytes."}});
+    record.add(Part{Note{
+        fmt::format("MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no "
+                    "recomputation; against the matmul rate of the precision, {}.",
+                    device.ceilings.source)}});
+    return record.add(Part{
+        Note{"driver is all that cudaMemGetInfo says is taken: the arena (forecast), the context and what other programs hold "
+             "(context_bytes), what running loaded (loaded_bytes: kernels' code, cuBLAS, the recorded graph), and unexplained bytes."}});
   }
   record.add("matmul_ceiling_tflops", cpu_ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
   record.add(Part{t});

@@ -80,8 +80,16 @@ TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
     for (const char* attention : {"flash", "plain"}) {
       const Recipe r = recipe(precision, attention);
       try {
-        check(r), attention::choose({.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 40, .len_k = 40, .head_dim = 16,
-                                     .mask = attention::Mask::causal(), .precision = r.precision, .deterministic = true}, card, attention);
+        check(r), attention::choose({.batch = 2,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .len_q = 40,
+                                     .len_k = 40,
+                                     .head_dim = 16,
+                                     .mask = attention::Mask::causal(),
+                                     .precision = r.precision,
+                                     .deterministic = true},
+                                    card, attention);
       } catch (const Error&) { continue; }  // nothing on this card serves it
       SCOPED_TRACE(fmt::format("{} {}", precision, attention));
       const Ran got = run(r, card);

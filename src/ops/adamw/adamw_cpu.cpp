@@ -24,7 +24,7 @@ double squares(const float* g, std::int64_t n) {
 
 void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
   const float* __restrict g = t.grad.as<float>();
-  float *__restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
+  float* __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
   const auto advance = [&](std::int64_t i, float w) {
     const float x = g[i] * k.factor;
     m[i] = k.beta1 * m[i] + k.rest1 * x;

@@ -14,7 +14,7 @@ void run(const Rows& t, Context& ctx) {
         "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
   const double size = double(t.logits.count());
   const auto op = ctx.note("cross_entropy", {DType::f32},
-           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
+                           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
   if (ctx.dry()) return;
   ctx.on_gpu() ? run_cuda(t, ctx) : run_cpu(t, ctx);
 }

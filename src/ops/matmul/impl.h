@@ -4,7 +4,7 @@
 
 namespace headroom::matmul {
 
-void multiply_cpu(const Product&, Context&);                           // beta multiplies what c holds
+void multiply_cpu(const Product&, Context&);                            // beta multiplies what c holds
 void multiply_cuda(const Product&, const Tensor& workspace, Context&);  // an Error where the library was built without CUDA
 
 }  // namespace headroom::matmul
