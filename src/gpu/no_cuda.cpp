@@ -34,9 +34,11 @@ Buffer::~Buffer() = default;
 void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t, const Stream&) { refuse(); }
+void copy_on_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+void blas::multiply(const Product&, void*, void*) { refuse(); }
 
 void read_from_device(void*, const void*, std::size_t, void*) { refuse(); }
 void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }

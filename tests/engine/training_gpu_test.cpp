@@ -107,7 +107,6 @@ TEST_F(TrainingGpu, EveryKeepLevelGivesTheSameBits) {
   const Device card = cuda_device(0);
   for (const char* precision : {"fp32", "bf16"})
     for (const char* attention : {"flash", "plain"}) {
-      if (attention == std::string("flash") && precision == std::string("fp32")) continue;
       Workshop all(recipe(precision, attention), 2, card);
       make_lively(all);
       all.training.backward();
@@ -171,6 +170,7 @@ TEST_F(TrainingGpu, AResumedRunIsTheRunThatNeverStopped) {
     };
     const Device card = cuda_device(0);
     Workshop through(recipe(precision), 2, card), first(recipe(precision), 2, card), second(recipe(precision), 2, card);
+    for (Workshop* w : {&through, &first}) w->training.warm();  // plans of products are measured before the first step, not between
     train(through, 0, 9);
     train(first, 0, 4);
     save(first.training, {4, 7, "{}"}, folder.string());
@@ -244,6 +244,7 @@ std::string text_file() {
   return path.string();
 }
 
+// The mean loss of every 50 steps: that of one step depends on its batch, and batches are small.
 std::vector<double> losses(const Recipe& r, const Device& d, const Data& data) {
   Workshop w(r, 2, d);
   w.training.warm();
@@ -254,7 +255,8 @@ std::vector<double> losses(const Recipe& r, const Device& d, const Data& data) {
     data.draw(w.training, 5, step, 0);
     w.training.set_rate(2e-3);
     passes();
-    if (step % 25 == 24) out.push_back(w.training.loss());
+    if (step % 50 == 0) out.push_back(0);
+    out.back() += w.training.loss() / 50;
   }
   return out;
 }
@@ -267,9 +269,12 @@ TEST_F(TrainingGpu, FiveHundredStepsFollowTheCpusLosses) {
   const auto on_card = losses(r, cuda_device(0), data), again = losses(r, cuda_device(0), data);
   EXPECT_EQ(on_card, again);  // the same seed, the same bits
   r.precision = {};
-  const auto on_cpu = losses(r, {}, data);
+  const auto on_cpu = losses(r, {}, data), exact = losses(r, cuda_device(0), data);
   EXPECT_LT(on_cpu.back(), 0.5 * on_cpu.front());
-  for (std::size_t i = 0; i < on_cpu.size(); ++i) EXPECT_NEAR(on_card[i], on_cpu[i], 0.05 * on_cpu[i] + 0.01) << 25 * (i + 1);
+  for (std::size_t i = 0; i < on_cpu.size(); ++i) {
+    EXPECT_NEAR(exact[i], on_cpu[i], 0.02 * on_cpu[i]) << 50 * (i + 1);
+    EXPECT_NEAR(on_card[i], on_cpu[i], 0.04 * on_cpu[i]) << 50 * (i + 1);
+  }
   std::filesystem::remove(path);
 }
 
