@@ -14,6 +14,7 @@ namespace {
 
 struct Heads {
   Tensor q, k, v;  // views of one [rows, q + 2 kv] matrix
+  Tensor qk;       // q's and k's heads together: what is turned
 };
 
 Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t column, std::int64_t heads) {
@@ -25,14 +26,15 @@ Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t colu
 }
 Heads heads_of(const Tensor& qkv, const attention::Problem& p) {
   const auto q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
-  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads)};
+  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads),
+          view_of(qkv, p, 0, p.heads + p.kv_heads)};
 }
 // With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
 Heads norm_heads(const AttentionLayer& l, const Tensor& qkv, const ParamStore::Lease& w, Context& ctx) {
   const auto& p = l.problem;
   const Heads raw = heads_of(qkv, p);
   const Tensor qk = ctx.arena.make({"attention.qk", l.layer}, qkv.dtype, {qkv.shape[0], l.config.q_width() + l.config.kv_width()});
-  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v};
+  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v, {}};
   head_norm::forward({raw.q, w[Role::q_norm].w, l.rope_table, turned.q, float(l.config.norm_eps)}, ctx);
   head_norm::forward({raw.k, w[Role::k_norm].w, l.rope_table, turned.k, float(l.config.norm_eps)}, ctx);
   return turned;
@@ -76,10 +78,7 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   if (!have.qkv) {
     matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv, 1, 0, problem.precision.math}, ctx, {"attention.qkv", layer});
     if (config.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
-    if (!config.qk_norm) {
-      rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
-      rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
-    }
+    if (!config.qk_norm) rope::rotate(h.qk, rope_table, rope::Turn::forward, ctx);
   }
   if (!have.o || (all.core.p && !have.core_valid)) {
     auto scope = ctx.arena.scope();
@@ -111,8 +110,7 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
       head_norm::backward({h.q, q.w, rope_table, dh.q, q.dw, into_dw, float(config.norm_eps)}, ctx);
       head_norm::backward({h.k, k.w, rope_table, dh.k, k.dw, into_dw, float(config.norm_eps)}, ctx);
     } else {
-      rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
-      rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
+      rope::rotate(dh.qk, rope_table, rope::Turn::back, ctx);
     }
   }
   if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);

@@ -10,7 +10,7 @@ namespace headroom::engine {
 struct FfnSaved {
   Tensor n, rstd;  // norm(h) [rows, width], FP32 [rows]
   Tensor gate_up;  // [rows, 2 ffn]
-  Tensor act;      // [rows, ffn]
+  Tensor act;      // [rows, ffn]; never kept
 };
 
 struct Ffn {

@@ -23,8 +23,8 @@ void check_product(const Product& p) {
   };
   check(one_of_two(p.a) && one_of_two(p.b) && (n <= 1 || p.c.stride[std::size_t(last)] == 1), Code::bad_argument,
         "matmul: a and b need stride 1 in one of their last two dimensions, c in its last");
-  check(!p.add || (p.add.shape == p.c.shape && p.add.dtype == p.c.dtype && p.add.stride == p.c.stride), Code::bad_argument,
-        "matmul: what is added must have the shape, type and strides of the product");
+  check(!p.add || (p.add.shape == p.c.shape && p.add.dtype == p.c.dtype && p.add.stride == p.c.stride && p.add.contiguous()),
+        Code::bad_argument, "matmul: what is added must have the shape, type and strides of the product, both contiguous");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct Product {
   Tensor a, b, c;  // c is written
   float alpha = 1, beta = 0;
   Math math = Math::exact;  // tf32: FP32 operands of which a GPU multiplies 10 bits of mantissa; the CPU multiplies them whole
-  Tensor add = {};          // what beta multiplies, laid out as c; none: what c holds
+  Tensor add = {};          // what beta multiplies, laid out as c and contiguous; none: what c holds
 };
 
 Tensor transposed(Tensor);                                                 // the last two dimensions swapped
