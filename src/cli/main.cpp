@@ -15,6 +15,7 @@ constexpr Command commands[] = {
     {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
     {"step", "Time forward, backward and optimiser of a language model", step},
+    {"profile", "Where the time goes: kernels, phases, modules, roofs; of a step, of attention, of any CUDA program", profile},
     {"train", "Train a language model on text; save, resume, sample", train},
     {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
     {"device", "What this machine is, and its measured ceilings", device},
