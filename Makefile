@@ -22,7 +22,9 @@ run: build  ## install what is missing, build, and run a short attention study o
 test: build  ## install what is missing, build, and run every test that this machine can run
 	@ctest --preset release -j $(JOBS)
 
-gpu-test: build  ## only the tests that need a GPU
+gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu
 
 bench: build  ## attention, every variant, over dims and lengths (minutes)
