@@ -83,6 +83,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
                  timed ? Value(rate * 1e12 / ceiling) : Value(), std::move(peak),
                  f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(), std::string(status), why, params, std::int64_t(m.ms.count),
                  std::int64_t(m.warmup)});
+          if (s.row_added) s.row_added(t);
         };
         try {
           f = engine::forecast(r, device, threads);
