@@ -48,17 +48,16 @@ void WholeStore::refresh_copies(Context& ctx) {
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
+  const auto here = ctx.inside("optimiser");
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   adamw::update(updates_, state, hyper, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {
-  const auto index = group == 0                 ? 0
-                     : group <= layers_         ? 1 + 6 * (group - 1) + int(role) - int(Role::norm1)
-                     : role == Role::final_norm ? 1 + 6 * layers_
-                     : tied_                    ? 0
-                                                : 2 + 6 * layers_;
-  const Param& p = params_[std::size_t(index)];
+  const auto each = (params_.size() - (tied_ ? 2 : 3)) / std::size_t(layers_);  // weights of a block
+  std::size_t at = group == 0 || (role == Role::head && tied_) ? 0 : 1 + each * std::size_t(group - 1);
+  while (at > 0 && params_[at].spec.role != role) ++at;
+  const Param& p = params_[at];
   return {p.copy ? p.copy : p.master, p.grad};
 }
 

@@ -10,6 +10,10 @@ namespace {
 constexpr Variant table[] = {
     {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
      sm90_backward},
+    {"flash_sm80", "flash", "CUDA from sm_80 on: cp.async, mma.sync; bf16, fp16 and tf32", true, sm80_supports, nothing_saved, sm80_forward,
+     sm80_backward},
+    {"flash_simt", "flash", "CUDA: exact fp32 on the ordinary cores, no tf32", true, simt_supports, nothing_saved, simt_forward,
+     simt_backward},
     {"plain_cuda", "plain", "CUDA: materialises S and P with cuBLASLt and keeps P, the honest baseline", true, plain_cuda_supports,
      plain_make_saved, plain_cuda_forward, plain_cuda_backward},
     {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports, nothing_saved,

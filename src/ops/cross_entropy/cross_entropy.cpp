@@ -13,15 +13,15 @@ void run(const Rows& t, Context& ctx) {
   check(!t.dlogits || (t.dlogits.shape == t.logits.shape && t.dlogits.stride[1] == 1), Code::bad_argument,
         "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
   const double size = double(t.logits.count());
-  ctx.note("cross_entropy", {DType::f32},
-           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
+  const auto op = ctx.note("cross_entropy", {DType::f32},
+                           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
   if (ctx.dry()) return;
   ctx.on_gpu() ? run_cuda(t, ctx) : run_cpu(t, ctx);
 }
 
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
   check(losses.dtype == DType::f32 && total.dtype == DType::f64, Code::bad_argument, "cross_entropy: losses must be fp32, their sum fp64");
-  ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
+  const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? add_up_cuda(losses, scale, add, total, ctx) : add_up_cpu(losses, scale, add, total);
 }

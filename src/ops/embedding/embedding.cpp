@@ -16,7 +16,7 @@ void check_rows(const Tensor& table, const Tensor& tokens, const Tensor& x) {
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
   check_rows(table, tokens, x);
-  ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
+  const auto op = ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(table, tokens, x, ctx) : forward_cpu(table, tokens, x, ctx);
 }
@@ -31,8 +31,8 @@ void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Grad
               ctx.arena.make("embedding.rows", DType::i32, {dx.shape[0]}),
               ctx.arena.make("embedding.unordered", DType::i32, {dx.shape[0]})};
   const bool clear = into_dtable == Gradient::overwrite;
-  ctx.note("embedding.backward", {DType::f32},
-           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
+  const auto op = ctx.note("embedding.backward", {DType::f32},
+                           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(tokens, dx, dtable, into_dtable, sorted, ctx) : backward_cpu(tokens, dx, dtable, into_dtable, ctx);
 }

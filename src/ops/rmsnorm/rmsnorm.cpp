@@ -28,8 +28,8 @@ Parts parts_of(std::int64_t rows, const Context& ctx) {
 
 void forward(const Forward& t, Context& ctx) {
   check_rows(t.x, {t.y}, t.weight, t.rstd, ctx);
-  ctx.note("rmsnorm.forward", {DType::f32},
-           {4 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
+  const auto op = ctx.note("rmsnorm.forward", {DType::f32},
+                           {4 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
@@ -39,9 +39,9 @@ void backward(const Backward& t, Context& ctx) {
   const Parts parts = parts_of(t.x.shape[0], ctx);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts.count, t.x.shape[1]});
-  ctx.note("rmsnorm.backward", {DType::f32},
-           {9 * double(t.x.count()),
-            double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
+  const auto op = ctx.note("rmsnorm.backward", {DType::f32},
+                           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
+                                                            2 * t.weight.bytes() + t.rstd.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

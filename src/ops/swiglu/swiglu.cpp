@@ -15,14 +15,14 @@ void check_pair(const Tensor& packed, const Tensor& half) {
 
 void forward(const Forward& t, Context& ctx) {
   check_pair(t.gate_up, t.act);
-  ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
+  const auto op = ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
   check_pair(t.gate_up, t.dact), check_pair(t.dgate_up, t.dact);
-  ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
+  const auto op = ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
 }
