@@ -56,10 +56,10 @@ Run memory_model_topic(CLI::App& app, Common& common) {
              "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
   add_choice(app, "--adam", a->adam, {"foreach", "fused"},
              "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
-  app.add_option("--workspace-mib", a->workspace_mib,
-                 "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
-      ->type_name("MIB")
-      ->check(CLI::Range(0.0, 4096.0));
+  app.add_option_function<std::string>(
+         "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
+         "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->type_name("MIB");
   app.footer(
       "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"

@@ -36,7 +36,7 @@ void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Co
   auto scope = ctx.arena.scope();
   Scratch scratch{ctx.arena.make("norm.sums", DType::f64, {ctx.on_gpu() ? norm_blocks : pieces}), {}};
   if (ctx.on_gpu()) scratch.numbers = ctx.arena.make("adamw.numbers", DType::f32, {sizeof(Numbers) / sizeof(float)});
-  const auto op = ctx.note("adamw", {DType::f32}, {17 * elements, 32 * elements + copy_bytes});  // the norm's pass and the step's
+  const auto op = ctx.note("adamw", {DType::f32}, {17 * elements, 32 * elements + copy_bytes});  // the norm's pass included
   if (ctx.dry()) return;
   ctx.on_gpu() ? update_cuda(all, scratch, state, h, ctx) : update_cpu(all, scratch, state, h, ctx);
 }
