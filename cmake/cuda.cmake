@@ -59,6 +59,7 @@ function(headroom_add_cuda target)
   list(FILTER sources EXCLUDE REGEX "/flash_sm90_[a-z_]+\\.cu$")  # these are built for sm_90a below
   headroom_block_instances(block_instances)
   target_sources(${target} PRIVATE ${sources} ${block_instances})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)

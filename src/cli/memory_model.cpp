@@ -33,7 +33,10 @@ Record as_pytorch(const Asked& a, const Common& common) {
   m.memory_bytes = a.study.memory_bytes;
   if (a.workspace_mib >= 0) m.workspace_bytes = std::uint64_t(a.workspace_mib * 1048576.0);
   Record r = memory_model_as_pytorch(m);
-  for (const std::string& what : c.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  std::vector<std::string> left_out = c.left_out;
+  if (c.qkv_bias) left_out.push_back("the biases of q, k and v");
+  if (c.qk_norm) left_out.push_back("the norms of q and k");
+  for (const std::string& what : left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   return r;
 }
 }  // namespace

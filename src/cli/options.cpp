@@ -64,6 +64,11 @@ CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<st
   });
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double low, double high, const std::string& about) {
+  return add_read(app, name, "X", fmt::format("{}", value), about,
+                  [&value, name, low, high](const std::string& s) { value = parse_number(s, name, low, high); });
+}
+
 CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
   return add_read(app, name, "A,B,...", joined(values, ","), about,
                   [&values, name](const std::string& s) { values = parse_list(s, name); });
@@ -125,7 +130,7 @@ void add_common(CLI::App& app, Common& common) {
     check_out(s);
     common.out = s;
   });
-  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [cpu, the one that commands run on in this version]",
+  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
   add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]",
            [&common](const std::string& s) { common.db = s; });

@@ -121,8 +121,10 @@ Support on_cuda(const Problem& p, const Device& device) {
 template <class Family>
 void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   const double size = double(size_of(p.precision.dtype));
-  ctx.note(Family::forward_name, p.precision,
-           {forward_flops(p), size * 2 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
+  const auto op =
+      ctx.note(Family::forward_name, p.precision,
+               {forward_flops(p), size * 2 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   with_dim(p.head_dim, [&]<int dim>() {
@@ -144,8 +146,10 @@ template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
   const double size = double(size_of(p.precision.dtype));
-  ctx.note(Family::backward_name, p.precision,
-           {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
+  const auto op =
+      ctx.note(Family::backward_name, p.precision,
+               {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     if (!ctx.dry()) zero<T>(t.dq, stream), zero<T>(t.dk, stream), zero<T>(t.dv, stream);
