@@ -15,9 +15,9 @@ enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };
 struct Common {  // options that every command understands
   Format format = Format::text;
   bool format_given = false;  // else the ending of `out` says it
-  std::string out;     // a file; empty: standard output
-  std::string device;  // cpu, cuda, cuda:N; empty: the best present
-  std::string db;      // empty: the user's own store
+  std::string out;            // a file; empty: standard output
+  std::string device;         // cpu, cuda, cuda:N; empty: the best present
+  std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
 };
 

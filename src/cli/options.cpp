@@ -117,10 +117,11 @@ CLI::App* add_topic(CLI::App& command, const std::string& name, const std::strin
 
 void add_common(CLI::App& app, Common& common) {
   const auto formats = format_names();
-  add_read(app, "--format", joined(formats, "|"), "", "How to print [as the name of --out ends, else text]", [&common, formats](const std::string& s) {
-    check_choice("--format", s, formats);
-    common.format = *format_named(s), common.format_given = true;
-  });
+  add_read(app, "--format", joined(formats, "|"), "", "How to print [as the name of --out ends, else text]",
+           [&common, formats](const std::string& s) {
+             check_choice("--format", s, formats);
+             common.format = *format_named(s), common.format_given = true;
+           });
   add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
     check_out(s);
     common.out = s;

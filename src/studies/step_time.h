@@ -19,8 +19,8 @@ struct StepTime {
   std::string attention = "flash";
   bench::Protocol protocol{5, 10};
   std::uint64_t seed = 0;
-  std::uint64_t memory_bytes = 0;  // that a step may take
-  double matmul_flops = 0;         // the measured ceiling that MFU is counted against; 0: measured here by one large matmul
+  std::uint64_t memory_bytes = 0;                 // that a step may take
+  double matmul_flops = 0;                        // the measured ceiling that MFU is counted against; 0: measured here by one large matmul
   std::function<void(const Table&)> row_added{};  // called when a row is done: the table's last
 };
 
