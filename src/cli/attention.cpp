@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/attention_options.h"
+#include "cli/command.h"
+#include "cli/model_options.h"
 #include "cli/progress.h"
 #include "store/results.h"
 #include "studies/attention_analysis.h"
@@ -53,14 +55,17 @@ std::string settings_json(const AttentionSweep& s, const Asked& a) {
 }
 
 int run(const Asked& asked, const Common& common) {
-  const Device device = chosen_device(common);
+  Device device = chosen_device(common);
   AttentionSweep sweep = settings_of(asked);
   sweep.seed = common.seed;
   studies::cases_of(sweep, device);  // bad settings end here, before a store is touched
   Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
+  if (const auto kept = kept_ceilings(device, common)) device.ceilings = *kept;
   const std::string settings = settings_json(sweep, asked), machine = device.name;
   const auto earlier = asked.resume ? results.unfinished("attention", settings, machine) : std::nullopt;
-  if (asked.resume && !earlier) std::fputs("headroom attention: no run with these settings was cut short here; starting afresh\n", stderr);
+  if (asked.resume && !earlier)
+    std::fputs("headroom attention: no run with these settings was cut short here by version " HEADROOM_VERSION "; starting afresh\n",
+               stderr);
   std::map<std::string, std::string> known;
   if (earlier)
     for (const StoredRow& r : results.rows(earlier->id)) known.emplace(r.key, r.row);

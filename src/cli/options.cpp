@@ -64,6 +64,11 @@ CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<st
   });
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double low, double high, const std::string& about) {
+  return add_read(app, name, "X", fmt::format("{}", value), about,
+                  [&value, name, low, high](const std::string& s) { value = parse_number(s, name, low, high); });
+}
+
 CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
   return add_read(app, name, "A,B,...", joined(values, ","), about,
                   [&values, name](const std::string& s) { values = parse_list(s, name); });

@@ -13,6 +13,7 @@ namespace headroom::cli {
 
 CLI::Option* add_integer(CLI::App&, const std::string& name, std::int64_t& value, Between allowed, const std::string& about);
 CLI::Option* add_integers(CLI::App&, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about);
+CLI::Option* add_number(CLI::App&, const std::string& name, double& value, double low, double high, const std::string& about);
 CLI::Option* add_words(CLI::App&, const std::string& name, std::vector<std::string>& values, const std::string& about);
 // One word or several of those allowed; anything else is refused with the list and the nearest.
 CLI::Option* add_choice(CLI::App&, const std::string& name, std::string& value, std::vector<std::string> allowed, const std::string& about);

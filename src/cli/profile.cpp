@@ -1,4 +1,4 @@
-// headroom profile step|attention — where the time of a step, or of attention, goes.
+// headroom profile step|attention|-- COMMAND — where the time of a step, of attention or of any CUDA program goes.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -7,6 +7,7 @@
 #include "cli/step_options.h"
 #include "store/results.h"
 #include "studies/profile.h"
+#include "studies/profile_program.h"
 
 namespace headroom::cli {
 
@@ -16,6 +17,7 @@ struct Asked {
   StepAsked step;
   AttentionAsked attention;
   std::string phase = "train", trace;
+  std::vector<std::string> command;
   std::int64_t steps = 3, warmup = 1;
   bool counters = false;
 };
@@ -126,6 +128,20 @@ int run_attention(const Asked& a, const Common& common) {
   return show(result, a.trace, common);
 }
 
+// The program's own output goes where it went; ours to standard error, unless --out names a file.
+int run_program(const Asked& a, Common common) {
+  const bool for_people = common.format == Format::text || common.format == Format::markdown;
+  const studies::ProgramRun run = studies::run_profiled(a.command);
+  if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
+  const Record record = studies::program_record(run, for_people);
+  if (common.out.empty())
+    std::fputs(render(record, common.format).c_str(), stderr);
+  else
+    deliver(record, common);
+  if (!a.trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev or in chrome://tracing\n", a.trace).c_str(), stderr);
+  return run.exit_code;
+}
+
 void add_recording(CLI::App& app, Asked& a) {
   app.add_option_function<std::string>(
          "--trace", [&a](const std::string& file) { a.trace = file; },
@@ -149,13 +165,23 @@ Run profile(CLI::App& app, Common& common) {
   add_integer(*attention, "--steps", a->steps, {1, 1 << 20}, "Calls that are recorded");
   add_integer(*attention, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
   add_recording(*attention, *a);
+  app.require_subcommand(0, 1);
+  app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
+  app.add_option_function<std::string>(
+         "--trace", [a](const std::string& file) { a->trace = file; }, "Write a Chrome trace here, for Perfetto")
+      ->type_name("FILE");
   app.footer(
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
-      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)");
-  return [a, step, &common] {
-    if (!step->parsed()) return run_attention(*a, common);
+      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)");
+  return [a, step, attention, &common] {
+    if (attention->parsed()) return run_attention(*a, common);
+    if (!step->parsed()) {
+      check(!a->command.empty(), Code::bad_argument, "say what: step, attention, or -- and a program (see headroom profile --help)");
+      return run_program(*a, common);
+    }
     a->steps = a->step.steps, a->warmup = a->step.warmup;
     return run_step(*a, common);
   };

@@ -1,6 +1,8 @@
 #include "engine/attention_layer.h"
 
+#include "ops/bias/bias.h"
 #include "ops/copy/copy.h"
+#include "ops/head_norm/head_norm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
@@ -25,6 +27,16 @@ Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t colu
 Heads heads_of(const Tensor& qkv, const attention::Problem& p) {
   const auto q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
   return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads)};
+}
+// With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
+Heads norm_heads(const AttentionLayer& l, const Tensor& qkv, const ParamStore::Lease& w, Context& ctx) {
+  const auto& p = l.problem;
+  const Heads raw = heads_of(qkv, p);
+  const Tensor qk = ctx.arena.make({"attention.qk", l.layer}, qkv.dtype, {qkv.shape[0], l.config.q_width() + l.config.kv_width()});
+  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v};
+  head_norm::forward({raw.q, w[Role::q_norm].w, l.rope_table, turned.q, float(l.config.norm_eps)}, ctx);
+  head_norm::forward({raw.k, w[Role::k_norm].w, l.rope_table, turned.k, float(l.config.norm_eps)}, ctx);
+  return turned;
 }
 Tensor as_heads(const Tensor& o, const attention::Problem& p) { return Tensor(o.data, o.dtype, p.q_shape()); }
 
@@ -64,11 +76,17 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   const Heads h = heads_of(all.qkv, problem);
   if (!have.qkv) {
     matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv}, ctx, {"attention.qkv", layer});
-    rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
-    rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
+    if (config.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
+    if (!config.qk_norm) {
+      rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
+      rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
+    }
   }
-  if (!have.o || (all.core.p && !have.core_valid))
-    attention::forward(variant, problem, {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
+  if (!have.o || (all.core.p && !have.core_valid)) {
+    auto scope = ctx.arena.scope();
+    const Heads turned = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
+    attention::forward(variant, problem, {turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
+  }
   if (!out) return;
   copy::copy(x, out, ctx);
   matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1}, ctx, {"attention.out", layer});
@@ -86,12 +104,19 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     auto inner = ctx.arena.scope();
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
     matmul::multiply({d, out.w, d_o}, ctx, {"attention.out.dx", layer});
-    const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem);
+    const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem), at = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
     attention::backward(variant, problem,
-                        {h.q, h.k, h.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
-    rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
-    rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
+                        {at.q, at.k, at.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
+    if (config.qk_norm) {
+      const Weight q = w[Role::q_norm], k = w[Role::k_norm];
+      head_norm::backward({h.q, q.w, rope_table, dh.q, q.dw, into_dw, float(config.norm_eps)}, ctx);
+      head_norm::backward({h.k, k.w, rope_table, dh.k, k.dw, into_dw, float(config.norm_eps)}, ctx);
+    } else {
+      rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
+      rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
+    }
   }
+  if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
   matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta}, ctx, {"attention.qkv.dw", layer});
   matmul::multiply({dqkv, qkv.w, all.n}, ctx,
                    {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place

@@ -40,8 +40,9 @@ Recipe probe_of(Recipe r) {
   return r;
 }
 const std::vector<Symbol>& symbols() {
-  static const std::vector<Symbol> all = {{"V", 1009},       {"W", 211}, {"F", 463}, {"2F", 926},  {"D", 22}, {"H·D", 132},
-                                          {"(H+2K)·D", 264}, {"B", 13},  {"N", 17},  {"B·N", 221}, {"H", 6},  {"C", 11}};
+  static const std::vector<Symbol> all = {{"V", 1009},  {"W", 211},        {"F", 463},       {"2F", 926}, {"D", 22},
+                                          {"H·D", 132}, {"(H+2K)·D", 264}, {"(H+K)·D", 198}, {"B", 13},   {"N", 17},
+                                          {"B·N", 221}, {"H", 6},          {"C", 11}};
   return all;
 }
 

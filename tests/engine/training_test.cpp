@@ -64,6 +64,17 @@ TEST(Training, LossAndGradientsAreThoseOfTheOracle) {
     }
 }
 
+TEST(Training, BiasesAndHeadNormsAreThoseOfTheOracle) {  // Qwen2's and Qwen3's
+  for (int which = 1; which < 4; ++which)
+    for (const auto& [name, unit] : {std::pair{"fp32", 0x1p-23}, std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}}) {
+      SCOPED_TRACE(fmt::format("{} {}", which, name));
+      Recipe r{tiny(), 2, 7, *precision_named(name)};
+      r.model.qkv_bias = which & 1, r.model.qk_norm = which & 2;
+      // The 4 numbers of a head's norm are sums of what was rounded at q, at k and at their gradients.
+      expect_oracle(r, 8 * unit, (r.precision.dtype == DType::f32 ? 40 : 24) * unit);
+    }
+}
+
 // Weights and activations hold 8 or 11 bits: an error of a few units of that, accumulated over two blocks.
 TEST(Training, SmallFormatsStayWithinTheirBits) {
   for (const auto& [name, unit] : {std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}}) {
@@ -77,6 +88,7 @@ TEST(Training, EveryKeepLevelGivesTheSameBits) {
     for (const char* attention : {"flash", "plain"}) {
       Recipe r{tiny(), 2, 9, *precision_named(precision)};
       r.attention = attention;
+      r.model.qkv_bias = r.model.qk_norm = precision == std::string("bf16");
       Workshop all(r);
       make_lively(all);
       all.training.backward();
