@@ -33,11 +33,13 @@ struct Device {
   int index = 0;     // cuda:index
   int sm = 0;        // 90 for Hopper, 0 for the CPU
   int units = 0;     // cores or multiprocessors
-  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // that may be taken: what is available now on a machine that is present, else all it has
+  std::uint64_t total_bytes = 0;   // all it has
+  std::string driver;              // of a GPU that is present: the CUDA version that its driver serves
   Ceilings ceilings;
 };
 
-Device cpu_device();                                     // this machine; memory_bytes is what is available now
+Device cpu_device();                                     // this machine
 const std::vector<Device>& known_devices();              // devices.json, built in
 Device device_described(std::string_view name_or_file);  // "h200", or a path of a JSON file; an Error lists the names
 

@@ -45,8 +45,10 @@ Run compare(CLI::App&, Common&);
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
 
-// The machine that --device names, or one line why it cannot be had.
+// The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.
 Device chosen_device(const Common&);
+// For what runs on the CPU alone: the CPU, or one line that says so when another was asked for. `who`: "train".
+Device chosen_cpu(const Common&, const char* who);
 
 // Ctrl-C: the first asks the running study to stop after what it is doing, the second ends the program.
 void listen_for_interrupt();

@@ -13,7 +13,9 @@ namespace {
 Record described(const Device& d) {
   Record r{"device", d.name, {}};
   r.add("name", d.name).add("kind", std::string(d.kind == DeviceKind::cpu ? "cpu" : "cuda")).add("units", std::int64_t(d.units));
-  return r.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
+  if (!d.driver.empty()) r.add("driver", d.driver);
+  r.add("memory_bytes", std::int64_t(d.total_bytes), Unit::bytes);
+  return r.add("available_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
 }
 
 Table known() {

@@ -130,7 +130,7 @@ void add_common(CLI::App& app, Common& common) {
     check_out(s);
     common.out = s;
   });
-  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [cpu, the one that commands run on in this version]",
+  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
   add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]",
            [&common](const std::string& s) { common.db = s; });

@@ -24,9 +24,7 @@ std::vector<double> numbers(const std::vector<std::string>& words, const char* w
   return values;
 }
 
-void check_device(const Common& common) {  // the conversions are the same code on a GPU, but these studies run here
-  check(chosen_device(common).kind == DeviceKind::cpu, Code::unsupported, "--device: precision computes on the CPU; leave --device out");
-}
+void check_device(const Common& common) { chosen_cpu(common, "precision"); }
 
 Run accumulate(CLI::App& app, Common& common) {
   struct Asked {

@@ -38,7 +38,7 @@ Run step(CLI::App& app, Common& common) {
     t.keep = *engine::keep_named(a->keep);
     t.protocol.steps = int(a->steps), t.protocol.warmup = int(a->warmup);
     t.seed = common.seed;
-    const Device d = described_device(common);
+    const Device d = chosen_cpu(common, "step");
     if (const auto kept = kept_ceilings(d, common); kept && a->threads == 0) t.matmul_flops = kept->fp32_flops;  // it used every core
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
     return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common,

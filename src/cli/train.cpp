@@ -84,7 +84,7 @@ Run train(CLI::App& app, Common& common) {
                      fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", p.step, p.steps, p.loss, p.tokens_per_s));
     };
     const int threads = a->threads > 0 ? int(a->threads) : available_cores();
-    const Trained trained = train_run(r, chosen_device(common), threads, show, interrupted);
+    const Trained trained = train_run(r, chosen_cpu(common, "train"), threads, show, interrupted);
     progress.reset();
     const int code = deliver(trained.record, common, trained.stopped ? failed : yes);
     if (trained.stopped)

@@ -71,6 +71,7 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
 
 void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const AttentionSaved& have,
                              const Tensor& out, Context& ctx) const {
+  const auto here = ctx.inside({"attention", layer});
   if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   const Heads h = heads_of(all.qkv, problem);
   if (!have.qkv) {
@@ -93,6 +94,7 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
 
 void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
                               Context& ctx) const {
+  const auto here = ctx.inside({"attention", layer});
   auto scope = ctx.arena.scope();
   const float beta = beta_of(into_dw);
   const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];

@@ -27,6 +27,7 @@ FfnSaved Ffn::complete(FfnSaved s, Context& ctx) const {
 
 void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const FfnSaved& have, const Tensor& out,
                   Context& ctx) const {
+  const auto here = ctx.inside({"feed-forward", layer});
   if (!have.n) rmsnorm::forward({h, w[Role::norm2].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   if (!have.gate_up) matmul::multiply({all.n, transposed(w[Role::gate_up].w), all.gate_up}, ctx, {"ffn.gate_up", layer});
   if (!have.act) swiglu::forward({all.gate_up, all.act}, ctx);
@@ -38,6 +39,7 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
 // What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors.
 void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const Tensor& d, Gradient into_dw,
                    Context& ctx) const {
+  const auto here = ctx.inside({"feed-forward", layer});
   const float beta = beta_of(into_dw);
   const Weight down = w[Role::down], gate_up = w[Role::gate_up], norm = w[Role::norm2];
   matmul::multiply({transposed(d), all.act, down.dw, 1, beta}, ctx, {"ffn.down.dw", layer});

@@ -26,6 +26,7 @@ void Head::loss_and_gradient(const Tensor& x, const ParamStore::Lease& w, const 
 }
 
 void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor* d, Gradient into_dw, Context& ctx) const {
+  const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const Weight norm = w[Role::final_norm], head = w[Role::head];
   const Tensor n = ctx.arena.make("final_norm.y", dtype, {rows, config.width}),
@@ -51,6 +52,7 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
 }
 
 void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t first, const Tensor& out, Context& ctx) const {
+  const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const auto count = out.shape[0];
   const Tensor n = ctx.arena.make("final_norm.y", dtype, {count, config.width}),

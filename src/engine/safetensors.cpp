@@ -198,8 +198,8 @@ SafetensorsHeader read_safetensors_header(const std::string& path) {
 
 Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
   std::ifstream in(path, std::ios::binary);
-  const SafetensorsHeader h = checked_header(in, path);
-  const Metadata& metadata = h.metadata;
+  SafetensorsHeader h = checked_header(in, path);
+  Metadata metadata = std::move(h.metadata);
   std::vector<std::uint64_t> offsets;
   for (const auto& t : tensors) offsets.push_back(place_of(h, t, path));
   // The writer sums tensor by tensor in the order of offsets, so the sum is taken along the same cuts.

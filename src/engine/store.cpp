@@ -60,6 +60,7 @@ void WholeStore::refresh_copies(Context& ctx) {
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
+  const auto here = ctx.inside("optimiser");
   auto scope = ctx.arena.scope();
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(params_.size())});

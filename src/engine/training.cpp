@@ -96,6 +96,7 @@ void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& a
   const int layers = int(recipe_.model.layers);
   {
     const auto w = store_.lease(0);
+    const auto here = ctx_.inside("embedding");
     embedding::forward(w[Role::embedding].w, tokens_, x, ctx_);
   }
   if (after && !after(-1)) return;
@@ -113,6 +114,7 @@ void Training::forward() {
   const Tensor x = stream("x");
   forward_blocks(x);
   head_.loss(x, store_.lease(int(recipe_.model.layers) + 1), {targets_, losses_}, ctx_);
+  const auto here = ctx_.inside("head");
   cross_entropy::add_up(losses_, 1.0 / double(head_.rows), false, loss_, ctx_);
 }
 
@@ -129,12 +131,17 @@ void Training::backward(int micro, int of) {
     {
       auto forward = ctx_.arena.in_phase(Phase::forward);
       const auto w = store_.lease(0);
+      const auto here = ctx_.inside("embedding");
       embedding::forward(w[Role::embedding].w, tokens_, x, ctx_);
     }
     descend(0, x, d, targets, into_dw);
   }
-  const auto w = store_.lease(0);
-  embedding::backward(tokens_, d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
+  {
+    const auto here = ctx_.inside("embedding");
+    const auto w = store_.lease(0);
+    embedding::backward(tokens_, d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
+  }
+  const auto here = ctx_.inside("head");
   cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, micro > 0, loss_, ctx_);
 }
 

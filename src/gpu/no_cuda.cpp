@@ -2,16 +2,18 @@
 #include "base/error.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
+#include "gpu/fill.h"
 #include "gpu/stream.h"
 
 namespace headroom {
 
 namespace {
-[[noreturn]] void refuse() { throw Error(Code::unsupported, "this build has no CUDA; build it where nvcc is found"); }
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "a CUDA device cannot be had: this build has no CUDA, nvcc was not found"); }
 }  // namespace
 
 int cuda_device_count() { return 0; }
 Device cuda_device(int) { refuse(); }
+std::uint64_t free_memory_bytes(const Device&) { refuse(); }
 
 Stream::Stream(int) { refuse(); }
 Stream::~Stream() = default;
@@ -29,7 +31,9 @@ Buffer::Buffer(std::size_t) { refuse(); }
 Buffer::~Buffer() = default;
 void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
+void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
+void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
 
 }  // namespace headroom

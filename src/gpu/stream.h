@@ -12,7 +12,10 @@ class Stream {
   explicit Stream(int device);  // makes the device current for this thread
   ~Stream();
   Stream(Stream&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept { return std::swap(raw_, other.raw_), *this; }
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
   void* raw() const { return raw_; }  // a cudaStream_t
   void wait() const;                  // an Error if anything before it failed
 

@@ -219,7 +219,8 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
   Record r{"attention", "", {}};
   Record d{"device", fmt::format("Attention on {}", device.name), {}};
   d.add("name", device.name).add("kind", std::string(device.kind == DeviceKind::cpu ? "cpu" : "cuda"));
-  d.add("units", std::int64_t(device.units)).add("memory_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
+  d.add("units", std::int64_t(device.units)).add("memory_bytes", std::int64_t(device.total_bytes), Unit::bytes);
+  d.add("available_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
   d.add("usable_bytes", std::int64_t(s.limit(device)), Unit::bytes);
   r.add(Part{std::move(d)}).add(Part{table_of(result.rows)});
   for (const AttentionRow& row : result.rows)

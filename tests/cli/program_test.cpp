@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "gpu/device.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
 
@@ -37,6 +38,19 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("compare 1", 2, "B");
   refused("results", 1, "measure something first");
   refused("kernels --mask window:0", 2, "window:W");
+}
+
+TEST_F(Program, WithoutAGpuCudaIsRefusedWithWhatToTry) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  for (const std::string command : {"attention", "device", "kernels", "plan"}) {
+    refused(command + " --device cuda", 1, "cannot be had");
+    refused(command + " --device cuda:1", 1, "try --device cpu");
+  }
+  refused("attention --device cuda:x", 2, "'x'");
+  const Json j = Json::parse(run("device --no-measure --format json").out)["device"];
+  EXPECT_EQ(j["kind"], "cpu") << "the best present";
+  EXPECT_LE(j["available_bytes"], j["memory_bytes"]);
+  EXPECT_EQ(run("kernels --device h200 --format json").code, 0) << "a GPU that is not here can still be asked about";
 }
 
 TEST_F(Program, HelpIsEnough) {

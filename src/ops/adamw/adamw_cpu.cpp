@@ -61,7 +61,7 @@ void start(const Tensor& state, double scale, Context& ctx) {
 void sum_squares(const Tensor& grad, const Tensor& slot, Context& ctx) {
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("norm.parts", DType::f64, {pieces_of(grad)});
-  ctx.note("norm", {DType::f32}, {2 * double(grad.count()), double(grad.bytes())});
+  const auto op = ctx.note("norm", {DType::f32}, {2 * double(grad.count()), double(grad.bytes())});
   if (ctx.dry()) return;
   ctx.share(pieces_of(grad), [&](std::int64_t p, int) {
     sums.as<double>()[p] = HWY_DYNAMIC_DISPATCH(squares)(grad.as<float>() + p * piece, std::min(piece, grad.count() - p * piece));
@@ -72,7 +72,7 @@ void sum_squares(const Tensor& grad, const Tensor& slot, Context& ctx) {
 }
 
 void prepare(const Tensor& slots, const Tensor& state, const Hyper& h, Context& ctx) {
-  ctx.note("norm.prepare", {DType::f32}, {double(slots.count()), double(slots.bytes())});
+  const auto op = ctx.note("norm.prepare", {DType::f32}, {double(slots.count()), double(slots.bytes())});
   if (ctx.dry()) return;
   double* s = state.as<double>();
   double sum = 0;
@@ -89,7 +89,8 @@ void prepare(const Tensor& slots, const Tensor& state, const Hyper& h, Context& 
 }
 
 void step(const Update& t, const Tensor& state, const Hyper& h, Context& ctx) {
-  ctx.note("adamw", {DType::f32}, {15 * double(t.grad.count()), 28 * double(t.grad.count()) + (t.copy ? double(t.copy.bytes()) : 0)});
+  const auto op =
+      ctx.note("adamw", {DType::f32}, {15 * double(t.grad.count()), 28 * double(t.grad.count()) + (t.copy ? double(t.copy.bytes()) : 0)});
   if (ctx.dry()) return;
   const double* s = state.as<double>();
   if (s[skipped] != 0) return;

@@ -6,7 +6,7 @@
 namespace headroom::copy {
 
 void copy(const Tensor& from, const Tensor& to, Context& ctx) {
-  ctx.note("copy", {DType::f32}, {0, double(from.bytes() + to.bytes())});
+  const auto op = ctx.note("copy", {DType::f32}, {0, double(from.bytes() + to.bytes())});
   if (ctx.dry() || from.data == to.data) return;
   constexpr std::size_t piece = 1 << 18;
   const std::size_t bytes = from.bytes();

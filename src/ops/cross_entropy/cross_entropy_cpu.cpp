@@ -53,15 +53,15 @@ HWY_EXPORT(run_row);
 
 void run(const Rows& t, Context& ctx) {
   const double size = double(t.logits.count());
-  ctx.note("cross_entropy", {DType::f32},
-           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
+  const auto op = ctx.note("cross_entropy", {DType::f32},
+                           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
   if (ctx.dry()) return;
   const float scale = t.loss_scale ? float(double(t.scale) * *t.loss_scale) : t.scale;
   ctx.share(t.logits.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(run_row)(t, row, scale); });
 }
 
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
-  ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
+  const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
   if (ctx.dry()) return;
   double sum = 0;
   for (std::int64_t i = 0; i < losses.count(); ++i) sum += double(losses.as<float>()[i]);

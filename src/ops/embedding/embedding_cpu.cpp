@@ -10,7 +10,7 @@ constexpr std::int64_t columns_per_piece = 64;  // backward is cut by columns: e
 }
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
-  ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
+  const auto op = ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
   const auto width = x.shape[1];
   with_float(table.dtype, [&]<class From>() {
@@ -26,8 +26,8 @@ void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
 
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
   const bool clear = into_dtable == Gradient::overwrite;
-  ctx.note("embedding.backward", {DType::f32},
-           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
+  const auto op = ctx.note("embedding.backward", {DType::f32},
+                           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
   if (ctx.dry()) return;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   with_float(dx.dtype, [&]<class T>() {

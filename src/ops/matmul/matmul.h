@@ -19,6 +19,7 @@ Tensor transposed(Tensor);                                                 // th
 Tensor part(Tensor, int dimension, std::int64_t begin, std::int64_t end);  // a view of [begin, end) of one dimension
 
 double flops(const Product&);
+Cost cost_of(const Product&);
 
 // Checks the shapes, notes the cost, multiplies. Scratch: nothing for FP32, one set of tiles per worker for the small formats.
 void multiply(const Product&, Context&, Name name = "matmul");

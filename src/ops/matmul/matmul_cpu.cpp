@@ -147,9 +147,11 @@ Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
 
 double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.shape[p.a.shape.rank - 1]); }
 
+Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())}; }
+
 void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
-  ctx.note(name, {p.a.dtype}, {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())});
+  const auto op = ctx.note(name, {p.a.dtype}, cost_of(p), Work::matmul);
   const bool small = p.a.dtype != DType::f32 || p.b.dtype != DType::f32 || p.c.dtype != DType::f32;
   const bool far = !small && spans_too_far(p);
   auto scope = ctx.arena.scope();

@@ -48,7 +48,7 @@ void fill(const Tensor& table, double theta, Context& ctx) {
 }
 
 void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
-  ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
+  const auto op = ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
   if (ctx.dry()) return;
   ctx.share(x.shape[0] * x.shape[1], [&](std::int64_t at, int) {
     HWY_DYNAMIC_DISPATCH(rotate_position)(x, table, at / x.shape[1], at % x.shape[1], turn == Turn::forward ? 1.0f : -1.0f);

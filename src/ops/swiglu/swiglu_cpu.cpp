@@ -46,13 +46,13 @@ HWY_EXPORT(forward_row);
 HWY_EXPORT(backward_row);
 
 void forward(const Forward& t, Context& ctx) {
-  ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
+  const auto op = ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
   if (ctx.dry()) return;
   ctx.share(t.act.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(forward_row)(t, row); });
 }
 
 void backward(const Backward& t, Context& ctx) {
-  ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
+  const auto op = ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
   if (ctx.dry()) return;
   ctx.share(t.dact.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(backward_row)(t, row); });
 }
