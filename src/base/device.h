@@ -14,7 +14,8 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Ceilings {               // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
-  std::string source;  // "measured …" or "datasheet …"
+  double link_bytes_per_s = 0;  // that a device sends to its peers while it receives as much
+  std::string source;           // "measured …" or "datasheet …"
   double of(Precision p) const {
     switch (p.dtype) {
       case DType::bf16: return bf16_flops;
@@ -28,11 +29,11 @@ struct Ceilings {               // 0: not known
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  std::string key;   // as one types it: "h200"; empty for a machine that is present
-  std::string name;  // as a person says it: "NVIDIA H200"
-  int index = 0;     // cuda:index
-  int sm = 0;        // 90 for Hopper, 0 for the CPU
-  int units = 0;     // cores or multiprocessors
+  std::string key;                 // as one types it: "h200"; empty for a machine that is present
+  std::string name;                // as a person says it: "NVIDIA H200"
+  int index = 0;                   // cuda:index
+  int sm = 0;                      // 90 for Hopper, 0 for the CPU
+  int units = 0;                   // cores or multiprocessors
   std::uint64_t memory_bytes = 0;  // that may be taken: what is available now on a machine that is present, else all it has
   std::uint64_t total_bytes = 0;   // all it has
   std::string driver;              // of a GPU that is present: the CUDA version that its driver serves

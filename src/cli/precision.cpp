@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -124,17 +123,6 @@ constexpr Command topics[] = {
 
 }  // namespace
 
-Run precision(CLI::App& app, Common& common) {
-  std::vector<std::pair<CLI::App*, Run>> declared;
-  for (const Command& t : topics) {
-    CLI::App* topic = add_topic(app, t.name, t.about);
-    declared.emplace_back(topic, t.declare(*topic, common));
-  }
-  return [declared] {
-    for (const auto& [topic, run] : declared)
-      if (topic->parsed()) return run();
-    return int(usage);
-  };
-}
+Run precision(CLI::App& app, Common& common) { return with_topics(app, common, topics); }
 
 }  // namespace headroom::cli

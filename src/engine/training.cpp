@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/convert.h"
+#include "engine/shared_store.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/rope/rope.h"
@@ -39,6 +40,11 @@ bool finite(const Tensor& t) {
   return true;
 }
 
+std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
+  if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
+  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, ctx);
+}
+
 const Recipe& checked(const Recipe& r) {
   check(r);
   return r;
@@ -53,6 +59,7 @@ void check(const Recipe& r) {
   check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
   check(size_of(r.precision.dtype) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16 and fp16 are", name_of(r.precision));
+  check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
@@ -61,7 +68,8 @@ Training::Training(const Recipe& recipe, Context& ctx)
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
       problem_(problem_of(recipe_)),
-      store_(recipe_.model, recipe_.precision.dtype, recipe_.purpose, ctx),
+      owned_(store_of(recipe_, ctx)),
+      store_(*owned_),
       head_{recipe_.model, recipe_.precision.dtype, recipe_.batch * recipe_.len, 0} {
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
@@ -79,7 +87,7 @@ Training::Training(const Recipe& recipe, Context& ctx)
   adamw::start(state_, recipe_.precision.dtype == DType::f16 ? 0x1p16 : 1.0, ctx);
 }
 
-void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
+void Training::initialise(std::uint64_t seed) { store().initialise(seed, ctx_); }
 
 bool Training::stands_in() const {
   return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) ||
@@ -183,14 +191,14 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
 }
 
 std::string Training::first_gradient_not_finite() const {
-  const auto& params = store_.params();
+  const auto& params = static_cast<const WholeStore&>(store_).params();
   for (auto p = params.rbegin(); p != params.rend(); ++p)
     if (p->grad && !finite(p->grad)) return fmt::format("the weight {}", p->spec.full_name());
   return "none of them: their squares' sum overflows";
 }
 
 std::string Training::first_not_finite() {
-  for (const Param& p : store_.params())
+  for (const Param& p : store().params())
     if (!finite(p.master)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");

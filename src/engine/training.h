@@ -5,11 +5,13 @@
 // be read after that. forward() alone gives the loss without gradients.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/block.h"
 #include "engine/head.h"
+#include "engine/ranks.h"
 #include "engine/store.h"
 
 namespace headroom::engine {
@@ -22,6 +24,7 @@ struct Recipe {
   std::string attention = "flash";              // a family or a variant
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
   Purpose purpose = Purpose::training;
+  Ranks ranks{};  // more than one: forecast only, `batch` is of each
 };
 
 void check(const Recipe&);
@@ -42,7 +45,7 @@ class Training {
   double loss() const { return *loss_.as<double>(); }  // mean over the step's tokens
   double state(adamw::Field f) const { return state_.as<double>()[f]; }
   Tensor state_tensor() const { return state_; }
-  WholeStore& store() { return store_; }
+  WholeStore& store() { return static_cast<WholeStore&>(store_); }  // of one rank alone
   const Recipe& recipe() const { return recipe_; }
   const attention::Variant& variant() const { return variant_; }
   bool stands_in() const;  // the variant only lends its tensors to a forecast: it does not serve this device
@@ -62,7 +65,8 @@ class Training {
   Context& ctx_;
   const attention::Variant& variant_;
   attention::Problem problem_;
-  WholeStore store_;
+  std::unique_ptr<ParamStore> owned_;
+  ParamStore& store_;
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
 };

@@ -6,8 +6,9 @@
 namespace headroom::bias {
 
 void add(const Tensor& y, const Tensor& bias, Context& ctx) {
-  ctx.note("bias", {DType::f32}, {double(y.count()), double(2 * y.bytes() + bias.bytes())});
+  const auto op = ctx.note("bias", {DType::f32}, {double(y.count()), double(2 * y.bytes() + bias.bytes())});
   if (ctx.dry()) return;
+  check(!ctx.on_gpu(), Code::unsupported, "bias: no GPU kernel of this version does it; try --device cpu");
   const auto width = y.shape[1];
   with_float(y.dtype, [&]<class T>() {
     ctx.share(y.shape[0], [&](std::int64_t row, int) {
@@ -23,8 +24,9 @@ void backward(const Tensor& dy, const Tensor& dbias, Gradient into, Context& ctx
   const auto rows = dy.shape[0], width = dy.shape[1], part = std::max<std::int64_t>(1, (rows + most_parts - 1) / most_parts);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("bias.parts", DType::f32, {(rows + part - 1) / part, width});
-  ctx.note("bias.backward", {DType::f32}, {double(dy.count()), double(dy.bytes() + dbias.bytes())});
+  const auto op = ctx.note("bias.backward", {DType::f32}, {double(dy.count()), double(dy.bytes() + dbias.bytes())});
   if (ctx.dry()) return;
+  check(!ctx.on_gpu(), Code::unsupported, "bias: no GPU kernel of this version does it; try --device cpu");
   with_float(dy.dtype, [&]<class T>() {
     ctx.share(sums.shape[0], [&](std::int64_t p, int) {
       float* sum = sums.as<float>() + p * width;

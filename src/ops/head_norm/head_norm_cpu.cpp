@@ -79,8 +79,10 @@ HWY_EXPORT(backward_position);
 
 void forward(const Forward& t, Context& ctx) {
   const auto len = t.x.shape[1];
-  ctx.note("head_norm", {DType::f32}, {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes()) + 4 * double(len * t.x.shape[3])});
+  const auto op =
+      ctx.note("head_norm", {DType::f32}, {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes()) + 4 * double(len * t.x.shape[3])});
   if (ctx.dry()) return;
+  check(!ctx.on_gpu(), Code::unsupported, "head_norm: no GPU kernel of this version does it; try --device cpu");
   ctx.share(t.x.shape[0] * len, [&](std::int64_t at, int) { HWY_DYNAMIC_DISPATCH(forward_position)(t, at / len, at % len); });
 }
 
@@ -90,8 +92,10 @@ void backward(const Backward& t, Context& ctx) {
   const auto part = std::max<std::int64_t>(1, (positions + most_parts - 1) / most_parts);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("head_norm.dweight", DType::f32, {(positions + part - 1) / part, dim});
-  ctx.note("head_norm.backward", {DType::f32}, {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim)});
+  const auto op = ctx.note("head_norm.backward", {DType::f32},
+                           {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim)});
   if (ctx.dry()) return;
+  check(!ctx.on_gpu(), Code::unsupported, "head_norm: no GPU kernel of this version does it; try --device cpu");
   ctx.share(sums.shape[0], [&](std::int64_t p, int) {
     float* sum = sums.as<float>() + p * dim;
     std::fill_n(sum, dim, 0.0f);
