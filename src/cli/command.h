@@ -37,6 +37,7 @@ Run memory_attention_topic(CLI::App&, Common&);  // app is the topic
 Run precision(CLI::App&, Common&);
 Run memory_model_topic(CLI::App&, Common&);
 Run plan(CLI::App&, Common&);
+Run profile(CLI::App&, Common&);
 Run step(CLI::App&, Common&);
 Run train(CLI::App&, Common&);
 Run results(CLI::App&, Common&);

@@ -1,5 +1,6 @@
 // headroom results [RUN] — the runs of the store, or one run's rows.
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "store/row_objects.h"
@@ -35,11 +36,28 @@ Table table_of(const std::vector<RowObject>& rows) {
   return t;
 }
 
+// As an object in JSON, a line each for people.
+Record settings_of(const headroom::Run& run) {
+  Record r{"settings", "Settings", {}};
+  const auto settings = RowObject::parse(run.settings, nullptr, false);
+  if (!settings.is_object()) return r.add("text", run.settings);
+  for (const auto& [name, value] : settings.items()) {
+    if (!value.is_array()) {
+      r.add(name, value_of(value));
+      continue;
+    }
+    std::vector<std::string> words;  // as it was typed: 16,32
+    for (const auto& item : value) words.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+    r.add(name, joined(words, ","));
+  }
+  return r;
+}
+
 Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
   Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
   r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
   r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished));
-  r.add("settings", run.settings);
+  r.add(Part{settings_of(run)});
   return r.add(Part{table_of(rows)});
 }
 

@@ -1,9 +1,7 @@
 #include "engine/store.h"
 
-#include <algorithm>
-
-#include "base/convert.h"
-#include "base/random.h"
+#include "ops/copy/copy.h"
+#include "ops/fill/fill.h"
 
 namespace headroom::engine {
 
@@ -27,47 +25,32 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
   if (purpose == Purpose::gradients) return;
   make_each(Phase::optimizer, DType::f32, &Param::m);
   make_each(Phase::optimizer, DType::f32, &Param::v);
+  for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay});
 }
 
 void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
   if (ctx.dry()) return;
-  constexpr std::int64_t piece = 16384;
   for (std::size_t index = 0; index < params_.size(); ++index) {
     const Param& p = params_[index];
-    const Random random = Random{seed}.stream(index);
-    ctx.share((p.master.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-      for (auto i = at * piece; i < std::min(p.master.count(), (at + 1) * piece); ++i)
-        p.master.as<float>()[i] =
-            p.spec.std == 0 ? float(p.spec.mean) : float(p.spec.mean + p.spec.std * double(random.normal(std::uint64_t(i))));
-    });
+    if (p.spec.std == 0)
+      fill::constant(p.master, p.spec.mean, ctx);
+    else
+      fill::normal(p.master, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx);
     for (const Tensor& t : {p.m, p.v})
-      if (t) std::fill_n(t.as<float>(), t.count(), 0.0f);
+      if (t) fill::constant(t, 0, ctx);
   }
   refresh_copies(ctx);
 }
 
 void WholeStore::refresh_copies(Context& ctx) {
-  if (ctx.dry()) return;
-  constexpr std::int64_t piece = 65536;
   for (const Param& p : params_)
-    if (p.copy)
-      with_float(p.copy.dtype, [&]<class T>() {
-        ctx.share((p.copy.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-          for (auto i = at * piece; i < std::min(p.copy.count(), (at + 1) * piece); ++i)
-            p.copy.as<T>()[i] = narrow<T>(p.master.as<float>()[i]);
-        });
-      });
+    if (p.copy) copy::copy(p.master, p.copy, ctx);
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
   const auto here = ctx.inside("optimiser");
-  auto scope = ctx.arena.scope();
   auto phase = ctx.arena.in_phase(Phase::optimizer);
-  const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(params_.size())});
-  for (std::size_t i = 0; i < params_.size(); ++i)
-    adamw::sum_squares(params_[i].grad, Tensor(slots.as<double>() + i, DType::f64, {1}), ctx);
-  adamw::prepare(slots, state, hyper, ctx);
-  for (const Param& p : params_) adamw::step({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay}, state, hyper, ctx);
+  adamw::update(updates_, state, hyper, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {

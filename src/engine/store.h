@@ -71,6 +71,7 @@ class WholeStore final : public ParamStore {
   Weight weight(int group, Role role) const override;
 
   std::vector<Param> params_;
+  std::vector<adamw::Update> updates_;
   int layers_;
   bool tied_;
 };

@@ -179,6 +179,7 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
 
 void Training::update(const adamw::Hyper& hyper) {
   check(recipe_.purpose == Purpose::training, Code::bad_argument, "step: this model was made without an optimiser");
+  adamw::set_rate(state_, hyper.lr, ctx_);
   store_.update(hyper, state_, ctx_);
 }
 

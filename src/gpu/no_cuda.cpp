@@ -1,5 +1,6 @@
 // Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
 #include "base/error.h"
+#include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
@@ -32,8 +33,10 @@ Buffer::~Buffer() = default;
 void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t, const Stream&) { refuse(); }
+void copy_on_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+void blas::multiply(const Product&, void*, void*) { refuse(); }
 
 }  // namespace headroom

@@ -20,7 +20,7 @@ struct Case {
   Recipe recipe;
   Forecast step;
   std::size_t forward_peak, backward_peak;
-  std::optional<MeasuredMemory> measured;
+  std::optional<MeasuredMemory> measured{};
 };
 
 Recipe with_purpose(Recipe r, Purpose p) {

@@ -46,4 +46,6 @@ Timer gpu_timer(const Stream& s) {
   };
 }
 
+Timer timer_at(const Place& p) { return p.on_gpu() ? gpu_timer(p.queue()) : host_timer(); }
+
 }  // namespace headroom::bench

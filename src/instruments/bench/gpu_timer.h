@@ -1,6 +1,6 @@
-// The clock of a CUDA stream.
+// The clock of a CUDA stream, and of wherever work runs.
 #pragma once
-#include "gpu/stream.h"
+#include "gpu/place.h"
 #include "instruments/bench/bench.h"
 
 namespace headroom::bench {
@@ -10,5 +10,7 @@ namespace headroom::bench {
 // over its calls; where it is short the same graph runs before it, so that no gap between launches by the host is counted. Caches are as
 // the previous call left them: a small problem finds its inputs in L2.
 Timer gpu_timer(const Stream&);
+
+Timer timer_at(const Place&);  // that, or on the CPU the host's clock
 
 }  // namespace headroom::bench

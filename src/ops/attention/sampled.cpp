@@ -34,13 +34,6 @@ std::vector<std::int64_t> sample(std::int64_t count, Random random) {
   return chosen;
 }
 
-Doubles matrix_of(const Tensor& t, std::int64_t b, std::int64_t head) {  // [len, dim] of one head
-  Doubles m(std::size_t(t.shape[1] * t.shape[3]));
-  for (std::int64_t i = 0; i < t.shape[1]; ++i)
-    for (std::int64_t d = 0; d < t.shape[3]; ++d) m[std::size_t(i * t.shape[3] + d)] = load(t, b, i, head, d);
-  return m;
-}
-
 double longest_row(const Doubles& m, std::int64_t dim) {
   double top = 0;
   for (std::size_t at = 0; at < m.size(); at += std::size_t(dim)) top = std::max(top, cblas_dnrm2(int(dim), &m[at], 1));
@@ -77,15 +70,23 @@ struct SampledOracle::Work {
   Doubles lse;         // [group, rows]
   Expected dk, dv;     // [keys, dim]
 
-  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&);
+  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, const ReadHead&);
 };
 
-void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads) {
+std::vector<double> head_in_memory(const Tensor& t, std::int64_t b, std::int64_t head) {
+  Doubles m(std::size_t(t.shape[1] * t.shape[3]));
+  for (std::int64_t i = 0; i < t.shape[1]; ++i)
+    for (std::int64_t d = 0; d < t.shape[3]; ++d) m[std::size_t(i * t.shape[3] + d)] = load(t, b, i, head, d);
+  return m;
+}
+
+void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
+                              const ReadHead& read) {
   const auto dim = p.head_dim, len_k = p.len_k;
   const double scale = p.scale_or_default();
   const Band band = p.band();
   const bool gradients = bool(d_o);
-  const Doubles km = matrix_of(k, batch, kv_head), vm = matrix_of(v, batch, kv_head);
+  const Doubles km = read(k, batch, kv_head), vm = read(v, batch, kv_head);
   const auto kept_rows = rows.size(), width = std::size_t(dim);
   for (Expected* e : {&o, &dq}) e->reset(std::size_t(p.group()) * kept_rows * width);
   for (Expected* e : {&dk, &dv}) e->reset(keys.size() * width);
@@ -103,7 +104,7 @@ void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k
   }
   for (std::int64_t g = 0; g < p.group(); ++g) {
     const auto head = kv_head * p.group() + g;
-    const Doubles qm = matrix_of(q, batch, head), om = gradients ? matrix_of(d_o, batch, head) : Doubles();
+    const Doubles qm = read(q, batch, head), om = gradients ? read(d_o, batch, head) : Doubles();
     longest = std::max(longest, scale * longest_row(qm, dim) * longest_row(km, dim));
     threads.share((p.len_q + height - 1) / height, [&](std::int64_t piece, int worker) {
       Scratch& w = scratch[std::size_t(worker)];
@@ -154,8 +155,8 @@ void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k
 }
 
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
-                             std::uint64_t seed)
-    : problem_(p) {
+                             std::uint64_t seed, ReadHead read)
+    : problem_(p), read_(std::move(read)) {
   openblas_set_num_threads(1);  // the pool shares out the work
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32 ? 0x1p-11 : 0x1p-24;
   storage_budget_ = 4 * storage;
@@ -172,7 +173,7 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
     work->batch = head / p.kv_heads, work->kv_head = head % p.kv_heads;
     work->rows = sample(p.len_q, random.stream(2 * std::uint64_t(n)));
     work->keys = sample(p.len_k, random.stream(2 * std::uint64_t(n) + 1));
-    work->run(p, q, k, v, d_o, threads);
+    work->run(p, q, k, v, d_o, threads, read_);
     work_.push_back(std::move(work));
   }
 }
@@ -189,30 +190,36 @@ double natural_share(double storage, double sums, double longest, std::int64_t t
 }  // namespace
 
 Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const {
-  const auto dim = problem_.head_dim, group = problem_.group();
+  const auto group = problem_.group();
   Verdict verdict;
+  const std::int64_t len_q = problem_.len_q, heads = problem_.heads;
+  Tensor lse_rows(lse.data, lse.dtype, {problem_.batch, len_q, heads, 1});  // as the others lie
+  lse_rows.stride = {heads * len_q, 1, len_q, 1};
   for (const auto& w : work_) {
-    // Element `at` of what is expected stands in row places[…] of head first_head + …
-    const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places,
-                             std::int64_t first_head, std::int64_t terms) {
-      const double share = natural_share(storage_budget_, sums_budget_, w->longest, terms);
-      const auto count = std::int64_t(places.size());
-      for (std::size_t at = 0; t && at < e.value.size(); ++at) {
-        const auto d = std::int64_t(at) % dim, place = std::int64_t(at) / dim;
-        const double got = load(t, w->batch, places[std::size_t(place % count)], first_head + place / count, d);
-        compare_one(into, got, e.value[at], share * e.magnitude[at] + floor_);
+    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
+    // f(element's number in what is expected, what the tensor holds): of the rows `places` of `count` heads from `first` on.
+    const auto each = [&](const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first, std::int64_t count, auto&& f) {
+      if (!t || places.empty()) return;
+      const auto width = std::size_t(t.shape[3]);
+      std::size_t at = 0;
+      for (std::int64_t head = first; head < first + count; ++head) {
+        const Doubles m = read_(t, w->batch, head);
+        for (const auto place : places)
+          for (std::size_t d = 0; d < width; ++d) f(at++, m[std::size_t(place) * width + d]);
       }
     };
-    compare(verdict.o, w->o, o, w->rows, w->kv_head * group, problem_.len_k);
-    compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, problem_.len_k);
-    compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, problem_.len_q * group);
-    compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, problem_.len_q * group);
-    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
-    for (std::size_t at = 0; at < w->lse.size(); ++at) {
-      const auto head = w->kv_head * group + std::int64_t(at / w->rows.size());
-      const auto row = (w->batch * problem_.heads + head) * problem_.len_q + w->rows[at % w->rows.size()];
-      compare_one(verdict.lse, lse.as<float>()[row], w->lse[at], share * (1 + std::abs(w->lse[at])));
-    }
+    const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first,
+                             std::int64_t count, std::int64_t terms) {
+      const double allowed = natural_share(storage_budget_, sums_budget_, w->longest, terms);
+      each(t, places, first, count,
+           [&](std::size_t at, double got) { compare_one(into, got, e.value[at], allowed * e.magnitude[at] + floor_); });
+    };
+    compare(verdict.o, w->o, o, w->rows, w->kv_head * group, group, problem_.len_k);
+    compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, group, problem_.len_k);
+    compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, 1, len_q * group);
+    compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, 1, len_q * group);
+    each(lse_rows, w->rows, w->kv_head * group, group,
+         [&](std::size_t at, double got) { compare_one(verdict.lse, got, w->lse[at], share * (1 + std::abs(w->lse[at]))); });
   }
   return verdict;
 }

@@ -8,7 +8,9 @@
 // type plus the FP32 sums', each times the sum of magnitudes that the element was formed from.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/threads.h"
 #include "ops/attention/attention.h"
@@ -23,17 +25,23 @@ struct Verdict {
   Judged o, lse, dq, dk, dv;
 };
 
+// One head of a tensor, [len, dim], widened. Whoever keeps tensors elsewhere than in the host's memory says how they are read.
+using ReadHead = std::function<std::vector<double>(const Tensor&, std::int64_t batch, std::int64_t head)>;
+std::vector<double> head_in_memory(const Tensor&, std::int64_t batch, std::int64_t head);
+
 class SampledOracle {
  public:
   struct Work;  // of one key head
   // Reads q, k, v and, when gradients are wanted, d_o; forgets them afterwards.
-  SampledOracle(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, std::uint64_t seed);
+  SampledOracle(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, std::uint64_t seed,
+                ReadHead read = head_in_memory);
   ~SampledOracle();
   // Gradients without data are not judged.
   Verdict judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const;
 
  private:
   Problem problem_;
+  ReadHead read_;
   double storage_budget_, sums_budget_, floor_;
   std::vector<std::unique_ptr<Work>> work_;
 };

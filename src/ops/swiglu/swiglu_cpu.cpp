@@ -4,7 +4,7 @@
 #include <hwy/highway.h>
 
 #include "ops/rows-inl.h"
-#include "ops/swiglu/swiglu.h"
+#include "ops/swiglu/impl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::swiglu {
@@ -45,15 +45,11 @@ namespace headroom::swiglu {
 HWY_EXPORT(forward_row);
 HWY_EXPORT(backward_row);
 
-void forward(const Forward& t, Context& ctx) {
-  const auto op = ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
-  if (ctx.dry()) return;
+void forward_cpu(const Forward& t, Context& ctx) {
   ctx.share(t.act.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(forward_row)(t, row); });
 }
 
-void backward(const Backward& t, Context& ctx) {
-  const auto op = ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
-  if (ctx.dry()) return;
+void backward_cpu(const Backward& t, Context& ctx) {
   ctx.share(t.dact.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(backward_row)(t, row); });
 }
 
