@@ -50,6 +50,12 @@ std::vector<Precision> precisions_of(const std::vector<std::string>& names) {
   for (const auto& n : names) out.push_back(*precision_named(n));
   return out;
 }
+std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where) {
+  for (const auto& n : names)
+    check(n != "tf32" || where.kind != DeviceKind::cpu, Code::bad_argument,
+          "--precision tf32 is a GPU's arithmetic, its bytes are fp32's; take fp32, or name a GPU, present or not, as in --device h200");
+  return precisions_of(names);
+}
 std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names) {
   std::vector<engine::Keep> out;
   for (const auto& n : names) out.push_back(*engine::keep_named(n));

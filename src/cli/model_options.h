@@ -16,6 +16,7 @@ struct ModelOptions {
 void add_model(CLI::App&, ModelOptions&);
 
 std::vector<Precision> precisions_of(const std::vector<std::string>& names);
+std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where);  // tf32 is refused on a CPU
 std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names);
 std::vector<std::string> keep_words();
 
