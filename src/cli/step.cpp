@@ -46,7 +46,8 @@ namespace {
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
   nlohmann::json models = nlohmann::json::array();
   for (const engine::ModelConfig& m : t.models) models.push_back(nlohmann::json::parse(engine::to_json(m)));
-  return nlohmann::ordered_json{{"models", models},
+  return nlohmann::ordered_json{{"model", models.back()},  // of the last row
+                                {"models", models},
                                 {"batch", t.batch},
                                 {"len", t.lens},
                                 {"precision", a.precisions},
