@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/convert.h"
+#include "base/random.h"
 #include "engine/shared_store.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
@@ -111,8 +112,9 @@ void Training::initialise(std::uint64_t seed) { store().initialise(seed, ctx_); 
 void Training::warm() {
   if (!ctx_.on_gpu()) return;
   const blas::Measuring measuring;
-  const std::vector<std::int32_t> zeros(std::size_t(head_.rows), 0);
-  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, zeros, zeros);
+  std::vector<std::int32_t> tokens(std::size_t(head_.rows));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = std::int32_t(Random{1}.below(i, std::uint64_t(recipe_.model.vocab)));
+  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, tokens, tokens);
   if (recipe_.purpose == Purpose::forward) return forward();
   for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;

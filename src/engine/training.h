@@ -41,8 +41,8 @@ class Training {
   Training(const Recipe&, Context&);  // makes all that outlives a step
 
   void initialise(std::uint64_t seed);
-  // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens are zeros
-  // afterwards, gradients and losses meaningless; weights, moments and state are to the bit what they were. On a CPU: nothing.
+  // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
+  // gradients and losses are meaningless afterwards; weights, moments and state are to the bit what they were. On a CPU: nothing.
   void warm();
   Tensor tokens(int micro = 0) const;  // int32 [batch · len], each below vocab: the writer has checked
   Tensor targets(int micro = 0) const;
