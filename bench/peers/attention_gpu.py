@@ -43,12 +43,11 @@ class Pointers(c.Structure):
 class Ours:
     """One variant on one problem. Holds its memory; called, it puts one pass on the current stream."""
 
-    def __init__(self, library, variant, t, causal, backward, deterministic=False):
+    def __init__(self, library, variant, t, causal, backward, tf32=False, deterministic=False):
         self.library, self.backward, self.t = library, backward, t
         batch, len_q, heads, dim = t["q"].shape
-        self.asked = Asked(
-            variant.encode(), DTYPES[t["q"].dtype], int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim
-        )
+        dtype = 3 if tf32 else DTYPES[t["q"].dtype]
+        self.asked = Asked(variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
         workspace, saved = c.c_int64(), c.c_int64()
         self.call(library.variant_needs, c.byref(workspace), c.byref(saved))
         self.memory = [torch.empty(n.value + 256, dtype=torch.uint8, device="cuda") for n in (workspace, saved)]
@@ -142,7 +141,7 @@ def measure(library, cell, backward, a):
     if backward:
         ours["ours"]()
         t |= {"d_o": torch.randn_like(t["q"])} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
-        ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, True)}
+        ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, deterministic=True)}
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
     candidates, errors = dict(ours), []
     for name in filter(None, a.peers.split(",")):

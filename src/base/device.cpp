@@ -33,7 +33,7 @@ Device device_of(const Json& j) {
   d.name = j.at("name").get<std::string>();
   d.sm = j.value("sm", 0);
   d.units = j.value("units", 0);
-  d.memory_bytes = std::uint64_t(positive(j, "memory_mib", 0x1p20));
+  d.memory_bytes = d.total_bytes = std::uint64_t(positive(j, "memory_mib", 0x1p20));
   d.ceilings.copy_bytes_per_s = positive(j, "copy_tb_s", 1e12);
   d.ceilings.fp32_flops = positive(j, "fp32_tflops", 1e12);
   d.ceilings.tf32_flops = positive(j, "tf32_tflops", 1e12);
@@ -64,12 +64,20 @@ std::string line_of(const char* file, std::string_view head) {
   return "";
 }
 
-std::uint64_t available_memory() {
-  const std::string text = line_of("/proc/meminfo", "MemAvailable");
-  std::uint64_t bytes = text.empty() ? 0 : std::stoull(text) * 1024;
+std::uint64_t meminfo_bytes(std::string_view line) {
+  const std::string text = line_of("/proc/meminfo", line);
+  return text.empty() ? 0 : std::stoull(text) * 1024;
+}
+
+struct HostMemory {
+  std::uint64_t total, available;
+};
+
+HostMemory host_memory() {  // a control group may give this program less than the machine has
+  HostMemory m{meminfo_bytes("MemTotal"), meminfo_bytes("MemAvailable")};
   const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit > 0) bytes = std::min(bytes, limit > used ? limit - used : 0);
-  return bytes;
+  if (limit > 0) m.total = std::min(m.total, limit), m.available = std::min(m.available, limit > used ? limit - used : 0);
+  return m;
 }
 
 }  // namespace
@@ -79,7 +87,8 @@ Device cpu_device() {
   d.name = line_of("/proc/cpuinfo", "model name");
   if (d.name.empty()) d.name = "CPU";
   d.units = available_cores();
-  d.memory_bytes = available_memory();
+  const HostMemory memory = host_memory();
+  d.memory_bytes = memory.available, d.total_bytes = memory.total;
   return d;
 }
 

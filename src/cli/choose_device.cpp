@@ -1,19 +1,35 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "gpu/device.h"
 
 namespace headroom::cli {
 
+namespace {
+
+Device cuda_named(std::int64_t index) {
+  try {
+    Device d = cuda_device(int(index));
+    d.memory_bytes = free_memory_bytes(d);
+    return d;
+  } catch (const Error& e) { throw Error(e.at, fmt::format("--device: {}; try --device cpu", e.what())); }
+}
+
+}  // namespace
+
 Device chosen_device(const Common& common) {
   const std::string& wanted = common.device;
-  if (wanted.empty() || wanted == "cpu") return cpu_device();
-  const bool cuda = wanted == "cuda" || wanted.starts_with("cuda:");
-  check(cuda, Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
+  if (wanted == "cpu" || (wanted.empty() && cuda_device_count() == 0)) return cpu_device();
+  if (wanted.empty() || wanted == "cuda") return cuda_named(0);  // CUDA counts the fastest first
+  check(wanted.starts_with("cuda:"), Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
         did_you_mean(wanted, {"cpu", "cuda"}));
-  if (wanted.size() > 4) parse_integer(std::string_view(wanted).substr(5), "--device cuda:N");
-  throw Error(Code::unsupported, fmt::format("--device: '{}' cannot be had, commands run on the CPU in this version; try --device cpu "
-                                             "(CUDA kernels are reached through the C interface)",
-                                             wanted));
+  return cuda_named(parse_integer(std::string_view(wanted).substr(5), "--device cuda:N", {0, 1023}));
+}
+
+Device chosen_cpu(const Common& common, const char* who) {
+  check(common.device.empty() || common.device == "cpu", Code::unsupported,
+        "--device: '{}' was asked for, but only the CPU runs {} in this version; try --device cpu", common.device, who);
+  return cpu_device();
 }
 
 }  // namespace headroom::cli

@@ -1,7 +1,7 @@
 // headroom kernels — every variant of attention, and why it can or cannot serve a problem here.
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/options.h"
+#include "cli/model_options.h"
 #include "ops/attention/attention.h"
 
 namespace headroom::cli {
@@ -21,9 +21,11 @@ Run kernels(CLI::App& app, Common& common) {
   add_integer(app, "--len", asked->len, {0, (1ll << 31) - 1}, "Length");
   add_mask(app, asked->mask, "full, causal, window:W (also causal:top-left, window:W:top-left)");
   add_flag(app, "--deterministic", asked->deterministic, "The same bits on every run");
-  app.footer("Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal");
+  app.footer(
+      "Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal\n  headroom kernels --dtype bf16 --device "
+      "h200     (on a GPU that is not here)");
   return [asked, &common] {
-    const Device d = chosen_device(common);
+    const Device d = described_device(common);
     const attention::Problem p{.batch = asked->batch,
                                .heads = asked->heads,
                                .kv_heads = asked->kv_heads ? asked->kv_heads : asked->heads,

@@ -1,4 +1,5 @@
-// The attention half of a block: out = x + attention(rope(norm(x)·Wqkv))·Wout.
+// The attention half of a block: out = x + attention(rope(norm(x)·Wqkv))·Wout; with q/k norms, each head of q and k is normed before
+// it turns.
 //
 // Order of calls: all = complete(make_kept(keep)); forward(x, all, {}, out). For backward the kept tensors are completed anew and
 // forward is called again for those that were not kept (`have` says which hold values already); then backward, which uses up `all`.
@@ -13,7 +14,7 @@ namespace headroom::engine {
 
 struct AttentionSaved {
   Tensor n, rstd;  // norm(x) [rows, width], FP32 [rows]
-  Tensor qkv;      // after rope [rows, q + 2 kv]
+  Tensor qkv;      // after rope, or before q/k norms [rows, q + 2 kv]
   Tensor o, lse;   // [rows, q], FP32 [batch, heads, len]
   attention::Saved core;
   bool core_valid = false;

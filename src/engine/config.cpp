@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 ModelConfig gpt(const char* name, std::int64_t vocab, std::int64_t width, std::int64_t ffn, std::int64_t layers, std::int64_t heads) {
-  return {name, vocab, width, layers, heads, heads, width / heads, ffn, false, 10000, 1e-5, {}};
+  return {name, vocab, width, layers, heads, heads, width / heads, ffn, false, 10000, 1e-5, {}, false, false};
 }
 
 std::int64_t integer(const Json& j, const char* key, std::int64_t otherwise = 0) {
@@ -53,22 +53,23 @@ void finish(ModelConfig& c) {
 ModelConfig own(const Json& j) {
   ModelConfig c;
   for (const auto& [key, value] : j.items()) {
-    constexpr std::string_view known[] = {"name",     "vocab", "width", "layers",     "heads",   "kv_heads",
-                                          "head_dim", "ffn",   "tied",  "rope_theta", "norm_eps"};
+    constexpr std::string_view known[] = {"name", "vocab", "width",      "layers",   "heads",    "kv_heads", "head_dim",
+                                          "ffn",  "tied",  "rope_theta", "norm_eps", "qkv_bias", "qk_norm"};
     bool found = false;
     for (auto k : known) found |= key == k;
     check(found, Code::bad_argument,
           "model: '{}' is not a key of a model file; there are name, vocab, width, layers, heads, kv_heads, head_dim, ffn, "
-          "tied, rope_theta, norm_eps",
+          "tied, rope_theta, norm_eps, qkv_bias, qk_norm",
           key);
   }
   c.vocab = integer(j, "vocab"), c.width = integer(j, "width"), c.layers = integer(j, "layers"), c.heads = integer(j, "heads");
   c.kv_heads = integer(j, "kv_heads"), c.head_dim = integer(j, "head_dim"), c.ffn = integer(j, "ffn");
-  c.tied = truth(j, "tied");
+  c.tied = truth(j, "tied"), c.qkv_bias = truth(j, "qkv_bias"), c.qk_norm = truth(j, "qk_norm");
   c.rope_theta = number(j, "rope_theta", c.rope_theta), c.norm_eps = number(j, "norm_eps", c.norm_eps);
   return c;
 }
 
+// What a file leaves unsaid is what the classes of transformers take then.
 ModelConfig hugging_face(const Json& j) {
   const std::string type = word(j, "model_type", "llama");
   check(type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3", Code::unsupported,
@@ -76,13 +77,20 @@ ModelConfig hugging_face(const Json& j) {
   ModelConfig c;
   c.vocab = integer(j, "vocab_size"), c.width = integer(j, "hidden_size"), c.layers = integer(j, "num_hidden_layers");
   c.heads = integer(j, "num_attention_heads"), c.kv_heads = integer(j, "num_key_value_heads");
-  c.head_dim = integer(j, "head_dim"), c.ffn = integer(j, "intermediate_size");
+  c.head_dim = integer(j, "head_dim", type == "qwen3" ? 128 : 0), c.ffn = integer(j, "intermediate_size");
   c.tied = truth(j, "tie_word_embeddings");
-  c.rope_theta = number(j, "rope_theta", c.rope_theta), c.norm_eps = number(j, "rms_norm_eps", c.norm_eps);
-  if (type == "qwen2" || truth(j, "attention_bias")) c.left_out.push_back("the biases of q, k and v");
+  c.norm_eps = number(j, "rms_norm_eps", 1e-6);
+  const auto rope = j.find("rope_parameters");  // newer files keep the rotary positions' numbers together
+  const bool together = rope != j.end() && rope->is_object();
+  c.rope_theta = number(together ? *rope : j, "rope_theta", c.rope_theta);
+  c.qkv_bias = type == "qwen2" || truth(j, "attention_bias");
+  c.qk_norm = type == "qwen3";
+  if (truth(j, "attention_bias")) c.left_out.push_back("the bias of attention's output");
   if (truth(j, "mlp_bias")) c.left_out.push_back("the biases of the feed-forward layers");
-  if (type == "qwen3") c.left_out.push_back("the norms of q and k");
-  if (j.contains("rope_scaling") && !j["rope_scaling"].is_null()) c.left_out.push_back("the scaling of the rotary positions");
+  if (const auto act = word(j, "hidden_act", "silu"); act != "silu")
+    c.left_out.push_back(fmt::format("the activation {}: it is silu here", act));
+  if ((j.contains("rope_scaling") && !j["rope_scaling"].is_null()) || (together && word(*rope, "rope_type", "default") != "default"))
+    c.left_out.push_back("the scaling of the rotary positions");
   if (j.contains("sliding_window") && !j["sliding_window"].is_null() && (type == "mistral" || truth(j, "use_sliding_window")))
     c.left_out.push_back("the sliding window");
   return c;
@@ -144,9 +152,9 @@ ModelConfig model_described(std::string_view name_or_file) {
 }
 
 std::string to_json(const ModelConfig& c) {
-  return Json{{"name", c.name},   {"vocab", c.vocab},           {"width", c.width},       {"layers", c.layers},
-              {"heads", c.heads}, {"kv_heads", c.kv_heads},     {"head_dim", c.head_dim}, {"ffn", c.ffn},
-              {"tied", c.tied},   {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}}
+  return Json{{"name", c.name},         {"vocab", c.vocab},       {"width", c.width},    {"layers", c.layers}, {"heads", c.heads},
+              {"kv_heads", c.kv_heads}, {"head_dim", c.head_dim}, {"ffn", c.ffn},        {"tied", c.tied},     {"rope_theta", c.rope_theta},
+              {"norm_eps", c.norm_eps}, {"qkv_bias", c.qkv_bias}, {"qk_norm", c.qk_norm}}
       .dump();
 }
 

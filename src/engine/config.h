@@ -13,6 +13,8 @@ struct ModelConfig {
   bool tied = false;  // the head's weight is the embedding's
   double rope_theta = 10000, norm_eps = 1e-5;
   std::vector<std::string> left_out;  // what the file describes and this engine does not have, in words
+  bool qkv_bias = false;              // q, k, v = W·x + b, as in Qwen2
+  bool qk_norm = false;               // RMSNorm over each head of q and k before they turn, as in Qwen3
 
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }

@@ -12,11 +12,16 @@ std::vector<ParamSpec> param_table(const ModelConfig& c) {
   constexpr double std = 0.02;                                         // GPT-2's
   const double into_stream = std / std::sqrt(2.0 * double(c.layers));  // 2·layers matrices add to the residual stream
   std::vector<ParamSpec> table;
-  table.reserve(std::size_t(6 * c.layers + 3));
+  table.reserve(std::size_t(9 * c.layers + 3));
   table.push_back({Role::embedding, "embedding.weight", -1, {c.vocab, c.width}, 0, std, true, c.tied});
   for (int l = 0; l < int(c.layers); ++l) {
     table.push_back({Role::norm1, "norm1.weight", l, {c.width}, 1, 0, false, false});
     table.push_back({Role::qkv, "attention.qkv.weight", l, {c.qkv_width(), c.width}, 0, std, true, true});
+    if (c.qkv_bias) table.push_back({Role::qkv_bias, "attention.qkv.bias", l, {c.qkv_width()}, 0, 0, false, false});
+    if (c.qk_norm) {
+      table.push_back({Role::q_norm, "attention.q_norm.weight", l, {c.head_dim}, 1, 0, false, false});
+      table.push_back({Role::k_norm, "attention.k_norm.weight", l, {c.head_dim}, 1, 0, false, false});
+    }
     table.push_back({Role::out, "attention.out.weight", l, {c.width, c.q_width()}, 0, into_stream, true, true});
     table.push_back({Role::norm2, "norm2.weight", l, {c.width}, 1, 0, false, false});
     table.push_back({Role::gate_up, "ffn.gate_up.weight", l, {2 * c.ffn, c.width}, 0, std, true, true});

@@ -9,7 +9,7 @@
 
 namespace headroom::engine {
 
-enum class Role : std::uint8_t { embedding, norm1, qkv, out, norm2, gate_up, down, final_norm, head };
+enum class Role : std::uint8_t { embedding, norm1, qkv, qkv_bias, q_norm, k_norm, out, norm2, gate_up, down, final_norm, head };
 
 struct ParamSpec {
   Role role;

@@ -1,9 +1,10 @@
 #include "engine/safetensors.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -79,15 +80,12 @@ class File {  // a descriptor that closes
   int fd_;
 };
 
-struct Header {
-  Json json;
-  std::uint64_t data_at = 0, data_bytes = 0;
-};
-
-Header header_of(std::ifstream& in, const std::string& path) {
+// The header of an open file, and where its tensors begin.
+Json header_of(std::ifstream& in, const std::string& path, std::uint64_t& data_at, std::uint64_t& data_bytes) {
   check(bool(in), Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
   in.seekg(0, std::ios::end);
-  const auto size = std::uint64_t(in.tellg());
+  const auto end = std::int64_t(in.tellg());
+  const auto size = std::uint64_t(std::max<std::int64_t>(0, end));
   in.seekg(0);
   std::uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), 8);
@@ -95,41 +93,75 @@ Header header_of(std::ifstream& in, const std::string& path) {
         path);
   std::string text(length, '\0');
   in.read(text.data(), std::streamsize(length));
-  Header h{Json::parse(text, nullptr, false), 8 + length, size - 8 - length};
-  check(bool(in) && h.json.is_object(), Code::io, "'{}' has a damaged header", path);
+  Json json = Json::parse(text, nullptr, false);
+  check(bool(in) && json.is_object(), Code::io, "'{}' has a damaged header", path);
+  data_at = 8 + length, data_bytes = size - data_at;
+  return json;
+}
+
+std::uint64_t bytes_of_type(const std::string& type) {  // 0: one that is not known here
+  constexpr std::pair<std::string_view, std::uint64_t> sizes[] = {{"F64", 8}, {"F32", 4},  {"BF16", 2},    {"F16", 2},
+                                                                  {"I64", 8}, {"I32", 4},  {"I16", 2},     {"I8", 1},
+                                                                  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (const auto& [name, bytes] : sizes)
+    if (name == type) return bytes;
+  return 0;
+}
+
+StoredTensor stored_tensor(const std::string& name, const Json& entry, std::uint64_t data_at, std::uint64_t data_bytes,
+                           const std::string& path) {
+  StoredTensor t;
+  std::vector<std::uint64_t> span;
+  try {
+    t = {entry.at("dtype").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>(), 0, 0};
+    for (const Json& offset : entry.at("data_offsets")) {
+      check(offset.is_number_unsigned(), Code::io, "'{}': the entry of {} is damaged", path, name);
+      span.push_back(offset.get<std::uint64_t>());
+    }
+  } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, name)); }
+  check(span.size() == 2 && span[0] <= span[1] && span[1] <= data_bytes, Code::io, "'{}': {} lies outside the file", path, name);
+  t.at = data_at + span[0], t.bytes = span[1] - span[0];
+  double count = 1;  // exact as far as a file can be long
+  for (auto n : t.shape) count *= n < 0 ? -1 : double(n);
+  const std::uint64_t each = bytes_of_type(t.type);
+  check(each == 0 || count * double(each) == double(t.bytes), Code::io, "'{}': {} {} {} does not take {} bytes", path, name, t.type,
+        shape_in_words(t.shape), t.bytes);
+  return t;
+}
+
+SafetensorsHeader checked_header(std::ifstream& in, const std::string& path) {
+  std::uint64_t data_at = 0, data_bytes = 0;
+  const Json json = header_of(in, path, data_at, data_bytes);
+  SafetensorsHeader h;
+  for (const auto& [name, entry] : json.items()) {
+    if (name != "__metadata__") {
+      h.tensors[name] = stored_tensor(name, entry, data_at, data_bytes, path);
+      continue;
+    }
+    check(entry.is_object(), Code::io, "'{}' has damaged metadata", path);
+    for (const auto& [key, value] : entry.items()) {
+      check(value.is_string(), Code::io, "'{}' has damaged metadata", path);
+      h.metadata[key] = value.get<std::string>();
+    }
+  }
   return h;
 }
 
-Metadata metadata_of(const Header& h, const std::string& path) {
-  Metadata m;
-  const auto at = h.json.find("__metadata__");
-  if (at == h.json.end()) return m;
-  check(at->is_object(), Code::io, "'{}' has damaged metadata", path);
-  for (const auto& [key, value] : at->items()) {
-    check(value.is_string(), Code::io, "'{}' has damaged metadata", path);
-    m[key] = value.get<std::string>();
-  }
-  return m;
-}
-
-std::uint64_t offset_of(const Header& h, const NamedTensor& t, const std::string& path) {
-  const auto at = h.json.find(t.name);
-  check(at != h.json.end(), Code::io, "'{}' holds no tensor {}", path, t.name);
-  try {
-    const auto shape = at->at("shape").get<std::vector<std::int64_t>>();
-    bool same = int(shape.size()) == t.tensor.shape.rank && at->at("dtype") == type_name(t.tensor.dtype);
-    for (std::size_t i = 0; same && i < shape.size(); ++i) same = shape[i] == t.tensor.shape[int(i)];
-    check(same, Code::io, "'{}': {} has another shape or type than this model's", path, t.name);
-    const auto span = at->at("data_offsets").get<std::vector<std::uint64_t>>();
-    check(span.size() == 2 && span[0] <= span[1] && span[1] <= h.data_bytes && span[1] - span[0] == t.tensor.bytes(), Code::io,
-          "'{}': {} lies outside the file", path, t.name);
-    return h.data_at + span[0];
-  } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, t.name)); }
+std::uint64_t place_of(const SafetensorsHeader& h, const NamedTensor& t, const std::string& path) {
+  const auto at = h.tensors.find(t.name);
+  check(at != h.tensors.end(), Code::io, "'{}' holds no tensor {}", path, t.name);
+  const auto& dim = t.tensor.shape.dim;
+  const std::vector<std::int64_t> mine(dim.begin(), dim.begin() + t.tensor.shape.rank);
+  check(at->second.shape == mine && at->second.type == type_name(t.tensor.dtype), Code::io, "'{}': {} is {} {}, this model's is {} {}",
+        path, t.name, at->second.type, shape_in_words(at->second.shape), type_name(t.tensor.dtype), shape_in_words(mine));
+  return at->second.at;
 }
 
 }  // namespace
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata) {
+std::string shape_in_words(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata, HostView view) {
   Json header;
   Checksum sum;
   std::uint64_t at = 0;
@@ -137,7 +169,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
     header[t.name] = {{"dtype", type_name(t.tensor.dtype)}, {"shape", shape}, {"data_offsets", {at, at + t.tensor.bytes()}}};
     at += t.tensor.bytes();
-    sum.add(t.tensor.data, t.tensor.bytes());
+    sum.add(view.read(t.tensor), t.tensor.bytes());
   }
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
@@ -149,7 +181,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
     file.write_all(&length, 8);
     file.write_all(text.data(), text.size());
-    for (const auto& t : tensors) file.write_all(t.tensor.data, t.tensor.bytes());
+    for (const auto& t : tensors) file.write_all(view.read(t.tensor), t.tensor.bytes());
     file.settle();  // the bytes are on the disk before the name points at them
   }
   std::error_code failed;
@@ -159,30 +191,25 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   File(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY).settle();
 }
 
-Metadata read_safetensors_metadata(const std::string& path) {
+SafetensorsHeader read_safetensors_header(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  const Header h = header_of(in, path);
-  return metadata_of(h, path);
+  return checked_header(in, path);
 }
 
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, HostView view) {
   std::ifstream in(path, std::ios::binary);
-  const Header h = header_of(in, path);
-  const Metadata metadata = metadata_of(h, path);
+  SafetensorsHeader h = checked_header(in, path);
+  Metadata metadata = std::move(h.metadata);
   std::vector<std::uint64_t> offsets;
-  for (const auto& t : tensors) offsets.push_back(offset_of(h, t, path));
+  for (const auto& t : tensors) offsets.push_back(place_of(h, t, path));
   // The writer sums tensor by tensor in the order of offsets, so the sum is taken along the same cuts.
   std::map<std::uint64_t, std::uint64_t> spans;
-  for (const auto& [name, entry] : h.json.items())
-    if (name != "__metadata__" && entry.contains("data_offsets") && entry["data_offsets"].is_array() && entry["data_offsets"].size() == 2 &&
-        entry["data_offsets"][0].is_number_unsigned() && entry["data_offsets"][1].is_number_unsigned())
-      spans[entry["data_offsets"][0].get<std::uint64_t>()] = entry["data_offsets"][1].get<std::uint64_t>();
+  for (const auto& [name, t] : h.tensors) spans[t.at] = t.bytes;
   Checksum sum;
   std::vector<char> piece(1 << 20);
-  for (const auto& [begin, end] : spans) {
-    check(begin <= end && end <= h.data_bytes, Code::io, "'{}' is cut short", path);
-    in.seekg(std::streamoff(h.data_at + begin));
-    for (std::uint64_t left = end - begin; left > 0;) {
+  for (const auto& [begin, bytes] : spans) {
+    in.seekg(std::streamoff(begin));
+    for (std::uint64_t left = bytes; left > 0;) {
       const auto n = std::min<std::uint64_t>(left, piece.size());
       in.read(piece.data(), std::streamsize(n));
       check(bool(in), Code::io, "'{}' cannot be read to its end", path);
@@ -194,8 +221,9 @@ Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor
   check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     in.seekg(std::streamoff(offsets[i]));
-    in.read(tensors[i].tensor.as<char>(), std::streamsize(tensors[i].tensor.bytes()));
+    in.read(view.room(tensors[i].tensor), std::streamsize(tensors[i].tensor.bytes()));
     check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+    view.write(tensors[i].tensor);
   }
   return metadata;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor.h"
+#include "engine/transfer.h"
 
 namespace headroom::engine {
 
@@ -17,13 +17,26 @@ struct NamedTensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&);
+struct StoredTensor {  // where a file says that one lies
+  std::string type;    // in the format's words: "F32", "BF16", …
+  std::vector<std::int64_t> shape;
+  std::uint64_t at = 0, bytes = 0;  // in the file
+};
 
-// The metadata; everything about the file but its tensors' bytes is checked.
-Metadata read_safetensors_metadata(const std::string& path);
+struct SafetensorsHeader {
+  Metadata metadata;
+  std::map<std::string, StoredTensor> tensors;
+};
+
+// Everything about the file but its tensors' bytes is checked: each lies within the file and is as long as its shape and type say.
+SafetensorsHeader read_safetensors_header(const std::string& path);
+
+std::string shape_in_words(const std::vector<std::int64_t>&);  // "[10000, 256]"
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&, HostView = {});
 
 // Fills every tensor; one that is missing, or of another shape or type, and a damaged file are an Error (io) that says which.
 // Nothing is written to any tensor before the whole file has been checked, its checksum included.
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&);
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&, HostView = {});
 
 }  // namespace headroom::engine

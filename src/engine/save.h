@@ -25,6 +25,7 @@ struct Described {
   ModelConfig model;
 };
 Described describe_checkpoint(const std::string& path);
-void load(Training&, const std::string& path);  // into a Training of the same model
+void load(Training&, const std::string& path);          // into a Training of the same model
+void load_weights(Training&, const std::string& path);  // these alone: a run that begins where another ended
 
 }  // namespace headroom::engine

@@ -1,6 +1,7 @@
 #include "gpu/buffer.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "gpu/check.h"
 
 namespace headroom {
@@ -15,8 +16,8 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const DeviceMemory m = device_memory();
-    throw Error(Code::out_of_memory,
-                fmt::format("out of memory: the GPU cannot give {} bytes, {} of {} are free", bytes, m.free_bytes, m.total_bytes));
+    throw Error(Code::out_of_memory, fmt::format("out of memory: the driver refused {}, {} of {} are free", bytes_exactly(bytes),
+                                                 bytes_in_words(double(m.free_bytes)), bytes_in_words(double(m.total_bytes))));
   }
   cuda(e);
 }
@@ -29,6 +30,10 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream&
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream& s) {
   cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, of(s)));
+}
+void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream& s) {
+  if (row_bytes == every || rows == 1) return copy_to_host(to, from, row_bytes * rows, s);
+  cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, of(s)));
 }
 void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, of(s))); }
 

@@ -12,7 +12,10 @@ class Buffer {
   explicit Buffer(std::size_t bytes);  // on the current device; an Error (out_of_memory) when it refuses
   ~Buffer();
   Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Buffer& operator=(Buffer&& other) noexcept { return std::swap(data_, other.data_), std::swap(bytes_, other.bytes_), *this; }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
+    return *this;
+  }
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
@@ -24,6 +27,8 @@ class Buffer {
 // Both may return before the copy is done; stream.wait() says when it is.
 void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream&);
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream&);
+void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream&);  // packed
+void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&);  // multiples of 16; by a kernel, at the memory's rate
 void fill_bytes(void* at, int byte, std::size_t bytes, const Stream&);
 
 struct DeviceMemory {

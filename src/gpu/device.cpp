@@ -24,10 +24,27 @@ Device cuda_device(int index) {
   d.index = index;
   d.sm = 10 * p.major + p.minor;
   d.units = p.multiProcessorCount;
-  d.memory_bytes = p.totalGlobalMem;
+  d.memory_bytes = d.total_bytes = p.totalGlobalMem;
+  int driver = 0;
+  cuda(cudaDriverGetVersion(&driver));
+  char bus[32] = "";
+  cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
+  d.bus = bus;
+  d.driver = fmt::format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
   for (const Device& known : known_devices())
     if (known.name == d.name) d.ceilings = known.ceilings;
   return d;
+}
+
+std::uint64_t free_memory_bytes(const Device& d) {
+  int before = 0;
+  cuda(cudaGetDevice(&before));
+  cuda(cudaSetDevice(d.index));
+  std::size_t free = 0, total = 0;
+  const cudaError_t e = cudaMemGetInfo(&free, &total);
+  cuda(cudaSetDevice(before));
+  cuda(e);
+  return free;
 }
 
 }  // namespace headroom

@@ -12,7 +12,10 @@ class Stream {
   explicit Stream(int device);  // makes the device current for this thread
   ~Stream();
   Stream(Stream&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept { return std::swap(raw_, other.raw_), *this; }
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
   void* raw() const { return raw_; }  // a cudaStream_t
   void wait() const;                  // an Error if anything before it failed
 
@@ -22,11 +25,13 @@ class Stream {
 
 class Graph {  // what `work` put on the stream, to be launched again as one piece; nothing runs while it is recorded
  public:
-  Graph(const Stream&, const std::function<void()>& work);
+  Graph(void* stream, const std::function<void()>& work);  // a cudaStream_t
+  Graph(const Stream& s, const std::function<void()>& work) : Graph(s.raw(), work) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  void launch(const Stream&) const;
+  void launch(void* stream) const;
+  void launch(const Stream& s) const { launch(s.raw()); }
 
  private:
   void* raw_ = nullptr;

@@ -44,13 +44,26 @@ TEST(Config, ReadsHuggingFaceFiles) {  // the published counts of these models
     "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": true})",
                                     "0.5B");
   EXPECT_TRUE(qwen.tied);
-  ASSERT_EQ(qwen.left_out.size(), 1u);
-  EXPECT_EQ(param_count(qwen) + 24 * (896 + 2 * 128), 494032768);  // with the biases that are left out
+  EXPECT_TRUE(qwen.left_out.empty());
+  EXPECT_EQ(param_count(qwen), 494032768);
+  const auto qwen3 = model_from_json(R"({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,
+    "num_hidden_layers": 28, "num_key_value_heads": 8, "vocab_size": 151936, "tie_word_embeddings": true, "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000, "hidden_act": "silu", "attention_bias": false, "sliding_window": null, "use_sliding_window": false})",
+                                     "0.6B");
+  EXPECT_EQ(qwen3.head_dim, 128) << "Qwen3's own default";
+  EXPECT_TRUE(qwen3.left_out.empty());
+  EXPECT_EQ(param_count(qwen3), 596049920);
+  const auto newer = model_from_json(R"({"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "vocab_size": 100, "hidden_act": "gelu", "rope_parameters": {"rope_theta": 5000.0, "rope_type": "yarn"}})",
+                                     "newer");
+  EXPECT_EQ(newer.rope_theta, 5000);
+  EXPECT_EQ(newer.norm_eps, 1e-6);
+  EXPECT_EQ(newer.left_out.size(), 2u) << "the activation and the scaling are not this engine's";
 }
 
 TEST(Config, GoesThroughItsOwnJson) {
   auto c = model_described("small");
-  c.kv_heads = 4, c.tied = true, c.rope_theta = 1234.5;
+  c.kv_heads = 4, c.tied = true, c.rope_theta = 1234.5, c.qkv_bias = true, c.qk_norm = true;
   const auto again = model_from_json(to_json(c), "other");
   EXPECT_EQ(to_json(again), to_json(c));
 }

@@ -41,7 +41,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     r.model = tiny();
     r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 2 * among(1, 12);
     r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700),
-    r.model.tied = among(0, 1);
+    r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1);
     r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
     r.precision = *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))]);
     r.attention = among(0, 1) ? "flash" : "plain";

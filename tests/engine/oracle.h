@@ -126,15 +126,22 @@ class Lm {
   void block(const std::string& name, std::vector<Ids>& x) {
     const auto d = c_.head_dim, group = c_.heads / c_.kv_heads;
     std::vector<Ids> qkv;
-    for (auto& row : x) qkv.push_back(product(w_[name + "attention.qkv.weight"], norm(row, w_[name + "norm1.weight"])));
+    for (auto& row : x) {
+      qkv.push_back(product(w_[name + "attention.qkv.weight"], norm(row, w_[name + "norm1.weight"])));
+      if (c_.qkv_bias) add(qkv.back(), w_[name + "attention.qkv.bias"]);
+    }
+    const auto head = [&](const Ids& row, std::int64_t from, const char* weight, std::size_t position) {
+      const Ids raw = cut(row, from, d);
+      return turned(c_.qk_norm ? norm(raw, w_[name + weight]) : raw, std::int64_t(position));
+    };
     for (std::size_t i = 0; i < x.size(); ++i) {
       Ids o;
       for (std::int64_t h = 0; h < c_.heads; ++h) {
-        const Ids q = turned(cut(qkv[i], h * d, d), std::int64_t(i));
+        const Ids q = head(qkv[i], h * d, "attention.q_norm.weight", i);
         Ids p;
         auto total = t_.leaf(0);
         for (std::size_t j = 0; j <= i; ++j) {
-          const Ids k = turned(cut(qkv[j], c_.q_width() + h / group * d, d), std::int64_t(j));
+          const Ids k = head(qkv[j], c_.q_width() + h / group * d, "attention.k_norm.weight", j);
           auto s = t_.leaf(0);
           for (std::size_t e = 0; e < q.size(); ++e) s = t_.plus(s, t_.times(q[e], k[e]));
           p.push_back(t_.exp(t_.scaled(s, 1 / std::sqrt(double(d)))));

@@ -53,7 +53,7 @@ Measurement measure(const std::function<void()>& call, const Protocol& p, const 
   Measurement m;
   for (const auto start = Clock::now(); m.warmup < p.warmup && !stop(); ++m.warmup) {
     if (p.seconds > 0 && m.warmup > 0 && seconds_since(start) > p.seconds / 2) break;
-    call();
+    timer(call);  // as it will be timed: what a timer prepares is prepared, and what it queues is over
   }
   std::vector<double> samples;
   double mean = 0, squares = 0;  // of the samples so far, kept up as they come (Welford): a million calls must not cost their square

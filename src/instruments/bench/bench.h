@@ -23,7 +23,7 @@ struct Stats {
 };
 Stats stats_of(std::span<const double> samples);
 
-// How long one call took, in milliseconds. A GPU's timer records events around the call and waits for the second.
+// How long one call took, in milliseconds. Calls that warm up go through it too, so it may prepare itself at the first (gpu_timer.h).
 using Timer = std::function<double(const std::function<void()>&)>;
 Timer host_timer();
 

@@ -42,9 +42,10 @@ QueryRow query_row(const Problem& p, std::int64_t at) {  // of [batch, heads, le
 constexpr std::int64_t rows_per_piece = 64;
 std::int64_t row_pieces(const Problem& p) { return (p.lse_shape().count() + rows_per_piece - 1) / rows_per_piece; }
 
-void note(const char* name, const Problem& p, double flops, double tensors_of_each, const Context& ctx) {
+Running note(const char* name, const Problem& p, double flops, double tensors_of_each, const Context& ctx) {
   const double elements = tensors_of_each * double(p.q_shape().count() + p.k_shape().count());
-  ctx.note(name, p.precision, {flops, elements * double(size_of(p.precision.dtype)) + 4 * double(p.lse_shape().count())});
+  return ctx.note(name, p.precision, {flops, elements * double(size_of(p.precision.dtype)) + 4 * double(p.lse_shape().count())},
+                  Work::attention);
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ Support flash_supports(const Problem& p, const Device& device, Pass pass) { retu
 void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto floats = forward_scratch(p.head_dim);
   const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
-  note("attention.flash.forward", p, forward_flops(p), 2, ctx);
+  const auto op = note("attention.flash.forward", p, forward_flops(p), 2, ctx);
   if (ctx.dry()) return;
   const auto tiles = (p.len_q + queries_per_tile - 1) / queries_per_tile, heads = p.batch * p.heads;
   ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
@@ -72,7 +73,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor parts =
       in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
   const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
-  note("attention.flash.backward", p, backward_flops(p), 4, ctx);
+  const auto op = note("attention.flash.backward", p, backward_flops(p), 4, ctx);
   if (ctx.dry()) return;
 
   const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]

@@ -140,8 +140,10 @@ void zero(const Tensor& t, const Problem& p, Context& ctx) {
 
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
   const double size = double(size_of(p.precision.dtype));
-  ctx.note("attention.flash_sm90.backward", p.precision,
-           {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
+  const auto op =
+      ctx.note("attention.flash_sm90.backward", p.precision,
+               {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) return zero(t.dq, p, ctx), zero(t.dk, p, ctx), zero(t.dv, p, ctx);
   if (!ctx.dry()) {
     check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o),

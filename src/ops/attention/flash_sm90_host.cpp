@@ -154,8 +154,10 @@ Support sm90_supports(const Problem& p, const Device& device, Pass) {
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
   const double size = double(size_of(p.precision.dtype));
-  ctx.note("attention.flash_sm90.forward", p.precision,
-           {forward_flops(p), size * 2 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())});
+  const auto op =
+      ctx.note("attention.flash_sm90.forward", p.precision,
+               {forward_flops(p), size * 2 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   if (!ctx.dry()) check_reachable("q", t.q), check_reachable("k", t.k), check_reachable("v", t.v), check_reachable("o", t.o);

@@ -55,6 +55,25 @@ Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k,
                      4 * double(p.lse_shape().count()) + scores_passes * (size + 4) * scores};
 }
 
+// The two products and the softmax of a plain attention, each seen apart by whoever listens.
+struct Parts {
+  const Problem& p;
+  Context& ctx;
+  Context inner;
+  Parts(const Problem& problem, Context& c) : p(problem), ctx(c), inner(c) {
+    inner.walk = nullptr, inner.listener = nullptr;  // the products are part of this op
+  }
+  void product(const char* part, const matmul::Product& m) {
+    const auto running = ctx.part(part, p.precision, matmul::cost_of(m), Work::matmul);
+    matmul::multiply(m, inner);
+  }
+  Running softmax(double flops_of_each, double flops_of_row, double bytes_of_each) const {
+    const double rows = double(p.lse_shape().count()), visible = double(p.batch * p.heads) * p.band().visible();
+    return ctx.part("softmax", p.precision, {flops_of_each * visible + flops_of_row * rows, bytes_of_each * rows * double(p.len_k)},
+                    Work::softmax);
+  }
+};
+
 }  // namespace
 
 Support plain_supports(const Problem& p, const Device& device, Pass) {
@@ -70,14 +89,14 @@ Saved plain_make_saved(const Problem& p, Context& ctx) {
 
 void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
-  ctx.note("attention.plain.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
-  Context inner = ctx;
-  inner.walk = nullptr;  // the products are part of this op
+  const auto op = ctx.note("attention.plain.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
+  Parts parts(p, ctx);
   const auto group = p.group();
   for (std::int64_t g = 0; g < group; ++g)
-    matmul::multiply(
-        {heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g), p.scale_or_default()}, inner);
-  if (!ctx.dry())
+    parts.product("scores", {heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g),
+                             p.scale_or_default()});
+  if (!ctx.dry()) {  // subtract the maximum, exponential, sum, divide; and the maximum
+    const auto running = parts.softmax(5, 2, 8.0 + double(size_of(p.precision.dtype)));
     with_float(p.precision.dtype, [&]<class T>() {
       const Band band = p.band();
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
@@ -86,15 +105,15 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
             softmax_row(s.as<float>() + at * p.len_k, t.saved.p.as<T>() + at * p.len_k, band.first(row), band.last(row), p.len_k);
       });
     });
+  }
   for (std::int64_t g = 0; g < group; ++g)
-    matmul::multiply({scores_of_group(t.saved.p, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g)}, inner);
+    parts.product("values", {scores_of_group(t.saved.p, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g)});
 }
 
 void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor ds = ctx.arena.make("ds", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
-  ctx.note("attention.plain.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 4));
-  Context inner = ctx;
-  inner.walk = nullptr;
+  const auto op = ctx.note("attention.plain.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 4));
+  Parts parts(p, ctx);
   const auto group = p.group();
   const bool gathered = group > 1 && p.precision.dtype != DType::f32;  // sums over the group stay FP32 until the last is in
   const auto scope = ctx.arena.scope();
@@ -102,8 +121,9 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor dv = gathered ? ctx.arena.make("dv", DType::f32, p.k_shape()) : t.dv;
 
   for (std::int64_t g = 0; g < group; ++g)
-    matmul::multiply({heads_of_group(t.d_o, group, g), transposed(heads_of_group(t.v, 1, 0)), scores_of_group(ds, group, g)}, inner);
-  if (!ctx.dry())
+    parts.product("values", {heads_of_group(t.d_o, group, g), transposed(heads_of_group(t.v, 1, 0)), scores_of_group(ds, group, g)});
+  if (!ctx.dry()) {  // P∘(dP − Δ), and Δ
+    const auto running = parts.softmax(2, 2.0 * double(p.head_dim), 8.0 + double(size_of(p.precision.dtype)));
     with_float(p.precision.dtype, [&]<class T>() {
       const Band band = p.band();
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
@@ -118,14 +138,15 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
         std::fill(out + last, out + p.len_k, 0.0f);
       });
     });
+  }
   const float scale = p.scale_or_default();
   for (std::int64_t g = 0; g < group; ++g) {
     const float beta = g == 0 ? 0.0f : 1.0f;
     const Tensor ds_g = scores_of_group(ds, group, g);
-    matmul::multiply({transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta},
-                     inner);
-    matmul::multiply({transposed(ds_g), heads_of_group(t.q, group, g), heads_of_group(dk, 1, 0), scale, beta}, inner);
-    matmul::multiply({ds_g, heads_of_group(t.k, 1, 0), heads_of_group(t.dq, group, g), scale}, inner);
+    parts.product("values",
+                  {transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta});
+    parts.product("scores", {transposed(ds_g), heads_of_group(t.q, group, g), heads_of_group(dk, 1, 0), scale, beta});
+    parts.product("scores", {ds_g, heads_of_group(t.k, 1, 0), heads_of_group(t.dq, group, g), scale});
   }
   if (gathered && !ctx.dry())
     with_float(p.precision.dtype, [&]<class T>() {

@@ -44,6 +44,17 @@ Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k,
                      4 * double(p.lse_shape().count()) + scores_passes * (size + 4) * scores};
 }
 
+// Parts of the op, for whoever listens: `products` whole matrices of scores by head_dim, and a pass over the scores.
+Running products(const char* part, int count, const Problem& p, const Context& ctx) {
+  const double size = double(size_of(p.precision.dtype)), scores = double(p.lse_shape().count()) * double(p.len_k);
+  const double tensors = size * double(p.q_shape().count() + p.k_shape().count());
+  return ctx.part(part, p.precision, {count * 2 * scores * double(p.head_dim), count * (tensors + size * scores)}, Work::matmul);
+}
+Running softmax(double flops_of_each, double bytes_of_each, const Problem& p, const Context& ctx) {
+  const double pairs = double(p.batch * p.heads) * p.band().visible(), scores = double(p.lse_shape().count()) * double(p.len_k);
+  return ctx.part("softmax", p.precision, {flops_of_each * pairs, bytes_of_each * scores}, Work::softmax);
+}
+
 void fill_zero(const Tensor& t, cudaStream_t stream) {  // rows of heads may lie anywhere
   for (std::int64_t b = 0; b < t.shape[0]; ++b)
     for (std::int64_t h = 0; h < t.shape[2]; ++h)
@@ -62,16 +73,23 @@ Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
 void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-  ctx.note("attention.plain_cuda.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
+  const auto op = ctx.note("attention.plain_cuda.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
   if (ctx.dry() || p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
   const Math math = p.precision.math;
-  for_heads(p, [&](const Heads& h) {
-    blas::multiply({h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.kv_heads, p.scale_or_default(), 0, math},
-                   workspace.data, stream);
-  });
-  plain::softmax_rows(p, s, t.saved.p, t.lse, stream);
+  {
+    const auto running = products("scores", 1, p, ctx);
+    for_heads(p, [&](const Heads& h) {
+      blas::multiply({h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.kv_heads, p.scale_or_default(), 0, math},
+                     workspace.data, stream);
+    });
+  }
+  {
+    const auto running = softmax(5, 8.0 + double(size_of(p.precision.dtype)), p, ctx);
+    plain::softmax_rows(p, s, t.saved.p, t.lse, stream);
+  }
+  const auto running = products("values", 1, p, ctx);
   for_heads(p, [&](const Heads& h) {
     blas::multiply({h.scores(t.saved.p), h.k(t.v), h.q(t.o), p.len_q, p.head_dim, p.len_k, p.kv_heads, 1, 0, math}, workspace.data, stream);
   });
@@ -85,7 +103,7 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const bool adds_up = p.group() > 1 && dtype != DType::f32;  // several roundings would be one too many
   const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, p.k_shape()) : Tensor();
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-  ctx.note("attention.plain_cuda.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 5));
+  const auto op = ctx.note("attention.plain_cuda.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 5));
   if (ctx.dry()) return;
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
   if (p.lse_shape().count() == 0 || p.len_k == 0) return fill_zero(t.dq, stream), fill_zero(t.dk, stream), fill_zero(t.dv, stream);
@@ -101,9 +119,16 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
     });
     if (adds_up) plain::store_rounded(sum, to, stream);
   };
-  gradient_of_keys(t.dv, t.saved.p, t.d_o, 1);
-  for_heads(p, [&](const Heads& h) { multiply(h.q(t.d_o), transposed(h.k(t.v)), h.scores(dp), p.len_q, p.len_k, p.head_dim, 1); });
-  plain::softmax_rows_backward(p, t, dp, ds, stream);
+  {
+    const auto running = products("values", 2, p, ctx);
+    gradient_of_keys(t.dv, t.saved.p, t.d_o, 1);
+    for_heads(p, [&](const Heads& h) { multiply(h.q(t.d_o), transposed(h.k(t.v)), h.scores(dp), p.len_q, p.len_k, p.head_dim, 1); });
+  }
+  {
+    const auto running = softmax(2, 4.0 + 2.0 * double(size_of(dtype)), p, ctx);
+    plain::softmax_rows_backward(p, t, dp, ds, stream);
+  }
+  const auto running = products("scores", 2, p, ctx);
   for_heads(p, [&](const Heads& h) { multiply(h.scores(ds), h.k(t.k), h.q(t.dq), p.len_q, p.head_dim, p.len_k, p.scale_or_default()); });
   gradient_of_keys(t.dk, ds, t.q, p.scale_or_default());
 }

@@ -22,6 +22,8 @@ struct Backward {
 };
 
 void forward(const Forward&, Context&);
-void backward(const Backward&, Context&);  // scratch: FP32 partial sums of dweight, at most 64 rows of width
+void backward(const Backward&, Context&);  // scratch: FP32 partial sums of dweight, at most 64 rows of width (512 on a GPU)
+
+constexpr std::int64_t widest_on_gpu = 16384;
 
 }  // namespace headroom::rmsnorm

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rmsnorm/impl.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,37 +65,23 @@ namespace headroom::rmsnorm {
 HWY_EXPORT(forward_rows);
 HWY_EXPORT(backward_rows);
 
-namespace {
-constexpr std::int64_t most_parts = 64;  // the cut does not depend on the number of threads, so neither do the sums
-std::int64_t part_of(std::int64_t rows) { return std::max<std::int64_t>(1, (rows + most_parts - 1) / most_parts); }
-}  // namespace
-
-void forward(const Forward& t, Context& ctx) {
-  const double elements = double(t.x.count());
-  ctx.note("rmsnorm.forward", {DType::f32}, {4 * elements, double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
-  if (ctx.dry()) return;
-  const auto rows = t.x.shape[0], part = part_of(rows);
+void forward_cpu(const Forward& t, Context& ctx) {
+  const auto rows = t.x.shape[0], part = std::max<std::int64_t>(1, (rows + 63) / 64);
   ctx.share((rows + part - 1) / part, [&](std::int64_t p, int) {
     HWY_DYNAMIC_DISPATCH(forward_rows)(t, p * part, std::min(rows, (p + 1) * part));
   });
 }
 
-void backward(const Backward& t, Context& ctx) {
-  const auto rows = t.x.shape[0], width = t.x.shape[1], part = part_of(rows), parts = (rows + part - 1) / part;
-  auto scope = ctx.arena.scope();
-  const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts, width});
-  ctx.note("rmsnorm.backward", {DType::f32},
-           {9 * double(t.x.count()),
-            double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes())});
-  if (ctx.dry()) return;
-  ctx.share(parts, [&](std::int64_t p, int) {
+void backward_cpu(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
+  const auto rows = t.x.shape[0], width = t.x.shape[1];
+  ctx.share(parts.count, [&](std::int64_t p, int) {
     float* sum = sums.as<float>() + p * width;
     std::fill(sum, sum + width, 0.0f);
-    HWY_DYNAMIC_DISPATCH(backward_rows)(t, p * part, std::min(rows, (p + 1) * part), sum);
+    HWY_DYNAMIC_DISPATCH(backward_rows)(t, p * parts.rows_each, std::min(rows, (p + 1) * parts.rows_each), sum);
   });
   float* out = t.dweight.as<float>();
   if (t.into_dweight == Gradient::overwrite) std::fill(out, out + width, 0.0f);
-  for (std::int64_t p = 0; p < parts; ++p)
+  for (std::int64_t p = 0; p < parts.count; ++p)
     for (std::int64_t i = 0; i < width; ++i) out[i] += sums.as<float>()[p * width + i];
 }
 

@@ -1,0 +1,51 @@
+// Where work runs, the CPU or a CUDA device, as one value: its memory, its threads or its queue, the way there and back. What is written
+// against it runs on either.
+//
+// Order of calls: take memory, fill it or copy in, run ops with a Context of threads() and stream(), copy_out (which waits).
+#pragma once
+#include <optional>
+
+#include "base/device.h"
+#include "base/random.h"
+#include "base/tensor.h"
+#include "base/threads.h"
+#include "gpu/buffer.h"
+#include "gpu/stream.h"
+#include "memory/block.h"
+
+namespace headroom {
+
+class PlaceMemory {  // asked for once, given back by the destructor; an arena stands on it
+ public:
+  explicit PlaceMemory(Block b) : host_(std::move(b)) {}
+  explicit PlaceMemory(Buffer b) : device_(std::move(b)) {}
+  void* data() const { return device_ ? device_->data() : host_->data(); }
+  std::size_t bytes() const { return device_ ? device_->bytes() : host_->bytes(); }
+
+ private:
+  std::optional<Block> host_;
+  std::optional<Buffer> device_;
+};
+
+class Place {
+ public:
+  explicit Place(const Device&, int threads = 0);  // a CUDA device becomes this thread's; threads 0: every core
+  bool on_gpu() const { return queue_.has_value(); }
+  Threads& threads() { return threads_; }                              // also on a GPU: for what its host does meanwhile
+  const Stream& queue() const { return *queue_; }                      // on a GPU only
+  void* stream() const { return on_gpu() ? queue_->raw() : nullptr; }  // for a Context
+
+  PlaceMemory take(std::size_t bytes) const;                 // an Error (out_of_memory) when the system, or the driver, refuses
+  void fill_normal(const Tensor&, Random, float scale = 1);  // contiguous; the same numbers everywhere (gpu/fill.h)
+  void copy_in(void* to, const void* from, std::size_t bytes) const;
+  // `rows` pieces of row_bytes, one every `every` bytes of `from`, packed into `to`; waits for what was queued before.
+  void copy_out(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every) const;
+  void copy_out(void* to, const void* from, std::size_t bytes) const { copy_out(to, from, bytes, 1, bytes); }
+  void wait() const;  // for everything queued; an Error if any of it failed
+
+ private:
+  Threads threads_;
+  std::optional<Stream> queue_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,59 @@
+// A few neighbouring elements, moved between memory and registers in pieces of up to 16 bytes and computed with in FP32. The hardware's
+// conversions give the bits of base/convert.h (a NaN stays one, its payload may differ).
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/convert.h"
+
+namespace headroom {
+
+template <class T, int n>
+struct Pack {
+  alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) T at[n];
+};
+
+template <int n, class T>
+__device__ Pack<T, n> load(const T* p) {  // p is aligned as the pack is
+  Pack<T, n> x;
+  if constexpr (sizeof x >= 16) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / 16); ++i) reinterpret_cast<uint4*>(&x)[i] = reinterpret_cast<const uint4*>(p)[i];
+  } else {
+    x = *reinterpret_cast<const Pack<T, n>*>(p);
+  }
+  return x;
+}
+
+template <class T, int n>
+__device__ void store(T* p, const Pack<T, n>& x) {
+  if constexpr (sizeof x >= 16) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / 16); ++i) reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(&x)[i];
+  } else {
+    *reinterpret_cast<Pack<T, n>*>(p) = x;
+  }
+}
+
+__device__ inline float widened(float x) { return x; }
+__device__ inline float widened(bf16 x) { return widen(x); }
+__device__ inline float widened(f16 x) { return __half2float(__ushort_as_half(x.bits)); }
+
+template <class T>
+__device__ T rounded(float x) {
+  if constexpr (sizeof(T) == 4)
+    return x;
+  else if constexpr (Bits<T>::mantissa == 7)
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+  else
+    return {__half_as_ushort(__float2half_rn(x))};
+}
+
+// How many elements of T one 16-byte piece holds, when every row of `width` elements begins at a multiple of 16 bytes; else 1.
+template <class T, class... Pointers>
+int pieces_of(std::int64_t width, const Pointers*... at) {
+  const bool aligned = width * std::int64_t(sizeof(T)) % 16 == 0 && ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...);
+  return aligned ? 16 / int(sizeof(T)) : 1;
+}
+
+}  // namespace headroom

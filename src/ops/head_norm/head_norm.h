@@ -1,0 +1,30 @@
+// Every head of every position is normed, weighted and turned: y = turn(x / √(mean(x²) + eps) · weight). What Qwen3 does to q and k
+// between their product and attention; the turn is ops/rope's. Backward computes the norm again from x, so nothing is saved.
+//
+// x, y, d are [batch, len, heads, dim] in one storage type, any strides but 1 in the last dimension, dim even and at most 256;
+// weight and dweight [dim] FP32; table as rope::fill wrote it, [≥ len, dim]. Sums are FP32.
+#pragma once
+#include "base/tensor.h"
+#include "ops/gradient.h"
+#include "ops/op.h"
+
+namespace headroom::head_norm {
+
+struct Forward {
+  Tensor x, weight, table;
+  Tensor y;  // written
+  float eps = 1e-6f;
+};
+
+struct Backward {
+  Tensor x, weight, table;
+  Tensor d;  // the gradient of y, and of x when it returns
+  Tensor dweight;
+  Gradient into_dweight = Gradient::overwrite;
+  float eps = 1e-6f;
+};
+
+void forward(const Forward&, Context&);
+void backward(const Backward&, Context&);  // scratch: FP32 partial sums of dweight, at most 64 rows of dim
+
+}  // namespace headroom::head_norm

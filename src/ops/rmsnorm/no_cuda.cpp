@@ -1,0 +1,14 @@
+// Stands in for the kernels where the library is built without CUDA.
+#include "base/error.h"
+#include "ops/rmsnorm/impl.h"
+
+namespace headroom::rmsnorm {
+
+namespace {
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "rmsnorm: this build has no CUDA"); }
+}  // namespace
+
+void forward_cuda(const Forward&, Context&) { refuse(); }
+void backward_cuda(const Backward&, const Parts&, const Tensor&, Context&) { refuse(); }
+
+}  // namespace headroom::rmsnorm

@@ -1,0 +1,42 @@
+#include "ops/rmsnorm/rmsnorm.h"
+
+#include "ops/rmsnorm/impl.h"
+
+namespace headroom::rmsnorm {
+
+namespace {
+
+void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tensor& weight, const Tensor& rstd, const Context& ctx) {
+  bool same = x.shape.rank == 2 && x.contiguous();
+  for (const Tensor& t : alike) same = same && t.shape == x.shape && t.dtype == x.dtype && t.contiguous();
+  check(same, Code::bad_argument, "rmsnorm: x [{}, {}] {}, y and their gradients must be contiguous and alike", x.shape[0], x.shape[1],
+        name_of(x.dtype));
+  check(weight.dtype == DType::f32 && weight.count() == x.shape[1] && rstd.dtype == DType::f32 && rstd.count() == x.shape[0],
+        Code::bad_argument, "rmsnorm: weight must be fp32 [{}] and rstd fp32 [{}]", x.shape[1], x.shape[0]);
+  check(!ctx.on_gpu() || x.shape[1] <= widest_on_gpu, Code::unsupported, "rmsnorm: rows of {} elements; a GPU serves up to {}", x.shape[1],
+        widest_on_gpu);
+}
+
+}  // namespace
+
+void forward(const Forward& t, Context& ctx) {
+  check_rows(t.x, {t.y}, t.weight, t.rstd, ctx);
+  const auto op = ctx.note("rmsnorm.forward", {DType::f32},
+                           {4 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+}
+
+void backward(const Backward& t, Context& ctx) {
+  check_rows(t.x, {t.dy, t.dx}, t.weight, t.rstd, ctx);
+  const Parts parts = parts_of(t.x.shape[0], ctx);
+  auto scope = ctx.arena.scope();
+  const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts.count, t.x.shape[1]});
+  const auto op = ctx.note("rmsnorm.backward", {DType::f32},
+                           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
+                                                            2 * t.weight.bytes() + t.rstd.bytes())});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
+}
+
+}  // namespace headroom::rmsnorm
