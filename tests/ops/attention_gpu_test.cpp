@@ -180,6 +180,22 @@ TEST_F(AttentionGpu, NothingToAttend) {
   check_case({none});
 }
 
+// Few rows, many blocks: keys of a row are dealt to several blocks, query heads of a key head are packed as rows of one tile.
+TEST_F(AttentionGpu, FewRowsFillTheCard) {
+  const auto shared = [&](std::int64_t dim, Mask mask, std::initializer_list<std::pair<int, int>> heads_and_rows) {
+    check_case({problem(1, 1, 100, 600, dim, mask), Layout::heads_first, Values::normal, false, 20});
+    for (auto [heads, len_q] : heads_and_rows)
+      check_case({problem(heads, 2, len_q, 400, dim, mask, DType::f16), Layout(len_q % 2), Values::normal, false, 21});
+  };
+  for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(300), Mask::causal(Align::top_left)})
+    shared(64, mask, {{8, 1}, {16, 5}, {4, 37}, {6, 9}, {64, 2}});
+  for (std::int64_t dim : {128, 256})
+    for (Mask mask : {Mask::causal(), Mask::sliding(300)}) shared(dim, mask, {{8, 1}, {6, 9}});
+  for (auto [dim, len_q, len_k, mask] :  // 140 row tiles on 132 multiprocessors: added up in parts
+       {std::tuple{16, 10, 1030, Mask::full()}, {128, 1, 1100, Mask::causal()}, {256, 1, 700, Mask::sliding(500)}})
+    check_case({problem(70, 70, len_q, len_k, dim, mask), Layout::rows, Values::normal, false, 22});
+}
+
 TEST_F(AttentionGpu, ScoresFarAboveAndBelow) {
   for (Precision precision : {precisions[0], precisions[2], precisions[3]})
     for (Values values : {Values::one_hot, Values::far_above, Values::far_below})
