@@ -28,14 +28,14 @@ struct Ceilings {               // 0: not known
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  std::string key;   // as one types it: "h200"; empty for a machine that is present
-  std::string name;  // as a person says it: "NVIDIA H200"
-  int index = 0;     // cuda:index
-  int sm = 0;        // 90 for Hopper, 0 for the CPU
-  int units = 0;     // cores or multiprocessors
+  std::string key;                 // as one types it: "h200"; empty for a machine that is present
+  std::string name;                // as a person says it: "NVIDIA H200"
+  int index = 0;                   // cuda:index
+  int sm = 0;                      // 90 for Hopper, 0 for the CPU
+  int units = 0;                   // cores or multiprocessors
   std::uint64_t memory_bytes = 0;  // that may be taken: what is available now on a machine that is present, else all it has
   std::uint64_t total_bytes = 0;   // all it has
-  std::string driver;              // of a GPU that is present: the CUDA version that its driver serves
+  std::string driver, bus;         // of a GPU that is present: the CUDA version that its driver serves; its PCI address
   Ceilings ceilings;
 };
 

@@ -28,6 +28,7 @@ std::string in_words(const Problem& p) {
 }
 
 void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType dtype) {
+  check(bool(t), Code::bad_argument, "attention: {} is missing, expected {}x{}x{}x{}", name, shape[0], shape[1], shape[2], shape[3]);
   check(t.shape == shape, Code::bad_argument, "attention: {} is {}x{}x{}x{}, expected {}x{}x{}x{}", name, t.shape[0], t.shape[1],
         t.shape[2], t.shape[3], shape[0], shape[1], shape[2], shape[3]);
   check(t.dtype == dtype, Code::bad_argument, "attention: {} is {}, expected {}", name, name_of(t.dtype), name_of(dtype));
@@ -84,10 +85,10 @@ const Variant& choose(const Problem& p, const Device& device, std::string_view w
     Support s = v.supports(p, device, Pass::forward);
     if (s.ok) s = v.supports(p, device, Pass::backward);
     if (s.ok) return v;
-    refusals += fmt::format("\n  {}: {}", v.name, s.why);
+    refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", v.name, s.why);
   }
-  if (refusals.empty()) refusals = fmt::format("\n  no variant is called '{}'", wanted);
-  throw Error(Code::unsupported, fmt::format("attention: nothing here serves {} on {}{}", in_words(p), device.name, refusals));
+  if (refusals.empty()) refusals = fmt::format("no variant is called '{}'", wanted);
+  throw Error(Code::unsupported, fmt::format("attention: nothing here serves {} on {} ({})", in_words(p), device.name, refusals));
 }
 
 Saved nothing_saved(const Problem&, Context&) { return {}; }
