@@ -160,6 +160,15 @@ TEST_F(AttentionGpu, EveryHeadDimension) {
         check_case({problem(2, 2, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 6});
 }
 
+// The tiles that cards with 99 KB of shared memory a block get: this card pretends to be one.
+TEST_F(AttentionGpu, LittleSharedMemory) {
+  device.sm = 89;
+  for (Precision precision : precisions)
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
+      for (std::int64_t dim : {40, 64, 80, 128, 200, 256})
+        check_case({problem(2, 1, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 7});
+}
+
 TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
   for (Mask mask : {Mask::full(), Mask::causal()})
     for (std::int64_t len : {1, 2, 63, 64, 65, 79, 80, 81, 127, 128, 129, 191, 192, 193, 255, 257, 385}) {
