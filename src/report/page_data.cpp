@@ -44,7 +44,11 @@ Json json_of(const Table& t, std::size_t most) {
       j["values"] = std::move(values);
     columns.push_back(std::move(j));
   }
-  return {{"is", "table"},          {"name", t.name}, {"title", t.title}, {"rows", rows}, {"left_out", t.rows.size() - rows},
+  return {{"is", "table"},
+          {"name", t.name},
+          {"title", t.title},
+          {"rows", rows},
+          {"left_out", t.rows.size() - rows},
           {"columns", std::move(columns)}};
 }
 
@@ -55,8 +59,7 @@ std::vector<std::size_t> kept_points(const Chart::Series& s, Chart::Kind kind, s
   if (all.size() <= most) return all;
   if (kind == Chart::Kind::spans) {
     const auto length = [&](std::size_t i) { return s.points[i].second - s.points[i].first; };
-    std::nth_element(all.begin(), all.begin() + std::ptrdiff_t(most), all.end(),
-                     [&](auto a, auto b) { return length(a) > length(b); });
+    std::nth_element(all.begin(), all.begin() + std::ptrdiff_t(most), all.end(), [&](auto a, auto b) { return length(a) > length(b); });
     all.resize(most);
     std::sort(all.begin(), all.end());
     return all;

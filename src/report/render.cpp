@@ -12,11 +12,8 @@ struct Printer {
   std::string (*print)(const Record&);
 };
 constexpr std::array printers = {
-    Printer{"text", Format::text, render_text},
-    Printer{"md", Format::markdown, render_markdown},
-    Printer{"csv", Format::csv, render_csv},
-    Printer{"json", Format::json, render_json},
-    Printer{"html", Format::html, render_html},
+    Printer{"text", Format::text, render_text}, Printer{"md", Format::markdown, render_markdown}, Printer{"csv", Format::csv, render_csv},
+    Printer{"json", Format::json, render_json}, Printer{"html", Format::html, render_html},
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace headroom {
 
 enum class Format : std::uint8_t { text, markdown, csv, json, html };
 
-std::optional<Format> format_named(std::string_view name);  // text md csv json html
+std::optional<Format> format_named(std::string_view name);    // text md csv json html
 std::optional<Format> format_of_file(std::string_view file);  // by its ending: .md .csv .json .html
 std::vector<std::string> format_names();
 

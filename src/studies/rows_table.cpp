@@ -14,7 +14,9 @@ Value value_of(const RowObject& j) {
 }
 
 Unit unit_of(const std::string& field) {
-  const auto is = [&](std::string_view word) { return field == word || (field.ends_with(word) && field[field.size() - word.size() - 1] == '_'); };
+  const auto is = [&](std::string_view word) {
+    return field == word || (field.ends_with(word) && field[field.size() - word.size() - 1] == '_');
+  };
   if (is("bytes_per_s")) return Unit::bytes_per_s;
   if (is("flops_per_s")) return Unit::flops;
   if (is("bytes")) return Unit::bytes;

@@ -97,7 +97,8 @@ TEST(Page, AHostileTextIsDataAndNothingElse) {
 TEST(Page, StandsAlone) {
   const std::string page = render(record_with("plain"), Format::html);
   EXPECT_LT(page.size(), 600'000u);
-  for (const char* outside : {" src=", "<link", "@import", "url("}) EXPECT_EQ(count(page.substr(0, page.find("id=\"data\"")), outside), 0u) << outside;
+  for (const char* outside : {" src=", "<link", "@import", "url("})
+    EXPECT_EQ(count(page.substr(0, page.find("id=\"data\"")), outside), 0u) << outside;
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
   EXPECT_NE(page.find("Licence of the chart library"), std::string::npos);
   EXPECT_EQ(count(page, "{{"), count(page, "{{")) << "template";

@@ -52,17 +52,18 @@ ReportRun attention_run() {
              "max_error_dv": 1e-7, "status": "ok", "why": "", "steps": 5, "warmup": 1}})",
           rows.empty() ? "" : ",", variant, len, len, ms, 2 * ms, peak / 2, peak, peak);
     }
-  return run_from_text(R"({"device": {"name": "a machine", "kind": "cpu", "memory_bytes": 1073741824}, "rows": [)" + rows + "]}", "sweep.json");
+  return run_from_text(R"({"device": {"name": "a machine", "kind": "cpu", "memory_bytes": 1073741824}, "rows": [)" + rows + "]}",
+                       "sweep.json");
 }
 
 TEST(Report, AttentionGrowsToTheEdgeOfMemory) {
   const Record r = report_of({attention_run()}, nullptr);
   const auto charts = charts_in(r);
-  EXPECT_EQ(titles(charts), (std::vector<std::string>{"Forward time over len: fp32 · dim 64 · full", "Backward time over len: fp32 · dim 64 · full",
-                                                      "Peak bytes over len: fp32 · dim 64 · full",
-                                                      "Bytes held for backward over len: fp32 · dim 64 · full",
-                                                      "Forward rate over len: fp32 · dim 64 · full", "Against plain: flash · fp32 · dim 64 · full",
-                                                      "Forecast against measured: peak_bytes"}));
+  EXPECT_EQ(titles(charts),
+            (std::vector<std::string>{"Forward time over len: fp32 · dim 64 · full", "Backward time over len: fp32 · dim 64 · full",
+                                      "Peak bytes over len: fp32 · dim 64 · full", "Bytes held for backward over len: fp32 · dim 64 · full",
+                                      "Forward rate over len: fp32 · dim 64 · full", "Against plain: flash · fp32 · dim 64 · full",
+                                      "Forecast against measured: peak_bytes"}));
   EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"plain · ~ len^2.00", "flash · ~ len^2.00"}));
   const Chart& peak = charts[2];
   EXPECT_EQ(names(peak)[1], "flash · ~ len^1.00");
@@ -91,8 +92,8 @@ TEST(Report, PeersMeasuredSideBySideShareAChartAndABatchThatShrinksIsNoChoice) {
   add_growth(run, r);
   const auto charts = charts_in(r);
   EXPECT_EQ(titles(charts), (std::vector<std::string>{"Milliseconds over len"}));
-  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"causal 0 ours · ~ len^1.00", "causal 0 cudnn · ~ len^1.00", "causal 1 ours · ~ len^1.00",
-                                                        "causal 1 cudnn · ~ len^1.00"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"causal 0 ours · ~ len^1.00", "causal 0 cudnn · ~ len^1.00",
+                                                        "causal 1 ours · ~ len^1.00", "causal 1 cudnn · ~ len^1.00"}));
 }
 
 TEST(Report, ManyQuestionsBecomeAChoice) {

@@ -103,6 +103,8 @@
   try { kept = localStorage.getItem('headroom theme') ?? 'auto'; } catch {}
   set_theme(themes.includes(kept) ? kept : 'auto');
 
+  document.getElementById(location.hash.slice(1))?.scrollIntoView();  // what an address names exists only now
+
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw_all(true));
   let before = null;
   window.addEventListener('beforeprint', () => {  // on paper it is light, and everything is there

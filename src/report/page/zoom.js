@@ -29,8 +29,9 @@ const zoom = (() => {
       const [low, high] = whole.map(to), least = (high - low) * 1e-5;
       let a = Math.max(to(min), low), b = Math.min(to(max), high);
       if (b - a < least) b = a + least;
-      axis().min = from(a), axis().max = from(b);
       reset.hidden = a <= low && b >= high;
+      [a, b] = reset.hidden ? whole : [from(a), from(b)];
+      axis().min = a, axis().max = b;
       chart.update('none');
     }
     function by(factor, at = 0.5) {

@@ -85,7 +85,8 @@ std::vector<Edge> edges_in(const Record& analysis) {
   if (const Table* t = table_in(analysis, "edge"))
     for (const auto& row : t->rows) {
       const auto at = [&](const char* name) { return cell(*t, row, name); };
-      out.push_back({word(at("variant")), fmt::format("{} · dim {} · {}", word(at("dtype")), std::int64_t(number(at("dim"))), word(at("mask"))),
+      out.push_back({word(at("variant")),
+                     fmt::format("{} · dim {} · {}", word(at("dtype")), std::int64_t(number(at("dim"))), word(at("mask"))),
                      word(at("memory")), number(at("largest_len")), number(at("peak_bytes")), number(at("memory_bytes"))});
     }
   return out;

@@ -78,7 +78,8 @@ std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows
   for (const auto& [field, value] : rows.front().items()) {
     if (field.starts_with("forecast_")) continue;
     const Unit unit = unit_of(field);
-    if (unit == Unit::ms && !field.ends_with("_std")) times.push_back({field, "Milliseconds", field == "ms" ? "" : field.substr(0, field.size() - 3)});
+    if (unit == Unit::ms && !field.ends_with("_std"))
+      times.push_back({field, "Milliseconds", field == "ms" ? "" : field.substr(0, field.size() - 3)});
     if (unit == Unit::bytes) bytes.push_back({field, "Bytes", field.size() > 6 ? field.substr(0, field.size() - 6) : ""});
   }
   for (auto* list : {&times, &bytes}) {
@@ -113,7 +114,8 @@ void add_charts(const std::vector<RowObject>& rows, const Axis& axis, const std:
     auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.choice == choice; });
     if (chart == charts.end()) {
       const Unit unit = unit_of(measures[0].field);
-      charts.push_back({fmt::format("{} over {}", measures[0].title, axis.field), axis.field, unit == Unit::ms ? "ms" : "", unit, true, {}});
+      charts.push_back(
+          {fmt::format("{} over {}", measures[0].title, axis.field), axis.field, unit == Unit::ms ? "ms" : "", unit, true, {}});
       chart = charts.end() - 1;
       chart->choice = choice;
     }

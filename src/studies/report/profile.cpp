@@ -12,12 +12,12 @@ namespace headroom::studies {
 
 namespace {
 
+constexpr std::size_t most_bars = 16;
+
 std::string text_at(const RowObject& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
-double number_at(const RowObject& row, const char* key) {
-  return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0;
-}
+double number_at(const RowObject& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
 
 template <class Series>
 Chart::Series& series_named(Series& all, const std::string& name) {
@@ -57,9 +57,11 @@ void add_timeline(const std::vector<RowObject>& slices, Record& into) {
   into.add(Part{std::move(c)});
 }
 
-// Bars of `name`, one for each different word, stacked from the fields; the largest first.
+enum class Order : std::uint8_t { as_they_come, largest_first };
+
+// Bars of `name`, one for each different word, stacked from the fields.
 void add_bars(const std::vector<RowObject>& rows, const char* title, const char* name,
-              std::initializer_list<std::pair<const char*, const char*>> fields, std::size_t most, Record& into) {
+              std::initializer_list<std::pair<const char*, const char*>> fields, Order order, Record& into) {
   std::vector<std::pair<std::string, std::vector<double>>> bars;
   for (const auto& row : rows) {
     const std::string tick = text_at(row, name);
@@ -73,9 +75,10 @@ void add_bars(const std::vector<RowObject>& rows, const char* title, const char*
     for (const double v : b.second) all += v;
     return all;
   };
-  std::stable_sort(bars.begin(), bars.end(), [&](const auto& a, const auto& b) { return sum(a) > sum(b); });
+  if (order == Order::largest_first)
+    std::stable_sort(bars.begin(), bars.end(), [&](const auto& a, const auto& b) { return sum(a) > sum(b); });
   std::erase_if(bars, [&](const auto& b) { return sum(b) <= 0; });
-  if (bars.size() > most) bars.resize(most);
+  if (bars.size() > most_bars) bars.resize(most_bars);
   if (bars.empty()) return;
   Chart c{title, "", "ms", Unit::ms, false, {}, Chart::Kind::bars};
   std::size_t f = 0;
@@ -99,7 +102,7 @@ void add_shares(const std::vector<RowObject>& rows, Record& into) {
     auto& s = series_named(c.series, what);
     s.points = {{0, number_at(row, "time_share")}, {1, number_at(row, "flops_share")}};
   }
-  if (!c.series.empty()) into.add(Part{std::move(c)});
+  if (c.series.size() > 1) into.add(Part{std::move(c)});
 }
 
 // Every op by its FLOPs per byte and what it reached; the roofs are read off the rows that lie under them.
@@ -111,10 +114,11 @@ void add_roofline(const std::vector<RowObject>& rows, Record& into) {
     const double intensity = number_at(row, "intensity"), tflops = number_at(row, "tflops"), roof = number_at(row, "roof_tflops");
     if (intensity <= 0 || tflops <= 0) continue;
     left = left > 0 ? std::min(left, intensity) : intensity, right = std::max(right, intensity);
-    auto& s = series_named(c.series, text_at(row, "op"));
+    const std::string op = text_at(row, "op");
+    auto& s = series_named(c.series, op.substr(0, op.find_first_of(".:")));  // attention.qkv.dx is attention's
     s.joined = false;
     s.points.emplace_back(intensity, tflops);
-    s.names.push_back(fmt::format("{} ms, {:.3g} % of its roof", fmt::format("{:.4g}", number_at(row, "ms")), 100 * number_at(row, "roof_share")));
+    s.names.push_back(fmt::format("{}, {:.4g} ms, {:.3g} % of its roof", op, number_at(row, "ms"), 100 * number_at(row, "roof_share")));
     if (roof <= 0) continue;
     if (text_at(row, "bound") == "memory" || text_at(row, "bound") == "bandwidth")
       slope = std::max(slope, roof / intensity);
@@ -159,8 +163,10 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
                                                       : "");
     }
   }
-  std::erase_if(c.series, [](const auto& s) { return std::all_of(s.points.begin(), s.points.end(), [](const auto& p) { return p.second == 0; }); });
-  c.marks.push_back({fmt::format("peak {}", bytes_in_words(number_at(moments[top], "live_bytes"))), number_at(moments[top], "at_ms") - start, true});
+  std::erase_if(c.series,
+                [](const auto& s) { return std::all_of(s.points.begin(), s.points.end(), [](const auto& p) { return p.second == 0; }); });
+  c.marks.push_back(
+      {fmt::format("peak {}", bytes_in_words(number_at(moments[top], "live_bytes"))), number_at(moments[top], "at_ms") - start, true});
   if (!c.series.empty()) into.add(Part{std::move(c)});
 }
 
@@ -169,11 +175,15 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
 void add_profile(const ReportRun& run, Record& into) {
   add_timeline(run.rows("timeline"), into);
   add_bars(run.rows("modules"), "Time by module", "module",
-           {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"optimizer_ms", "optimiser"}}, 16, into);
+           {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"optimizer_ms", "optimiser"}}, Order::largest_first, into);
   add_bars(run.rows("work"), "Matmul against the rest", "phase",
-           {{"matmul_ms", "matmul"}, {"attention_ms", "fused attention"}, {"softmax_ms", "softmax"}, {"other_ms", "other"}, {"idle_ms", "nothing runs"}},
-           8, into);
-  add_bars(run.rows("kernels"), "Kernels by total time", "kernel", {{"ms", "ms"}}, 15, into);
+           {{"matmul_ms", "matmul"},
+            {"attention_ms", "fused attention"},
+            {"softmax_ms", "softmax"},
+            {"other_ms", "other"},
+            {"idle_ms", "nothing runs"}},
+           Order::as_they_come, into);
+  add_bars(run.rows("kernels"), "Kernels by total time", "kernel", {{"ms", "ms"}}, Order::largest_first, into);
   add_shares(run.rows("attention"), into);
   add_roofline(run.rows("roofline"), into);
   add_live_bytes(run.rows("memory"), into);

@@ -81,8 +81,8 @@ void read_csv(const std::string& text, ReportRun& run) {
       header = cells;
       continue;
     }
-    check(cells.size() == header.size(), Code::bad_argument, "'{}' holds a line of {} cells under a head of {}; give what --format csv wrote",
-          run.name, cells.size(), header.size());
+    check(cells.size() == header.size(), Code::bad_argument,
+          "'{}' holds a line of {} cells under a head of {}; give what --format csv wrote", run.name, cells.size(), header.size());
     RowObject row = RowObject::object();
     for (std::size_t c = 0; c < cells.size(); ++c) row[header[c]] = csv_value(cells[c]);
     add_row(run, std::move(row), nullptr);

@@ -15,7 +15,7 @@ struct RowTable {
 };
 
 struct ReportRun {
-  std::string name;  // as a person says it: "run 3", or the file's name
+  std::string name;                                          // as a person says it: "run 3", or the file's name
   std::string command, machine, version, started, finished;  // empty: not known
   RowObject settings = RowObject::object();
   RowObject device = RowObject::object();  // what a file says of its machine
@@ -26,7 +26,7 @@ struct ReportRun {
 };
 
 ReportRun run_from_store(const Results&, const Run&);
-ReportRun run_from_file(const std::string& file);                                 // an Error says why it is not one
+ReportRun run_from_file(const std::string& file);                                // an Error says why it is not one
 ReportRun run_from_text(const std::string& text, const std::string& file_name);  // CSV when it ends in .csv
 
 }  // namespace headroom::studies

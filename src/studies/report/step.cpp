@@ -15,9 +15,7 @@ namespace {
 std::string text_at(const RowObject& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
-double number_at(const RowObject& row, const char* key) {
-  return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0;
-}
+double number_at(const RowObject& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
 
 // Rows of one step measured in three ways: the differences are the phases.
 void add_phases(const std::vector<RowObject>& rows, Record& into) {
@@ -26,7 +24,8 @@ void add_phases(const std::vector<RowObject>& rows, Record& into) {
   for (const RowObject& row : rows) {
     const std::string phase = text_at(row, "phase");
     if (phase.empty() || number_at(row, "ms") <= 0) continue;
-    const std::string tick = fmt::format("{} len {} {}", text_at(row, "model"), std::int64_t(number_at(row, "len")), text_at(row, "precision"));
+    const std::string tick =
+        fmt::format("{} len {} {}", text_at(row, "model"), std::int64_t(number_at(row, "len")), text_at(row, "precision"));
     if (!ms.contains(tick)) ticks.push_back(tick);
     ms[tick][phase] = number_at(row, "ms");
   }
