@@ -23,7 +23,7 @@ std::vector<std::string> keep_words();
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 
-// What `headroom device` measured last of the CPU that is here, if it ever did; else measured now, in a few seconds.
+// What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
 Ceilings ceilings_here(const Device&, const Common&);
 

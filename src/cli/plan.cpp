@@ -36,7 +36,8 @@ Run plan(CLI::App& app, Common& common) {
     p.model = a->model.config();
     p.device = described_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
-    if (!gpu) p.device.ceilings = ceilings_here(p.device, common);
+    const bool here = !gpu || !p.device.bus.empty();
+    if (here) p.device.ceilings = ceilings_here(p.device, common);
     if (a->precisions.empty())
       a->precisions = gpu ? std::vector<std::string>{"fp32", "tf32", "bf16"} : std::vector<std::string>{"fp32", "bf16"};
     p.precisions = precisions_of(a->precisions, p.device);
