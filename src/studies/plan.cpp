@@ -13,6 +13,7 @@ namespace {
 Setting setting_of(const Plan& p, Precision precision, const std::string& attention, Keep keep, std::int64_t micro) {
   Setting s;
   s.recipe = {p.model, micro, p.len, precision, {keep}, attention};
+  s.recipe.micro_batches = int(p.batch / micro);
   s.micro_batches = p.batch / micro;
   const engine::Forecast f = engine::forecast(s.recipe, p.device, p.workers);
   s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
