@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 
 #include "base/error.h"
@@ -54,15 +55,15 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   auto recording = recording_of(place, ledger);
   ctx.listener = recording->listener();
   const engine::Recorded recorded(step, ctx);
-  if (place.on_gpu()) warm_up(recorded);
+  if (place.on_gpu()) warm_up(std::cref(recorded));
   std::optional<profile::ClockSamples> clock;
   if (place.on_gpu()) clock.emplace(device);
-  for (int i = 0; i < o.steps && !o.stop(); ++i) recording->step(recorded);
+  for (int i = 0; i < o.steps && !o.stop(); ++i) recording->step(std::cref(recorded));
   Profile result{phase, recording->timeline(), ledger.at_peak(), ledger.peak_bytes(), recording->overhead_ns() / 1e6};
   if (clock) result.sm_hz = clock->mean_hz();
   clock.reset(), recording.reset();
   ctx.listener = nullptr;
-  if (o.counters) count(place, device, recorded, result.counted);
+  if (o.counters) count(place, device, std::cref(recorded), result.counted);
   return result;
 }
 
