@@ -22,6 +22,7 @@ constexpr Command commands[] = {
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
     {"compare", "Hold two runs against each other", compare},
+    {"report", "Charts and tables of what was measured, on one page", report},
 };
 
 void print_overview(std::FILE* to) {

@@ -126,13 +126,15 @@ CLI::App* add_topic(CLI::App& command, const std::string& name, const std::strin
 
 void add_common(CLI::App& app, Common& common) {
   const auto formats = format_names();
-  add_read(app, "--format", joined(formats, "|"), "text", "How to print", [&common, formats](const std::string& s) {
-    check_choice("--format", s, formats);
-    common.format = *format_named(s);
-  });
+  add_read(app, "--format", joined(formats, "|"), "", "How to print [as the name of --out ends, else text]",
+           [&common, formats](const std::string& s) {
+             check_choice("--format", s, formats);
+             common.format = *format_named(s), common.format_given = true;
+           });
   add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
     check_out("--out", s);
     common.out = s;
+    if (const auto format = format_of_file(s); format && !common.format_given) common.format = *format;
   });
   add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });

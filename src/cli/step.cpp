@@ -2,6 +2,8 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "cli/step_options.h"
+#include "store/results.h"
+#include "studies/rows_table.h"
 
 namespace headroom::cli {
 
@@ -37,6 +39,39 @@ StepTime StepAsked::settings(const Common& common) const {
   return t;
 }
 
+namespace {
+
+std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
+  return nlohmann::ordered_json{{"model", nlohmann::json::parse(engine::to_json(t.model))},
+                                {"batch", t.batch},
+                                {"len", t.lens},
+                                {"precision", a.precisions},
+                                {"keep", a.keep},
+                                {"attention", t.attention},
+                                {"steps", t.protocol.steps},
+                                {"warmup", t.protocol.warmup},
+                                {"threads", threads},
+                                {"memory", t.memory_bytes},
+                                {"seed", t.seed}}
+      .dump();
+}
+
+// Every row is in the store as soon as it is there.
+Record kept_step_time(StepTime t, const StepAsked& a, const Device& d, int threads, const Common& common) {
+  Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
+  const auto run = results.start_run("step", settings_json(t, a, threads), d.name);
+  t.row_added = [&](const Table& rows) {
+    const std::size_t last = rows.rows.size() - 1;
+    results.add_row(run, {nlohmann::json{last}.dump(), studies::row_object(rows, last).dump(), "{}"});
+  };
+  Record record = step_time(t, d, threads, interrupted);
+  if (!interrupted()) results.finish_run(run);
+  std::fputs(fmt::format("run {} in {}\n", run, results.file()).c_str(), stderr);
+  return record;
+}
+
+}  // namespace
+
 Run step(CLI::App& app, Common& common) {
   auto a = std::make_shared<StepAsked>();
   add_step(app, *a);
@@ -50,8 +85,8 @@ Run step(CLI::App& app, Common& common) {
     if (d.kind == DeviceKind::cpu && a->threads == 0)
       if (const auto kept = kept_ceilings(d, common)) t.matmul_flops = kept->fp32_flops;  // it used every core
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
-    return deliver(step_time(t, d, a->threads > 0 ? int(a->threads) : available_cores(), interrupted), common,
-                   interrupted() ? failed : yes);
+    const int threads = a->threads > 0 ? int(a->threads) : available_cores();
+    return deliver(kept_step_time(t, *a, d, threads, common), common, interrupted() ? failed : yes);
   };
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "studies/account.h"
+#include "studies/live_bytes.h"
 #include "studies/memory_measured.h"
 
 namespace headroom {
@@ -110,17 +111,6 @@ Table phases(const Case& c) {
     if (const auto bytes = c.step.bytes_at_peak(Phase(p)); bytes > 0)
       t.add({std::string(name_of(Phase(p))), std::int64_t(bytes), double(bytes) / double(c.step.peak_bytes)});
   return t;
-}
-
-Chart timeline(const Case& c) {
-  Account a;
-  for (const auto& e : c.step.events) {
-    a.timeline.push_back({e.take ? c.step.entries[e.entry].name.text : "", e.live});
-    if (e.live == c.step.peak_bytes) a.peak_moment = a.timeline.size() - 1;
-  }
-  Chart chart{"Live bytes over the step", "moment", "bytes", Unit::bytes, false, {{"live", {}}}};
-  for (auto i : moments_worth_showing(a, 64)) chart.series[0].points.emplace_back(double(i), double(a.timeline[i].live));
-  return chart;
 }
 
 std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, std::uint64_t memory) {
@@ -257,7 +247,7 @@ Record memory_model(const ModelMemory& s) {
       last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]))}});
   Table full = rows.within.back()[0];
   full.name = "largest";
-  r.add(Part{full}).add(Part{phases(last)}).add(Part{timeline(last)});
+  r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, memory)});
   if (s.lens.size() > 1) r.add(Part{growth(s)});
   return r.add(Part{edges(s, cases, memory)}).add(Part{mitigations(last, s)});
 }

@@ -146,6 +146,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
                      ran ? Value(driver.used()) : Value(),
                      ran ? Value(driver.loaded()) : Value(),
                      ran ? Value(driver.unexplained(f.peak_bytes)) : Value()});
+              if (s.row_added) s.row_added(t);
             };
             try {
               f = engine::forecast(r, device, threads);

@@ -26,6 +26,7 @@ struct StepTime {
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = 0;  // that a step may take
   double matmul_flops = 0;         // the CPU's measured ceiling that MFU is counted against; 0: measured here by one large matmul
+  std::function<void(const Table&)> row_added{};  // called when a row is done: the table's last
 };
 
 Record step_time(const StepTime&, const Device&, int threads, const std::function<bool()>& stop);

@@ -1,0 +1,45 @@
+// headroom report as a user meets it: what it takes, what it refuses, and that a page is a page.
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+TEST_F(Program, ReportSaysWhatItCannotTake) {
+  refused("report 3 --db " + db_, 2, "there is no run 3 in the store, which is still empty");
+  refused("report nonsense --db " + db_, 2, "neither a file nor a run's number");
+  std::ofstream(folder_ / "bad.json") << "{\"rows\": [1]}";
+  refused("report " + (folder_ / "bad.json").string(), 2, "row 1 of 'bad.json' is damaged");
+  std::ofstream(folder_ / "bad.csv") << "a,b\n1\n";
+  refused("report " + (folder_ / "bad.csv").string(), 2, "a line of 1 cells under a head of 2");
+}
+
+TEST_F(Program, AStepIsKeptAndReported) {
+  const Ended step =
+      run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 2 --db " + db_);
+  ASSERT_EQ(step.code, 0) << step.err;
+  EXPECT_NE(step.err.find("run 1 in"), std::string::npos) << step.err;
+  const Json rows = Json::parse(run("results 1 --format json --db " + db_).out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[2]["phase"], "train");
+  EXPECT_EQ(rows[2]["peak_bytes"], rows[2]["forecast_peak_bytes"]);
+
+  const std::string page = (folder_ / "page.html").string();
+  ASSERT_EQ(run("report --db " + db_ + " --out " + page).code, 0);
+  EXPECT_EQ(text_of(page).substr(0, 15), "<!doctype html>") << "the name of the file says the format";
+  const Ended md = run("report 1 --format md --db " + db_);
+  EXPECT_NE(md.out.find("## Step time by phase"), std::string::npos) << md.out;
+  EXPECT_NE(md.out.find("Live bytes over the step"), std::string::npos) << md.out;
+  EXPECT_NE(md.out.find("```text\n"), std::string::npos);
+  EXPECT_TRUE(Json::parse(run("report 1 --format json --db " + db_).out)["run 1"]["rows"].is_array());
+  EXPECT_EQ(run("compare 1 1 --db " + db_).code, 0) << "a step is compared like any run";
+}
+
+TEST_F(Program, NothingMeasuredIsAPageToo) {
+  const Ended e = run("report --db " + db_ + " --format md");
+  EXPECT_EQ(e.code, 0);
+  EXPECT_NE(e.out.find("Nothing has been measured yet"), std::string::npos);
+  EXPECT_FALSE(fs::exists(db_)) << "looking makes no store";
+}
+
+}  // namespace
+}  // namespace headroom
