@@ -42,14 +42,16 @@ StepTime StepAsked::settings(const Common& common) const {
 namespace {
 
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
-  return nlohmann::ordered_json{{"model", nlohmann::json::parse(engine::to_json(t.model))},
+  auto models = nlohmann::json::array();
+  for (const auto& m : t.models) models.push_back(nlohmann::json::parse(engine::to_json(m)));
+  return nlohmann::ordered_json{{"model", models.size() == 1 ? models[0] : models},
                                 {"batch", t.batch},
                                 {"len", t.lens},
                                 {"precision", a.precisions},
                                 {"keep", a.keep},
                                 {"attention", t.attention},
-                                {"steps", t.protocol.steps},
-                                {"warmup", t.protocol.warmup},
+                                {"steps", t.steps},
+                                {"warmup", t.warmups},
                                 {"threads", threads},
                                 {"memory", t.memory_bytes},
                                 {"seed", t.seed}}
