@@ -28,7 +28,9 @@ browser:  # for the tests of pages; they skip where it cannot be had
 test: browser build  ## install what is missing, build, and run every test that this machine can run
 	@ctest --preset release -j $(JOBS)
 
-gpu-test: build  ## only the tests that need a GPU
+gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu
 
 bench: build  ## attention, every variant, over dims and lengths (minutes)

@@ -25,7 +25,7 @@ struct Random {
     const double u = 1.0 - uniform(2 * i), v = uniform(2 * i + 1);
     return float(std::sqrt(-2.0 * log_of(u)) * cos_of_turn(v));
   }
-  Random stream(std::uint64_t id) const { return {mix(seed ^ mix(id + 0xd1b54a32d192ed03ull))}; }
+  HEADROOM_CONVERT Random stream(std::uint64_t id) const { return {mix(seed ^ mix(id + 0xd1b54a32d192ed03ull))}; }
 
  private:
   HEADROOM_CONVERT static std::uint64_t mix(std::uint64_t z) {

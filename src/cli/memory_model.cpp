@@ -52,6 +52,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose step: this library's, or what PyTorch eager would hold");
   add_choice(app, "--attention", a->attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edges are sought for [the device's]");
+  add_flag(app, "--measure", s.measure, "Also run a step of each: what the ledger, and the driver of a GPU, say that it took");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"},
              "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
   add_choice(app, "--adam", a->adam, {"foreach", "fused"},
@@ -72,7 +73,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
     if (!a->attention.empty()) m.attention = a->attention;
     m.model = a->model.config();
     m.precisions = precisions_of(a->precisions), m.keeps = keeps_of(a->keeps);
-    m.device = described_device(common);
+    m.device = m.measure ? chosen_device(common) : described_device(common);
     m.workers = m.device.kind == DeviceKind::cpu ? available_cores() : 1;
     return deliver(memory_model(m), common);
   };

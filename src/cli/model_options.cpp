@@ -71,7 +71,7 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
     std::vector<studies::CeilingRow> rows;
     for (const StoredRow& stored : results.rows(run.id)) {
       const auto row = nlohmann::json::parse(stored.row);
-      rows.push_back({row.at("what").get<std::string>(), row.at("dtype").get<std::string>(), row.at("size").get<std::int64_t>(), {}});
+      rows.push_back({row.at("what").get<std::string>(), row.at("dtype").get<std::string>(), 0, {}});
       rows.back().copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>(), rows.back().flops = row.at("flops_per_s").get<double>();
     }
     Ceilings c = studies::best_of(rows);

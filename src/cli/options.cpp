@@ -32,15 +32,15 @@ void check_mask(const std::string& word) {
         did_you_mean(word, {"full", "causal", "causal:top-left"}));
 }
 
-void check_out(const std::string& file) {  // before anything is measured for it
+void check_out(const std::string& option, const std::string& file) {  // before anything is measured for it
   namespace fs = std::filesystem;
   std::error_code ignored;
-  check(!fs::is_directory(file, ignored), Code::bad_argument, "--out: '{}' is a directory; name a file in it", file);
+  check(!fs::is_directory(file, ignored), Code::bad_argument, "{}: '{}' is a directory; name a file in it", option, file);
   const fs::path parent = fs::path(file).parent_path();
-  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "--out: there is no directory '{}'; make it first",
+  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "{}: there is no directory '{}'; make it first", option,
         parent.string());
   const std::string touched = fs::exists(file, ignored) ? file : parent.empty() ? "." : parent.string();
-  check(access(touched.c_str(), W_OK) == 0, Code::io, "--out: '{}' cannot be written to; choose another place", touched);
+  check(access(touched.c_str(), W_OK) == 0, Code::io, "{}: '{}' cannot be written to; choose another place", option, touched);
 }
 
 std::string text_of(const std::vector<std::int64_t>& values) {
@@ -111,6 +111,10 @@ CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const st
   });
 }
 
+CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& value, const std::string& about) {
+  return add_read(app, name, "FILE", "", about, [&value, name](const std::string& s) { check_out(name, s), value = s; });
+}
+
 CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) {
   return app.add_flag(name, value, about);
 }
@@ -128,7 +132,7 @@ void add_common(CLI::App& app, Common& common) {
              common.format = *format_named(s), common.format_given = true;
            });
   add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
-    check_out(s);
+    check_out("--out", s);
     common.out = s;
     if (const auto format = format_of_file(s); format && !common.format_given) common.format = *format;
   });

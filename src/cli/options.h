@@ -23,6 +23,7 @@ CLI::Option* add_fraction(CLI::App&, const std::string& name, double& value, con
 CLI::Option* add_bytes(CLI::App&, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about);  // GiB
 CLI::Option* add_mask(CLI::App&, std::string& value, const std::string& about);  // --mask, as the attention op names them
 CLI::Option* add_masks(CLI::App&, std::vector<std::string>& values, const std::string& about);
+CLI::Option* add_file(CLI::App&, const std::string& name, std::string& value, const std::string& about);  // that is written
 CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std::string& about);
 
 // A command's topic, as in `headroom memory model`: options of the command may follow it.

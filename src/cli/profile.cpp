@@ -37,7 +37,10 @@ studies::ProfileOptions options_of(const Asked& a, const Common& common) {
 
 Device device_with_ceilings(const Common& common) {
   Device d = chosen_device(common);
-  if (d.kind == DeviceKind::cpu) d.ceilings = ceilings_here(d, common);
+  if (auto kept = kept_ceilings(d, common))
+    d.ceilings = *kept;
+  else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
+    d.ceilings = ceilings_here(d, common);
   return d;
 }
 
@@ -81,17 +84,19 @@ int run_step(const Asked& a, const Common& common) {
   const StepTime t = a.step.settings(common);
   const Device d = device_with_ceilings(common);
   studies::ProfileStep s;
-  s.recipe = {t.model, t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {t.keep}, t.attention};
+  const engine::ModelConfig& model = only(t.models, "--model");
+  s.recipe = {model, t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {t.keep}, t.attention};
   s.recipe.purpose = a.phase == "forward"            ? engine::Purpose::forward
                      : a.phase == "forward+backward" ? engine::Purpose::gradients
                                                      : engine::Purpose::training;
+  s.recipe.masters = t.masters, s.recipe.updating = t.updating;
   s.memory_bytes = a.step.memory.value_or(d.memory_bytes);
   studies::ProfileOptions o = options_of(a, common);
   o.threads = int(a.step.threads);
   const auto result = studies::profile_step(s, d, o);
   keep(result, "step",
        {{"what", "step"},
-        {"model", t.model.name},
+        {"model", model.name},
         {"batch", t.batch},
         {"len", t.lens[0]},
         {"precision", name_of(t.precisions[0])},
@@ -143,10 +148,7 @@ int run_program(const Asked& a, Common common) {
 }
 
 void add_recording(CLI::App& app, Asked& a) {
-  app.add_option_function<std::string>(
-         "--trace", [&a](const std::string& file) { a.trace = file; },
-         "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz")
-      ->type_name("FILE");
+  add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
 }
 
@@ -155,7 +157,7 @@ void add_recording(CLI::App& app, Asked& a) {
 Run profile(CLI::App& app, Common& common) {
   auto a = std::make_shared<Asked>();
   a->attention.sweep.lens = {1024};
-  a->step.steps = a->steps, a->step.warmup = a->warmup;
+  a->step.steps = a->steps, a->step.study.warmups = {a->warmup};
   CLI::App* step = add_topic(app, "step", "One step of a language model: forward, forward + backward, train");
   add_step(*step, a->step);
   add_choice(*step, "--phase", a->phase, {"forward", "forward+backward", "train"}, "The largest that is profiled; those before it are too");
@@ -167,9 +169,7 @@ Run profile(CLI::App& app, Common& common) {
   add_recording(*attention, *a);
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
-  app.add_option_function<std::string>(
-         "--trace", [a](const std::string& file) { a->trace = file; }, "Write a Chrome trace here, for Perfetto")
-      ->type_name("FILE");
+  add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   app.footer(
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"
@@ -182,7 +182,7 @@ Run profile(CLI::App& app, Common& common) {
       check(!a->command.empty(), Code::bad_argument, "say what: step, attention, or -- and a program (see headroom profile --help)");
       return run_program(*a, common);
     }
-    a->steps = a->step.steps, a->warmup = a->step.warmup;
+    a->steps = a->step.steps, a->warmup = only(a->step.study.warmups, "--warmup");
     return run_step(*a, common);
   };
 }

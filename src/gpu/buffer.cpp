@@ -35,9 +35,6 @@ void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::s
   if (row_bytes == every || rows == 1) return copy_to_host(to, from, row_bytes * rows, s);
   cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, of(s)));
 }
-void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& s) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, of(s)));
-}
 void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, of(s))); }
 
 DeviceMemory device_memory() {

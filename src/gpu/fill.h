@@ -1,5 +1,5 @@
 // Random values written where a tensor lies on a CUDA device. Value i is scale · random.normal(i), rounded to the tensor's type, as the
-// host would write it; the two logarithms and cosines may differ in FP64's last bit, so one value in very many in its own last bit.
+// host would write it, to the bit.
 #pragma once
 #include "base/random.h"
 #include "base/tensor.h"

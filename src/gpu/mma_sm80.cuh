@@ -14,6 +14,9 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) { return
 __device__ __forceinline__ void copy_16(void* to, const void* from, bool wanted) {  // 16 bytes; zeros, and `from` unread, if not wanted
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }
+__device__ __forceinline__ void copy_4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int pending>  // until this thread's copies have landed, all but those of the last `pending` commits
 __device__ __forceinline__ void copies_wait() {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "gpu/place.h"
 #include "instruments/bench/gpu_timer.h"
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled_rows.h"
 
 namespace headroom::studies {
 
@@ -148,7 +148,7 @@ class Sweep {
     if (!oracle_ || oracle_name_ != name)
       oracle_ = std::make_unique<attention::SampledOracle>(
           p, t.fwd.q, t.fwd.k, t.fwd.v, t.d_o, place_.threads(), s_.seed,
-          [this](const Tensor& x, std::int64_t batch, std::int64_t head) { return head_of(x, batch, head); }),
+          [this](const Tensor& x, std::int64_t batch, std::int64_t head) { return head_of(x, batch, head); }, sums_there()),
       oracle_name_ = name;
     return *oracle_;
   }
@@ -160,6 +160,12 @@ class Sweep {
     place_.copy_out(raw.data(), t.as<std::byte>() + (batch * t.stride[0] + head * t.stride[2]) * std::int64_t(size), row_bytes,
                     std::size_t(t.shape[1]), std::size_t(t.stride[1]) * size);
     return attention::head_in_memory(Tensor(raw.data(), t.dtype, {1, t.shape[1], 1, t.shape[3]}), 0, 0);
+  }
+
+  attention::SumRows sums_there() const {
+    if (!place_.on_gpu()) return nullptr;
+    return [this](const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, std::int64_t batch,
+                  std::int64_t head) { return attention::row_sums_on_gpu(p, q, k, v, d_o, batch, head, place_); };
   }
 
   const AttentionSweep& s_;

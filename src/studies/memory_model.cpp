@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "studies/account.h"
 #include "studies/live_bytes.h"
+#include "studies/memory_measured.h"
 
 namespace headroom {
 
@@ -232,6 +233,13 @@ Record memory_model(const ModelMemory& s) {
     rows.within.push_back({components(c, s)});
   }
   r.add(Part{rows});
+  if (s.measure) {
+    r.add(Part{measured_bytes(recipes, s.device, s.workers)});
+    if (s.device.kind == DeviceKind::cuda)
+      r.add(
+          Part{Note{"driver is all that cudaMemGetInfo says is taken: the arena, the context with what other programs hold, what running "
+                    "loaded (kernels' code and cuBLAS), and unexplained bytes."}});
+  }
   const Case& last = cases.back();  // the account in full is of the largest case
   r.add(Part{Note{fmt::format(
       "In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "studies/driver_bytes.h"
 
 namespace headroom {
 
@@ -13,6 +14,7 @@ namespace {
 Setting setting_of(const Plan& p, Precision precision, const std::string& attention, Keep keep, std::int64_t micro) {
   Setting s;
   s.recipe = {p.model, micro, p.len, precision, {keep}, attention};
+  s.recipe.micro_batches = int(p.batch / micro);
   s.micro_batches = p.batch / micro;
   const engine::Forecast f = engine::forecast(s.recipe, p.device, p.workers);
   s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
@@ -70,6 +72,7 @@ Planned plan(const Plan& p) {
   if (!fits)
     r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(nearest.peak_bytes)),
                                 bytes_in_words(double(nearest.peak_bytes - p.memory_bytes)), in_words(nearest))}});
+  const std::int64_t overhead = known_overhead_bytes(p.device);
   Table t{"rows",
           fits ? fmt::format("What fits, {}; saves and costs against the first of all, fitting or not",
                              all_timed ? "fastest first" : "fewest FLOPs first")
@@ -80,6 +83,7 @@ Planned plan(const Plan& p) {
            {"micro_batch"},
            {"micro_batches"},
            {"peak_bytes", Unit::bytes, Show::bar},
+           {"driver_bytes", Unit::bytes, overhead > 0 ? Show::always : Show::detail},
            {"standing_bytes", Unit::bytes},
            {"saved_bytes", Unit::bytes},
            {"ms", Unit::ms},
@@ -89,13 +93,16 @@ Planned plan(const Plan& p) {
            {"flops", Unit::flops, Show::detail},
            {"traffic_bytes", Unit::bytes, Show::detail}},
           {}};
+  const auto in_all = [&](const Setting& s) {  // where the overhead is known: what the driver will say is taken
+    return overhead > 0 ? Value(std::int64_t(s.peak_bytes) + overhead) : Value();
+  };
   const Setting& fastest = all.front();
   if (!fits) fitting = {nearest};
   for (std::size_t i = 0; i < std::min(fitting.size(), p.most); ++i) {
     const Setting& s = fitting[i];
     const bool timed = s.ms > 0;
     t.add({std::string(name_of(s.recipe.precision)), s.recipe.attention, std::string(name_of(s.recipe.keep[0])), s.recipe.batch,
-           s.micro_batches, std::int64_t(s.peak_bytes), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes),
+           s.micro_batches, std::int64_t(s.peak_bytes), in_all(s), std::int64_t(s.standing_bytes), std::int64_t(s.saved_bytes),
            timed ? Value(s.ms) : Value(), timed ? Value(1e3 * double(p.batch) * double(p.len) / s.ms) : Value(),
            std::int64_t(fastest.peak_bytes) - std::int64_t(s.peak_bytes), all_timed ? Value(s.ms - fastest.ms) : Value(), s.flops,
            s.traffic});

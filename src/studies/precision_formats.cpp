@@ -39,7 +39,8 @@ double format_error(std::string_view format, const FormatsSettings& s) {
 }
 
 bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](float x, float y) { return bits_of(x) == bits_of(y); });
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](float x, float y) { return bits_of(x) == bits_of(y) || (x != x && y != y); });
 }
 
 Record formats_record(const FormatsSettings& s, const Place* card) {

@@ -27,6 +27,6 @@ std::vector<float> normalised_on(const Place&, const NormAsked&, const std::vect
 
 std::vector<float> round_trip_on(const Place&, const std::string& format, const std::vector<float>& x);
 
-bool equal_bits(const std::vector<float>&, const std::vector<float>&);  // NaNs too
+bool equal_bits(const std::vector<float>&, const std::vector<float>&);  // any NaN is any other: no format defines its sign and payload
 
 }  // namespace headroom::precision

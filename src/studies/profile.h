@@ -6,6 +6,10 @@
 #include <string>
 
 #include "engine/training.h"
+#include "gpu/place.h"
+#include "instruments/profile/clock_samples.h"
+#include "instruments/profile/counters.h"
+#include "instruments/profile/record.h"
 #include "studies/attention_case.h"
 #include "studies/profile_tables.h"
 
@@ -25,7 +29,10 @@ struct Profile {      // one thing that was run
   profile::Timeline timeline;
   std::vector<Entry> at_peak;
   std::size_t peak_bytes = 0;
-  std::vector<std::string> notes;
+  double recording_ms = 0;  // what the recording itself took of a step
+  double sm_hz = 0;         // of a GPU, while it was recorded
+  std::optional<profile::Counted> counted{};
+  std::vector<std::string> notes{};
 };
 
 struct ProfileResult {
@@ -33,6 +40,7 @@ struct ProfileResult {
   std::vector<Profile> profiles;  // the last is the one that is shown in full
   Ceilings ceilings;
   Precision precision;
+  Device device{};
 };
 
 struct ProfileStep {
@@ -47,6 +55,14 @@ struct ProfileAttention {
   Passes passes = Passes::both;
 };
 ProfileResult profile_attention(const ProfileAttention&, const Device&, const ProfileOptions&);
+
+std::unique_ptr<profile::Recording> recording_of(const Place&, const Ledger&);
+
+// Counts while `call` runs, together with what was counted before.
+void count(const Place&, const Device&, const std::function<void()>& call, std::optional<profile::Counted>& into);
+
+// How busy the tensor cores were, three ways: by the measured ceiling, by the pipes at the clock that ran, by the hardware's count.
+void add_tensor_use(const Profile&, const ProfileResult&, Record&);
 
 // For people: the tables that fit a screen. For data: all of them, and the timeline first.
 Record profile_record(const ProfileResult&, bool for_people);

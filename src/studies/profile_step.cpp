@@ -26,7 +26,8 @@ void fill_tokens(Training& t, std::uint64_t seed, std::int64_t vocab) {
 
 Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
                       const ProfileOptions& o) {
-  Threads pool(o.threads);
+  Place place(device, o.threads);
+  Threads& pool = place.threads();
   const std::size_t bytes = engine::forecast_peak(recipe, device, pool.count());
   check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
         phase, bytes_in_words(double(bytes)), bytes_in_words(double(limit)));
@@ -46,7 +47,9 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   profile::Recording recording(&ledger);
   ctx.listener = recording.listener();
   for (int i = 0; i < o.steps && !o.stop(); ++i) recording.step(call);
-  return {phase, recording.timeline(), ledger.at_peak(), ledger.peak_bytes(), {}};
+  Profile result{phase, recording.timeline(), ledger.at_peak(), ledger.peak_bytes(), recording.overhead_ns() / 1e6};
+  if (o.counters) count(place, device, call, result.counted);
+  return result;
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ ProfileResult profile_step(const ProfileStep& s, const Device& device, const Pro
   result.title = fmt::format("{} batch {} len {} {} on {}", s.recipe.model.name, s.recipe.batch, s.recipe.len, name_of(s.recipe.precision),
                              device.name);
   result.precision = s.recipe.precision;
-  result.ceilings = device.ceilings;
+  result.ceilings = device.ceilings, result.device = device;
   constexpr std::pair<Purpose, const char*> phases[] = {
       {Purpose::forward, "forward"}, {Purpose::gradients, "forward+backward"}, {Purpose::training, "train"}};
   for (const auto& [purpose, name] : phases) {

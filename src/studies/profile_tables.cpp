@@ -47,7 +47,7 @@ std::vector<std::pair<Key, Use>> by_time(const std::map<Key, Use>& uses) {
   return sorted;
 }
 
-double steps_of(const Timeline& t) { return std::max<double>(1, double(t.steps.size())); }
+double steps_of(const Timeline& t) { return t.repeats > 0 ? t.repeats : std::max<double>(1, double(t.steps.size())); }
 Value rate(double amount, double ns, double unit) { return ns > 0 && amount > 0 ? Value(amount / ns * 1e9 / unit) : Value(); }
 std::string phase_name(const Place& p) { return std::string(name_of(p.phase)); }
 

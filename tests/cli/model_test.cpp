@@ -43,7 +43,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("plan --memory 0", 2, "GiB");
   refused("plan --device h20", 2, "h200");
   refused("step --steps 0", 2, "--steps");
-  refused("step --device h200", 1, "only the CPU");
+  refused("step --device h200", 2, "choose from cpu, cuda");
   refused("train", 2, "--text FILE");
   refused("train --text /no/such/file", 1, "cannot be opened");
 }

@@ -91,10 +91,13 @@ class AttentionGpu : public testing::Test {
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
     device = cuda_device(0);
+    if (const char* name = std::getenv("HEADROOM_VARIANT")) only = name;
     stream = std::make_unique<Stream>(0);
   }
 
-  bool serves(const Variant& v, const Problem& p, Pass pass) const { return v.supports(p, device, pass).ok; }
+  bool serves(const Variant& v, const Problem& p, Pass pass) const {
+    return (only.empty() || only == v.name) && v.supports(p, device, pass).ok;
+  }
 
   bool run(const Variant& v, const Case& c, Tensors& x) {  // whether there was a backward too
     const bool backward_too = serves(v, c.problem, Pass::backward);
@@ -123,6 +126,7 @@ class AttentionGpu : public testing::Test {
   }
 
   Device device;
+  std::string only;  // HEADROOM_VARIANT=<name>: that one alone, say under a sanitizer
   std::unique_ptr<Stream> stream;
   int checked = 0;
 };
@@ -261,7 +265,8 @@ TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
           wet.forward(), wet.backward();
           wet.t.back();
           const auto dq = x.dq.bytes(), dk = x.dk.bytes(), dv = x.dv.bytes();
-          for (int i = 0; i < 1000; ++i) {
+          const int times = dim == 64 && mask == Mask::full() ? 1000 : 100;
+          for (int i = 0; i < times; ++i) {
             wet.backward();
             if (i % 50 && i != 1) continue;
             wet.t.back();
@@ -275,6 +280,13 @@ TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
           wet.t.back();
           EXPECT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "the graph gives other bits";
         }
+}
+
+// dK of two queries, in 8 dimensions: a sum of two terms, each with the rounding of dS in it, where a test once saw 5 % over its budget.
+TEST_F(AttentionGpu, TwoQueriesOfEightDimensionsInBf16) {
+  Case c = random_case(829);
+  c.problem.precision = {DType::bf16}, c.problem.head_dim = 8, c.layout = Layout::heads_first;
+  for (c.seed = 829; c.seed < 929; ++c.seed) check_case(c);
 }
 
 // One head of 2^24 + 77 rows of 128, most of them zero: the last rows lie past 2^31 elements, and in a window nobody else matters to them.
@@ -296,6 +308,7 @@ TEST_F(AttentionGpu, SizesPastTwoToThe31Elements) {
       Case small{p, Layout::rows, Values::normal, false, 21};
       small.problem.len_q = small.problem.len_k = tail;
       Tensors x = tensors_of(small);
+      x.q.each([&](std::int64_t, std::int64_t at) { x.q.set(at, 0.3f * float(load_element(x.q.view().data, precision.dtype, at))); });
       Buffer in(bytes), o(bytes), dq(bytes), dk(bytes), dv(bytes), lse(std::size_t(len) * 4),
           work(std::max(forward_bytes, backward_bytes) + 256);
       fill_bytes(in.data(), 0, bytes, *stream);

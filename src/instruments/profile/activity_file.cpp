@@ -184,6 +184,10 @@ std::string readable(const std::string& mangled) {
     }
   }
   if (s.starts_with("void ")) s.erase(0, 5);
+  if (s.starts_with("headroom::")) {  // of ours the last name says enough
+    const auto last = s.rfind("::", s.find('<'));
+    s.erase(0, last + 2);
+  }
   for (const std::string noise : {"headroom::", "(anonymous namespace)::"})
     for (auto at = s.find(noise); at != std::string::npos; at = s.find(noise)) s.erase(at, noise.size());
   return s;

@@ -43,7 +43,8 @@ CUpti_SubscriberHandle subscriber = nullptr;
 std::atomic<bool> active{false};
 
 std::mutex nodes_mutex;
-std::unordered_map<std::uint64_t, int> nodes;  // of recorded graphs and their clones, to marks
+std::unordered_map<std::uint64_t, int>& nodes =
+    *new std::unordered_map<std::uint64_t, int>;  // of recorded graphs and their clones, to marks
 thread_local std::array<std::uint64_t, 16> open_marks;
 thread_local int open_count = 0;
 
@@ -63,10 +64,10 @@ std::string load() {
       find(library, "cuptiActivityEnableRuntimeApi", f.enable_runtime) && find(library, "cuptiActivityEnableDriverApi", f.enable_driver) &&
       find(library, "cuptiActivityRegisterCallbacks", f.register_buffers) &&
       find(library, "cuptiActivityRegisterTimestampCallback", f.register_clock) && find(library, "cuptiActivityGetNextRecord", f.next) &&
-      find(library, "cuptiActivityFlushAll", f.flush) &&
-      find(library, "cuptiActivityPushExternalCorrelationId", f.push) && find(library, "cuptiActivityPopExternalCorrelationId", f.pop) &&
-      find(library, "cuptiSubscribe", f.subscribe) && find(library, "cuptiUnsubscribe", f.unsubscribe) &&
-      find(library, "cuptiEnableCallback", f.enable_callback) && find(library, "cuptiGetGraphNodeId", f.node_id);
+      find(library, "cuptiActivityFlushAll", f.flush) && find(library, "cuptiActivityPushExternalCorrelationId", f.push) &&
+      find(library, "cuptiActivityPopExternalCorrelationId", f.pop) && find(library, "cuptiSubscribe", f.subscribe) &&
+      find(library, "cuptiUnsubscribe", f.unsubscribe) && find(library, "cuptiEnableCallback", f.enable_callback) &&
+      find(library, "cuptiGetGraphNodeId", f.node_id);
   if (!all) return "the CUPTI library here is too old: it lacks functions of CUDA 13";
   std::uint32_t version = 0;
   f.version(&version);
@@ -176,7 +177,7 @@ void tell(const CUpti_Activity* record) {
 
 void take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   CUpti_Activity* record = nullptr;
-  while (valid > 0 && f.next(buffer, valid, &record) == CUPTI_SUCCESS) tell(record);
+  while (active && valid > 0 && f.next(buffer, valid, &record) == CUPTI_SUCCESS) tell(record);
   std::free(buffer);
   flushed();
 }
@@ -255,8 +256,9 @@ void flush_activity(bool wait_for_all) {
 }
 
 void stop_activity() {
-  if (!active.exchange(false)) return;
+  if (!active) return;
   f.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  active = false;  // what comes after is nobody's
   for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
                           CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MARKER,
                           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER})

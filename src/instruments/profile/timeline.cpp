@@ -83,11 +83,12 @@ std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector
   return slices;
 }
 
-std::vector<Moment> memory_of(const Ledger& ledger, std::size_t first, const std::vector<std::pair<std::uint32_t, std::int64_t>>& when) {
+std::vector<Moment> memory_of(const Ledger& ledger, std::size_t first, std::size_t last,
+                              const std::vector<std::pair<std::uint32_t, std::int64_t>>& when) {
   std::vector<Moment> moments;
   std::int64_t at = when.empty() ? 0 : when.front().second;
   auto next = when.begin();
-  for (std::size_t e = first; e < ledger.events().size(); ++e) {
+  for (std::size_t e = first; e < last; ++e) {
     while (next != when.end() && next->first <= e) at = std::max(at, (next++)->second);
     const auto& event = ledger.events()[e];
     const Entry& entry = ledger.entries()[event.entry];

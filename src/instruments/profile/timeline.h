@@ -41,6 +41,7 @@ struct Timeline {
   std::vector<Slice> slices;   // in order of their start
   std::vector<Span> steps;     // one after the other
   std::vector<Moment> memory;  // of the last step, from what stood before it
+  int repeats = 0;             // how often the whole was done, when that took several steps; 0: every step is the whole
 };
 
 // The regions around a mark, put together.
@@ -60,8 +61,9 @@ std::vector<Place> places_of(const std::vector<Mark>&);  // one for each mark
 // On a CPU an op is its own kernel. An op with parts is cut into them, and what is left over is the op's.
 std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Span>& steps, std::int64_t origin_ns);
 
-// Events of the ledger from `first` on, each at the moment of the next mark. `when` says when a mark began, on the clock of the slices.
-std::vector<Moment> memory_of(const Ledger&, std::size_t first, const std::vector<std::pair<std::uint32_t, std::int64_t>>& when);
+// Events [first, last) of the ledger, each at the moment of the next mark. `when`: how far the ledger was at which moment, in order.
+std::vector<Moment> memory_of(const Ledger&, std::size_t first, std::size_t last,
+                              const std::vector<std::pair<std::uint32_t, std::int64_t>>& when);
 
 // Time in which nothing ran, within the steps.
 struct Gap {

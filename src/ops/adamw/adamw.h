@@ -27,6 +27,7 @@ struct Update {         // of one parameter; every tensor contiguous
   Tensor master, m, v;  // FP32, updated
   Tensor copy;          // optional: the weight in the compute type, one type for all parameters, written
   bool decay = true;
+  Tensor rest = {};  // instead of master: the 16 bits by which a bf16 copy is short of FP32 (ops/copy/split.h)
 };
 
 void start(const Tensor& state, double loss_scale, Context&);
@@ -35,5 +36,11 @@ void set_rate(const Tensor& state, double lr, Context&);
 // Of all parameters together: the norm of all gradients, what follows from it, and every weight.
 // Scratch: FP64 partial sums of the norm (1024 on a GPU) and the update's numbers.
 void update(std::span<const Update>, const Tensor& state, const Hyper&, Context&);
+
+// The same without a norm of all gradients, so that a parameter can be updated as soon as its own gradient is known: nothing is clipped,
+// and a gradient that is not finite is not noticed. begin once, then advance any of the parameters in any order. The numbers are
+// made in the caller's scope.
+Tensor begin(const Tensor& state, const Hyper&, Context&);
+void advance(std::span<const Update>, const Tensor& numbers, Context&);
 
 }  // namespace headroom::adamw

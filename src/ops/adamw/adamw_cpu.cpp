@@ -7,6 +7,7 @@
 
 #include "ops/adamw/impl.h"
 #include "ops/adamw/prepare.h"
+#include "ops/copy/split.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,13 +24,24 @@ double squares(const float* g, std::int64_t n) {
 
 void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
   const float* __restrict g = t.grad.as<float>();
-  float* __restrict w = t.master.as<float>(), * __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
-  for (auto i = begin; i < end; ++i) {
+  float* __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
+  const auto advance = [&](std::int64_t i, float w) {
     const float x = g[i] * k.factor;
     m[i] = k.beta1 * m[i] + k.rest1 * x;
     v[i] = k.beta2 * v[i] + k.rest2 * x * x;
-    w[i] = k.keep * w[i] - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
+    return k.keep * w - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
+  };
+  if (t.rest) {
+    bf16* __restrict upper = t.copy.as<bf16>();
+    auto* __restrict rest = t.rest.as<std::uint16_t>();
+    for (auto i = begin; i < end; ++i) {
+      const copy::Halves w = copy::split(advance(i, copy::join({upper[i], rest[i]})));
+      upper[i] = w.upper, rest[i] = w.rest;
+    }
+    return;
   }
+  float* __restrict w = t.master.as<float>();
+  for (auto i = begin; i < end; ++i) w[i] = advance(i, w[i]);
   if (!t.copy) return;
   with_float(t.copy.dtype, [&]<class T>() {
     T* __restrict copy = t.copy.as<T>();
@@ -69,10 +81,14 @@ void start_cpu(const Tensor& state, double scale) {
 
 void set_rate_cpu(const Tensor& state, double lr) { state.as<double>()[rate] = lr; }
 
-void update_cpu(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
+void prepare_cpu(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
   double sum = 0;
   for (const Update& t : all) sum += sum_squares(t.grad, scratch.sums, ctx);
-  Numbers k = prepare(state.as<double>(), sum, h);
+  *scratch.numbers.as<Numbers>() = prepare(state.as<double>(), sum, h);
+}
+
+void advance_cpu(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+  Numbers k = *numbers.as<Numbers>();
   if (k.go == 0) return;
   const float keep = k.keep;
   for (const Update& t : all) {

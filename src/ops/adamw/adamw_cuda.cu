@@ -6,6 +6,7 @@
 #include "gpu/vec.cuh"
 #include "ops/adamw/impl.h"
 #include "ops/adamw/prepare.h"
+#include "ops/copy/split.h"
 
 namespace headroom::adamw {
 
@@ -90,7 +91,7 @@ struct PrepareArgs {
 // adamw_prepare — one block: the norm, clipping, loss scale, corrections.
 __global__ void __launch_bounds__(norm_blocks) adamw_prepare(const __grid_constant__ PrepareArgs a) {
   __shared__ double room[32];
-  const double sum = block_sum(a.sums[threadIdx.x], room);
+  const double sum = a.sums ? block_sum(a.sums[threadIdx.x], room) : 0;
   if (threadIdx.x == 0) *a.numbers = prepare(a.state, sum, a.hyper);
 }
 
@@ -98,7 +99,8 @@ template <class T>
 struct Parameter {
   const float* grad;
   float *master, *m, *v;
-  T* copy;  // or null
+  T* copy;              // or null
+  std::uint16_t* rest;  // or null; else master is null
   std::int64_t count;
   unsigned first;
   bool decay, aligned;
@@ -106,7 +108,7 @@ struct Parameter {
 template <class T>
 struct StepArgs {
   const Numbers* numbers;
-  Table<Parameter<T>, 4096, 576> table;
+  Table<Parameter<T>, 4096, 480> table;
 };
 
 __device__ void advance(const Numbers& k, float keep, float g, float& w, float& m, float& v) {
@@ -116,8 +118,33 @@ __device__ void advance(const Numbers& k, float keep, float g, float& w, float& 
   w = keep * w - k.step * m / (sqrtf(v) * k.root2 + k.eps);
 }
 
+// The weight in two halves: a bf16 copy and the rest of its FP32 bits.
+__device__ void step_halves(const Numbers& k, float keep, const Parameter<bf16>& t, std::int64_t begin, int n, int whole) {
+  const float* grad = t.grad + begin;
+  float *first = t.m + begin, *second = t.v + begin;
+  bf16* copy = t.copy + begin;
+  std::uint16_t* rest = t.rest + begin;
+  const auto one = [&](float g, bf16& upper, std::uint16_t& lower, float& m, float& v) {
+    float w = copy::join({upper, lower});
+    advance(k, keep, g, w, m, v);
+    const copy::Halves halves = copy::split(w);
+    upper = halves.upper, lower = halves.rest;
+  };
+#pragma unroll 2
+  for (int i = int(threadIdx.x) * vec; i < whole; i += threads * vec) {
+    const auto g = load<vec>(grad + i);
+    auto m = load<vec>(first + i), v = load<vec>(second + i);
+    auto upper = load<vec>(copy + i);
+    auto lower = load<vec>(rest + i);
+#pragma unroll
+    for (int e = 0; e < vec; ++e) one(g.at[e], upper.at[e], lower.at[e], m.at[e], v.at[e]);
+    store(first + i, m), store(second + i, v), store(copy + i, upper), store(rest + i, lower);
+  }
+  for (int i = whole + int(threadIdx.x); i < n; i += threads) one(grad[i], copy[i], rest[i], first[i], second[i]);
+}
+
 // adamw_step — one block per piece of 4096 elements of one parameter.
-//   reads  gradient, weight, moments     writes  weight, moments, copy     limit  bandwidth: 28 bytes an element, 30 with a 16-bit copy
+//   reads  gradient, weight, moments     writes  weight, moments, copy     limit  bandwidth: 28 bytes an element, 30 with a 16-bit copy, 28 in halves
 template <class T>
 __global__ void __launch_bounds__(threads) adamw_step(const __grid_constant__ StepArgs<T> a) {
   const Numbers k = *a.numbers;
@@ -128,8 +155,10 @@ __global__ void __launch_bounds__(threads) adamw_step(const __grid_constant__ St
   const int n = int(min(std::int64_t(piece), t.count - begin)), whole = t.aligned ? n / vec * vec : 0;
   const float keep = t.decay ? k.keep : 1.0f;
   const float* grad = t.grad + begin;
-  float *master = t.master + begin, *first = t.m + begin, *second = t.v + begin;
+  float *master = t.master ? t.master + begin : nullptr, *first = t.m + begin, *second = t.v + begin;
   T* copy = t.copy ? t.copy + begin : nullptr;
+  if constexpr (std::is_same_v<T, bf16>)
+    if (t.rest) return step_halves(k, keep, t, begin, n, whole);
 #pragma unroll 2
   for (int i = int(threadIdx.x) * vec; i < whole; i += threads * vec) {
     const auto g = load<vec>(grad + i);
@@ -183,23 +212,29 @@ void in_tables(std::span<const Update> all, Table& table, Item&& item, Start&& s
 void start_cuda(const Tensor& state, double scale, Context& ctx) { set(state, loss_scale, scale, true, ctx); }
 void set_rate_cuda(const Tensor& state, double lr, Context& ctx) { set(state, rate, lr, false, ctx); }
 
-void update_cuda(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
+void prepare_cuda(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
-  NormArgs norm{scratch.sums.as<double>(), {}, false};
-  in_tables(
-      all, norm.table,
-      [](const Update& t) {
-        return Gradient{t.grad.as<float>(), t.grad.count(), 0, aligned({t.grad.data})};
-      },
-      [&] {
-        launch(stream, adamw_norm, {unsigned(norm_blocks), threads}, norm);
-        norm.add = true;
-      });
-  auto* numbers = scratch.numbers.as<Numbers>();
-  launch(stream, adamw_prepare, {1, unsigned(norm_blocks)}, {scratch.sums.as<double>(), state.as<double>(), numbers, h});
+  if (scratch.sums) {
+    NormArgs norm{scratch.sums.as<double>(), {}, false};
+    in_tables(
+        all, norm.table,
+        [](const Update& t) {
+          return Gradient{t.grad.as<float>(), t.grad.count(), 0, aligned({t.grad.data})};
+        },
+        [&] {
+          launch(stream, adamw_norm, {unsigned(norm_blocks), threads}, norm);
+          norm.add = true;
+        });
+  }
+  launch(stream, adamw_prepare, {1, unsigned(norm_blocks)},
+         {scratch.sums.as<double>(), state.as<double>(), scratch.numbers.as<Numbers>(), h});
+}
+
+void advance_cuda(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
   const auto copied = std::find_if(all.begin(), all.end(), [](const Update& t) { return bool(t.copy); });
   with_float(copied == all.end() ? DType::f32 : copied->copy.dtype, [&]<class T>() {
-    StepArgs<T> step{numbers, {}};
+    StepArgs<T> step{numbers.as<Numbers>(), {}};
     in_tables(
         all, step.table,
         [](const Update& t) {
@@ -208,10 +243,11 @@ void update_cuda(std::span<const Update> all, const Scratch& scratch, const Tens
                               t.m.as<float>(),
                               t.v.as<float>(),
                               t.copy.as<T>(),
+                              t.rest.as<std::uint16_t>(),
                               t.grad.count(),
                               0,
                               t.decay,
-                              aligned({t.grad.data, t.master.data, t.m.data, t.v.data, t.copy.data})};
+                              aligned({t.grad.data, t.master.data, t.m.data, t.v.data, t.copy.data, t.rest.data})};
         },
         [&] {
           if (step.table.pieces > 0) launch(stream, adamw_step<T>, {grid_of(step.table.pieces), threads}, step);

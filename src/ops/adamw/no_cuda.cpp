@@ -10,6 +10,7 @@ namespace {
 
 void start_cuda(const Tensor&, double, Context&) { refuse(); }
 void set_rate_cuda(const Tensor&, double, Context&) { refuse(); }
-void update_cuda(std::span<const Update>, const Scratch&, const Tensor&, const Hyper&, Context&) { refuse(); }
+void prepare_cuda(std::span<const Update>, const Scratch&, const Tensor&, const Hyper&, Context&) { refuse(); }
+void advance_cuda(std::span<const Update>, const Tensor&, Context&) { refuse(); }
 
 }  // namespace headroom::adamw

@@ -41,11 +41,17 @@ __device__ __forceinline__ void fetch(T* to, const T* from, long long stride, in
   }
 }
 
-// Row statistics of `columns` queries, padded in memory.
-template <int columns>
-__device__ __forceinline__ void fetch_statistics(float* to, const float* lse, const float* delta) {
-  const int i = threadIdx.x * 4;
-  if (i < columns) warp::copy_16(to + i, lse + i, true), warp::copy_16(to + columns + i, delta + i, true);
+// LSE and Δ of a tile's queries ride in the 16 spare bytes behind each of its rows.
+template <class T, int columns, int dim>
+__device__ __forceinline__ void fetch_statistics(T* tile, const float* lse, const float* delta) {
+  if (const int i = threadIdx.x; i < columns) {
+    float* const to = reinterpret_cast<float*>(tile + i * pitch<T>(dim) + dim);
+    warp::copy_4(to, lse + i), warp::copy_4(to + 1, delta + i);
+  }
+}
+template <class T, int dim>
+__device__ __forceinline__ float2 statistics_at(const T* tile, int column) {
+  return *reinterpret_cast<const float2*>(tile + column * pitch<T>(dim) + dim);
 }
 
 // The columns of a tile that one of this side's rows sees: [first, end), counted from the tile's first column.

@@ -50,6 +50,7 @@ struct Simt {
   template <int dim>
   using Backward = SimtBackward<dim>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
+  static constexpr float lse_unit = 1;  // one more multiplication a score, one rounding less in P
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     simt::start_forward<Tiles>(a, s);
@@ -67,6 +68,7 @@ struct Sm80 {
   template <int dim>
   using Backward = Sm80Backward<T, dim>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
+  static constexpr float lse_unit = 1.44269504f;  // log2 e
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     sm80::start_forward<Tiles>(a, s);
@@ -154,7 +156,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     return;
   }
   const std::int64_t pairs = p.batch * p.heads, padded = divided_up(p.len_q, statistics_padding) * statistics_padding;
-  const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
+  const Tensor lse = ctx.arena.make("attention.lse_unit", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
   with_dim(p.head_dim, [&]<int dim>() {
@@ -163,7 +165,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
     start_statistics<T>({rows_of(t.o), rows_of(t.d_o), t.lse.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, lse.as<float>(),
-                         delta.as<float>(), int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
+                         delta.as<float>(), Family::lse_unit, int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
                         int(pairs), stream);
     BackwardArgs a{rows_of(t.q),
                    rows_of(t.k),

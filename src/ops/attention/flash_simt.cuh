@@ -15,13 +15,15 @@ constexpr float log2e = 1.44269504f, ln2 = 0.693147181f;
 template <class Tiles>
 struct Shape {
   static constexpr int dim = Tiles::dim, warps = Tiles::warps, threads = 32 * warps, rows = Tiles::rows, columns = Tiles::columns;
+  static constexpr int unroll = Tiles::unroll;
   static constexpr int high = rows / warps / 4, wide = columns / 8;  // a lane's scores
   static constexpr int deep = dim / 8, lot = deep < 4 ? deep : 4;    // a lane's columns of what is dim wide, so many side by side
   static constexpr int row_pitch = pitch<float>(dim), p_pitch = columns + 8;
 };
 
+// Neighbours share x, next but one neighbours share y: then half a warp's 16-byte reads are one pass, whichever side is read.
 struct Lane {
-  int warp = threadIdx.x / 32, y = threadIdx.x % 32 / 8, x = threadIdx.x % 8;
+  int warp = threadIdx.x / 32, y = threadIdx.x % 2 + threadIdx.x % 32 / 16 * 2, x = threadIdx.x / 2 % 8;
 };
 
 template <int n>
@@ -43,7 +45,7 @@ __device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::wide], co
   for (int i = 0; i < S::high; ++i)
 #pragma unroll
     for (int j = 0; j < S::wide; ++j) s[i][j] = 0;
-#pragma unroll 2
+#pragma unroll S::unroll
   for (int d = 0; d < S::dim; d += 4) {
     float y[S::wide][4];
 #pragma unroll
@@ -63,7 +65,7 @@ __device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::wide], co
 // o[i][c] += Σ_k p[row y + 4i][k] · b[row k][this lane's columns]; p points to this lane's first row, b to its first column.
 template <class S>
 __device__ __forceinline__ void scores_times_rows(float (&o)[S::high][S::deep], const float* p, const float* b) {
-#pragma unroll 2
+#pragma unroll S::unroll
   for (int k = 0; k < S::columns; k += 4) {
     float x[S::high][4];
 #pragma unroll
@@ -95,7 +97,7 @@ __device__ __forceinline__ void share(float* p, const float (&s)[S::high][S::wid
 // Row y + 4i of this lane's warp, times `factor`.
 template <class S>
 __device__ __forceinline__ void store_row(float* to, const float (&o)[S::deep], float factor, int head_dim, bool wide) {
-  const int first = threadIdx.x % 8 * S::lot;
+  const int first = Lane().x * S::lot;
 #pragma unroll
   for (int c = 0; c < S::deep; c += S::lot) {
     const int column = first + c * 8;
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
       for (int j = 1; j < S::wide; ++j) largest = fmaxf(largest, s[i][j]);
 #pragma unroll
-      for (int step = 1; step < 8; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+      for (int step = 2; step < 16; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
       if (!(largest - maximum[i] > slack)) largest = maximum[i];  // also when both are -inf
       const float reference = largest == -INFINITY ? 0.f : largest;
       factor[i] = exp2_fast(maximum[i] - reference);
@@ -200,7 +202,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   for (int i = 0; i < S::high; ++i) {
     const long long row = row0 + mine + 4 * i;
 #pragma unroll
-    for (int step = 1; step < 8; step *= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], step);
+    for (int step = 2; step < 16; step *= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], step);
     if (row >= a.band.len_q) continue;
     const bool empty = maximum[i] == -INFINITY;
     store_row<S>(rows_at<float>(a.o, at.batch, at.head, row), o[i], empty ? 0.f : 1 / sum[i], a.head_dim, a.wide);
@@ -210,7 +212,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 }
 
 // attention_bwd_simt — dQ of `rows` queries, or dK and dV (or one of them) of `rows` keys, scores recomputed.
-//   S = A Bᵀ and dP = A' B'ᵀ with (A, A'; B, B') = (Q, dO; K, V) for dQ, (K, V; Q, dO) for dK and dV; P = 2^(S·c - LSE); dS = P ∘ (dP - Δ)
+//   S = A Bᵀ and dP = A' B'ᵀ with (A, A'; B, B') = (Q, dO; K, V) for dQ, (K, V; Q, dO) for dK and dV; P = exp(S·scale - LSE); dS = P ∘ (dP - Δ)
 //   dQ or dK += dS B, dV += P B'     order  heads of a group, then tiles, one after another: the same bits on every run
 template <class Tiles, Wants wants>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __grid_constant__ BackwardArgs a) {
@@ -221,8 +223,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   float* const a2 = a1 + S::rows * S::row_pitch;
   float* const b1 = a2 + S::rows * S::row_pitch;
   float* const b2 = b1 + S::columns * S::row_pitch;
-  float* const statistics = b2 + S::columns * S::row_pitch;  // of_keys: LSE and Δ of the tile's queries
-  float* const p = statistics + 2 * S::columns;
+  float* const p = b2 + S::columns * S::row_pitch;
   const Lane lane;
   const Place at = place_of(a.deal, of_keys ? a.heads / a.group : a.heads);
   const long long row0 = (long long)at.tile * S::rows, rows = of_keys ? a.band.len_k : a.band.len_q,
@@ -252,7 +253,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     fetch_rows(a1, of_keys ? a.k : a.q);
     if constexpr (first) fetch_rows(a2, of_keys ? a.v : a.d_o);
   }
-  const float scale = a.scale * log2e;
   float* const my_p = p + mine * S::p_pitch;
 
   for (int turn = 0; turn < (of_keys ? a.group : 1); ++turn) {
@@ -262,8 +262,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
       __syncthreads();  // the tile before has been read
       fetch_tile(b1, from1, head, tile);
       if constexpr (of_keys)
-        fetch_statistics<S::columns>(statistics, statistics_of(a.lse, head) + tile * S::columns,
-                                     statistics_of(a.delta, head) + tile * S::columns);
+        fetch_statistics<float, S::columns, S::dim>(b1, statistics_of(a.lse, head) + tile * S::columns,
+                                                    statistics_of(a.delta, head) + tile * S::columns);
       fetch_tile(b2, from2, head, tile);
       warp::copies_commit();
       warp::copies_wait<0>();
@@ -274,7 +274,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
 #pragma unroll
       for (int i = 0; i < S::high; ++i) {
 #pragma unroll
-        for (int j = 0; j < S::wide; ++j) s[i][j] = exp2_fast(fmaf(s[i][j], scale, -(of_keys ? statistics[lane.x + 8 * j] : lse[i])));
+        for (int j = 0; j < S::wide; ++j) {
+          const float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
+          s[i][j] = exp2_fast(fmaf(s[i][j], a.scale, -its_lse) * log2e);
+        }
         if (!plain) {
           const Limits seen = limits_of<of_keys>(a.band, row0 + mine + 4 * i, (long long)tile * S::columns);
 #pragma unroll
@@ -293,7 +296,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
         for (int i = 0; i < S::high; ++i)
 #pragma unroll
           for (int j = 0; j < S::wide; ++j)
-            s[i][j] = s[i][j] == 0 ? 0.f : s[i][j] * (dp[i][j] - (of_keys ? statistics[S::columns + lane.x + 8 * j] : delta[i]));
+            s[i][j] = s[i][j] == 0 ? 0.f : s[i][j] * (dp[i][j] - (of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).y : delta[i]));
         share<S>(my_p + lane.x, s);
         scores_times_rows<S>(d1, my_p, b1 + lane.x * S::lot);
       }

@@ -199,7 +199,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   T* const a2 = a1 + S::rows * S::row_pitch;
   T* const b1 = a2 + S::rows * S::row_pitch;
   T* const b2 = b1 + S::columns * S::row_pitch;
-  float* const statistics = reinterpret_cast<float*>(b2 + S::columns * S::row_pitch);  // of_keys: LSE and Δ of the tile's queries
   const Place at = place_of(a.deal, of_keys ? a.heads / a.group : a.heads);
   const long long row0 = (long long)at.tile * S::rows, rows = of_keys ? a.band.len_k : a.band.len_q,
                   columns = of_keys ? a.band.len_q : a.band.len_k;
@@ -239,8 +238,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
       __syncthreads();  // the tile before has been read
       fetch_tile(b1, from1, head, tile);
       if constexpr (of_keys)
-        fetch_statistics<S::columns>(statistics, statistics_of(a.lse, head) + tile * S::columns,
-                                     statistics_of(a.delta, head) + tile * S::columns);
+        fetch_statistics<T, S::columns, S::dim>(b1, statistics_of(a.lse, head) + tile * S::columns,
+                                                statistics_of(a.delta, head) + tile * S::columns);
       fetch_tile(b2, from2, head, tile);
       warp::copies_commit();
       warp::copies_wait<0>();
@@ -253,7 +252,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
       for (int m = 0; m < S::high; ++m) {
 #pragma unroll
         for (int i = 0; i < S::scores; ++i)
-          s[m][i] = exp2_fast(fmaf(s[m][i], scale, -(of_keys ? statistics[column_of(i)] : lse[m][i / 2 % 2])));
+          s[m][i] = exp2_fast(fmaf(s[m][i], scale, -(of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2])));
         if (!plain)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
@@ -271,7 +270,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
         for (int m = 0; m < S::high; ++m)
 #pragma unroll
           for (int i = 0; i < S::scores; ++i) {
-            const float ds = s[m][i] * (dp[m][i] - (of_keys ? statistics[S::columns + column_of(i)] : delta[m][i / 2 % 2]));
+            const float ds = s[m][i] * (dp[m][i] - (of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).y : delta[m][i / 2 % 2]));
             s[m][i] = s[m][i] == 0 ? 0.f : ds;
           }
         scores_times_rows<S>(d1, s, b1);

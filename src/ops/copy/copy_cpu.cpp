@@ -3,6 +3,7 @@
 
 #include "base/convert.h"
 #include "ops/copy/impl.h"
+#include "ops/copy/split.h"
 
 namespace headroom::copy {
 
@@ -20,6 +21,16 @@ void copy_cpu(const Tensor& from, const Tensor& to, Context& ctx) {
         for (auto i = begin; i < end; ++i) to.as<To>()[i] = narrow<To>(widen(from.as<From>()[i]));
       });
     });
+  });
+}
+
+void split_cpu(const Tensor& from, const Tensor& upper, const Tensor& rest, Context& ctx) {
+  constexpr std::int64_t piece = 65536;
+  ctx.share((from.count() + piece - 1) / piece, [&](std::int64_t p, int) {
+    for (auto i = p * piece; i < std::min(from.count(), (p + 1) * piece); ++i) {
+      const Halves h = split(from.as<float>()[i]);
+      upper.as<bf16>()[i] = h.upper, rest.as<std::uint16_t>()[i] = h.rest;
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 #include "gpu/launch.cuh"
 #include "gpu/vec.cuh"
 #include "ops/copy/impl.h"
+#include "ops/copy/split.h"
 
 namespace headroom::copy {
 
@@ -28,7 +29,27 @@ __global__ void __launch_bounds__(threads) copy_rounded(const __grid_constant__ 
   store(a.to + i, y);
 }
 
+struct SplitArgs {
+  const float* from;
+  bf16* upper;
+  std::uint16_t* rest;
+  std::int64_t count;
+};
+
+__global__ void __launch_bounds__(threads) copy_split(const __grid_constant__ SplitArgs a) {
+  const std::int64_t i = std::int64_t(blockIdx.x) * threads + threadIdx.x;
+  if (i >= a.count) return;
+  const Halves h = split(a.from[i]);
+  a.upper[i] = h.upper, a.rest[i] = h.rest;
+}
+
 }  // namespace
+
+void split_cuda(const Tensor& from, const Tensor& upper, const Tensor& rest, Context& ctx) {
+  if (from.count() == 0) return;
+  launch(static_cast<cudaStream_t>(ctx.stream), copy_split, {grid_of((from.count() + threads - 1) / threads), threads},
+         {from.as<float>(), upper.as<bf16>(), rest.as<std::uint16_t>(), from.count()});
+}
 
 void copy_cuda(const Tensor& from, const Tensor& to, Context& ctx) {
   const auto stream = static_cast<cudaStream_t>(ctx.stream);

@@ -4,6 +4,11 @@
 
 namespace headroom::copy {
 
-void copy_cuda(const Tensor&, const Tensor&, Context&) { throw Error(Code::unsupported, "copy: this build has no CUDA"); }
+namespace {
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "copy: this build has no CUDA"); }
+}  // namespace
+
+void copy_cuda(const Tensor&, const Tensor&, Context&) { refuse(); }
+void split_cuda(const Tensor&, const Tensor&, const Tensor&, Context&) { refuse(); }
 
 }  // namespace headroom::copy

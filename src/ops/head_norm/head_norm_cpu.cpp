@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ops/head_norm/head_norm.h"
+#include "ops/head_norm/impl.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,7 +13,6 @@ namespace headroom::head_norm {
 namespace HWY_NAMESPACE {
 
 using headroom::HWY_NAMESPACE::sum_over;
-constexpr std::int64_t most_dim = 256;
 
 template <class T>
 T* head_of(const Tensor& t, std::int64_t b, std::int64_t position, std::int64_t head) {
@@ -77,32 +76,22 @@ namespace headroom::head_norm {
 HWY_EXPORT(forward_position);
 HWY_EXPORT(backward_position);
 
-void forward(const Forward& t, Context& ctx) {
+void forward_cpu(const Forward& t, Context& ctx) {
   const auto len = t.x.shape[1];
-  const auto op =
-      ctx.note("head_norm", {DType::f32}, {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes()) + 4 * double(len * t.x.shape[3])});
-  if (ctx.dry()) return;
   ctx.share(t.x.shape[0] * len, [&](std::int64_t at, int) { HWY_DYNAMIC_DISPATCH(forward_position)(t, at / len, at % len); });
 }
 
-void backward(const Backward& t, Context& ctx) {
-  constexpr std::int64_t most_parts = 64;  // the cut does not depend on the number of threads, so neither do the sums
+void backward_cpu(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
   const auto len = t.x.shape[1], positions = t.x.shape[0] * len, dim = t.x.shape[3];
-  const auto part = std::max<std::int64_t>(1, (positions + most_parts - 1) / most_parts);
-  auto scope = ctx.arena.scope();
-  const Tensor sums = ctx.arena.make("head_norm.dweight", DType::f32, {(positions + part - 1) / part, dim});
-  const auto op = ctx.note("head_norm.backward", {DType::f32},
-                           {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim)});
-  if (ctx.dry()) return;
-  ctx.share(sums.shape[0], [&](std::int64_t p, int) {
+  ctx.share(parts.count, [&](std::int64_t p, int) {
     float* sum = sums.as<float>() + p * dim;
     std::fill_n(sum, dim, 0.0f);
-    for (auto at = p * part; at < std::min(positions, (p + 1) * part); ++at)
+    for (auto at = p * parts.rows_each; at < std::min(positions, (p + 1) * parts.rows_each); ++at)
       HWY_DYNAMIC_DISPATCH(backward_position)(t, at / len, at % len, sum);
   });
   float* out = t.dweight.as<float>();
   if (t.into_dweight == Gradient::overwrite) std::fill_n(out, dim, 0.0f);
-  for (std::int64_t p = 0; p < sums.shape[0]; ++p)
+  for (std::int64_t p = 0; p < parts.count; ++p)
     for (std::int64_t i = 0; i < dim; ++i) out[i] += sums.as<float>()[p * dim + i];
 }
 

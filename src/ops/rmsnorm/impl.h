@@ -1,13 +1,9 @@
 // What stands behind the door: trusts what the door has checked, takes the scratch that the door has made.
 #pragma once
+#include "ops/parts.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
 namespace headroom::rmsnorm {
-
-// Rows are cut into parts of this many, whose shares of dweight are summed apart and then in order: the cut depends on the shape alone.
-struct Parts {
-  std::int64_t rows_each, count;
-};
 
 void forward_cpu(const Forward&, Context&);
 void backward_cpu(const Backward&, const Parts&, const Tensor& sums, Context&);  // sums: FP32 [parts, width]

@@ -1,7 +1,5 @@
 #include "ops/rmsnorm/rmsnorm.h"
 
-#include <algorithm>
-
 #include "ops/rmsnorm/impl.h"
 
 namespace headroom::rmsnorm {
@@ -17,11 +15,6 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tens
         Code::bad_argument, "rmsnorm: weight must be fp32 [{}] and rstd fp32 [{}]", x.shape[1], x.shape[0]);
   check(!ctx.on_gpu() || x.shape[1] <= widest_on_gpu, Code::unsupported, "rmsnorm: rows of {} elements; a GPU serves up to {}", x.shape[1],
         widest_on_gpu);
-}
-
-Parts parts_of(std::int64_t rows, const Context& ctx) {
-  const std::int64_t most = ctx.on_gpu() ? 512 : 64, each = std::max<std::int64_t>(1, (rows + most - 1) / most);
-  return {each, (rows + each - 1) / each};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
 #include "gpu/vec.cuh"
+#include "ops/parts.cuh"
 #include "ops/rmsnorm/impl.h"
 
 namespace headroom::rmsnorm {
@@ -130,30 +131,6 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   });
 }
 
-struct WeightArgs {
-  const float* sums;
-  float* dweight;
-  int parts, width;
-  bool add;
-};
-
-// rmsnorm_bwd_weight — dweight = Σ over the parts, 32 columns a block; every 8th part in a thread, then the threads in order.
-constexpr int lanes = 8;
-__global__ void __launch_bounds__(32 * lanes) rmsnorm_bwd_weight(const __grid_constant__ WeightArgs a) {
-  __shared__ float part[lanes][32];
-  const int column = int(blockIdx.x) * 32 + int(threadIdx.x);
-  float sum = 0;
-  if (column < a.width) {
-#pragma unroll 8
-    for (int p = int(threadIdx.y); p < a.parts; p += lanes) sum += a.sums[std::int64_t(p) * a.width + column];
-  }
-  part[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y > 0 || column >= a.width) return;
-  for (int p = 1; p < lanes; ++p) sum += part[p][threadIdx.x];
-  a.dweight[column] = a.add ? a.dweight[column] + sum : sum;
-}
-
 // f.operator()<T, Row>() for a storage type, and the widest pieces and fewest registers that serve rows of this width.
 template <class F, class... Pointers>
 void with_row(DType dtype, std::int64_t width, F&& f, const Pointers*... at) {
@@ -200,8 +177,7 @@ void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Co
                   parts.rows_each, int(width), t.into_dx == Gradient::accumulate});
         },
         t.x.as<char>(), t.dy.as<char>(), t.dx.as<char>(), t.weight.as<char>());
-  launch(stream, rmsnorm_bwd_weight, {grid_of((width + 31) / 32), dim3(32, lanes)},
-         {sums.as<float>(), t.dweight.as<float>(), int(parts.count), int(width), t.into_dweight == Gradient::accumulate});
+  parts::add_up(sums, parts, t.dweight, t.into_dweight, stream);
 }
 
 }  // namespace headroom::rmsnorm

@@ -25,12 +25,19 @@ void backward_row(const Backward& t, std::int64_t row) {
   const auto n = t.dact.shape[1];
   with_float(t.dact.dtype, [&]<class T>() {
     const T *gate = t.gate_up.as<T>() + row * 2 * n, *up = gate + n, *dact = t.dact.as<T>() + row * n;
-    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n;
-#pragma GCC ivdep  // dgate_up is gate_up or apart from it: element i needs element i only
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float g = widen(gate[i]), u = widen(up[i]), d = widen(dact[i]), s = sigmoid(g);
+    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n, *act = t.act.as<T>() + row * n;
+    const auto at = [&](std::int64_t i, float g, float u, float d) {
+      const float s = sigmoid(g);
       dup[i] = narrow<T>(d * g * s);
       dgate[i] = narrow<T>(d * u * s * (1 + g * (1 - s)));
+      return g * s * u;
+    };
+    if (t.act) {
+#pragma GCC ivdep  // what is written is what was read or apart from it: element i needs element i only
+      for (std::int64_t i = 0; i < n; ++i) act[i] = narrow<T>(at(i, widen(gate[i]), widen(up[i]), widen(dact[i])));
+    } else {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) at(i, widen(gate[i]), widen(up[i]), widen(dact[i]));
     }
   });
 }

@@ -12,7 +12,7 @@ constexpr int threads = 256, turns = 2;  // pieces of one row that a thread take
 template <class T>
 struct Args {
   const T *gate_up, *dact;
-  T* out;  // act, or dgate_up
+  T *out, *again;  // act; or dgate_up, and act or null
   int width;
   unsigned pieces;  // blocks of one row
 };
@@ -20,7 +20,7 @@ struct Args {
 __device__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
 // swiglu_fwd, swiglu_bwd — element by element, a block takes threads · turns pieces of one row.
-//   reads  gate, up, dact once     writes  act, or dgate and dup     numerics  FP32     limit  bandwidth
+//   reads  gate, up, dact once     writes  act, or dgate, dup and, when asked, act     numerics  FP32     limit  bandwidth
 template <class T, int vec>
 __global__ void __launch_bounds__(threads) swiglu_fwd(const __grid_constant__ Args<T> a) {
   const std::int64_t row = blockIdx.x / a.pieces;
@@ -63,19 +63,21 @@ __global__ void __launch_bounds__(threads) swiglu_bwd(const __grid_constant__ Ar
       const float x = widened(g[k].at[e]), y = widened(u[k].at[e]), dy = widened(d[k].at[e]), s = sigmoid(x);
       u[k].at[e] = rounded<T>(dy * x * s);
       g[k].at[e] = rounded<T>(dy * y * s * (1 + x * (1 - s)));
+      d[k].at[e] = rounded<T>(x * s * y);
     }
+    if (a.again) store(a.again + row * a.width + i, d[k]);
     store(dup + i, u[k]), store(dgate + i, g[k]);  // may be gate_up itself: a thread has read what it overwrites, and nobody else does
   }
 }
 
 template <class F>
-void start(const Tensor& gate_up, const Tensor& half, const Tensor& out, const Tensor& dact, F&& f) {
+void start(const Tensor& gate_up, const Tensor& half, const Tensor& out, const Tensor& dact, const Tensor& again, F&& f) {
   const auto rows = half.shape[0], width = half.shape[1];
   if (half.count() == 0) return;
   with_float(half.dtype, [&]<class T>() {
-    const int vec = pieces_of<T>(width, gate_up.as<char>(), out.as<char>(), dact.as<char>());
+    const int vec = pieces_of<T>(width, gate_up.as<char>(), out.as<char>(), dact.as<char>(), again.as<char>());
     const std::int64_t elements = std::int64_t(vec) * threads * turns, pieces = (width + elements - 1) / elements;
-    const Args<T> args{gate_up.as<T>(), dact.as<T>(), out.as<T>(), int(width), unsigned(pieces)};
+    const Args<T> args{gate_up.as<T>(), dact.as<T>(), out.as<T>(), again.as<T>(), int(width), unsigned(pieces)};
     if (vec > 1)
       f.template operator()<T, 16 / sizeof(T)>(grid_of(rows * pieces), args);
     else
@@ -86,13 +88,13 @@ void start(const Tensor& gate_up, const Tensor& half, const Tensor& out, const T
 }  // namespace
 
 void forward_cuda(const Forward& t, Context& ctx) {
-  start(t.gate_up, t.act, t.act, {}, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
+  start(t.gate_up, t.act, t.act, {}, {}, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
     launch(static_cast<cudaStream_t>(ctx.stream), swiglu_fwd<T, vec>, {grid, threads}, args);
   });
 }
 
 void backward_cuda(const Backward& t, Context& ctx) {
-  start(t.gate_up, t.dact, t.dgate_up, t.dact, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
+  start(t.gate_up, t.dact, t.dgate_up, t.dact, t.act, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
     launch(static_cast<cudaStream_t>(ctx.stream), swiglu_bwd<T, vec>, {grid, threads}, args);
   });
 }

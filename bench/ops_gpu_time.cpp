@@ -1,0 +1,171 @@
+// Times the ops beside matmul and attention on a GPU, at the shapes of models large and 2.7B, batch 4, len 1024, in bf16 and fp32. Each
+// op's calls are recorded as a graph over several sets of tensors, more than any cache holds, so every call finds its tensors in
+// memory. Bytes are those of the op's own account; the last column is the share of what a plain copy of 2 GiB reaches in the same run.
+//
+// ops_gpu_time [name]: only the ops whose name contains it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "engine/params.h"
+#include "gpu/buffer.h"
+#include "gpu/device.h"
+#include "ops/adamw/adamw.h"
+#include "ops/copy/copy.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/embedding/embedding.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rope/rope.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace {
+
+using namespace headroom;
+
+class Clock {
+ public:
+  Clock(const Device& device, std::string only) : device_(device), only_(std::move(only)), memory_(std::size_t(100) << 30) {
+    fill_bytes(memory_.data(), 0x3c, memory_.bytes(), stream_);  // about 0.0115 in bf16 and fp32
+    copy_rate_ = time("copy 2 GiB", [](Arena& a) {
+      const Tensor from = a.make("from", DType::f32, {1 << 29}), to = a.make("to", DType::f32, {1 << 29});
+      return [=](Context& ctx) { copy::copy(from, to, ctx); };
+    });
+  }
+  // make(arena) makes one set of tensors and returns the call. Answers bytes per second.
+  template <class Make>
+  double time(const std::string& name, Make&& make) {
+    if (copy_rate_ > 0 && name.find(only_) == std::string::npos) return 0;
+    Arena dry;
+    Walk walk;
+    Context account{dry, device_};
+    account.walk = &walk;
+    make(dry)(account);
+    double bytes = 0;
+    for (const Step& s : walk.steps) bytes += s.cost.bytes;
+
+    Arena arena(memory_.data(), memory_.bytes());
+    const int sets = int(std::clamp(3e8 / double(dry.peak()), 1.0, 32.0)), calls = std::max(sets, bytes > 1e9 ? 2 : 40);
+    std::vector<decltype(make(arena))> work;
+    for (int i = 0; i < sets; ++i) work.push_back(make(arena));
+    Context ctx{arena, device_};
+    ctx.stream = stream_.raw();
+    const Graph graph(stream_, [&] {
+      for (int i = 0; i < calls; ++i) work[std::size_t(i % sets)](ctx);
+    });
+    std::vector<float> ms;
+    for (int i = 0; i < 7; ++i) {
+      watch_.start(stream_);
+      graph.launch(stream_);
+      watch_.stop(stream_);
+      ms.push_back(watch_.elapsed_ms() / float(calls));
+    }
+    std::nth_element(ms.begin(), ms.begin() + 3, ms.end());
+    const double rate = bytes / (ms[3] * 1e-3), share = copy_rate_ > 0 ? rate / copy_rate_ : 1;
+    fmt::print("{:<44} {:>10.1f} us {:>10.2f} MB {:>8.0f} GB/s {:>6.1f} %\n", name, ms[3] * 1e3, bytes / 1e6, rate / 1e9, 100 * share);
+    return rate;
+  }
+  const Stream& stream() const { return stream_; }
+
+ private:
+  const Device& device_;
+  std::string only_;
+  Stream stream_{0};
+  Stopwatch watch_;
+  Buffer memory_;
+  double copy_rate_ = 0;
+};
+
+Tensor tokens_in(Arena& a, const std::vector<std::int32_t>& values, const Stream& stream) {
+  const Tensor t = a.make("tokens", DType::i32, {std::int64_t(values.size())});
+  if (!a.dry()) copy_to_device(t.data, values.data(), t.bytes(), stream);
+  return t;
+}
+
+void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
+  const std::int64_t batch = 4, len = 1024, rows = batch * len, w = c.width;
+  const auto name = [&](const char* op) { return fmt::format("{:<24} {:<5} {}", op, c.name, name_of(type)); };
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < rows; ++i) tokens.push_back(std::int32_t(Random{1}.below(std::uint64_t(i), std::uint64_t(c.vocab))));
+
+  clock.time(name("rmsnorm.forward"), [&](Arena& a) {
+    const rmsnorm::Forward t{a.make("x", type, {rows, w}), a.make("w", DType::f32, {w}), a.make("y", type, {rows, w}),
+                             a.make("rstd", DType::f32, {rows})};
+    return [=](Context& ctx) { rmsnorm::forward(t, ctx); };
+  });
+  clock.time(name("rmsnorm.backward, adding"), [&](Arena& a) {
+    const rmsnorm::Backward t{a.make("x", type, {rows, w}),
+                              a.make("w", DType::f32, {w}),
+                              a.make("rstd", DType::f32, {rows}),
+                              a.make("dy", type, {rows, w}),
+                              a.make("dx", type, {rows, w}),
+                              a.make("dw", DType::f32, {w}),
+                              Gradient::accumulate,
+                              Gradient::overwrite};
+    return [=](Context& ctx) { rmsnorm::backward(t, ctx); };
+  });
+  clock.time(name("swiglu.forward"), [&](Arena& a) {
+    const swiglu::Forward t{a.make("gate_up", type, {rows, 2 * c.ffn}), a.make("act", type, {rows, c.ffn})};
+    return [=](Context& ctx) { swiglu::forward(t, ctx); };
+  });
+  clock.time(name("swiglu.backward"), [&](Arena& a) {
+    const Tensor gate_up = a.make("gate_up", type, {rows, 2 * c.ffn}), dact = a.make("dact", type, {rows, c.ffn});
+    return [=](Context& ctx) { swiglu::backward({gate_up, dact, gate_up}, ctx); };
+  });
+  clock.time(name("rope of q and k"), [&](Arena& a) {
+    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
+    const Tensor table = a.make("table", DType::f32, {len, c.head_dim});
+    x.shape = {batch, len, c.heads + c.kv_heads, c.head_dim};
+    x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    return [=](Context& ctx) { rope::rotate(x, table, rope::Turn::forward, ctx); };
+  });
+  clock.time(name("embedding.forward"), [&](Arena& a) {
+    const Tensor table = a.make("table", DType::f32, {c.vocab, w}), x = a.make("x", type, {rows, w});
+    const Tensor t = tokens_in(a, tokens, clock.stream());
+    return [=](Context& ctx) { embedding::forward(table, t, x, ctx); };
+  });
+  clock.time(name("embedding.backward"), [&](Arena& a) {
+    const Tensor table = a.make("dtable", DType::f32, {c.vocab, w}), x = a.make("dx", type, {rows, w});
+    const Tensor t = tokens_in(a, tokens, clock.stream());
+    return [=](Context& ctx) { embedding::backward(t, x, table, Gradient::overwrite, ctx); };
+  });
+  for (const std::int64_t vocab : {c.vocab, std::int64_t(151936)}) {
+    const std::int64_t chunk = vocab > 100000 ? 512 : 1664;
+    clock.time(name(vocab > 100000 ? "cross_entropy 512x151936" : "cross_entropy 1664x10000"), [&](Arena& a) {
+      const Tensor logits = a.make("logits", DType::f32, {chunk, vocab}), losses = a.make("losses", DType::f32, {chunk});
+      const Tensor t = tokens_in(a, {tokens.begin(), tokens.begin() + chunk}, clock.stream());
+      return [=](Context& ctx) { cross_entropy::run({logits, t, losses, cross_entropy::gradient_inside(logits, type)}, ctx); };
+    });
+  }
+  clock.time(name("adamw, norm and step"), [&](Arena& a) {
+    std::vector<adamw::Update> all;
+    for (const engine::ParamSpec& s : engine::param_table(c)) {
+      const auto make = [&](DType t) { return a.make(s.name, t, s.shape); };
+      all.push_back({make(DType::f32), make(DType::f32), make(DType::f32), make(DType::f32),
+                     s.multiplied && type != DType::f32 ? make(type) : Tensor(), s.decay});
+    }
+    const Tensor state = a.make("state", DType::f64, {adamw::state_size});
+    return [=](Context& ctx) {
+      adamw::start(state, 1, ctx);
+      adamw::update(all, state, {}, ctx);
+    };
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Device device = cuda_device(0);
+    Clock clock(device, argc > 1 ? argv[1] : "");
+    for (const char* model : {"large", "2.7B"})
+      for (const DType type : {DType::bf16, DType::f32})
+        for (const auto& c : engine::presets())
+          if (c.name == model) time_model(clock, c, type);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+}

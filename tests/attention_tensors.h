@@ -1,0 +1,127 @@
+// Problems that attention variants are asked in tests, on any device: inputs of several characters, in memory with guard bands.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/convert.h"
+#include "base/random.h"
+#include "ops/attention/attention.h"
+
+namespace headroom::attention::cases {
+
+enum class Layout { rows, heads_first, padded };              // [b, len, h, d] · memory of [b, h, len, d] · gaps between rows and batches
+enum class Values { normal, one_hot, far_above, far_below };  // one_hot: a key takes all; far: scores around ±300
+
+struct Case {
+  Problem problem;
+  Layout layout = Layout::rows;
+  Values values = Values::normal;
+  bool with_dlse = false;
+  std::uint64_t seed = 1;
+};
+
+inline std::string in_words(const Case& c) {
+  constexpr const char* layouts[] = {"rows", "heads_first", "padded"};
+  constexpr const char* values[] = {"normal", "one_hot", "far_above", "far_below"};
+  const Problem& p = c.problem;
+  return fmt::format("{} batch {} heads {}/{} len {}x{} dim {} {} scale {} {} {} dlse {} seed {}", name_of(p.precision), p.batch, p.heads,
+                     p.kv_heads, p.len_q, p.len_k, p.head_dim, name_of(p.mask), p.scale, layouts[int(c.layout)], values[int(c.values)],
+                     c.with_dlse, c.seed);
+}
+
+// A tensor with its own memory, every byte of it 0xff (a NaN in every format) until written; guard bands before, behind and in the gaps.
+class Guarded {
+ public:
+  Guarded() = default;
+  Guarded(DType dtype, Shape shape, Layout layout = Layout::rows) : view_(nullptr, dtype, shape) {
+    if (layout == Layout::heads_first && shape.rank == 4) view_.stride = {shape[1] * shape[2] * shape[3], shape[3], shape[1] * shape[3], 1};
+    if (layout == Layout::padded && shape.rank == 4) {
+      const auto head = shape[3] + 5, row = shape[2] * head + 3;
+      view_.stride = {shape[1] * row + 7, row, head, 1};
+    }
+    std::int64_t end = shape.count() == 0 ? 0 : 1;
+    for (int d = 0; d < shape.rank && end; ++d) end += (shape[d] - 1) * view_.stride[std::size_t(d)];
+    bytes_.assign((std::size_t(end) + 2 * band) * size_of(dtype), std::byte{0xff});
+  }
+  Tensor view() { return at(bytes_.data()); }
+  Tensor at(void* base) const {  // the same view in a copy of the bytes, on any device
+    Tensor t = view_;
+    t.data = static_cast<std::byte*>(base) + band * size_of(t.dtype);
+    return t;
+  }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+  template <class F>
+  void each(F&& f) {  // f(flat index, offset in elements)
+    const Shape& s = view_.shape;
+    std::int64_t flat = 0;
+    for (std::int64_t a = 0; a < s[0]; ++a)
+      for (std::int64_t b = 0; b < s[1]; ++b)
+        for (std::int64_t c = 0; c < s[2]; ++c)
+          for (std::int64_t d = 0; d < s[3]; ++d, ++flat)
+            f(flat, a * view_.stride[0] + b * view_.stride[1] + c * view_.stride[2] + d * view_.stride[3]);
+  }
+  void set(std::int64_t offset, float x) {
+    with_float(view_.dtype, [&]<class T>() { view().as<T>()[offset] = narrow<T>(x); });
+  }
+  std::vector<double> values() {
+    std::vector<double> out(std::size_t(view_.count()));
+    each([&](std::int64_t flat, std::int64_t offset) { out[std::size_t(flat)] = load_element(view().data, view_.dtype, offset); });
+    return out;
+  }
+  bool guards_intact() {  // every byte that is no element is still 0xff
+    const auto size = size_of(view_.dtype);
+    std::vector<bool> element(bytes_.size(), false);
+    each([&](std::int64_t, std::int64_t offset) {
+      for (std::size_t i = 0; i < size; ++i) element[(std::size_t(offset) + band) * size + i] = true;
+    });
+    for (std::size_t i = 0; i < bytes_.size(); ++i)
+      if (!element[i] && bytes_[i] != std::byte{0xff}) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t band = 64;  // elements
+  Tensor view_;
+  std::vector<std::byte> bytes_;
+};
+
+struct Tensors {  // of one case; outputs are poisoned
+  Guarded q, k, v, d_o, dlse, o, lse, dq, dk, dv;
+};
+
+inline Tensors tensors_of(const Case& c) {
+  const Problem& p = c.problem;
+  const DType t = p.precision.dtype;
+  const auto make = [&](const Shape& s) { return Guarded(t, s, c.layout); };
+  Tensors x{make(p.q_shape()),
+            make(p.k_shape()),
+            make(p.k_shape()),
+            make(p.q_shape()),
+            Guarded(DType::f32, p.lse_shape()),
+            make(p.q_shape()),
+            Guarded(DType::f32, p.lse_shape()),
+            make(p.q_shape()),
+            make(p.k_shape()),
+            make(p.k_shape())};
+  const Random random{c.seed};
+  const auto fill = [&](Guarded& g, std::uint64_t stream, float factor, float first) {
+    const Random r = random.stream(stream);
+    g.each([&](std::int64_t flat, std::int64_t offset) {
+      g.set(offset, flat % p.head_dim == 0 && first != 0 ? first : factor * r.normal(std::uint64_t(flat)));
+    });
+  };
+  const float shift = std::sqrt(300.0f / p.scale_or_default());  // the first dimension alone moves every score by ±300
+  const bool far = c.values == Values::far_above || c.values == Values::far_below;
+  fill(x.q, 1, c.values == Values::one_hot ? 12.0f : 1.0f, far ? shift : 0);
+  fill(x.k, 2, c.values == Values::one_hot ? 4.0f : 1.0f, !far ? 0 : c.values == Values::far_above ? shift : -shift);
+  fill(x.v, 3, 1, 0);
+  fill(x.d_o, 4, 1, 0);
+  const Random r = random.stream(5);
+  x.dlse.each([&](std::int64_t flat, std::int64_t offset) { x.dlse.set(offset, r.normal(std::uint64_t(flat))); });
+  return x;
+}
+
+}  // namespace headroom::attention::cases

@@ -1,0 +1,74 @@
+// A machine without a GPU, or a build without CUDA, forecasts a GPU's scratch exactly: each op's is ordinary arithmetic in its door.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ops/adamw/adamw.h"
+#include "ops/bias/bias.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/embedding/embedding.h"
+#include "ops/head_norm/head_norm.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rope/rope.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace headroom {
+namespace {
+
+std::size_t scratch_on(const Device& d, const std::function<void(Context&)>& op) {
+  Arena dry;
+  Context ctx{dry, d};
+  op(ctx);
+  return dry.peak();
+}
+Tensor shaped(DType t, Shape s) { return {nullptr, t, s}; }
+
+const Device& h200() {
+  static const Device d = device_described("h200");
+  return d;
+}
+
+TEST(GpuScratch, IsKnownWithoutOne) {
+  const Tensor x = shaped(DType::bf16, {4096, 1280}), w = shaped(DType::f32, {1280}), rstd = shaped(DType::f32, {4096});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { rmsnorm::forward({x, w, x, rstd}, c); }), 0);
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { rmsnorm::backward({x, w, rstd, x, x, w}, c); }), 512 * 1280 * 4);
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { bias::backward(x, w, Gradient::overwrite, c); }), 512 * 1280 * 4);
+  const Tensor tokens = shaped(DType::i32, {4096}), table = shaped(DType::f32, {10000, 1280});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { embedding::backward(tokens, x, table, Gradient::overwrite, c); }),
+            Arena::rounded(10001 * 4) + 2 * 4096 * 4);
+  const Tensor gate_up = shaped(DType::bf16, {4096, 2560});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { swiglu::backward({gate_up, x, gate_up}, c); }), 0);
+  const Tensor heads = shaped(DType::bf16, {4, 1024, 20, 64}), turns = shaped(DType::f32, {1024, 64}), head = shaped(DType::f32, {64});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { rope::rotate(heads, turns, rope::Turn::forward, c); }), 0);
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { head_norm::backward({heads, head, turns, heads, head}, c); }), 512 * 64 * 4);
+  const Tensor logits = shaped(DType::f32, {512, 10000}), some = shaped(DType::i32, {512}), losses = shaped(DType::f32, {512});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { cross_entropy::run({logits, some, losses, logits}, c); }), 0);
+  const std::vector<adamw::Update> all(3, adamw::Update{table, table, table, table, shaped(DType::bf16, {10000, 1280})});
+  EXPECT_EQ(scratch_on(h200(), [&](Context& c) { adamw::update(all, shaped(DType::f64, {adamw::state_size}), {}, c); }), 1024 * 8 + 256);
+}
+
+TEST(GpuScratch, IsNotTheCpus) {
+  const Tensor x = shaped(DType::bf16, {4096, 1280}), w = shaped(DType::f32, {1280}), rstd = shaped(DType::f32, {4096});
+  EXPECT_EQ(scratch_on(Device(), [&](Context& c) { rmsnorm::backward({x, w, rstd, x, x, w}, c); }), 64 * 1280 * 4);
+}
+
+TEST(Doors, RefuseTensorsThatDoNotFitTogether) {
+  const Tensor x = shaped(DType::bf16, {8, 16}), wrong = shaped(DType::bf16, {8, 15}), w = shaped(DType::f32, {16}),
+               rstd = shaped(DType::f32, {8}), tokens = shaped(DType::i32, {7});
+  const auto refused = [&](const std::function<void(Context&)>& op) {
+    try {
+      scratch_on(Device(), op);
+    } catch (const Error& e) { return e.at.code == Code::bad_argument; }
+    return false;
+  };
+  EXPECT_TRUE(refused([&](Context& c) { rmsnorm::forward({x, w, wrong, rstd}, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { rmsnorm::forward({x, rstd, x, rstd}, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { swiglu::forward({x, wrong}, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { bias::add(x, rstd, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { embedding::forward(x, tokens, x, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { cross_entropy::run({x, tokens, rstd, {}}, c); }));
+  EXPECT_TRUE(refused([&](Context& c) { adamw::update(std::vector{adamw::Update{w, w, w, rstd, {}}}, rstd, {}, c); }));
+}
+
+}  // namespace
+}  // namespace headroom
