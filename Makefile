@@ -16,13 +16,21 @@ build: setup  ## build/release/headroom and libheadroom.so
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release
 
-run: build  ## install what is missing, build, and run a short attention study on this machine (under a minute)
+run: build  ## install what is missing, build, run a short attention study and a small step on this machine, and write a page of them
 	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
+	$(BUILD)/headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 1000 --batch 2 --len 128 --warmup 1 --steps 3
+	$(BUILD)/headroom report --out build/report.html
+	@echo "Open $(CURDIR)/build/report.html in a browser: the charts and tables of these two runs."
 
-test: build  ## install what is missing, build, and run every test that this machine can run
+browser:  # for the tests of pages; they skip where it cannot be had
+	@sh tools/setup browser
+
+test: browser build  ## install what is missing, build, and run every test that this machine can run
 	@ctest --preset release -j $(JOBS)
 
-gpu-test: build  ## only the tests that need a GPU
+gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu
 
 bench: build  ## attention, every variant, over dims and lengths (minutes)
@@ -61,4 +69,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run test gpu-test bench install asan tsan format lint fuzz clean
+.PHONY: help setup build run browser test gpu-test bench install asan tsan format lint fuzz clean

@@ -25,14 +25,45 @@ if(HEADROOM_HAS_CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
+# One file per family, type and head dim. Past 128, dK and dV are two kernels: see flash_blocks_host.cpp.
+function(headroom_block_instances result)
+  set(files "")
+  foreach(family "simt/SimtForward</SimtBackward<" "sm80/Sm80Forward<__nv_bfloat16, /Sm80Backward<__nv_bfloat16, "
+                 "sm80/Sm80Forward<__half, /Sm80Backward<__half, " "sm80/Sm80Forward<float, /Sm80Backward<float, ")
+    string(REPLACE "/" ";" parts "${family}")
+    list(GET parts 0 name)
+    list(GET parts 1 forward)
+    list(GET parts 2 backward)
+    string(MAKE_C_IDENTIFIER "${forward}" type)
+    foreach(dim 32 64 128 256)
+      set(lines "template void start_forward<${forward}${dim}>>(const ForwardArgs&, cudaStream_t);\n")
+      set(gradients dq dk_dv)
+      if(dim EQUAL 256)
+        set(gradients dq dk dv)
+      endif()
+      foreach(wants ${gradients})
+        string(APPEND lines "template void start_backward<${backward}${dim}>, Wants::${wants}>(const BackwardArgs&, cudaStream_t);\n")
+      endforeach()
+      set(file ${PROJECT_BINARY_DIR}/generated/flash_${type}${dim}.cu)
+      file(CONFIGURE OUTPUT ${file} CONTENT
+"#include \"ops/attention/flash_${name}.cuh\"\nnamespace headroom::attention::blocks::${name} {\n${lines}}\n" @ONLY)
+      list(APPEND files ${file})
+    endforeach()
+  endforeach()
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
 function(headroom_add_cuda target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/flash_sm90_[a-z_]+\\.cu$")  # these are built for sm_90a below
-  target_sources(${target} PRIVATE ${sources})
+  headroom_block_instances(block_instances)
+  target_sources(${target} PRIVATE ${sources} ${block_instances})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC CUDA::cudart_static CUDA::cublasLt)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/studies/precision_gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 
   # One file per tile shape, type and mask; a wgmma that ptxas serialises runs at half speed, so it fails the build.
   set(instances "")
@@ -76,6 +107,19 @@ function(headroom_add_cuda target)
   target_include_directories(headroom_sm90 PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headroom_sm90 PRIVATE --expt-relaxed-constexpr)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_sm90>)
+endfunction()
+
+# What `headroom profile -- …` puts into other programs: the standard library is inside, nothing but its two doors is visible.
+function(headroom_add_inject)
+  set(folder ${PROJECT_SOURCE_DIR}/src/instruments/profile)
+  add_library(headroom_inject SHARED ${folder}/inject/inject.cpp ${folder}/cupti_host.cpp)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/inject.map)
+  set_target_properties(headroom_inject PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports})
+  target_include_directories(headroom_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(headroom_inject PRIVATE ${CMAKE_DL_LIBS})
+  target_link_options(headroom_inject PRIVATE -static-libstdc++ -static-libgcc LINKER:--version-script=${exports})
+  include(GNUInstallDirs)
+  install(TARGETS headroom_inject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
 # For the scripts of bench/peers.

@@ -1,5 +1,10 @@
-# Turns INPUT into a C++ source OUTPUT that defines headroom::embedded::SYMBOL with its bytes.
-file(READ ${INPUT} hex HEX)
+# Turns INPUT, files with | between them, into a C++ source OUTPUT that defines headroom::embedded::SYMBOL with their bytes.
+string(REPLACE "|" ";" files "${INPUT}")
+set(hex "")
+foreach(file ${files})
+  file(READ ${file} one HEX)
+  string(APPEND hex "${one}")
+endforeach()
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
 file(WRITE ${OUTPUT} "#include <string_view>
 namespace headroom::embedded {

@@ -131,6 +131,7 @@ inline Tensors tensors_of(const Case& c) {
 }
 
 // The textbook in FP32: S, softmax, products, one loop each, sums from left to right. What an honest kernel's rounding costs.
+// rounds_p: P and dS enter their products in the storage type, as a matrix unit of 16 bits needs them. In tf32 every factor is rounded.
 struct Textbook {
   std::vector<double> o, lse, dq, dk, dv;
   double size_o = 0, size_dq = 0, size_dk = 0, size_dv = 0, size_s = 0;  // largest sum of absolute terms: what cancels is measured by it
@@ -141,8 +142,17 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p) {
   const Band band = p.band();
   const auto dim = p.head_dim;
   const float scale = p.scale_or_default();
-  const auto q = x.q.values(), k = x.k.values(), v = x.v.values(), d_o = x.d_o.values(), dlse = x.dlse.values();
+  const bool tf32 = p.precision.math == Math::tf32;
+  const auto factors = [&](Guarded& g) {
+    auto all = g.values();
+    if (tf32)
+      for (double& one : all) one = round_to_tf32(float(one));
+    return all;
+  };
+  const auto q = factors(x.q), k = factors(x.k), v = factors(x.v), d_o = factors(x.d_o), dlse = x.dlse.values();
+  const auto whole_d_o = x.d_o.values();  // Δ is no product of matrices
   const auto stored = [&](float value) { return with_float(p.precision.dtype, [&]<class T>() { return widen(narrow<T>(value)); }); };
+  const auto factor = [&](float value) { return tf32 ? round_to_tf32(value) : rounds_p ? stored(value) : value; };
   const auto at = [&](std::int64_t b, std::int64_t row, std::int64_t h, std::int64_t len, std::int64_t heads) {
     return std::size_t(((b * len + row) * heads + h) * dim);
   };
@@ -172,7 +182,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p) {
         std::vector<double> size_o(static_cast<std::size_t>(dim), 0.0), size_dq(static_cast<std::size_t>(dim), 0.0);
         for (auto j = first; j < last; ++j) {
           float& prob = s[std::size_t(j)];
-          prob = rounds_p ? stored(prob / sum) : prob / sum;
+          prob = factor(prob / sum);
           const double* vj = &v[at(b, j, kv, p.len_k, p.kv_heads)];
           for (std::size_t d = 0; d < std::size_t(dim); ++d) o[d] += prob * float(vj[d]), size_o[d] += prob * std::abs(vj[d]);
         }
@@ -182,7 +192,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p) {
         double size_delta = std::abs(delta);
         for (std::size_t d = 0; d < std::size_t(dim); ++d) {
           r.o[at(b, i, h, p.len_q, p.heads) + d] = stored(o[d]);
-          delta += float(gi[d]) * stored(o[d]), size_delta += std::abs(gi[d] * double(o[d]));
+          delta += float(whole_d_o[at(b, i, h, p.len_q, p.heads) + d]) * stored(o[d]), size_delta += std::abs(gi[d] * double(o[d]));
           r.size_o = std::max(r.size_o, size_o[d]);
         }
         for (auto j = first; j < last; ++j) {
@@ -191,7 +201,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p) {
           float dp = 0;
           double size_dp = 0;
           for (std::int64_t d = 0; d < dim; ++d) dp += float(gi[d]) * float(vj[d]), size_dp += std::abs(gi[d] * vj[d]);
-          const float ds = scale * prob * (dp - delta);
+          const float ds = scale * factor(prob * (dp - delta));
           const double size_ds = std::abs(scale) * double(prob) * (size_dp + size_delta);
           const auto key = at(b, j, kv, p.len_k, p.kv_heads);
           for (std::size_t d = 0; d < std::size_t(dim); ++d) {
@@ -233,13 +243,23 @@ inline void expect_within(const char* name, const Case& c, const std::vector<dou
       << name << " of " << in_words(c) << "; the textbook's error is " << largest_error(textbook, expected);
 }
 
-// Everything a finished run must satisfy. rounds_p: the variant keeps P in the storage type.
-inline void judge(const Case& c, Tensors& x, bool rounds_p, bool gradients = true) {
+struct Expected {  // of one case's inputs, whoever computes it
+  Reference exact;
+  Textbook honest;
+};
+inline Expected expected_of(const Case& c, Tensors& x, bool rounds_p) {
+  return {reference(c.problem, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor()),
+          textbook(c, x, rounds_p)};
+}
+
+// Everything a finished run must satisfy.
+inline void judge(const Case& c, Tensors& x, const Expected& expected, bool gradients = true) {
   const Problem& p = c.problem;
-  const Reference exact =
-      reference(p, x.q.view(), x.k.view(), x.v.view(), gradients ? x.d_o.view() : Tensor(), c.with_dlse ? x.dlse.view() : Tensor());
-  const Textbook honest = textbook(c, x, rounds_p);
-  const double unit = p.precision.dtype == DType::f32 ? 0x1p-24 : p.precision.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+  const auto& [exact, honest] = expected;
+  const double unit = p.precision.math == Math::tf32     ? 0x1p-12  // as if results were stored in it
+                      : p.precision.dtype == DType::f32  ? 0x1p-24
+                      : p.precision.dtype == DType::bf16 ? 0x1p-9
+                                                         : 0x1p-12;
   const double amplified = 1 + 0.5 * honest.size_s;  // an error of one unit in a score moves its probability by that much
   expect_within("o", c, x.o.values(), exact.o, honest.o, honest.size_o * amplified, unit);
   expect_within("lse", c, x.lse.values(), exact.lse, honest.lse, amplified, 0x1p-24);
@@ -251,6 +271,8 @@ inline void judge(const Case& c, Tensors& x, bool rounds_p, bool gradients = tru
   for (Guarded* g : {&x.q, &x.k, &x.v, &x.d_o, &x.dlse, &x.o, &x.lse, &x.dq, &x.dk, &x.dv})
     EXPECT_TRUE(g->guards_intact()) << "a guard band was written: " << in_words(c);
 }
+
+inline void judge(const Case& c, Tensors& x, bool rounds_p) { judge(c, x, expected_of(c, x, rounds_p)); }
 
 // A configuration from a number: mostly small, every feature with some probability.
 inline Case random_case(std::uint64_t seed) {

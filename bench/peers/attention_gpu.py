@@ -37,10 +37,10 @@ class Pointers(c.Structure):
 class Ours:
     """One variant on one problem. Holds its memory; called, it puts one pass on the current stream."""
 
-    def __init__(self, library, variant, t, causal, which):
+    def __init__(self, library, variant, t, causal, which, tf32=False):
         self.library, self.which, self.t = library, which, t
         batch, len_q, heads, dim = t["q"].shape
-        self.asked = Asked(variant.encode(), DTYPES[t["q"].dtype], int(causal), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
+        self.asked = Asked(variant.encode(), 3 if tf32 else DTYPES[t["q"].dtype], int(causal), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
         workspace, saved = c.c_int64(), c.c_int64()
         if library.variant_needs(c.byref(self.asked), which, c.byref(workspace), c.byref(saved)):
             raise RuntimeError(library.variant_error().decode())

@@ -36,7 +36,7 @@ struct Device {
   int units = 0;                   // cores or multiprocessors
   std::uint64_t memory_bytes = 0;  // that may be taken: what is available now on a machine that is present, else all it has
   std::uint64_t total_bytes = 0;   // all it has
-  std::string driver;              // of a GPU that is present: the CUDA version that its driver serves
+  std::string driver, bus;         // of a GPU that is present: the CUDA version that its driver serves; its PCI address
   Ceilings ceilings;
 };
 

@@ -24,6 +24,10 @@ std::string bytes_in_words(double bytes) {
   return fmt::format("{:.{}f} {}", x, std::abs(x) < 10 ? 2 : std::abs(x) < 100 ? 1 : 0, units[unit]);
 }
 
+std::string bytes_exactly(std::uint64_t bytes) {
+  return bytes < 1024 ? fmt::format("{} bytes", bytes) : fmt::format("{} bytes ({})", bytes, bytes_in_words(double(bytes)));
+}
+
 std::string time_in_words(double ms) {
   if (ms < 1) return fmt::format("{:.3g} µs", ms * 1e3);
   if (ms < 1e3) return fmt::format("{:.3g} ms", ms);

@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/attention_options.h"
 #include "cli/command.h"
-#include "cli/options.h"
+#include "cli/model_options.h"
 #include "cli/progress.h"
 #include "store/results.h"
 #include "studies/attention_analysis.h"
@@ -18,22 +19,14 @@ namespace {
 using studies::AttentionRow;
 using studies::AttentionSweep;
 
-struct Asked {
-  AttentionSweep sweep;
-  std::vector<std::string> dtypes = {"fp32"}, masks = {"full"};
-  std::string pass = "both";
+struct Asked : AttentionAsked {
   std::int64_t warmup = 5, steps = 100;
   std::optional<double> seconds;
   bool resume = false, exactly = false;  // exactly the steps asked for, however long they take
 };
 
 AttentionSweep settings_of(const Asked& a) {
-  AttentionSweep s = a.sweep;
-  s.dtypes.clear();
-  for (const auto& d : a.dtypes) s.dtypes.push_back(*precision_named(d));
-  s.masks.clear();
-  for (const auto& m : a.masks) s.masks.push_back(*attention::mask_named(m));
-  s.passes = a.pass == "forward" ? studies::Passes::forward : a.pass == "backward" ? studies::Passes::backward : studies::Passes::both;
+  AttentionSweep s = a.settings();
   const bool as_long_as_needed = s.protocol.until > 0 && !a.exactly;
   s.protocol.warmup = int(a.warmup), s.protocol.steps = as_long_as_needed ? 1'000'000 : int(a.steps);
   s.protocol.seconds = a.seconds.value_or(a.exactly ? 0 : as_long_as_needed ? 60 : 1);
@@ -62,14 +55,17 @@ std::string settings_json(const AttentionSweep& s, const Asked& a) {
 }
 
 int run(const Asked& asked, const Common& common) {
-  const Device device = chosen_device(common);
+  Device device = chosen_device(common);
   AttentionSweep sweep = settings_of(asked);
   sweep.seed = common.seed;
   studies::cases_of(sweep, device);  // bad settings end here, before a store is touched
   Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
+  if (const auto kept = kept_ceilings(device, common)) device.ceilings = *kept;
   const std::string settings = settings_json(sweep, asked), machine = device.name;
   const auto earlier = asked.resume ? results.unfinished("attention", settings, machine) : std::nullopt;
-  if (asked.resume && !earlier) std::fputs("headroom attention: no run with these settings was cut short here; starting afresh\n", stderr);
+  if (asked.resume && !earlier)
+    std::fputs("headroom attention: no run with these settings was cut short here by version " HEADROOM_VERSION "; starting afresh\n",
+               stderr);
   std::map<std::string, std::string> known;
   if (earlier)
     for (const StoredRow& r : results.rows(earlier->id)) known.emplace(r.key, r.row);
@@ -106,19 +102,34 @@ int run(const Asked& asked, const Common& common) {
 
 }  // namespace
 
-Run attention(CLI::App& app, Common& common) {
-  auto asked = std::make_shared<Asked>();
-  AttentionSweep& s = asked->sweep;
+AttentionSweep AttentionAsked::settings() const {
+  AttentionSweep s = sweep;
+  s.dtypes.clear();
+  for (const auto& d : dtypes) s.dtypes.push_back(*precision_named(d));
+  s.masks.clear();
+  for (const auto& m : masks) s.masks.push_back(*attention::mask_named(m));
+  s.passes = pass == "forward" ? studies::Passes::forward : pass == "backward" ? studies::Passes::backward : studies::Passes::both;
+  return s;
+}
+
+void add_attention(CLI::App& app, AttentionAsked& a) {
+  AttentionSweep& s = a.sweep;
   add_words(app, "--variant", s.variants, "Variants or families, or all (see headroom kernels)");
-  add_choices(app, "--dtype", asked->dtypes, {"fp32", "tf32", "bf16", "fp16", "fp8"}, "Storage, and tf32's arithmetic");
+  add_choices(app, "--dtype", a.dtypes, {"fp32", "tf32", "bf16", "fp16", "fp8"}, "Storage, and tf32's arithmetic");
   add_integer(app, "--batch", s.batch, {1}, "Sequences");
   add_integer(app, "--heads", s.heads, {1}, "Query heads");
   add_integer(app, "--kv-heads", s.kv_heads, {0}, "Key heads; 0: as many as query heads");
   add_integers(app, "--dim", s.dims, {1, 256}, "Head dimensions");
   add_integers(app, "--len", s.lens, {0, (1ll << 31) - 1}, "Lengths of the queries, and of the keys unless --len-k says otherwise");
   add_integer(app, "--len-k", s.len_k, {0, (1ll << 31) - 1}, "Length of the keys; 0: as --len");
-  add_masks(app, asked->masks, "full, causal, window:W (also causal:top-left, window:W:top-left)");
-  add_choice(app, "--pass", asked->pass, {"forward", "backward", "both"}, "What to measure");
+  add_masks(app, a.masks, "full, causal, window:W (also causal:top-left, window:W:top-left)");
+  add_choice(app, "--pass", a.pass, {"forward", "backward", "both"}, "What to measure");
+}
+
+Run attention(CLI::App& app, Common& common) {
+  auto asked = std::make_shared<Asked>();
+  AttentionSweep& s = asked->sweep;
+  add_attention(app, *asked);
   add_integer(app, "--warmup", asked->warmup, {0, 1'000'000}, "Calls before the first that counts");
   auto* steps = add_integer(app, "--steps", asked->steps, {1, 1'000'000}, "Calls that count; when given, exactly so many");
   add_fraction(app, "--until", s.protocol.until,

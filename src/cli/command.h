@@ -14,9 +14,10 @@ enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };
 
 struct Common {  // options that every command understands
   Format format = Format::text;
-  std::string out;     // a file; empty: standard output
-  std::string device;  // cpu, cuda, cuda:N; empty: the best present
-  std::string db;      // empty: the user's own store
+  bool format_given = false;  // else the ending of `out` says it
+  std::string out;            // a file; empty: standard output
+  std::string device;         // cpu, cuda, cuda:N; empty: the best present
+  std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
 };
 
@@ -37,10 +38,12 @@ Run memory_attention_topic(CLI::App&, Common&);  // app is the topic
 Run precision(CLI::App&, Common&);
 Run memory_model_topic(CLI::App&, Common&);
 Run plan(CLI::App&, Common&);
+Run profile(CLI::App&, Common&);
 Run step(CLI::App&, Common&);
 Run train(CLI::App&, Common&);
 Run results(CLI::App&, Common&);
 Run compare(CLI::App&, Common&);
+Run report(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);

@@ -1,8 +1,11 @@
 // headroom device — what this machine is, and how fast it copies and multiplies.
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "gpu/clocks.h"
 #include "store/results.h"
 #include "studies/ceilings.h"
 
@@ -13,7 +16,7 @@ namespace {
 Record described(const Device& d) {
   Record r{"device", d.name, {}};
   r.add("name", d.name).add("kind", std::string(d.kind == DeviceKind::cpu ? "cpu" : "cuda")).add("units", std::int64_t(d.units));
-  if (!d.driver.empty()) r.add("driver", d.driver);
+  if (!d.driver.empty()) r.add("driver", d.driver).add("sm", std::int64_t(d.sm));
   r.add("memory_bytes", std::int64_t(d.total_bytes), Unit::bytes);
   return r.add("available_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
 }
@@ -38,14 +41,23 @@ Table known() {
   return t;
 }
 
+Record clocks_in_words(const Clocks& c) {
+  Record r{"clocks", "Clocks now", {}};
+  r.add("driver", c.driver).add("sm_mhz", std::int64_t(c.sm_mhz)).add("most_sm_mhz", std::int64_t(c.most_sm_mhz));
+  r.add("celsius", std::int64_t(c.celsius)).add("watts", c.watts).add("most_watts", c.most_watts);
+  return r.add("held_back", joined(c.held_back));
+}
+
 // Measures the ceilings, keeps each row in the store, and shows them.
 void add_measured(const Device& d, const Common& common, Record& into) {
   Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
   const bench::Protocol protocol{.warmup = 2, .steps = 50, .seconds = 1};
   const auto run = results.start_run("device", nlohmann::json{{"steps", protocol.steps}, {"seconds", protocol.seconds}}.dump(), d.name);
   const auto measured = studies::measure_ceilings(d, protocol, interrupted);
+  const bool gpu = d.kind == DeviceKind::cuda;
+  const Show on_gpu = gpu ? Show::always : Show::detail;
   Table t{"ceilings",
-          "Measured: the fastest of the samples",
+          fmt::format("Measured: {}", measured.how),
           {{"what"},
            {"dtype"},
            {"size"},
@@ -53,18 +65,29 @@ void add_measured(const Device& d, const Common& common, Record& into) {
            {"flops_per_s", Unit::flops},
            {"mean_ms", Unit::ms},
            {"std_ms", Unit::ms},
-           {"steps"}},
+           {"steps"},
+           {"sm_mhz", Unit::none, on_gpu},
+           {"held_back", Unit::none, on_gpu}},
           {}};
+  const auto known = [](double x) { return x > 0 ? Value(x) : Value(); };
   for (const auto& r : measured.rows) {
-    const auto rate = [](double x) { return x > 0 ? Value(x) : Value(); };
-    t.add({r.what, r.dtype, r.size, rate(r.copy_bytes_per_s), rate(r.flops), r.ms.mean, r.ms.std, std::int64_t(r.ms.count)});
+    t.add({r.what, r.dtype, r.size, known(r.copy_bytes_per_s), known(r.flops), r.ms.mean, r.ms.std, std::int64_t(r.ms.count),
+           r.sm_mhz ? Value(std::int64_t(r.sm_mhz)) : Value(), r.held_back});
     const nlohmann::ordered_json row{
-        {"what", r.what},         {"dtype", r.dtype},     {"size", r.size},          {"copy_bytes_per_s", r.copy_bytes_per_s},
-        {"flops_per_s", r.flops}, {"time_ms", r.ms.mean}, {"time_ms_std", r.ms.std}, {"steps", r.ms.count}};
+        {"what", r.what},         {"dtype", r.dtype},        {"size", r.size},          {"copy_bytes_per_s", r.copy_bytes_per_s},
+        {"flops_per_s", r.flops}, {"time_ms", r.ms.mean},    {"time_ms_std", r.ms.std}, {"steps", r.ms.count},
+        {"sm_mhz", r.sm_mhz},     {"held_back", r.held_back}};
     results.add_row(run, {nlohmann::json{r.what, r.dtype, r.size}.dump(), row.dump(), "{}"});
   }
   if (!interrupted()) results.finish_run(run);
   into.add(Part{std::move(t)});
+  if (!gpu) return;
+  into.add(Part{Note{std::string("Timed by ") + studies::gpu_timing + "."}});
+  const auto after = clocks_of(d);
+  for (const auto& r : measured.rows)
+    if (after && r.sm_mhz > 0 && r.sm_mhz < after->most_sm_mhz && !r.held_back.empty())
+      into.add(Part{Note{fmt::format("{} {} {}: the card ran at {} of {} MHz, held back by its {}.", r.what, r.dtype, r.size, r.sm_mhz,
+                                     after->most_sm_mhz, r.held_back)}});
 }
 
 }  // namespace
@@ -82,6 +105,7 @@ Run device(CLI::App& app, Common& common) {
     const Device d = chosen_device(common);
     Record r{"", "", {}};
     r.add(Part{described(d)});
+    if (const auto clocks = clocks_of(d)) r.add(Part{clocks_in_words(*clocks)});
     if (!asked->skip) add_measured(d, common, r);
     return deliver(r, common);
   };

@@ -15,12 +15,14 @@ constexpr Command commands[] = {
     {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
     {"step", "Time forward, backward and optimiser of a language model", step},
+    {"profile", "Where the time goes: kernels, phases, modules, roofs; of a step, of attention, of any CUDA program", profile},
     {"train", "Train a language model on text; save, resume, sample", train},
     {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
     {"device", "What this machine is, and its measured ceilings", device},
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
     {"compare", "Hold two runs against each other", compare},
+    {"report", "Charts and tables of what was measured, on one page", report},
 };
 
 void print_overview(std::FILE* to) {
@@ -64,6 +66,23 @@ std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
   return topics.empty() ? e.what() : fmt::format("say which: {}", joined(topics));
 }
 
+// CLI11's own sentences, said as this program says things.
+std::string mismatch_in_words(const std::string& said) {  // "--len: 1 required N,N,... missing", "--len: At Most 1 required but received 2"
+  const std::string option = said.substr(0, said.find(':'));
+  return said.find("received") == std::string::npos ? fmt::format("{} needs a value", option)
+                                                    : fmt::format("{} is given more than once; a list in it takes commas", option);
+}
+
+std::string conversion_in_words(const std::string& said) {  // "Could not convert: --resume = maybe"; only flags are converted by CLI11
+  const auto from = said.find("--"), to = said.find(" = ");
+  return from == std::string::npos || to == std::string::npos ? said : fmt::format("{} takes no value", said.substr(from, to - from));
+}
+
+// What a library calls itself before its sentence, the command has said already.
+std::string without_name(std::string said, const std::string& name) {
+  return said.starts_with(name + ": ") ? said.substr(name.size() + 2) : said;
+}
+
 int run(const Command& command, std::span<char*> arguments) {
   const std::string who = fmt::format("headroom {}", command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
@@ -83,7 +102,9 @@ int run(const Command& command, std::span<char*> arguments) {
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
-      return complain(who, fmt::format("{}; an option is given once, a list in it takes commas{}", e.what(), hint), usage);
+      return complain(who, mismatch_in_words(e.what()) + hint, usage);
+    } catch (const CLI::ConversionError& e) {
+      return complain(who, conversion_in_words(e.what()) + hint, usage);
     } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none
       const auto words_left = app.remaining(true);
       return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
@@ -91,7 +112,7 @@ int run(const Command& command, std::span<char*> arguments) {
     listen_for_interrupt();
     return body();
   } catch (const Error& e) {
-    return complain(who, e.what(), e.at.code == Code::bad_argument ? usage : failed);
+    return complain(who, without_name(e.what(), command.name), e.at.code == Code::bad_argument ? usage : failed);
   } catch (const std::bad_alloc&) {
     return complain(who, "the system has no memory left for this program", failed);
   } catch (const std::exception& e) { return complain(who, e.what(), failed); }

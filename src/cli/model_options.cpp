@@ -74,17 +74,15 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
   const Results results(file, Results::Access::read);
   for (const auto& run : results.runs()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
-    Ceilings c;
+    std::vector<studies::CeilingRow> rows;
     for (const StoredRow& stored : results.rows(run.id)) {
       const auto row = nlohmann::json::parse(stored.row);
-      const double flops = row.at("flops_per_s").get<double>();
-      if (row.at("what") == "copy")
-        c.copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>();
-      else
-        (row.at("dtype") == "bf16" ? c.bf16_flops : c.fp32_flops) = flops;
+      rows.push_back({row.at("what").get<std::string>(), row.at("dtype").get<std::string>(), 0, {}});
+      rows.back().copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>(), rows.back().flops = row.at("flops_per_s").get<double>();
     }
-    c.fp16_flops = c.bf16_flops;  // both are widened to FP32 tile by tile
-    c.source = fmt::format("measured by headroom device, run {}; fp16 taken as bf16", run.id);
+    Ceilings c = studies::best_of(rows);
+    c.source = fmt::format("measured by headroom device, run {}", run.id);
+    if (c.fp16_flops == 0) c.fp16_flops = c.bf16_flops, c.source += "; fp16 taken as bf16";  // on a CPU both are widened tile by tile
     return c;
   }
   return {};

@@ -33,15 +33,15 @@ void check_mask(const std::string& word) {
         did_you_mean(word, {"full", "causal", "causal:top-left"}));
 }
 
-void check_out(const std::string& file) {  // before anything is measured for it
+void check_out(const std::string& option, const std::string& file) {  // before anything is measured for it
   namespace fs = std::filesystem;
   std::error_code ignored;
-  check(!fs::is_directory(file, ignored), Code::bad_argument, "--out: '{}' is a directory; name a file in it", file);
+  check(!fs::is_directory(file, ignored), Code::bad_argument, "{}: '{}' is a directory; name a file in it", option, file);
   const fs::path parent = fs::path(file).parent_path();
-  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "--out: there is no directory '{}'; make it first",
+  check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "{}: there is no directory '{}'; make it first", option,
         parent.string());
   const std::string touched = fs::exists(file, ignored) ? file : parent.empty() ? "." : parent.string();
-  check(access(touched.c_str(), W_OK) == 0, Code::io, "--out: '{}' cannot be written to; choose another place", touched);
+  check(access(touched.c_str(), W_OK) == 0, Code::io, "{}: '{}' cannot be written to; choose another place", option, touched);
 }
 
 std::string text_of(const std::vector<std::int64_t>& values) {
@@ -112,15 +112,23 @@ CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const st
   });
 }
 
+CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& value, const std::string& about) {
+  return add_read(app, name, "FILE", "", about, [&value, name](const std::string& s) { check_out(name, s), value = s; });
+}
+
 CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) {
   return app.add_flag(name, value, about);
+}
+
+CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about) {
+  return command.add_subcommand(name, about)->fallthrough();
 }
 
 Run with_topics(CLI::App& command, Common& common, std::span<const Command> topics) {
   command.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Run>> declared;
   for (const Command& t : topics) {
-    CLI::App* topic = command.add_subcommand(t.name, t.about)->fallthrough();
+    CLI::App* topic = add_topic(command, t.name, t.about);
     declared.emplace_back(topic, t.declare(*topic, common));
   }
   return [declared] {
@@ -132,13 +140,15 @@ Run with_topics(CLI::App& command, Common& common, std::span<const Command> topi
 
 void add_common(CLI::App& app, Common& common) {
   const auto formats = format_names();
-  add_read(app, "--format", joined(formats, "|"), "text", "How to print", [&common, formats](const std::string& s) {
-    check_choice("--format", s, formats);
-    common.format = *format_named(s);
-  });
+  add_read(app, "--format", joined(formats, "|"), "", "How to print [as the name of --out ends, else text]",
+           [&common, formats](const std::string& s) {
+             check_choice("--format", s, formats);
+             common.format = *format_named(s), common.format_given = true;
+           });
   add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
-    check_out(s);
+    check_out("--out", s);
     common.out = s;
+    if (const auto format = format_of_file(s); format && !common.format_given) common.format = *format;
   });
   add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -23,7 +24,13 @@ std::vector<double> numbers(const std::vector<std::string>& words, const char* w
   return values;
 }
 
-void check_device(const Common& common) { chosen_cpu(common, "precision"); }
+// The card whose bits are shown beside the CPU's, where one is chosen.
+std::optional<Place> card_of(const Common& common) {
+  const Device d = chosen_device(common);
+  if (d.kind == DeviceKind::cpu) return std::nullopt;
+  return std::optional<Place>(std::in_place, d, 1);
+}
+const Place* pointer(const std::optional<Place>& p) { return p ? &*p : nullptr; }
 
 Run accumulate(CLI::App& app, Common& common) {
   struct Asked {
@@ -43,7 +50,7 @@ Run accumulate(CLI::App& app, Common& common) {
       "precision accumulate --value 0.01 --count 1000 --method sequential\n"
       "  headroom precision accumulate --value 1 --count 100,1000 --dtype bf16 --format csv");
   return [asked, &common] {
-    check_device(common);
+    const auto card = card_of(common);
     auto settings = asked->settings;
     settings.seed = common.seed;
     if (!asked->values.empty() || !asked->counts.empty()) {
@@ -54,7 +61,7 @@ Run accumulate(CLI::App& app, Common& common) {
       for (double value : values)
         for (auto count : counts) settings.sums.push_back({value, count});
     }
-    return deliver(precision::accumulate_record(settings), common);
+    return deliver(precision::accumulate_record(settings, pointer(card)), common);
   };
 }
 
@@ -74,7 +81,7 @@ Run autocast(CLI::App& app, Common& common) {
       "--explain\n"
       "  headroom precision autocast --model small --policy pytorch\n"
       "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
-  return [s, &common] { return check_device(common), deliver(precision::autocast_record(*s), common); };
+  return [s, &common] { return chosen_cpu(common, "precision autocast"), deliver(precision::autocast_record(*s), common); };
 }
 
 Run norm(CLI::App& app, Common& common) {
@@ -94,12 +101,12 @@ Run norm(CLI::App& app, Common& common) {
   app.footer(
       "Examples:\n  headroom precision norm\n  headroom precision norm --dtype fp16 --width 768,4096 --magnitude 1,10,100 --eps 1e-5,1e-8");
   return [asked, &common] {
-    check_device(common);
+    const auto card = card_of(common);
     auto settings = asked->settings;
     settings.seed = common.seed;
     settings.magnitudes = numbers(asked->magnitudes, "--magnitude", 1e-40, fp32_largest);
     settings.eps = numbers(asked->eps, "--eps", 0, fp32_largest);
-    return deliver(precision::norm_record(settings), common);
+    return deliver(precision::norm_record(settings, pointer(card)), common);
   };
 }
 
@@ -108,9 +115,9 @@ Run formats(CLI::App& app, Common& common) {
   add_integer(app, "--values", s->values, {1, 100'000'000}, "Normal numbers that the error is measured on");
   app.footer("Examples:\n  headroom precision formats\n  headroom precision formats --format md");
   return [s, &common] {
-    check_device(common);
+    const auto card = card_of(common);
     s->seed = common.seed;
-    return deliver(precision::formats_record(*s), common);
+    return deliver(precision::formats_record(*s, pointer(card)), common);
   };
 }
 

@@ -1,46 +1,38 @@
 // headroom results [RUN] — the runs of the store, or one run's rows.
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "store/row_objects.h"
+#include "studies/rows_table.h"
 
 namespace headroom::cli {
 
 namespace {
 
-Value value_of(const RowObject& j) {
-  if (j.is_boolean()) return j.get<bool>();
-  if (j.is_number_integer()) return j.get<std::int64_t>();
-  if (j.is_number()) return j.get<double>();
-  if (j.is_string()) return j.get<std::string>();
-  return j.is_null() ? Value() : Value(j.dump());
-}
-
-Unit unit_of(const std::string& name) { return name.ends_with("_bytes") ? Unit::bytes : name.ends_with("_ms") ? Unit::ms : Unit::none; }
-
-// Any command's rows: the columns are the fields, in the order in which they first appear. A page is too narrow for spreads.
-Table table_of(const std::vector<RowObject>& rows) {
-  Table t{"rows", "", {}, {}};
-  for (const auto& row : rows)
-    for (const auto& [name, value] : row.items())
-      if (std::none_of(t.columns.begin(), t.columns.end(), [&](const Column& c) { return c.name == name; })) {
-        const bool narrow = name.ends_with("_std") || name.starts_with("max_error_d") || name == "device" || name == "why";
-        t.columns.push_back({name, unit_of(name), narrow ? Show::detail : Show::always});
-      }
-  for (const auto& row : rows) {
-    std::vector<Value> cells;
-    for (const Column& c : t.columns) cells.push_back(row.contains(c.name) ? value_of(row[c.name]) : Value());
-    t.add(std::move(cells));
+// As an object in JSON, a line each for people.
+Record settings_of(const headroom::Run& run) {
+  Record r{"settings", "Settings", {}};
+  const auto settings = RowObject::parse(run.settings, nullptr, false);
+  if (!settings.is_object()) return r.add("text", run.settings);
+  for (const auto& [name, value] : settings.items()) {
+    if (!value.is_array()) {
+      r.add(name, studies::value_of(value));
+      continue;
+    }
+    std::vector<std::string> words;  // as it was typed: 16,32
+    for (const auto& item : value) words.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+    r.add(name, joined(words, ","));
   }
-  return t;
+  return r;
 }
 
 Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
   Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
   r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
   r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished));
-  r.add("settings", run.settings);
-  return r.add(Part{table_of(rows)});
+  r.add(Part{settings_of(run)});
+  return r.add(Part{studies::rows_table("rows", "", rows)});
 }
 
 Record all_runs(const Results& results) {

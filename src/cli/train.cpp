@@ -30,7 +30,7 @@ Run train(CLI::App& app, Common& common) {
   add_integer(app, "--len", s.recipe.len, {1, 1 << 24}, "Tokens of a sequence");
   add_integer(app, "--micro-batches", a->micro_batches, {1, 4096}, "Micro-batches whose gradients add up to a step");
   add_integer(app, "--steps", a->steps, {0, 1ll << 40}, "Steps of the whole run; 0: only validate and sample");
-  add_choice(app, "--precision", a->precision, {"fp32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
+  add_choice(app, "--precision", a->precision, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.recipe.attention, {"flash", "plain"}, "Attention variant");
   add_number(app, "--lr", s.schedule.peak, 0, 1e6, "Learning rate after warm-up");
@@ -75,7 +75,7 @@ Run train(CLI::App& app, Common& common) {
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
     r.recipe.precision = *precision_named(a->precision);
     r.recipe.keep = {*engine::keep_named(a->keep)};
-    r.micro_batches = int(a->micro_batches);
+    r.recipe.micro_batches = int(a->micro_batches);
     r.schedule.floor = r.schedule.peak / 10, r.schedule.steps = a->steps, r.schedule.warmup = std::min(r.schedule.warmup, a->steps / 2);
     r.seed = common.seed;
     std::optional<Progress> progress(std::in_place);
@@ -84,7 +84,7 @@ Run train(CLI::App& app, Common& common) {
                      fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", p.step, p.steps, p.loss, p.tokens_per_s));
     };
     const int threads = a->threads > 0 ? int(a->threads) : available_cores();
-    const Trained trained = train_run(r, chosen_cpu(common, "train"), threads, show, interrupted);
+    const Trained trained = train_run(r, chosen_device(common), threads, show, interrupted);
     progress.reset();
     const int code = deliver(trained.record, common, trained.stopped ? failed : yes);
     if (trained.stopped)

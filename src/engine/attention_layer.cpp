@@ -1,7 +1,6 @@
 #include "engine/attention_layer.h"
 
 #include "ops/bias/bias.h"
-#include "ops/copy/copy.h"
 #include "ops/head_norm/head_norm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -15,6 +14,7 @@ namespace {
 
 struct Heads {
   Tensor q, k, v;  // views of one [rows, q + 2 kv] matrix
+  Tensor qk;       // q's and k's heads together: what is turned
 };
 
 Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t column, std::int64_t heads) {
@@ -26,14 +26,15 @@ Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t colu
 }
 Heads heads_of(const Tensor& qkv, const attention::Problem& p) {
   const auto q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
-  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads)};
+  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads),
+          view_of(qkv, p, 0, p.heads + p.kv_heads)};
 }
 // With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
 Heads norm_heads(const AttentionLayer& l, const Tensor& qkv, const ParamStore::Lease& w, Context& ctx) {
   const auto& p = l.problem;
   const Heads raw = heads_of(qkv, p);
   const Tensor qk = ctx.arena.make({"attention.qk", l.layer}, qkv.dtype, {qkv.shape[0], l.config.q_width() + l.config.kv_width()});
-  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v};
+  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v, {}};
   head_norm::forward({raw.q, w[Role::q_norm].w, l.rope_table, turned.q, float(l.config.norm_eps)}, ctx);
   head_norm::forward({raw.k, w[Role::k_norm].w, l.rope_table, turned.k, float(l.config.norm_eps)}, ctx);
   return turned;
@@ -75,12 +76,9 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   const Heads h = heads_of(all.qkv, problem);
   if (!have.qkv) {
-    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv}, ctx, {"attention.qkv", layer});
+    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv, 1, 0, problem.precision.math}, ctx, {"attention.qkv", layer});
     if (config.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
-    if (!config.qk_norm) {
-      rope::rotate(h.q, rope_table, rope::Turn::forward, ctx);
-      rope::rotate(h.k, rope_table, rope::Turn::forward, ctx);
-    }
+    if (!config.qk_norm) rope::rotate(h.qk, rope_table, rope::Turn::forward, ctx);
   }
   if (!have.o || (all.core.p && !have.core_valid)) {
     auto scope = ctx.arena.scope();
@@ -88,8 +86,7 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
     attention::forward(variant, problem, {turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
   }
   if (!out) return;
-  copy::copy(x, out, ctx);
-  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1}, ctx, {"attention.out", layer});
+  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1, problem.precision.math, x}, ctx, {"attention.out", layer});
 }
 
 void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
@@ -97,13 +94,14 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
   const auto here = ctx.inside({"attention", layer});
   auto scope = ctx.arena.scope();
   const float beta = beta_of(into_dw);
+  const Math math = problem.precision.math;
   const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
-  matmul::multiply({transposed(d), all.o, out.dw, 1, beta}, ctx, {"attention.out.dw", layer});
+  matmul::multiply({transposed(d), all.o, out.dw, 1, beta, math}, ctx, {"attention.out.dw", layer});
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
-    matmul::multiply({d, out.w, d_o}, ctx, {"attention.out.dx", layer});
+    matmul::multiply({d, out.w, d_o, 1, 0, math}, ctx, {"attention.out.dx", layer});
     const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem), at = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
     attention::backward(variant, problem,
                         {at.q, at.k, at.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
@@ -112,13 +110,12 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
       head_norm::backward({h.q, q.w, rope_table, dh.q, q.dw, into_dw, float(config.norm_eps)}, ctx);
       head_norm::backward({h.k, k.w, rope_table, dh.k, k.dw, into_dw, float(config.norm_eps)}, ctx);
     } else {
-      rope::rotate(dh.q, rope_table, rope::Turn::back, ctx);
-      rope::rotate(dh.k, rope_table, rope::Turn::back, ctx);
+      rope::rotate(dh.qk, rope_table, rope::Turn::back, ctx);
     }
   }
   if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
-  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta}, ctx, {"attention.qkv.dw", layer});
-  matmul::multiply({dqkv, qkv.w, all.n}, ctx,
+  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta, math}, ctx, {"attention.qkv.dw", layer});
+  matmul::multiply({dqkv, qkv.w, all.n, 1, 0, math}, ctx,
                    {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
   rmsnorm::backward({x, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }

@@ -26,17 +26,23 @@ Data::Data(const std::string& path, TokenFormat format, std::int64_t vocab, doub
   train_ = tokens_.size() - std::size_t(held_out * double(tokens_.size()));
 }
 
-void Data::copy_window(Training& t, std::int64_t sequence, std::size_t from) const {
+// Of each sequence of the batch, the window of tokens that begins at from(sequence).
+void Data::feed(Training& t, int micro, const std::function<std::size_t(std::int64_t)>& from) const {
   const auto len = t.recipe().len;
-  std::copy_n(tokens_.begin() + std::ptrdiff_t(from), len, t.tokens().as<std::int32_t>() + sequence * len);
-  std::copy_n(tokens_.begin() + std::ptrdiff_t(from) + 1, len, t.targets().as<std::int32_t>() + sequence * len);
+  std::vector<std::int32_t> tokens(std::size_t(t.recipe().batch * len)), targets(tokens.size());
+  for (std::int64_t b = 0; b < t.recipe().batch; ++b) {
+    const auto begin = tokens_.begin() + std::ptrdiff_t(from(b));
+    std::copy_n(begin, len, tokens.begin() + b * len);
+    std::copy_n(begin + 1, len, targets.begin() + b * len);
+  }
+  t.feed(micro, tokens, targets);
 }
 
 void Data::draw(Training& t, std::uint64_t seed, std::int64_t step, int micro) const {
   const auto len = std::size_t(t.recipe().len);
   check(train_ > len, Code::bad_argument, "the training part has {} tokens, too few for len {}", train_, len);
   const Random random = Random{seed}.stream(std::uint64_t(step)).stream(std::uint64_t(micro));
-  for (std::int64_t b = 0; b < t.recipe().batch; ++b) copy_window(t, b, random.below(std::uint64_t(b), train_ - len));
+  feed(t, micro, [&](std::int64_t b) { return std::size_t(random.below(std::uint64_t(b), train_ - len)); });
 }
 
 std::int64_t Data::validation_batches(const Recipe& r) const {
@@ -45,8 +51,7 @@ std::int64_t Data::validation_batches(const Recipe& r) const {
 }
 
 void Data::validation(Training& t, std::int64_t batch) const {
-  const auto len = t.recipe().len;
-  for (std::int64_t b = 0; b < t.recipe().batch; ++b) copy_window(t, b, train_ + std::size_t((batch * t.recipe().batch + b) * len));
+  feed(t, 0, [&](std::int64_t b) { return train_ + std::size_t((batch * t.recipe().batch + b) * t.recipe().len); });
 }
 
 std::uint64_t Data::fingerprint() const {

@@ -24,7 +24,7 @@ class Data {
   double unigram_entropy() const;     // nats per token of the training part: what knowing only frequencies gives
 
  private:
-  void copy_window(Training&, std::int64_t sequence, std::size_t from) const;
+  void feed(Training&, int micro, const std::function<std::size_t(std::int64_t)>& from) const;
   std::vector<std::int32_t> tokens_;
   std::size_t train_;  // the first train_ tokens
   std::int64_t vocab_;

@@ -1,6 +1,5 @@
 #include "engine/ffn.h"
 
-#include "ops/copy/copy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/swiglu/swiglu.h"
@@ -13,15 +12,16 @@ FfnSaved Ffn::make_kept(Keep keep, Context& ctx) const {
   FfnSaved s;
   if (keep == Keep::input) return s;
   s.rstd = ctx.arena.make({"norm2.rstd", layer}, DType::f32, {rows});
-  s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, dtype, {rows, 2 * config.ffn});
-  return keep == Keep::everything ? complete(s, ctx) : s;
+  s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, precision.dtype, {rows, 2 * config.ffn});
+  if (keep == Keep::everything) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
+  return s;
 }
 
 FfnSaved Ffn::complete(FfnSaved s, Context& ctx) const {
   if (!s.rstd) s.rstd = ctx.arena.make({"norm2.rstd", layer}, DType::f32, {rows});
-  if (!s.gate_up) s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, dtype, {rows, 2 * config.ffn});
-  if (!s.n) s.n = ctx.arena.make({"norm2.y", layer}, dtype, {rows, config.width});
-  if (!s.act) s.act = ctx.arena.make({"ffn.act", layer}, dtype, {rows, config.ffn});
+  if (!s.gate_up) s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, precision.dtype, {rows, 2 * config.ffn});
+  if (!s.n) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
+  s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn});
   return s;
 }
 
@@ -29,11 +29,11 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
                   Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
   if (!have.n) rmsnorm::forward({h, w[Role::norm2].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
-  if (!have.gate_up) matmul::multiply({all.n, transposed(w[Role::gate_up].w), all.gate_up}, ctx, {"ffn.gate_up", layer});
-  if (!have.act) swiglu::forward({all.gate_up, all.act}, ctx);
-  if (!out) return;
-  copy::copy(h, out, ctx);
-  matmul::multiply({all.act, transposed(w[Role::down].w), out, 1, 1}, ctx, {"ffn.down", layer});
+  if (!have.gate_up)
+    matmul::multiply({all.n, transposed(w[Role::gate_up].w), all.gate_up, 1, 0, precision.math}, ctx, {"ffn.gate_up", layer});
+  if (!out) return;  // computed again for backward, which makes act itself
+  swiglu::forward({all.gate_up, all.act}, ctx);
+  matmul::multiply({all.act, transposed(w[Role::down].w), out, 1, 1, precision.math, h}, ctx, {"ffn.down", layer});
 }
 
 // What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors.
@@ -42,11 +42,11 @@ void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& 
   const auto here = ctx.inside({"feed-forward", layer});
   const float beta = beta_of(into_dw);
   const Weight down = w[Role::down], gate_up = w[Role::gate_up], norm = w[Role::norm2];
-  matmul::multiply({transposed(d), all.act, down.dw, 1, beta}, ctx, {"ffn.down.dw", layer});
-  matmul::multiply({d, down.w, all.act}, ctx, {"ffn.down.dx", layer});
-  swiglu::backward({all.gate_up, all.act, all.gate_up}, ctx);
-  matmul::multiply({transposed(all.gate_up), all.n, gate_up.dw, 1, beta}, ctx, {"ffn.gate_up.dw", layer});
-  matmul::multiply({all.gate_up, gate_up.w, all.n}, ctx, {"ffn.gate_up.dx", layer});
+  matmul::multiply({d, down.w, all.act, 1, 0, precision.math}, ctx, {"ffn.down.dx", layer});
+  swiglu::backward({all.gate_up, all.act, all.gate_up, all.act}, ctx);  // and act again, in the place of its gradient
+  matmul::multiply({transposed(d), all.act, down.dw, 1, beta, precision.math}, ctx, {"ffn.down.dw", layer});
+  matmul::multiply({transposed(all.gate_up), all.n, gate_up.dw, 1, beta, precision.math}, ctx, {"ffn.gate_up.dw", layer});
+  matmul::multiply({all.gate_up, gate_up.w, all.n, 1, 0, precision.math}, ctx, {"ffn.gate_up.dx", layer});
   rmsnorm::backward({h, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }
 

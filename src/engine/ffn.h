@@ -10,12 +10,12 @@ namespace headroom::engine {
 struct FfnSaved {
   Tensor n, rstd;  // norm(h) [rows, width], FP32 [rows]
   Tensor gate_up;  // [rows, 2 ffn]
-  Tensor act;      // [rows, ffn]
+  Tensor act;      // [rows, ffn]; never kept
 };
 
 struct Ffn {
   const ModelConfig& config;
-  DType dtype;
+  Precision precision;
   std::int64_t rows;
   int layer = 0;
 

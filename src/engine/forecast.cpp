@@ -10,6 +10,7 @@ void run_dry(const Recipe& recipe, Context& ctx, std::size_t* standing) {
   Training t(recipe, ctx);
   if (standing) *standing = ctx.arena.used();
   if (recipe.purpose == Purpose::forward) return t.forward();
+  if (recipe.purpose == Purpose::training && recipe.updating == Updating::during) return t.passes({.clip = 0});
   t.backward();
   if (recipe.purpose == Purpose::training) t.update({});
 }
@@ -91,7 +92,7 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   }
   std::string line = fmt::format("Tensors for {} are counted as these kernels take them: ", device.name);
   for (const auto& [who, what] : kernels) line += fmt::format("attention {} as {}; ", what, who);
-  return line + "every other op as the CPU's, the only ones there are.";
+  return line + "every other op as the GPU's.";
 }
 
 }  // namespace headroom::engine

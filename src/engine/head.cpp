@@ -12,8 +12,9 @@ using matmul::part;
 using matmul::transposed;
 
 std::int64_t chunk_of(const ModelConfig& config, const Device& device, std::int64_t rows) {
-  const std::int64_t bytes = device.kind == DeviceKind::cuda ? 1 << 26 : 1 << 24;
-  return std::min(rows, std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64));
+  const std::int64_t bytes = device.kind == DeviceKind::cuda ? 1 << 27 : 1 << 24;
+  const std::int64_t most = std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64), chunks = (rows + most - 1) / most;
+  return std::min(rows, ((rows + chunks - 1) / chunks + 63) / 64 * 64);
 }
 
 void Head::loss(const Tensor& x, const ParamStore::Lease& w, const Targets& t, Context& ctx) const {
@@ -29,7 +30,7 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const Weight norm = w[Role::final_norm], head = w[Role::head];
-  const Tensor n = ctx.arena.make("final_norm.y", dtype, {rows, config.width}),
+  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {rows, config.width}),
                rstd = ctx.arena.make("final_norm.rstd", DType::f32, {rows});
   rmsnorm::forward({x, norm.w, n, rstd, float(config.norm_eps)}, ctx);
   {
@@ -38,14 +39,14 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
     for (std::int64_t row = 0; row < rows; row += chunk) {
       const auto end = std::min(rows, row + chunk);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
-      matmul::multiply({part_n, transposed(head.w), part_logits}, ctx, "head");
-      const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, dtype) : Tensor();
+      matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
+      const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
       cross_entropy::run(
           {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits, float(t.share / double(rows)), t.loss_scale},
           ctx);
       if (!d) continue;
-      matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f}, ctx, "head.dw");
-      matmul::multiply({dlogits, head.w, part_n}, ctx, "head.dx");  // in the place of its input
+      matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
+      matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input
     }
   }
   if (d) rmsnorm::backward({x, norm.w, rstd, n, *d, norm.dw, Gradient::overwrite, into_dw}, ctx);
@@ -55,10 +56,10 @@ void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t firs
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const auto count = out.shape[0];
-  const Tensor n = ctx.arena.make("final_norm.y", dtype, {count, config.width}),
+  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {count, config.width}),
                rstd = ctx.arena.make("final_norm.rstd", DType::f32, {count});
   rmsnorm::forward({part(x, 0, first, first + count), w[Role::final_norm].w, n, rstd, float(config.norm_eps)}, ctx);
-  matmul::multiply({n, transposed(w[Role::head].w), out}, ctx, "head");
+  matmul::multiply({n, transposed(w[Role::head].w), out, 1, 0, precision.math}, ctx, "head");
 }
 
 }  // namespace headroom::engine

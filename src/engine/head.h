@@ -9,7 +9,7 @@ namespace headroom::engine {
 
 struct Head {
   const ModelConfig& config;
-  DType dtype;
+  Precision precision;
   std::int64_t rows;
   std::int64_t chunk;  // rows of logits at once
 
@@ -30,7 +30,8 @@ struct Head {
   void run(const Tensor& x, const ParamStore::Lease&, const Targets&, const Tensor* d, Gradient into_dw, Context&) const;
 };
 
-// Rows whose FP32 logits take about 16 MiB (64 MiB on a GPU), at least 256: matmuls stay large, the logits small.
+// Rows whose FP32 logits take at most about 16 MiB (128 MiB on a GPU) or are 256, the same in every chunk: matmuls stay large, the
+// logits small.
 std::int64_t chunk_of(const ModelConfig&, const Device&, std::int64_t rows);
 
 }  // namespace headroom::engine

@@ -9,8 +9,8 @@
 namespace headroom::engine {
 
 enum class Keep : std::uint8_t {
-  everything,           // every input of every op
-  no_cheap,             // without the norms' outputs and the SwiGLU product: elementwise to compute again
+  everything,           // every input of every op, but the SwiGLU product, which backward makes in passing
+  no_cheap,             // without the norms' outputs: elementwise to compute again
   no_attention_inputs,  // also without q, k, v (and plain attention's P): one matmul (and the scores) again
   input                 // the block's input alone: the whole block again
 };

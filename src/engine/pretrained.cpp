@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/safetensors.h"
+#include "engine/transfer.h"
 
 namespace headroom::engine {
 
@@ -140,8 +141,9 @@ void load_pretrained(Training& t, const std::string& folder) {
   const Files files = tensors_in(folder);
   check_all(files, t.store().params(), c, folder);
   std::vector<char> bytes;
+  HostView view(t.context());
   for (const Param& p : t.store().params()) {
-    float* to = p.master.as<float>();
+    float* to = reinterpret_cast<float*>(view.room(p.master));
     for (const Source& source : sources_of(p.spec, c)) {
       const Found& from = files.at(source.name);
       std::ifstream in(from.file, std::ios::binary);
@@ -156,6 +158,7 @@ void load_pretrained(Training& t, const std::string& folder) {
       });
       to += count;
     }
+    view.write(p.master);
   }
   t.store().refresh_copies(t.context());
 }

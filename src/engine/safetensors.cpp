@@ -161,7 +161,7 @@ std::uint64_t place_of(const SafetensorsHeader& h, const NamedTensor& t, const s
 
 std::string shape_in_words(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata) {
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata, HostView view) {
   Json header;
   Checksum sum;
   std::uint64_t at = 0;
@@ -169,7 +169,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
     header[t.name] = {{"dtype", type_name(t.tensor.dtype)}, {"shape", shape}, {"data_offsets", {at, at + t.tensor.bytes()}}};
     at += t.tensor.bytes();
-    sum.add(t.tensor.data, t.tensor.bytes());
+    sum.add(view.read(t.tensor), t.tensor.bytes());
   }
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
@@ -181,7 +181,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
     file.write_all(&length, 8);
     file.write_all(text.data(), text.size());
-    for (const auto& t : tensors) file.write_all(t.tensor.data, t.tensor.bytes());
+    for (const auto& t : tensors) file.write_all(view.read(t.tensor), t.tensor.bytes());
     file.settle();  // the bytes are on the disk before the name points at them
   }
   std::error_code failed;
@@ -196,7 +196,7 @@ SafetensorsHeader read_safetensors_header(const std::string& path) {
   return checked_header(in, path);
 }
 
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, HostView view) {
   std::ifstream in(path, std::ios::binary);
   SafetensorsHeader h = checked_header(in, path);
   Metadata metadata = std::move(h.metadata);
@@ -221,8 +221,9 @@ Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor
   check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     in.seekg(std::streamoff(offsets[i]));
-    in.read(tensors[i].tensor.as<char>(), std::streamsize(tensors[i].tensor.bytes()));
+    in.read(view.room(tensors[i].tensor), std::streamsize(tensors[i].tensor.bytes()));
     check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+    view.write(tensors[i].tensor);
   }
   return metadata;
 }

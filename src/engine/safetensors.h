@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor.h"
+#include "engine/transfer.h"
 
 namespace headroom::engine {
 
@@ -33,10 +33,10 @@ SafetensorsHeader read_safetensors_header(const std::string& path);
 
 std::string shape_in_words(const std::vector<std::int64_t>&);  // "[10000, 256]"
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&);
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&, HostView = {});
 
 // Fills every tensor; one that is missing, or of another shape or type, and a damaged file are an Error (io) that says which.
 // Nothing is written to any tensor before the whole file has been checked, its checksum included.
-Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&);
+Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&, HostView = {});
 
 }  // namespace headroom::engine

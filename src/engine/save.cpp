@@ -52,6 +52,7 @@ T number(const Metadata& m, const char* key, const std::string& path) {
 }  // namespace
 
 void save(Training& t, const Position& p, const std::string& folder) {
+  check(t.recipe().masters == Masters::whole, Code::unsupported, "checkpoints are written of whole masters only, not of halves");
   std::error_code failed;
   fs::create_directories(folder, failed);
   check(!failed, Code::io, "'{}' cannot be made: {}", folder, failed.message());
@@ -61,7 +62,8 @@ void save(Training& t, const Position& p, const std::string& folder) {
                      {"model", to_json(t.recipe().model)},
                      {"step", std::to_string(p.step)},
                      {"seed", std::to_string(p.seed)},
-                     {"settings", p.settings}});
+                     {"settings", p.settings}},
+                    HostView(t.context()));
   const auto all = checkpoints_in(folder);
   for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i], failed);
 }
@@ -87,7 +89,7 @@ void load_from(Training& t, const std::string& path, What what) {
   ModelConfig theirs = d.model;
   theirs.name = t.recipe().model.name;  // what it was called does not matter
   check(to_json(theirs) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
-  read_safetensors(path, tensors_of(t, what));
+  read_safetensors(path, tensors_of(t, what), HostView(t.context()));
   t.store().refresh_copies(t.context());
 }
 }  // namespace

@@ -94,12 +94,10 @@ void SharedStore::update(const adamw::Hyper& hyper, const Tensor& state, Context
   }
   if (ranks_.sharding == Sharding::none) send("all-reduce of gradients", gradients, 2);
   if (ranks_.sharding == Sharding::optimizer) send("reduce-scatter of gradients", gradients, 1);
-  const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(parts_.size())});
   const auto mine = [](const Part& p, const Tensor& t) { return t ? Tensor(nullptr, t.dtype, p.m.shape) : Tensor(); };  // what m covers
-  for (const Part& p : parts_) adamw::sum_squares(mine(p, p.grad), Tensor(nullptr, DType::f64, {1}), ctx);
-  adamw::prepare(slots, state, hyper, ctx);
-  for (const Part& p : parts_)
-    adamw::step({mine(p, p.grad), mine(p, p.master), p.m, p.v, mine(p, p.copy), p.spec.decay}, state, hyper, ctx);
+  std::vector<adamw::Update> updates;
+  for (const Part& p : parts_) updates.push_back({mine(p, p.grad), mine(p, p.master), p.m, p.v, mine(p, p.copy), p.spec.decay});
+  adamw::update(updates, state, hyper, ctx);
   if (ranks_.sharding == Sharding::optimizer || ranks_.sharding == Sharding::gradients) send("all-gather of weights", weights, 1);
 }
 

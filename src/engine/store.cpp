@@ -2,72 +2,93 @@
 
 #include <algorithm>
 
-#include "base/convert.h"
-#include "base/random.h"
+#include "ops/copy/copy.h"
+#include "ops/copy/split.h"
+#include "ops/fill/fill.h"
 
 namespace headroom::engine {
 
-WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Context& ctx)
+WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Masters masters, Updating updating, Context& ctx)
     : layers_(int(config.layers)), tied_(config.tied) {
   const auto table = param_table(config);
   params_.reserve(table.size());
-  for (const ParamSpec& spec : table) params_.push_back({spec, {}, {}, {}, {}, {}});
-  const auto make_each = [&](Phase phase, DType type, Tensor Param::*which) {
+  for (const ParamSpec& spec : table) params_.push_back({spec, {}, {}, {}, {}, {}, {}});
+  const bool halves = masters == Masters::halves && compute == DType::bf16 && purpose == Purpose::training;
+  const auto make_each = [&](Phase phase, DType type, Tensor Param::*which, const auto& wanted) {
     auto in = ctx.arena.in_phase(phase);
-    for (Param& p : params_) p.*which = ctx.arena.make({p.spec.name, p.spec.layer}, type, p.spec.shape);
-  };
-  make_each(Phase::parameter, DType::f32, &Param::master);
-  if (compute != DType::f32) {
-    auto in = ctx.arena.in_phase(Phase::parameter);
     for (Param& p : params_)
-      if (p.spec.multiplied) p.copy = ctx.arena.make({p.spec.name, p.spec.layer}, compute, p.spec.shape);
-  }
+      if (wanted(p.spec)) p.*which = ctx.arena.make({p.spec.name, p.spec.layer}, type, p.spec.shape);
+  };
+  const auto every = [](const ParamSpec&) { return true; };
+  const auto multiplied = [](const ParamSpec& s) { return s.multiplied; };
+  make_each(Phase::parameter, DType::f32, &Param::master, [&](const ParamSpec& s) { return !(halves && s.multiplied); });
+  if (compute != DType::f32) make_each(Phase::parameter, compute, &Param::copy, multiplied);
+  if (halves) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
   if (purpose == Purpose::forward) return;
-  make_each(Phase::gradient, DType::f32, &Param::grad);
+  make_gradients(updating, ctx);
   if (purpose == Purpose::gradients) return;
-  make_each(Phase::optimizer, DType::f32, &Param::m);
-  make_each(Phase::optimizer, DType::f32, &Param::v);
+  make_each(Phase::optimizer, DType::f32, &Param::m, every);
+  make_each(Phase::optimizer, DType::f32, &Param::v, every);
+  for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay, p.rest});
+}
+
+int WholeStore::group_of(const ParamSpec& s) const { return s.role == Role::embedding ? 0 : s.layer >= 0 ? 1 + s.layer : 1 + layers_; }
+
+// Gradients that do not stand lie at the beginning of one tensor, as large as the largest group's.
+void WholeStore::make_gradients(Updating updating, Context& ctx) {
+  auto in = ctx.arena.in_phase(Phase::gradient);
+  if (updating == Updating::after) {
+    for (Param& p : params_) p.grad = ctx.arena.make({p.spec.name, p.spec.layer}, DType::f32, p.spec.shape);
+    return;
+  }
+  const auto place_all = [&](char* base) {
+    std::size_t at = 0, most = 0;
+    int group = -1;
+    for (Param& p : params_) {
+      if (group_of(p.spec) != group) group = group_of(p.spec), at = 0;
+      p.grad = Tensor(base + at, DType::f32, p.spec.shape);
+      at += Arena::rounded(p.grad.bytes());
+      most = std::max(most, at);
+    }
+    return most;
+  };
+  const Tensor all = ctx.arena.make("gradients of a group", DType::f32, {std::int64_t(place_all(nullptr) / sizeof(float))});
+  place_all(all.as<char>());
 }
 
 void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
   if (ctx.dry()) return;
-  constexpr std::int64_t piece = 16384;
   for (std::size_t index = 0; index < params_.size(); ++index) {
     const Param& p = params_[index];
-    const Random random = Random{seed}.stream(index);
-    ctx.share((p.master.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-      for (auto i = at * piece; i < std::min(p.master.count(), (at + 1) * piece); ++i)
-        p.master.as<float>()[i] =
-            p.spec.std == 0 ? float(p.spec.mean) : float(p.spec.mean + p.spec.std * double(random.normal(std::uint64_t(i))));
-    });
+    const Tensor& whole = p.rest ? p.m : p.master;
+    if (p.spec.std == 0)
+      fill::constant(whole, p.spec.mean, ctx);
+    else
+      fill::normal(whole, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx);
+    if (p.rest) copy::split(whole, p.copy, p.rest, ctx);
     for (const Tensor& t : {p.m, p.v})
-      if (t) std::fill_n(t.as<float>(), t.count(), 0.0f);
+      if (t) fill::constant(t, 0, ctx);
   }
   refresh_copies(ctx);
 }
 
 void WholeStore::refresh_copies(Context& ctx) {
-  if (ctx.dry()) return;
-  constexpr std::int64_t piece = 65536;
   for (const Param& p : params_)
-    if (p.copy)
-      with_float(p.copy.dtype, [&]<class T>() {
-        ctx.share((p.copy.count() + piece - 1) / piece, [&](std::int64_t at, int) {
-          for (auto i = at * piece; i < std::min(p.copy.count(), (at + 1) * piece); ++i)
-            p.copy.as<T>()[i] = narrow<T>(p.master.as<float>()[i]);
-        });
-      });
+    if (p.copy && p.master) copy::copy(p.master, p.copy, ctx);
 }
 
 void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
   const auto here = ctx.inside("optimiser");
-  auto scope = ctx.arena.scope();
   auto phase = ctx.arena.in_phase(Phase::optimizer);
-  const Tensor slots = ctx.arena.make("norm.of_each", DType::f64, {std::int64_t(params_.size())});
-  for (std::size_t i = 0; i < params_.size(); ++i)
-    adamw::sum_squares(params_[i].grad, Tensor(slots.as<double>() + i, DType::f64, {1}), ctx);
-  adamw::prepare(slots, state, hyper, ctx);
-  for (const Param& p : params_) adamw::step({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay}, state, hyper, ctx);
+  adamw::update(updates_, state, hyper, ctx);
+}
+
+void WholeStore::advance(int group, const Tensor& numbers, Context& ctx) {
+  auto phase = ctx.arena.in_phase(Phase::optimizer);
+  const auto of_group = [&](const Param& p) { return group_of(p.spec) == group; };
+  const auto first = std::find_if(params_.begin(), params_.end(), of_group);
+  const auto last = std::find_if_not(first, params_.end(), of_group);
+  adamw::advance(std::span(updates_).subspan(std::size_t(first - params_.begin()), std::size_t(last - first)), numbers, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {

@@ -49,19 +49,30 @@ class ParamStore {
 
 enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
 
+// How long things stand. Both ways compute the same; the second holds less and gives something up.
+enum class Masters : std::uint8_t {
+  whole,  // FP32 beside the copy that is multiplied
+  halves  // of multiplied weights the copy is one half, and the other lies beside it (ops/copy/split.h); for bf16
+};
+enum class Updating : std::uint8_t {
+  after,  // all gradients stand until the update: their norm can be known
+  during  // a gradient stands until backward has its whole group; then the group is updated: no clipping, no loss scaling
+};
+
 struct Param {
   ParamSpec spec;
-  Tensor master, copy, grad, m, v;  // copy: of multiplied weights when the compute type is not FP32
+  Tensor master, copy, rest, grad, m, v;  // copy: of multiplied weights when the compute type is not FP32; rest: then instead of master
 };
 
 class WholeStore final : public ParamStore {
  public:
-  WholeStore(const ModelConfig&, DType compute, Purpose, Context&);  // makes everything in the arena
+  WholeStore(const ModelConfig&, DType compute, Purpose, Masters, Updating, Context&);  // makes everything in the arena
 
   void prefetch(int) override {}
   void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
   void refresh_copies(Context&);                  // after the masters were written from outside
   void update(const adamw::Hyper&, const Tensor& state, Context&) override;
+  void advance(int group, const Tensor& numbers, Context&);  // a group whose gradients are whole; adamw::begin has made the numbers
 
   const std::vector<Param>& params() const { return params_; }
 
@@ -70,7 +81,11 @@ class WholeStore final : public ParamStore {
   void release(int) override {}
   Weight weight(int group, Role role) const override;
 
+  int group_of(const ParamSpec&) const;
+  void make_gradients(Updating, Context&);
+
   std::vector<Param> params_;
+  std::vector<adamw::Update> updates_;  // in the order of params_
   int layers_;
   bool tied_;
 };

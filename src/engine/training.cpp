@@ -1,11 +1,16 @@
 #include "engine/training.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/convert.h"
 #include "engine/shared_store.h"
+#include "engine/transfer.h"
+#include "gpu/blas.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
+#include "ops/fill/fill.h"
 #include "ops/rope/rope.h"
 
 namespace headroom::engine {
@@ -18,6 +23,7 @@ attention::Problem problem_of(const Recipe& r) {
   p.len_q = p.len_k = r.len, p.head_dim = r.model.head_dim;
   p.mask = attention::Mask::causal();
   p.precision = r.precision;
+  p.deterministic = true;
   return p;
 }
 
@@ -34,15 +40,17 @@ const attention::Variant& variant_of(const Recipe& r, Context& ctx) {
   }
 }
 
-bool finite(const Tensor& t) {
+bool finite(const Tensor& t, const Context& ctx) {
+  HostView view(ctx);
+  const char* values = view.read(t);
   for (std::int64_t i = 0; i < t.count(); ++i)
-    if (!std::isfinite(load_element(t.data, t.dtype, i))) return false;
+    if (!std::isfinite(load_element(values, t.dtype, i))) return false;
   return true;
 }
 
 std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
   if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
-  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, ctx);
+  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.masters, r.updating, ctx);
 }
 
 const Recipe& checked(const Recipe& r) {
@@ -59,7 +67,14 @@ void check(const Recipe& r) {
   check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
   check(size_of(r.precision.dtype) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16 and fp16 are", name_of(r.precision));
+  check(r.ranks.count == 1 || (r.masters == Masters::whole && r.updating == Updating::after), Code::unsupported,
+        "step: several ranks are forecast with whole masters and an update after backward; leave --masters and --update out");
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
+  check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
+  check(r.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16), Code::bad_argument,
+        "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
+  check(r.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
+        "step: masters in halves need bf16, {} was asked", name_of(r.precision));
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
@@ -70,13 +85,15 @@ Training::Training(const Recipe& recipe, Context& ctx)
       problem_(problem_of(recipe_)),
       owned_(store_of(recipe_, ctx)),
       store_(*owned_),
-      head_{recipe_.model, recipe_.precision.dtype, recipe_.batch * recipe_.len, 0} {
+      head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
+  check(ctx.dry() || !ctx.on_gpu() || !(recipe_.model.qkv_bias || recipe_.model.qk_norm), Code::unsupported,
+        "model {}: the biases of q, k, v and the norms of q and k are computed on the CPU only; try --device cpu", recipe_.model.name);
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
   {
     auto phase = ctx.arena.in_phase(Phase::input);
-    tokens_ = ctx.arena.make("tokens", DType::i32, {rows});
-    targets_ = ctx.arena.make("targets", DType::i32, {rows});
+    tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
+    targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
     rope_table_ = ctx.arena.make("rope.table", DType::f32, {recipe_.len, recipe_.model.head_dim});
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {1});
@@ -85,19 +102,70 @@ Training::Training(const Recipe& recipe, Context& ctx)
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   rope::fill(rope_table_, recipe_.model.rope_theta, ctx);
   adamw::start(state_, recipe_.precision.dtype == DType::f16 ? 0x1p16 : 1.0, ctx);
+  if (ctx.on_gpu() && !ctx.dry())
+    staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
 }
 
 void Training::initialise(std::uint64_t seed) { store().initialise(seed, ctx_); }
+
+void Training::warm() {
+  if (!ctx_.on_gpu()) return;
+  const blas::Measuring measuring;
+  const std::vector<std::int32_t> zeros(std::size_t(head_.rows), 0);
+  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, zeros, zeros);
+  if (recipe_.purpose == Purpose::forward) return forward();
+  for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
+  if (recipe_.purpose == Purpose::gradients) return;
+  const auto state = values_of<double>(state_, ctx_);
+  if (recipe_.updating == Updating::during) {
+    in_parts({.clip = 0}, true);
+    return write(state.data(), state_, ctx_);
+  }
+  const float not_finite = std::numeric_limits<float>::quiet_NaN();
+  const Tensor& grad = store().params().front().grad;
+  write(&not_finite, Tensor(grad.data, DType::f32, {1}), ctx_);  // an update with it changes no weight
+  apply({});
+  write(state.data(), state_, ctx_);
+}
 
 bool Training::stands_in() const {
   return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) ||
          !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
 }
 
+Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
+Tensor Training::targets(int micro) const { return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
+
+void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+  const auto rows = std::size_t(head_.rows);
+  check(tokens.size() == rows && targets.size() == rows && micro >= 0 && micro < recipe_.micro_batches, Code::bad_argument,
+        "step: micro-batch {} of {} is fed {} tokens and {} targets, it takes {}", micro, recipe_.micro_batches, tokens.size(),
+        targets.size(), rows);
+  if (!staging_) {
+    std::copy(tokens.begin(), tokens.end(), this->tokens(micro).as<std::int32_t>());
+    std::copy(targets.begin(), targets.end(), this->targets(micro).as<std::int32_t>());
+    return;
+  }
+  auto* slot = static_cast<std::int32_t*>(staging_->next());
+  std::copy(tokens.begin(), tokens.end(), slot);
+  std::copy(targets.begin(), targets.end(), slot + rows);
+  staging_->send(this->tokens(micro).data, 0, tokens.size_bytes(), ctx_.stream);
+  staging_->send(this->targets(micro).data, tokens.size_bytes(), targets.size_bytes(), ctx_.stream);
+  staging_->sent(ctx_.stream);
+}
+
+double Training::loss() const {
+  double value;
+  read(loss_, &value, ctx_);
+  return value;
+}
+
+double Training::state(adamw::Field f) const { return values_of<double>(state_, ctx_)[f]; }
+
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, recipe_.precision.dtype, {head_.rows, recipe_.model.width}); }
 
 Block Training::block(int i) const {
-  return {{recipe_.model, variant_, problem_, rope_table_, i}, {recipe_.model, recipe_.precision.dtype, head_.rows, i}};
+  return {{recipe_.model, variant_, problem_, rope_table_, i}, {recipe_.model, recipe_.precision, head_.rows, i}};
 }
 
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
@@ -105,7 +173,7 @@ void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& a
   {
     const auto w = store_.lease(0);
     const auto here = ctx_.inside("embedding");
-    embedding::forward(w[Role::embedding].w, tokens_, x, ctx_);
+    embedding::forward(w[Role::embedding].w, tokens(), x, ctx_);
   }
   if (after && !after(-1)) return;
   for (int i = 0; i < layers; ++i) {
@@ -121,18 +189,19 @@ void Training::forward() {
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
   forward_blocks(x);
-  head_.loss(x, store_.lease(int(recipe_.model.layers) + 1), {targets_, losses_}, ctx_);
+  head_.loss(x, store_.lease(int(recipe_.model.layers) + 1), {targets(), losses_}, ctx_);
   const auto here = ctx_.inside("head");
   cross_entropy::add_up(losses_, 1.0 / double(head_.rows), false, loss_, ctx_);
 }
 
-void Training::backward(int micro, int of) {
+void Training::backward(int micro) {
+  const int of = recipe_.micro_batches;
   check(recipe_.purpose != Purpose::forward, Code::bad_argument, "step: this model was made for forward passes; it holds no gradients");
   const Gradient into_dw = micro == 0 ? Gradient::overwrite : Gradient::accumulate;
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
-  const Head::Targets targets{targets_, losses_, ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, 1.0 / of};
+  const Head::Targets targets{this->targets(micro), losses_, ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, 1.0 / of};
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
     const Tensor x = stream("x");
@@ -140,15 +209,16 @@ void Training::backward(int micro, int of) {
       auto forward = ctx_.arena.in_phase(Phase::forward);
       const auto w = store_.lease(0);
       const auto here = ctx_.inside("embedding");
-      embedding::forward(w[Role::embedding].w, tokens_, x, ctx_);
+      embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_);
     }
     descend(0, x, d, targets, into_dw);
   }
   {
     const auto here = ctx_.inside("embedding");
     const auto w = store_.lease(0);
-    embedding::backward(tokens_, d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
+    embedding::backward(tokens(micro), d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
   }
+  finish(0);
   const auto here = ctx_.inside("head");
   cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, micro > 0, loss_, ctx_);
 }
@@ -158,7 +228,8 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
   const int layers = int(recipe_.model.layers);
   if (i == layers) {
     auto phase = ctx_.arena.in_phase(Phase::backward);
-    return head_.loss_and_gradient(x, store_.lease(layers + 1), targets, d, into_dw, ctx_);
+    head_.loss_and_gradient(x, store_.lease(layers + 1), targets, d, into_dw, ctx_);
+    return finish(layers + 1);
   }
   auto scope = ctx_.arena.scope();
   const Block b = block(i);
@@ -175,11 +246,47 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
   const auto w = store_.lease(1 + i);
   store_.prefetch(i);
   b.backward(x, w, kept, d, into_dw, ctx_);
+  finish(1 + i);
 }
 
 void Training::update(const adamw::Hyper& hyper) {
-  check(recipe_.purpose == Purpose::training, Code::bad_argument, "step: this model was made without an optimiser");
+  set_rate(hyper.lr);
+  apply(hyper);
+}
+
+void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
+
+void Training::apply(const adamw::Hyper& hyper) {
+  check(recipe_.purpose == Purpose::training && recipe_.updating == Updating::after, Code::bad_argument, "step: this model was made {}",
+        recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
   store_.update(hyper, state_, ctx_);
+}
+
+// One micro-batch whose groups are updated on the way. idle: with numbers that change nothing.
+void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
+  auto scope = ctx_.arena.scope();
+  {
+    auto phase = ctx_.arena.in_phase(Phase::optimizer);
+    numbers_ = adamw::begin(state_, hyper, ctx_);
+  }
+  if (idle) fill::constant(numbers_, 0, ctx_);
+  backward(0);
+  numbers_ = {};
+}
+
+void Training::finish(int group) {
+  if (numbers_) store().advance(group, numbers_, ctx_);
+}
+
+void Training::passes(const adamw::Hyper& hyper) {
+  if (recipe_.updating == Updating::during) return in_parts(hyper, false);
+  for (int micro = 0; micro < recipe_.micro_batches; ++micro) backward(micro);
+  apply(hyper);
+}
+
+void Training::step(const adamw::Hyper& hyper) {
+  set_rate(hyper.lr);
+  passes(hyper);
 }
 
 void Training::logits_at(std::int64_t row, const Tensor& out) {
@@ -193,18 +300,18 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
 std::string Training::first_gradient_not_finite() const {
   const auto& params = static_cast<const WholeStore&>(store_).params();
   for (auto p = params.rbegin(); p != params.rend(); ++p)
-    if (p->grad && !finite(p->grad)) return fmt::format("the weight {}", p->spec.full_name());
+    if (p->grad && !finite(p->grad, ctx_)) return fmt::format("the weight {}", p->spec.full_name());
   return "none of them: their squares' sum overflows";
 }
 
 std::string Training::first_not_finite() {
   for (const Param& p : store().params())
-    if (!finite(p.master)) return fmt::format("the weight {}", p.spec.full_name());
+    if (!finite(p.master ? p.master : p.copy, ctx_)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");
   std::string found;
   forward_blocks(x, [&](int i) {
-    if (!finite(x)) found = i < 0 ? "the embedding's output" : fmt::format("block {}", i);
+    if (!finite(x, ctx_)) found = i < 0 ? "the embedding's output" : fmt::format("block {}", i);
     return found.empty();
   });
   return !found.empty() ? found : "the head";

@@ -1,11 +1,14 @@
 // Training — one model with everything a step needs, and the step itself. Made in an arena: a wet one trains, a dry one is the
 // forecast. Nothing is allocated after the constructor but from the arena, and no value is read by the host during a step.
 //
-// Order of calls in a step: for each micro-batch: set tokens() and targets(), then backward(k, of); once: update(hyper). loss() may
-// be read after that. forward() alone gives the loss without gradients.
+// Order of calls in a step: feed(k, …) every micro-batch, then step(hyper); loss() may be read after that. A step is backward(k) of
+// every micro-batch, then update(hyper). forward() alone gives the loss of micro-batch 0 without gradients.
+// On a GPU passes() can be recorded (recorded.h); a step is then set_rate() and one launch. loss(), state() and what else reads
+// values wait for the card; nothing else does.
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "engine/head.h"
 #include "engine/ranks.h"
 #include "engine/store.h"
+#include "gpu/staging.h"
 
 namespace headroom::engine {
 
@@ -23,8 +27,11 @@ struct Recipe {
   std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
   std::string attention = "flash";              // a family or a variant
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
+  int micro_batches = 1;                        // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
   Ranks ranks{};  // more than one: forecast only, `batch` is of each
+  Masters masters = Masters::whole;
+  Updating updating = Updating::after;
 };
 
 void check(const Recipe&);
@@ -34,16 +41,21 @@ class Training {
   Training(const Recipe&, Context&);  // makes all that outlives a step
 
   void initialise(std::uint64_t seed);
-  Tensor tokens() const { return tokens_; }  // int32 [batch · len], each below vocab: the writer has checked
-  Tensor targets() const { return targets_; }
-
+  // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens are zeros
+  // afterwards, gradients and losses meaningless; weights, moments and state are to the bit what they were. On a CPU: nothing.
+  void warm();
+  Tensor tokens(int micro = 0) const;  // int32 [batch · len], each below vocab: the writer has checked
+  Tensor targets(int micro = 0) const;
+  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);  // does not wait
   void forward();
-  void backward(int micro = 0, int of = 1);  // forward and backward of one micro-batch of a step of `of`
-  void update(const adamw::Hyper&);
-  void logits_at(std::int64_t row, const Tensor& out);  // after setting tokens(): logits of one row, FP32 [1, vocab]
-
-  double loss() const { return *loss_.as<double>(); }  // mean over the step's tokens
-  double state(adamw::Field f) const { return state_.as<double>()[f]; }
+  void backward(int micro = 0);
+  void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
+  void set_rate(double lr);
+  void passes(const adamw::Hyper&);                     // every backward and the update, at the rate that was set; hyper.lr is not read
+  void step(const adamw::Hyper&);                       // set_rate and passes
+  void logits_at(std::int64_t row, const Tensor& out);  // after feeding micro-batch 0: logits of one row, FP32 [1, vocab]
+  double loss() const;                                  // mean over the step's tokens
+  double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
   WholeStore& store() { return static_cast<WholeStore&>(store_); }  // of one rank alone
   const Recipe& recipe() const { return recipe_; }
@@ -56,6 +68,8 @@ class Training {
   std::string first_gradient_not_finite() const;  // the weight nearest to the loss, which backward reaches first
 
  private:
+  void apply(const adamw::Hyper&);
+  void in_parts(const adamw::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&, Gradient into_dw);
   Tensor stream(Name) const;
   Block block(int) const;
@@ -67,8 +81,11 @@ class Training {
   attention::Problem problem_;
   std::unique_ptr<ParamStore> owned_;
   ParamStore& store_;
+  void finish(int group);  // its gradients are whole
+  Tensor numbers_;         // of an update during backward, while there is one
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
+  std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
 };
 
 }  // namespace headroom::engine

@@ -2,12 +2,18 @@
 
 #include <cublasLt.h>
 
+#include <bit>
+#include <filesystem>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <tuple>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "gpu/check.h"
+#include "gpu/plan_file.h"
 
 namespace headroom::blas {
 
@@ -73,50 +79,156 @@ unsigned alignment_of(const void* p) {
   return a;
 }
 
-// cuBLASLt's choice for a shape takes tens of microseconds to ask for, so it is remembered.
-using Key = std::tuple<int, int, int, int, bool, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                       std::int64_t, std::int64_t, std::int64_t, std::int64_t, unsigned, unsigned, unsigned>;
+struct Book {  // of one card: what is known about its products
+  std::mutex mutex;
+  std::filesystem::path file;
+  Plans measured;
+  std::map<std::string, cublasLtMatmulAlgo_t> known;
+  int measuring = 0;
+  bool grown = false;
+};
 
-cublasLtMatmulAlgo_t algorithm(const Product& p, cublasLtHandle_t lt, const Description& d, const Layout& b, const Layout& a,
-                               const Layout& c) {
+Book& book() {
   static std::mutex mutex;
-  static std::map<Key, cublasLtMatmulAlgo_t> known;
+  static std::map<int, std::unique_ptr<Book>> books;
   int device;
   cuda(cudaGetDevice(&device));
-  const unsigned align_a = alignment_of(p.a.data), align_b = alignment_of(p.b.data), align_c = alignment_of(p.c.data);
-  const Key key{device,  int(p.a.dtype), int(p.c.dtype), int(p.math), p.a.transposed, p.b.transposed, p.m,     p.n,     p.k,    p.count,
-                p.a.row, p.b.row,        p.c.row,        p.a.batch,   p.b.batch,      p.c.batch,      align_a, align_b, align_c};
   std::lock_guard lock(mutex);
-  const auto at = known.find(key);
-  if (at != known.end()) return at->second;
-  cublasLtMatmulPreference_t wish;
-  ok(cublasLtMatmulPreferenceCreate(&wish), "a preference");
-  const std::size_t bytes = workspace_bytes;
-  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
-  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_b, sizeof align_b);
-  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_a, sizeof align_a);
-  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c, sizeof align_c);
-  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_c, sizeof align_c);
-  cublasLtMatmulHeuristicResult_t found{};
-  int count = 0;
-  const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(lt, d.raw, b.raw, a.raw, c.raw, c.raw, wish, 1, &found, &count);
-  cublasLtMatmulPreferenceDestroy(wish);
-  ok(s, "choosing an algorithm");
-  check(count > 0, Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
-  return known.emplace(key, found.algo).first->second;
+  auto& b = books[device];
+  if (!b) {
+    cudaDeviceProp p;
+    cuda(cudaGetDeviceProperties(&p, device));
+    b = std::make_unique<Book>();
+    b->file = plan_file_of(fmt::format("{} cublasLt {}", p.name, cublasLtGetVersion()));
+    b->measured = read_plans(b->file);
+  }
+  return *b;
+}
+
+std::string key_of(const Product& p) {
+  const auto matrix = [](const Matrix& x) {
+    return fmt::format("{}{}.{}.{}.{}", name_of(x.dtype), x.transposed ? "t" : "", x.row, x.batch, alignment_of(x.data));
+  };
+  const char* addend = p.beta == 0 ? "" : !p.add || p.add == p.c.data ? "+c" : "+d";
+  return fmt::format("{}x{}x{}x{}{}:{}:{}:{}{}", p.m, p.n, p.k, p.count, p.math == Math::tf32 ? "tf32" : "", matrix(p.a), matrix(p.b),
+                     matrix(p.c), addend);
+}
+
+struct Call {  // one product, ready to be put on a stream with any algorithm
+  const Product& p;
+  Layout b, a, c;
+  Description d;
+  void* workspace;
+  cudaStream_t stream;
+
+  Call(const Product& product, void* at, void* on)
+      : p(product),
+        b(p.b, p.k, p.n, p.count),
+        a(p.a, p.m, p.k, p.count),
+        c(p.c, p.m, p.n, p.count),
+        d(p),
+        workspace(at),
+        stream(static_cast<cudaStream_t>(on)) {}
+
+  cublasStatus_t start(const cublasLtMatmulAlgo_t& how) const {
+    return cublasLtMatmul(handle(), d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.add ? p.add : p.c.data, c.raw, p.c.data,
+                          c.raw, &how, workspace, workspace_bytes, stream);
+  }
+
+  std::vector<cublasLtMatmulAlgo_t> offered(int most) const {
+    const unsigned of_a = alignment_of(p.a.data), of_b = alignment_of(p.b.data), of_d = alignment_of(p.c.data),
+                   of_c = p.add ? alignment_of(p.add) : of_d;
+    const std::size_t bytes = workspace_bytes;
+    const std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // FP32 and in order: the same bits every time
+    cublasLtMatmulPreference_t wish;
+    ok(cublasLtMatmulPreferenceCreate(&wish), "a preference");
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+      cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_b);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_a);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_c);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_d);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, wish, most, found.data(), &count);
+    cublasLtMatmulPreferenceDestroy(wish);
+    ok(s, "choosing an algorithm");
+    check(count > 0, Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
+    std::vector<cublasLtMatmulAlgo_t> all;
+    for (int i = 0; i < count; ++i) all.push_back(found[std::size_t(i)].algo);
+    return all;
+  }
+
+  float least_ms(const cublasLtMatmulAlgo_t& how, int times) const {  // infinite when it does not run
+    cudaEvent_t begin, end;
+    cuda(cudaEventCreate(&begin)), cuda(cudaEventCreate(&end));
+    float least = std::numeric_limits<float>::infinity();
+    for (int i = 0; i <= times; ++i) {
+      cuda(cudaEventRecord(begin, stream));
+      if (start(how) != CUBLAS_STATUS_SUCCESS) break;
+      cuda(cudaEventRecord(end, stream));
+      cuda(cudaEventSynchronize(end));
+      float ms;
+      cuda(cudaEventElapsedTime(&ms, begin, end));
+      if (i > 0) least = std::min(least, ms);  // the first loads the kernel
+    }
+    cuda(cudaEventDestroy(begin)), cuda(cudaEventDestroy(end));
+    return least;
+  }
+
+  cublasLtMatmulAlgo_t fastest() const {
+    constexpr float clearly = 0.98f;  // a plan further down must be faster by more than noise
+    const auto all = offered(12);
+    std::size_t best = 0;
+    float best_ms = least_ms(all[0], 4) * clearly;
+    for (std::size_t i = 1; i < all.size(); ++i)
+      if (const float ms = least_ms(all[i], 4); ms < best_ms) best = i, best_ms = ms;
+    return all[best];
+  }
+};
+
+cublasLtMatmulAlgo_t algorithm(const Call& call) {
+  Book& b = book();
+  const std::string key = key_of(call.p);
+  std::lock_guard lock(b.mutex);
+  const auto kept = b.measured.find(key);
+  if (kept != b.measured.end()) return std::bit_cast<cublasLtMatmulAlgo_t>(kept->second);
+  if (b.measuring > 0) {
+    const cublasLtMatmulAlgo_t how = call.fastest();
+    b.measured[key] = std::bit_cast<Plan>(how);
+    b.grown = true;
+    return how;
+  }
+  const auto at = b.known.find(key);  // asking takes tens of microseconds
+  return at != b.known.end() ? at->second : b.known.emplace(key, call.offered(1).front()).first->second;
 }
 
 }  // namespace
 
 void multiply(const Product& p, void* workspace, void* stream) {
   if (p.m == 0 || p.n == 0 || p.count == 0) return;
-  const Layout b(p.b, p.k, p.n, p.count), a(p.a, p.m, p.k, p.count), c(p.c, p.m, p.n, p.count);
-  const Description d(p);
-  const cublasLtHandle_t lt = handle();
-  const cublasLtMatmulAlgo_t how = algorithm(p, lt, d, b, a, c);
-  ok(cublasLtMatmul(lt, d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.c.data, c.raw, p.c.data, c.raw, &how, workspace,
-                    workspace_bytes, static_cast<cudaStream_t>(stream)),
-     "a product");
+  const Call call(p, workspace, stream);
+  ok(call.start(algorithm(call)), "a product");
+}
+
+Measuring::Measuring() {
+  Book& b = book();
+  std::lock_guard lock(b.mutex);
+  if (!b.file.empty() && write_plans(b.file, b.measured)) ++b.measuring;
+}
+
+Measuring::~Measuring() {
+  Book& b = book();
+  std::lock_guard lock(b.mutex);
+  if (b.measuring > 0) --b.measuring;
+  if (!b.grown) return;
+  b.grown = false;
+  Plans all = read_plans(b.file);  // another process may have added to it
+  all.insert(b.measured.begin(), b.measured.end());
+  write_plans(b.file, all);
 }
 
 }  // namespace headroom::blas

@@ -16,9 +16,8 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const DeviceMemory m = device_memory();
-    throw Error(Code::out_of_memory,
-                fmt::format("out of memory: the driver refused {} bytes ({}), {} of {} are free", bytes, bytes_in_words(double(bytes)),
-                            bytes_in_words(double(m.free_bytes)), bytes_in_words(double(m.total_bytes))));
+    throw Error(Code::out_of_memory, fmt::format("out of memory: the driver refused {}, {} of {} are free", bytes_exactly(bytes),
+                                                 bytes_in_words(double(m.free_bytes)), bytes_in_words(double(m.total_bytes))));
   }
   cuda(e);
 }

@@ -28,6 +28,7 @@ class Buffer {
 void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream&);
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream&);
 void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream&);  // packed
+void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&);  // multiples of 16; by a kernel, at the memory's rate
 void fill_bytes(void* at, int byte, std::size_t bytes, const Stream&);
 
 struct DeviceMemory {

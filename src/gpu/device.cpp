@@ -27,6 +27,9 @@ Device cuda_device(int index) {
   d.memory_bytes = d.total_bytes = p.totalGlobalMem;
   int driver = 0;
   cuda(cudaDriverGetVersion(&driver));
+  char bus[32] = "";
+  cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
+  d.bus = bus;
   d.driver = fmt::format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
   for (const Device& known : known_devices())
     if (known.name == d.name) d.ceilings = known.ceilings;

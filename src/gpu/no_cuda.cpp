@@ -1,8 +1,11 @@
 // Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
 #include "base/error.h"
+#include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "gpu/fill.h"
+#include "gpu/range.h"
+#include "gpu/staging.h"
 #include "gpu/stream.h"
 
 namespace headroom {
@@ -18,9 +21,9 @@ std::uint64_t free_memory_bytes(const Device&) { refuse(); }
 Stream::Stream(int) { refuse(); }
 Stream::~Stream() = default;
 void Stream::wait() const { refuse(); }
-Graph::Graph(const Stream&, const std::function<void()>&) { refuse(); }
+Graph::Graph(void*, const std::function<void()>&) { refuse(); }
 Graph::~Graph() = default;
-void Graph::launch(const Stream&) const { refuse(); }
+void Graph::launch(void*) const { refuse(); }
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }
@@ -32,8 +35,24 @@ Buffer::~Buffer() = default;
 void copy_to_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void copy_rows_to_host(void*, const void*, std::size_t, std::size_t, std::size_t, const Stream&) { refuse(); }
+void copy_on_device(void*, const void*, std::size_t, const Stream&) { refuse(); }
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
+void blas::multiply(const Product&, void*, void*) { refuse(); }
+
+void push_range(const char*) {}
+void pop_range() {}
+void read_from_device(void*, const void*, std::size_t, void*) { refuse(); }
+void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }
+
+blas::Measuring::Measuring() { refuse(); }
+blas::Measuring::~Measuring() = default;
+
+Staging::Staging(std::size_t, int) { refuse(); }
+Staging::~Staging() = default;
+void* Staging::next() { refuse(); }
+void Staging::send(void*, std::size_t, std::size_t, void*) { refuse(); }
+void Staging::sent(void*) { refuse(); }
 
 }  // namespace headroom

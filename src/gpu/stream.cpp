@@ -25,17 +25,18 @@ Stream::~Stream() {
 }
 void Stream::wait() const { cuda(cudaStreamSynchronize(of(*this))); }
 
-Graph::Graph(const Stream& s, const std::function<void()>& work) {
+Graph::Graph(void* raw, const std::function<void()>& work) {
+  const auto stream = static_cast<cudaStream_t>(raw);
   cudaGraph_t graph = nullptr;
-  cuda(cudaStreamBeginCapture(of(s), cudaStreamCaptureModeThreadLocal));
+  cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   try {
     work();
   } catch (...) {
-    cudaStreamEndCapture(of(s), &graph);
+    cudaStreamEndCapture(stream, &graph);
     if (graph) cudaGraphDestroy(graph);
     throw;
   }
-  cuda(cudaStreamEndCapture(of(s), &graph));
+  cuda(cudaStreamEndCapture(stream, &graph));
   cudaGraphExec_t exec = nullptr;
   const cudaError_t e = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
@@ -43,7 +44,7 @@ Graph::Graph(const Stream& s, const std::function<void()>& work) {
   raw_ = exec;
 }
 Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw_)); }
-void Graph::launch(const Stream& s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), of(s))); }
+void Graph::launch(void* s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), static_cast<cudaStream_t>(s))); }
 
 Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
 Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }

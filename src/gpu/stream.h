@@ -25,11 +25,13 @@ class Stream {
 
 class Graph {  // what `work` put on the stream, to be launched again as one piece; nothing runs while it is recorded
  public:
-  Graph(const Stream&, const std::function<void()>& work);
+  Graph(void* stream, const std::function<void()>& work);  // a cudaStream_t
+  Graph(const Stream& s, const std::function<void()>& work) : Graph(s.raw(), work) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  void launch(const Stream&) const;
+  void launch(void* stream) const;
+  void launch(const Stream& s) const { launch(s.raw()); }
 
  private:
   void* raw_ = nullptr;

@@ -32,8 +32,8 @@ class Arena {
     const Tensor view(reinterpret_cast<void*>(base_ + top_), type, shape);
     const std::size_t taken = rounded(view.bytes());
     fault::point();
-    check(taken <= capacity_ - top_, Code::out_of_memory, "out of memory: {} [{}x{}x{}x{}] {} needs {} bytes, {} of {} are left",
-          name.full(), shape[0], shape[1], shape[2], shape[3], name_of(type), taken, capacity_ - top_, capacity_);
+    if (taken > capacity_ - top_) [[unlikely]]
+      refuse(name, type, shape, taken);
     if (ledger_) ledger_->take({name, type, shape, view.bytes(), taken, phase_});
     ++made_;
     if ((top_ += taken) > peak_) peak_ = top_;
@@ -77,6 +77,8 @@ class Arena {
   Ledger* ledger() const { return ledger_; }
 
  private:
+  [[noreturn]] void refuse(Name name, DType type, Shape shape, std::size_t taken) const;
+
   void give_back(std::size_t top, std::size_t made) {
     if (ledger_) ledger_->give(made_ - made);
     top_ = top, made_ = made;

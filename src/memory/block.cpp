@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/text.h"
 
 namespace headroom {
 
@@ -14,7 +15,10 @@ Block::Block(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   fault::point();
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  check(at != MAP_FAILED, Code::out_of_memory, "the system refused {} bytes: {}", bytes, std::strerror(errno));
+  if (at == MAP_FAILED) {
+    const char* why = std::strerror(errno);
+    throw Error(Code::out_of_memory, fmt::format("the system refused {}: {}", bytes_exactly(bytes), why));
+  }
   madvise(at, bytes, MADV_HUGEPAGE);  // advice only: fewer TLB misses where the system grants it
   data_ = at;
 }

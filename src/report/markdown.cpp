@@ -1,11 +1,19 @@
 // Markdown: headings by depth, pipe tables. A pipe inside a cell is escaped.
+#include <algorithm>
+
 #include "base/text.h"
+#include "report/chart_text.h"
 #include "report/render.h"
 #include "report/words.h"
 
 namespace headroom {
 
 namespace {
+
+std::string one_line(std::string s) {
+  std::replace(s.begin(), s.end(), '\n', ' ');
+  return s;
+}
 
 std::string cell(const std::string& s) {
   std::string out;
@@ -47,19 +55,21 @@ struct Markdown {
       }
     if (any) out += "\n";
   }
+  void chart(const Chart& c, int depth) {
+    const auto lines = chart_lines(c);
+    if (lines.empty()) return;
+    heading(depth, c.choice.empty() ? c.title : c.title + ": " + c.choice);
+    out += "```text\n";
+    for (const auto& l : lines) out += one_line(l) + "\n";
+    out += "```\n\n";
+  }
   void record(const Record& r, int depth) {
     heading(depth, r.title);
     fields(r);
     for (const Part& p : r.parts) {
       if (const auto* t = std::get_if<Table>(&p.is)) table(*t, depth + 1);
       if (const auto* n = std::get_if<Note>(&p.is)) out += n->text + "\n\n";
-      if (const auto* c = std::get_if<Chart>(&p.is)) {
-        heading(depth + 1, c->title);
-        for (const auto& s : c->series)
-          if (!s.points.empty())
-            out += "- " + s.name + " " + sparkline(s.points, c->log) + " " + in_words(s.points.back().second, c->unit) + "\n";
-        out += "\n";
-      }
+      if (const auto* c = std::get_if<Chart>(&p.is)) chart(*c, depth + 1);
       if (const auto* inner = std::get_if<Record>(&p.is)) record(*inner, depth + 1);
     }
   }

@@ -58,15 +58,35 @@ struct Note {  // a sentence for people; in JSON "notes", unless a table says it
   bool in_json = true;
 };
 
-struct Chart {  // lines over one axis; text draws a sparkline each, a page draws axes. Not in CSV and JSON: it repeats tables
+// What a page draws and text hints at. Not in CSV and JSON: it repeats tables.
+struct Chart {
+  enum class Kind : std::uint8_t {
+    lines,  // points (x, y)
+    areas,  // the same, stacked; every series has the same x
+    bars,   // points (index into ticks, y), series stacked in each bar
+    spans   // a timeline: every series is a row of it, points are (start, end)
+  };
   struct Series {
     std::string name;
     std::vector<std::pair<double, double>> points;
+    std::vector<std::string> names{};  // none, or one for each point: said on hover
+    bool joined = true;                // else dots
+    std::string continues{};           // the series that this one goes on with, forecast instead of measured
+  };
+  struct Mark {  // a line across the chart, with its name
+    std::string name;
+    double at;
+    bool upright = false;  // at an x, else at a y
   };
   std::string title, x_name, y_name;
   Unit unit = Unit::none;
-  bool log = true;
+  bool log = true;  // both axes
   std::vector<Series> series;
+  Kind kind = Kind::lines;
+  Unit x_unit = Unit::none;
+  std::vector<std::string> ticks{};
+  std::vector<Mark> marks{};
+  std::string choice{};  // charts of one title in a row are one frame, in which the reader chooses by this word
 };
 
 struct Part;

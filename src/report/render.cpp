@@ -16,6 +16,7 @@ constexpr std::array printers = {
     Printer{"md", Format::markdown, render_markdown},
     Printer{"csv", Format::csv, render_csv},
     Printer{"json", Format::json, render_json},
+    Printer{"html", Format::html, render_html},
 };
 
 }  // namespace
@@ -24,6 +25,11 @@ std::optional<Format> format_named(std::string_view name) {
   for (const Printer& p : printers)
     if (p.name == name) return p.format;
   return std::nullopt;
+}
+
+std::optional<Format> format_of_file(std::string_view file) {
+  const auto dot = file.rfind('.');
+  return dot == std::string_view::npos ? std::nullopt : format_named(file.substr(dot + 1));
 }
 
 std::vector<std::string> format_names() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "report/chart_text.h"
 #include "report/render.h"
 #include "report/words.h"
 
@@ -46,15 +47,11 @@ struct Text {
   }
 
   void chart(const Chart& c) {
+    const auto lines = chart_lines(c);
+    if (lines.empty()) return;
     gap();
-    line(c.title);
-    int width = 0;
-    for (const auto& s : c.series) width = std::max(width, columns_of(s.name));
-    for (const auto& s : c.series)
-      if (!s.points.empty())
-        line("  " + padded(s.name, width, false) + "  " + sparkline(s.points, c.log) + "  " + in_words(s.points.front().second, c.unit) +
-             " … " + in_words(s.points.back().second, c.unit) + "  (" + c.x_name + " " + number_in_words(s.points.front().first) + " … " +
-             number_in_words(s.points.back().first) + ")");
+    line(c.choice.empty() ? c.title : c.title + ": " + c.choice);
+    for (const auto& l : lines) line("  " + l);
     gap();
   }
 

@@ -41,15 +41,11 @@ std::string in_words(const Value& v, Unit unit) {
   return number_in_words(x);
 }
 
-namespace {
-
 std::string bar(double share, int columns) {  // eighths of a character
   constexpr std::array<std::string_view, 8> eighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int steps = int(std::lround(std::clamp(share, 0.0, 1.0) * columns * 8));
   return repeated("█", steps / 8) + std::string(eighths[std::size_t(steps % 8)]);
 }
-
-}  // namespace
 
 Worded worded(const Table& t, int bar_columns) {
   Worded w;

@@ -187,8 +187,10 @@ std::vector<StoredRow> Results::rows(std::int64_t run) const {
 std::optional<Run> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
   Statement s(
       db_.get(), file_,
-      fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? ORDER BY id DESC LIMIT 1", run_columns).c_str());
-  if (!s.bind(command).bind(settings).bind(machine).next()) return std::nullopt;
+      fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? AND version = ? ORDER BY id DESC LIMIT 1",
+                  run_columns)
+          .c_str());
+  if (!s.bind(command).bind(settings).bind(machine).bind(std::string(HEADROOM_VERSION)).next()) return std::nullopt;
   return run_of(s);
 }
 

@@ -39,7 +39,7 @@ class Results {
   std::vector<Run> runs() const;  // newest first
   std::optional<Run> run(std::int64_t id) const;
   std::vector<StoredRow> rows(std::int64_t run) const;  // in the order they were added
-  // The newest run that was cut short, with the same command, settings and machine.
+  // The newest run that was cut short, with the same command, settings and machine, by this version of the program.
   std::optional<Run> unfinished(const std::string& command, const std::string& settings, const std::string& machine) const;
 
   const std::string& file() const { return file_; }

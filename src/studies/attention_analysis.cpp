@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "studies/ceilings.h"
 
 namespace headroom::studies {
 
@@ -221,7 +222,15 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
   d.add("name", device.name).add("kind", std::string(device.kind == DeviceKind::cpu ? "cpu" : "cuda"));
   d.add("units", std::int64_t(device.units)).add("memory_bytes", std::int64_t(device.total_bytes), Unit::bytes);
   d.add("available_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
+  if (!device.driver.empty()) d.add("driver", device.driver).add("timing", std::string(gpu_timing));
   d.add("usable_bytes", std::int64_t(s.limit(device)), Unit::bytes);
+  if (const Ceilings& c = device.ceilings; !c.source.empty()) {
+    Record roof{"ceilings", "Its ceilings", {}};
+    const auto known = [](double x) { return x > 0 ? Value(x) : Value(); };
+    roof.add("copy_bytes_per_s", known(c.copy_bytes_per_s), Unit::bytes_per_s).add("fp32_flops", known(c.fp32_flops), Unit::flops);
+    roof.add("tf32_flops", known(c.tf32_flops), Unit::flops).add("bf16_flops", known(c.bf16_flops), Unit::flops);
+    d.add(Part{roof.add("fp16_flops", known(c.fp16_flops), Unit::flops).add("source", c.source)});
+  }
   r.add(Part{std::move(d)}).add(Part{table_of(result.rows)});
   for (const AttentionRow& row : result.rows)
     if (!row.why.empty())

@@ -31,7 +31,8 @@ struct AttentionSweep {                                    // the settings
   std::string limit_name(const Device&) const;
 };
 
-// All but a sixteenth of what is available: the program and the oracle live there too.
+// What is available, less what else will live there: beside the CPU's arena the program and the oracle, a sixteenth; on a GPU kernels and
+// cuBLAS's own memory, at most a GiB.
 std::uint64_t machine_limit(const Device&);
 
 struct AttentionCase {  // one row to be: a problem and who is asked to serve it

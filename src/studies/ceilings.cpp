@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "base/convert.h"
-#include "base/error.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
+#include "studies/ceilings_gpu.h"
 
 namespace headroom::studies {
 
@@ -66,17 +66,32 @@ CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, c
 
 }  // namespace
 
+Ceilings best_of(const std::vector<CeilingRow>& rows) {
+  Ceilings c;
+  for (const CeilingRow& r : rows) {
+    double& best = r.what == "copy"    ? c.copy_bytes_per_s
+                   : r.dtype == "tf32" ? c.tf32_flops
+                   : r.dtype == "bf16" ? c.bf16_flops
+                   : r.dtype == "fp16" ? c.fp16_flops
+                                       : c.fp32_flops;
+    best = std::max(best, r.what == "copy" ? r.copy_bytes_per_s : r.flops);
+  }
+  return c;
+}
+
 MeasuredCeilings measure_ceilings(const Device& device, const bench::Protocol& protocol, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported,
-        "device: the ceilings of {} are not measured by this program yet; headroom device --no-measure", device.name);
-  Threads threads;
   MeasuredCeilings m;
-  m.rows.push_back(measure_copy(threads, protocol, stop));
-  m.rows.push_back(measure_matmul(DType::f32, device, threads, protocol, stop));
-  m.rows.push_back(measure_matmul(DType::bf16, device, threads, protocol, stop));
-  m.ceilings.copy_bytes_per_s = m.rows[0].copy_bytes_per_s;
-  m.ceilings.fp32_flops = m.rows[1].flops;
-  m.ceilings.bf16_flops = m.rows[2].flops;
+  if (device.kind == DeviceKind::cuda) {
+    m.rows = measure_on_gpu(device, protocol, stop);
+    m.how = "the median of the samples";
+  } else {
+    Threads threads;
+    m.rows.push_back(measure_copy(threads, protocol, stop));
+    m.rows.push_back(measure_matmul(DType::f32, device, threads, protocol, stop));
+    m.rows.push_back(measure_matmul(DType::bf16, device, threads, protocol, stop));
+    m.how = "the fastest of the samples";
+  }
+  m.ceilings = best_of(m.rows);
   m.ceilings.source = "measured";
   return m;
 }

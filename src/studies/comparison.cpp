@@ -16,19 +16,10 @@ using Json = nlohmann::json;
 
 bool is_time(const std::string& field) { return field == "ms" || field.ends_with("_ms"); }
 
-// Fields that a run finds out; every other scalar is part of the question.
-bool measured(const std::string& field) {
-  constexpr std::string_view ends[] = {"_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
-  constexpr std::string_view whole[] = {"device", "status", "why", "steps", "warmup", "loss"};
-  return is_time(field) || field.starts_with("max_error") ||
-         std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
-         std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
-}
-
 Json question_of(const Json& row) {
   Json q = Json::object();
   for (const auto& [name, value] : row.items())
-    if (!value.is_structured() && !measured(name)) q[name] = value;
+    if (!value.is_structured() && !is_measured(name)) q[name] = value;
   return q;
 }
 
@@ -59,6 +50,14 @@ std::string verdict_of(double ratio, double spread, double tolerance) {
 }
 
 }  // namespace
+
+bool is_measured(const std::string& field) {
+  constexpr std::string_view ends[] = {"_std", "_s", "_tflops", "_bytes", "_per_s", "mfu"};
+  constexpr std::string_view whole[] = {"device", "status", "why", "steps", "warmup", "loss"};
+  return is_time(field) || field.starts_with("max_error") ||
+         std::any_of(std::begin(ends), std::end(ends), [&](auto e) { return field.ends_with(e); }) ||
+         std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
+}
 
 std::vector<Json> rows_of_json(const std::string& text, const std::string& who) {
   const RowObject j = RowObject::parse(text, nullptr, false);

@@ -25,6 +25,9 @@ struct Comparison {
 // that takes x_ms_std and two steps.
 Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance);
 
+// A field that a run finds out; every other scalar of a row is part of the question.
+bool is_measured(const std::string& field);
+
 // {"rows": [...]} or [...]; an Error says what is wrong with the text.
 std::vector<nlohmann::json> rows_of_json(const std::string& text, const std::string& who);
 

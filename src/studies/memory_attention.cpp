@@ -16,7 +16,7 @@ struct Row {
   Problem problem;
   Account account;
   std::string why;  // not empty: refused
-  std::optional<MeasuredMemory> measured;
+  std::optional<MeasuredMemory> measured{};
 };
 
 // Runs one account after the other; PyTorch's rows share a process, as a sweep's do.
@@ -161,10 +161,7 @@ Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant
     try {
       const auto peak = signed_bytes(by.step_peak(p, variant));
       t.add({what, peak, now - peak, cost});
-    } catch (const Error& e) {
-      const std::string why = e.what();
-      t.add({what, Value(), Value(), why.substr(why.rfind('\n') == std::string::npos ? 0 : why.rfind('\n') + 1)});
-    }
+    } catch (const Error& e) { t.add({what, Value(), Value(), std::string(e.what())}); }
   };
   const Problem& p = row.problem;
   if (row.variant != "flash")

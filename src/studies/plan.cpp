@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "studies/driver_bytes.h"
 
 namespace headroom {
 
@@ -13,6 +14,7 @@ namespace {
 Setting setting_of(const Plan& p, engine::Recipe recipe) {
   Setting s;
   s.micro_batches = p.batch / p.gpus / recipe.batch;
+  recipe.micro_batches = int(s.micro_batches);
   const engine::Forecast f = engine::forecast(recipe, p.device, p.workers);
   s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
   s.parameter_bytes = f.bytes_at_peak(Phase::parameter), s.gradient_bytes = f.bytes_at_peak(Phase::gradient);
@@ -81,6 +83,7 @@ Planned plan(const Plan& p) {
   if (!fits)
     r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(nearest.peak_bytes)),
                                 bytes_in_words(double(nearest.peak_bytes - p.memory_bytes)), in_words(nearest))}});
+  const std::int64_t overhead = known_overhead_bytes(p.device);
   Table t{"rows",
           fits ? fmt::format("What fits, {}; saves and costs against the first of all, fitting or not",
                              all_timed ? "fastest first" : "fewest FLOPs first")
@@ -93,6 +96,7 @@ Planned plan(const Plan& p) {
            {"sharding", Unit::none, p.gpus > 1 ? Show::always : Show::detail},
            {"status", Unit::none, p.gpus > 1 ? Show::always : Show::detail},
            {"peak_bytes", Unit::bytes, Show::bar},
+           {"driver_bytes", Unit::bytes, overhead > 0 ? Show::always : Show::detail},
            {"standing_bytes", Unit::bytes},
            {"saved_bytes", Unit::bytes},
            {"parameter_bytes", Unit::bytes, Show::detail},
@@ -108,6 +112,9 @@ Planned plan(const Plan& p) {
            {"link_bytes", Unit::bytes, Show::detail},
            {"gpus", Unit::none, Show::detail}},
           {}};
+  const auto in_all = [&](const Setting& s) {  // where the overhead is known: what the driver will say is taken
+    return overhead > 0 ? Value(std::int64_t(s.peak_bytes) + overhead) : Value();
+  };
   const Setting& fastest = all.front();
   if (!fits) fitting = {nearest};
   const auto slower = [&](const Setting& s) {  // sums in another order differ in their last bits
@@ -124,6 +131,7 @@ Planned plan(const Plan& p) {
            std::string(name_of(s.recipe.ranks.sharding)),
            std::string(p.gpus > 1 ? "forecast only" : "ok"),
            std::int64_t(s.peak_bytes),
+           in_all(s),
            std::int64_t(s.standing_bytes),
            std::int64_t(s.saved_bytes),
            std::int64_t(s.parameter_bytes),

@@ -1,97 +1,16 @@
 #include "studies/precision_accumulate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
-#include "base/formats.h"
 #include "base/random.h"
+#include "studies/precision_arithmetic.h"
+#include "studies/precision_gpu.h"
 
 namespace headroom::precision {
 namespace {
 
 constexpr int path_points = 48;
-
-// The ways to add one more number. `value()` is the sum so far; everything inside is rounded to T. `stalled()` is a proof that
-// further additions of the same number can never change the value again.
-template <class T>
-float rounded(float x) {
-  return widen(narrow<T>(x));
-}
-
-template <class T>
-struct Sequential {
-  float sum = 0;
-  bool repeats = false;
-  void add(float x) {
-    const float next = rounded<T>(sum + x);
-    repeats = next == sum, sum = next;
-  }
-  float value() const { return sum; }
-  bool stalled() const { return repeats; }
-};
-
-template <class T>
-struct Kahan {
-  float sum = 0, lost = 0;           // lost: what the last addition rounded away
-  float anchor = 0;                  // lost at some addition since the sum last moved: when it comes back, {sum, lost} goes in a circle
-  std::int64_t since = 0, span = 1;  // the anchor is set anew after 1, 2, 4 … additions, so that it gets into the circle
-  bool repeats = false;
-  void add(float x) {
-    const float corrected = rounded<T>(x - lost), next = rounded<T>(sum + corrected);
-    lost = rounded<T>(rounded<T>(next - sum) - corrected);
-    const bool moved = next != sum;
-    sum = next, repeats = !moved && lost == anchor;
-    if (moved || ++since == span) anchor = lost, span = moved ? 1 : 2 * span, since = 0;
-  }
-  float value() const { return sum; }
-  bool stalled() const { return repeats; }
-};
-
-template <class T>
-struct Blocked {
-  std::int64_t block, inside = 0;
-  float total = 0, part = 0;
-  bool repeats = false;             // a whole block left the total as it was, and every block is the same
-  std::optional<Stall> in_block{};  // the part stalls before its block is full
-  void add(float x) {
-    const float next = rounded<T>(part + x);
-    ++inside;
-    if (next == part && !in_block) in_block = Stall{inside, part};
-    part = next;
-    if (inside < block) return;
-    const float sum = value();
-    repeats = sum == total, total = sum, part = 0, inside = 0;
-  }
-  float value() const { return rounded<T>(total + part); }
-  bool stalled() const { return repeats; }
-};
-
-// A sum of two fp32 numbers, rounded to fp32 up or down with the probability that keeps the mean: fp32 is fp64 without its last
-// 29 bits, and among fp32's subnormals there is nothing to round.
-float stochastic_fp32(double x, std::uint32_t random) {
-  constexpr std::uint64_t last = (1u << 29) - 1;
-  return float(std::bit_cast<double>((std::bit_cast<std::uint64_t>(x) + (random & last)) & ~last));
-}
-
-template <class T>
-struct Stochastic {
-  Random random;
-  std::uint64_t step = 0;
-  float sum = 0;
-  void add(float x) {  // to fp32 and from there to T, with bits of their own: the mean survives both
-    const std::uint64_t bits = random.bits(step++);
-    sum = widen(narrow_stochastic<T>(stochastic_fp32(double(sum) + double(x), std::uint32_t(bits)), std::uint32_t(bits >> 32)));
-  }
-  float value() const { return sum; }
-};
-
-template <class T>
-float pairwise(float x, std::int64_t count) {  // equal numbers: halves of equal length have equal sums
-  if (count == 1) return x;
-  const float first = pairwise<T>(x, count / 2);
-  return rounded<T>(first + (count % 2 == 0 ? first : pairwise<T>(x, count - count / 2)));
-}
 
 double relative(double got, double exact) { return exact == 0 ? std::fabs(got) : std::fabs(got - exact) / std::fabs(exact); }
 
@@ -118,7 +37,8 @@ void run(Accumulation& a, Sum sum) {
     if (sum.value() != before) last_change = step;
     if (step >= next_point) point(step);
   }
-  if constexpr (requires { sum.in_block; }) a.block_stall = sum.in_block;
+  if constexpr (requires { sum.part_stalled; })
+    if (sum.part_stalled > 0) a.block_stall = Stall{sum.part_stalled, sum.part_stalled_at};
   a.result = sum.value();
   while (stalled() && next_point <= a.count) point(next_point);  // the rest of the path is known
   if (!std::isfinite(a.result)) return;
@@ -176,11 +96,12 @@ std::string why_of(const Accumulation& a, const FloatFormat& f) {
 
 template <class T>
 void sum_up(Accumulation& a, const AccumulateSettings& s, const FloatFormat& f) {
-  if (a.method == "sequential") run(a, Sequential<T>{});
-  if (a.method == "kahan") run(a, Kahan<T>{});
-  if (a.method == "blocked") run(a, Blocked<T>{s.block});
-  if (a.method == "stochastic") run(a, Stochastic<T>{Random{s.seed}});
-  if (a.method == "pairwise") a.result = pairwise<T>(float(a.addend), a.count);
+  with_method<T>(a.method, s.block, Random{s.seed}, [&](auto sum) {
+    if constexpr (std::is_same_v<decltype(sum), Pairwise<T>>)
+      a.result = total(sum, float(a.addend), a.count);
+    else
+      run(a, sum);
+  });
   a.exact = a.value * double(a.count);
   if (a.method == "sequential" && !a.stall && a.addend != 0 && std::isfinite(a.addend))
     if (const double p = stall_point(f, std::fabs(a.addend)); p <= f.max()) a.would_stall_at = std::copysign(p, a.addend);
@@ -237,7 +158,7 @@ std::vector<Accumulation> accumulate(const AccumulateSettings& s) {
   return all;
 }
 
-Record accumulate_record(const AccumulateSettings& s) {
+Record accumulate_record(const AccumulateSettings& s, const Place* card) {
   Record record{"accumulate", "Sums of equal numbers, every addition rounded to the sum's format", {}};
   Table table{"rows",
               "",
@@ -257,12 +178,18 @@ Record accumulate_record(const AccumulateSettings& s) {
                {"count", Unit::none, Show::detail},
                {"device", Unit::none, Show::detail}},
               {}};
+  if (card) table.columns.insert(table.columns.begin() + 2, {{"on_gpu", Unit::exact}, {"equal_bits"}});
   const auto all = accumulate(s);
   for (const auto& a : all) {
     const Value none;
     table.add({a.experiment, finite_or_none(a.result), a.exact, finite_or_none(a.error()), a.stall ? Value(a.stall->step) : none,
                a.stall ? Value(a.stall->at) : none, a.would_stall_at ? Value(*a.would_stall_at) : none, a.why, a.method, a.dtype,
-               a.addend_dtype, finite_or_none(a.addend), a.value, a.count, std::string("cpu")});
+               a.addend_dtype, finite_or_none(a.addend), a.value, a.count, std::string(card ? "cpu, cuda" : "cpu")});
+    if (!card) continue;
+    const float there = sum_on(*card, {a.method, a.dtype, float(a.addend), a.count, s.block, Random{s.seed}});
+    auto& row = table.rows.back();
+    row.insert(row.begin() + 2, Value(equal_bits({there}, {float(a.result)})));
+    row.insert(row.begin() + 2, finite_or_none(double(there)));
   }
   record.add({std::move(table)});
   for (const auto& sum : s.sums) {

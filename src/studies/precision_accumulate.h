@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/place.h"
 #include "report/record.h"
 
 namespace headroom::precision {
@@ -48,6 +49,6 @@ struct Accumulation {
 };
 
 std::vector<Accumulation> accumulate(const AccumulateSettings&);
-Record accumulate_record(const AccumulateSettings&);
+Record accumulate_record(const AccumulateSettings&, const Place* card = nullptr);  // a card: its results beside the CPU's
 
 }  // namespace headroom::precision

@@ -4,41 +4,26 @@
 #include <cmath>
 #include <vector>
 
-#include "base/formats.h"
 #include "base/random.h"
+#include "studies/precision_arithmetic.h"
+#include "studies/precision_gpu.h"
 
 namespace headroom::precision {
 namespace {
 
-template <class T>
-void through_mx(const float* x, float* y, int count) {
-  T element[mx_block];
-  mx_decode(element, mx_encode(x, element, count), y, count);
+std::vector<float> normal_numbers(const FormatsSettings& s) {
+  check(s.values >= 1 && s.values <= 1 << 28, Code::bad_argument, "values: {}; 1 to 268435456 are allowed", s.values);
+  std::vector<float> x(static_cast<std::size_t>(s.values));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{s.seed}.normal(i);
+  return x;
 }
 
 std::vector<float> there_and_back(std::string_view format, const std::vector<float>& x) {
   std::vector<float> y(x.size());
-  const auto by_blocks = [&](int block, auto&& f) {
-    for (std::size_t i = 0; i < x.size(); i += std::size_t(block))
-      f(&x[i], &y[i], int(std::min<std::size_t>(std::size_t(block), x.size() - i)));
-  };
-  if (format == "MXFP8 (e4m3)")
-    by_blocks(mx_block, through_mx<e4m3>);
-  else if (format == "MXFP8 (e5m2)")
-    by_blocks(mx_block, through_mx<e5m2>);
-  else if (format == "MXFP4")
-    by_blocks(mx_block, through_mx<e2m1>);
-  else if (format == "NVFP4") {
-    const float tensor = nvfp4_tensor_scale(largest_magnitude(x.data(), int(x.size())));
-    by_blocks(nvfp4_block, [&](const float* from, float* to, int count) {
-      e2m1 element[nvfp4_block];
-      nvfp4_decode(element, nvfp4_encode(from, element, count, tensor), tensor, to, count);
-    });
-  } else {
-    with_format(format, [&]<class T>() {
-      for (std::size_t i = 0; i < x.size(); ++i) y[i] = widen(narrow<T>(x[i]));
-    });
-  }
+  with_trip(format, largest_magnitude(x.data(), int(x.size())), [&](auto trip) {
+    constexpr std::size_t block = decltype(trip)::block;
+    for (std::size_t i = 0; i < x.size(); i += block) trip(&x[i], &y[i], int(std::min(block, x.size() - i)));
+  });
   return y;
 }
 
@@ -47,16 +32,18 @@ std::string specials(const FloatFormat& f) { return f.has_infinity ? "infinity, 
 }  // namespace
 
 double format_error(std::string_view format, const FormatsSettings& s) {
-  check(s.values >= 1 && s.values <= 1 << 28, Code::bad_argument, "values: {}; 1 to 268435456 are allowed", s.values);
-  std::vector<float> x(static_cast<std::size_t>(s.values));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{s.seed}.normal(i);
-  const auto y = there_and_back(format, x);
+  const auto x = normal_numbers(s), y = there_and_back(format, x);
   double error = 0, whole = 0;
   for (std::size_t i = 0; i < x.size(); ++i) error += (double(x[i]) - y[i]) * (double(x[i]) - y[i]), whole += double(x[i]) * x[i];
   return std::sqrt(error / whole);
 }
 
-Record formats_record(const FormatsSettings& s) {
+bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](float x, float y) { return bits_of(x) == bits_of(y) || (x != x && y != y); });
+}
+
+Record formats_record(const FormatsSettings& s, const Place* card) {
   Record record{"formats", "Number formats", {}};
   Table table{"rows",
               "",
@@ -95,6 +82,16 @@ Record formats_record(const FormatsSettings& s) {
     blocks.add({std::string(f.name), std::string(f.element.name), std::int64_t(f.block), std::string(f.scale),
                 f.element.max() * f.max_scale, f.element.min_subnormal() * f.min_scale, f.bytes_per_value(),
                 std::int64_t(f.tensor_scale_bytes), format_error(f.name, s)});
+  if (card) {
+    const auto x = normal_numbers(s);
+    for (Table* t : {&table, &blocks}) {
+      t->columns.push_back({"equal_on_gpu"});
+      for (auto& row : t->rows) {
+        const auto& format = std::get<std::string>(row.front());
+        row.emplace_back(equal_bits(there_and_back(format, x), round_trip_on(*card, format, x)));
+      }
+    }
+  }
   record.add({std::move(table)});
   record.add({std::move(blocks)});
   record.add({Note{fmt::format(

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "gpu/place.h"
 #include "report/record.h"
 
 namespace headroom::precision {
@@ -14,6 +15,6 @@ struct FormatsSettings {
 // RMS of (x − what came back) over RMS of x, for N(0, 1). Block formats by name as in base/formats.h.
 double format_error(std::string_view format, const FormatsSettings&);
 
-Record formats_record(const FormatsSettings&);
+Record formats_record(const FormatsSettings&, const Place* card = nullptr);  // a card: whether its bits are the CPU's
 
 }  // namespace headroom::precision

@@ -4,36 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "base/formats.h"
 #include "base/random.h"
+#include "studies/precision_arithmetic.h"
+#include "studies/precision_gpu.h"
 
 namespace headroom::precision {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-// y = (x − mean) / √(mean square + eps), as a kernel without care would: one running sum, every step rounded to S.
-template <class S>
-struct Statistics {
-  static float r(float x) { return widen(narrow<S>(x)); }
-  float mean = 0, squares = 0, mean_square = 0, with_eps = 0, rstd = 0;
-
-  Statistics(const std::vector<float>& x, bool centred, double eps) {
-    const auto width = float(x.size());
-    if (centred) {
-      for (float v : x) mean = r(mean + r(v));
-      mean = r(mean / width);
-    }
-    for (float v : x) {
-      const float d = centred ? r(r(v) - mean) : r(v);
-      squares = r(squares + r(d * d));
-    }
-    mean_square = r(squares / width);
-    with_eps = r(mean_square + r(float(eps)));
-    rstd = r(1.0f / r(std::sqrt(with_eps)));
-  }
-  float output(float v) const { return r(r(r(v) - mean) * rstd); }
-};
 
 std::vector<double> exactly(const std::vector<float>& x, bool centred, double eps) {
   double mean = 0, squares = 0;
@@ -47,24 +25,26 @@ std::vector<double> exactly(const std::vector<float>& x, bool centred, double ep
 }
 
 template <class T, class S>
-NormError measured(const NormCase& c, double magnitude, std::int64_t rows, std::uint64_t seed) {
+NormError measured(const NormCase& c, double magnitude, std::int64_t rows, std::uint64_t seed, const Place* card) {
   const bool centred = c.norm == "layernorm";
   NormError e;
   double square_error = 0, square_exact = 0, count = 0;
   e.epsilon_lost = true;
   bool finite_inputs = true, finite_squares = true, zero_eps = false;
-  std::vector<float> x(static_cast<std::size_t>(c.width));
+  std::vector<float> x(static_cast<std::size_t>(c.width)), y(x.size());
   for (std::int64_t row = 0; row < rows; ++row) {
     const Random random = Random{seed}.stream(std::uint64_t(row));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = widen(narrow<T>(float(magnitude * double(random.normal(i)))));
-    const Statistics<S> s(x, centred, c.eps);
+    const Statistics<S> s(x.data(), c.width, centred, c.eps);
     const auto exact = exactly(x, centred, c.eps);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double error = std::fabs(double(widen(narrow<T>(s.output(x[i])))) - exact[i]);
+      y[i] = rounded<T>(s.output(x[i]));
+      const double error = std::fabs(double(y[i]) - exact[i]);
       e.max = std::max(e.max, std::isfinite(error) ? error : infinite);
       square_error += error * error, square_exact += exact[i] * exact[i], ++count;
       finite_inputs &= std::isfinite(x[i]);
     }
+    if (card) e.equal_on_card &= equal_bits(y, normalised_on(*card, {c.dtype, c.statistics, centred, c.eps}, x));
     finite_squares &= std::isfinite(s.squares);
     zero_eps |= s.with_eps == 0;
     e.epsilon_lost &= s.with_eps == s.mean_square;
@@ -100,9 +80,9 @@ Value measured_or_words(double x) { return std::isfinite(x) ? Value(x) : Value(s
 
 }  // namespace
 
-NormError norm_error(const NormCase& c, double magnitude, std::int64_t rows, std::uint64_t seed) {
+NormError norm_error(const NormCase& c, double magnitude, std::int64_t rows, std::uint64_t seed, const Place* card) {
   return with_format(c.dtype, [&]<class T>() {
-    return c.statistics == c.dtype ? measured<T, T>(c, magnitude, rows, seed) : measured<T, float>(c, magnitude, rows, seed);
+    return c.statistics == c.dtype ? measured<T, T>(c, magnitude, rows, seed, card) : measured<T, float>(c, magnitude, rows, seed, card);
   });
 }
 
@@ -139,7 +119,7 @@ NormLimits norm_limits(const NormCase& c, std::int64_t rows, std::uint64_t seed)
   return l;
 }
 
-Record norm_record(const NormSettings& s) {
+Record norm_record(const NormSettings& s, const Place* card) {
   for (auto width : s.widths) check(width >= 1, Code::bad_argument, "width: {}; at least 1 is allowed", width);
   for (auto magnitude : s.magnitudes)
     check(std::isfinite(magnitude) && magnitude > 0, Code::bad_argument, "magnitude: {}; a number above 0 is needed", magnitude);
@@ -160,6 +140,7 @@ Record norm_record(const NormSettings& s) {
               {"why"},
               {"device", Unit::none, Show::detail}},
              {}};
+  if (card) rows.columns.insert(rows.columns.begin() + 8, {"equal_bits"});
   Table limits{"limits",
                fmt::format("Magnitudes (powers of two) between which the output is finite and right to {:.0f} % RMS", 100 * norm_tolerance),
                {{"norm"},
@@ -181,10 +162,11 @@ Record norm_record(const NormSettings& s) {
           for (auto eps : s.eps) {
             const NormCase c{norm, dtype, statistics, width, eps};
             for (auto magnitude : s.magnitudes) {
-              const NormError e = norm_error(c, magnitude, s.rows, s.seed);
+              const NormError e = norm_error(c, magnitude, s.rows, s.seed, card);
               rows.add({norm, dtype, statistics, width, eps, magnitude, measured_or_words(e.max), measured_or_words(e.rms),
                         std::string(e.epsilon_lost ? "lost" : "kept"), std::string(e.right() ? "right" : "fails"),
-                        std::string(e.right() ? "" : in_words(e.trouble)), std::string("cpu")});
+                        std::string(e.right() ? "" : in_words(e.trouble)), std::string(card ? "cpu, cuda" : "cpu")});
+              if (card) rows.rows.back().insert(rows.rows.back().begin() + 8, Value(e.equal_on_card));
             }
             const NormLimits l = norm_limits(c, s.rows, s.seed);
             limits.add({norm, dtype, statistics, width, eps, or_none(l.right_from), or_none(l.right_to), or_none(l.fails_above),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/place.h"
 #include "report/record.h"
 
 namespace headroom::precision {
@@ -34,12 +35,13 @@ struct NormCase {
 
 struct NormError {  // relative to the RMS of the exact output; infinite when an output is not finite
   double max = 0, rms = 0;
+  bool equal_on_card = true;  // where there is one: its outputs have the same bits
   bool epsilon_lost = false;  // adding it to the mean square changed nothing, in every row
   NormTrouble trouble = NormTrouble::none;
   bool right() const { return rms <= norm_tolerance; }
 };
 
-NormError norm_error(const NormCase&, double magnitude, std::int64_t rows, std::uint64_t seed);
+NormError norm_error(const NormCase&, double magnitude, std::int64_t rows, std::uint64_t seed, const Place* card = nullptr);
 
 struct NormLimits {                            // powers of two; none: no such magnitude among those that the format holds
   std::optional<double> right_from, right_to;  // the range in which outputs are right that holds 1, or ends below it; none: nowhere up to 1
@@ -50,6 +52,6 @@ struct NormLimits {                            // powers of two; none: no such m
 
 NormLimits norm_limits(const NormCase&, std::int64_t rows, std::uint64_t seed);
 
-Record norm_record(const NormSettings&);
+Record norm_record(const NormSettings&, const Place* card = nullptr);
 
 }  // namespace headroom::precision

@@ -1,11 +1,15 @@
 #include "studies/step_time.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/random.h"
 #include "base/text.h"
+#include "engine/recorded.h"
+#include "gpu/place.h"
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
+#include "studies/driver_bytes.h"
 
 namespace headroom {
 
@@ -38,13 +42,51 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
   return "";
 }
 
+void feed_random(Training& t, std::uint64_t seed) {
+  const Random random{seed};
+  const auto vocab = std::uint64_t(t.recipe().model.vocab);
+  std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = std::int32_t(random.below(2 * i, vocab));
+    targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
+  }
+  t.feed(0, tokens, targets);
+}
+
+// On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
+bench::Measurement measured(Training& t, const Context& ctx, const Place& place, const bench::Protocol& protocol, std::uint64_t seed,
+                            DriverBytes& driver, const std::function<bool()>& stop) {
+  const auto step = [&] {
+    if (t.recipe().purpose == Purpose::forward) return t.forward();
+    if (t.recipe().purpose == Purpose::gradients) return t.backward();
+    t.passes({.clip = t.recipe().updating == engine::Updating::during ? 0.0 : 1.0});
+  };
+  t.set_rate(1e-4);
+  std::optional<engine::Recorded> recorded;
+  std::optional<Stopwatch> watch;
+  if (place.on_gpu()) watch.emplace();
+  const auto call = [&] {
+    const bool first = !recorded;
+    if (first) t.warm(), feed_random(t, seed), recorded.emplace(step, ctx);
+    (*recorded)();
+    if (first) place.wait(), driver.after_first_run();
+  };
+  const bench::Timer timer = [&](const std::function<void()>& work) {
+    watch->start(place.queue());
+    work();
+    watch->stop(place.queue());
+    return double(watch->elapsed_ms());
+  };
+  return bench::measure(call, protocol, watch ? timer : bench::host_timer(), stop);
+}
+
 }  // namespace
 
 Record step_time(const StepTime& s, const Device& device, int threads, const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported,
-        "only the CPU is timed in this build, {} is not; headroom plan --device forecasts it", device.name);
-  Threads pool(threads);
-  const double ceiling = s.matmul_flops > 0 ? s.matmul_flops : matmul_ceiling(device, pool);
+  Place place(device, threads);
+  const bool gpu = place.on_gpu();
+  DriverBytes driver(place);
+  const double cpu_ceiling = gpu ? 0 : s.matmul_flops > 0 ? s.matmul_flops : matmul_ceiling(device, place.threads());
   Table t{"rows",
           "Milliseconds of a step",
           {{"model"},
@@ -63,59 +105,84 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
            {"why"},
            {"params", Unit::none, Show::detail},
            {"steps", Unit::none, Show::detail},
-           {"warmup", Unit::none, Show::detail}},
+           {"warmup", Unit::none, s.warmups.size() > 1 ? Show::always : Show::detail},
+           {"driver_bytes", Unit::bytes, gpu ? Show::always : Show::detail},
+           {"loaded_bytes", Unit::bytes, Show::detail},
+           {"unexplained_bytes", Unit::bytes, gpu ? Show::always : Show::detail}},
           {}};
   constexpr std::pair<Purpose, const char*> phases[] = {
       {Purpose::forward, "forward"}, {Purpose::gradients, "forward+backward"}, {Purpose::training, "train"}};
-  const auto params = engine::param_count(s.model);
-  for (const Precision precision : s.precisions)
-    for (const auto len : s.lens)
-      for (const auto& [purpose, name] : phases) {
-        if (stop()) break;
-        Recipe r{s.model, s.batch, len, precision, {s.keep}, s.attention};
-        r.purpose = purpose;
-        engine::Forecast f;
-        const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {
-          const bool timed = m.ms.count > 0;
-          const double tokens = double(s.batch) * double(len), rate = timed ? f.model_flops / (m.ms.mean * 1e9) : 0;
-          t.add({s.model.name, s.batch, len, std::string(name_of(precision)), std::string(name), timed ? Value(m.ms.mean) : Value(),
-                 timed ? Value(m.ms.std) : Value(), timed ? Value(1e3 * tokens / m.ms.mean) : Value(), timed ? Value(rate) : Value(),
-                 timed ? Value(rate * 1e12 / ceiling) : Value(), std::move(peak),
-                 f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(), std::string(status), why, params, std::int64_t(m.ms.count),
-                 std::int64_t(m.warmup)});
-        };
-        try {
-          f = engine::forecast(r, device, threads);
-          if (f.peak_bytes > s.memory_bytes) {
-            row("oom", who_did_not_fit(f, s.memory_bytes), {}, {});
-            continue;
+  for (const engine::ModelConfig& model : s.models)
+    for (const Precision precision : s.precisions)
+      for (const auto len : s.lens)
+        for (const auto& [purpose, name] : phases)
+          for (const auto warmup : s.warmups) {
+            if (stop()) break;
+            if (std::find(s.phases.begin(), s.phases.end(), name) == s.phases.end()) continue;
+            Recipe r{model, s.batch, len, precision, {s.keep}, s.attention};
+            r.purpose = purpose, r.masters = s.masters, r.updating = s.updating;
+            engine::Forecast f;
+            const double ceiling = gpu ? device.ceilings.of(precision) : cpu_ceiling;
+            const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {
+              const bool timed = m.ms.count > 0, ran = gpu && !std::holds_alternative<std::monostate>(peak);
+              const double tokens = double(s.batch) * double(len), rate = timed ? f.model_flops / (m.ms.mean * 1e9) : 0;
+              t.add({model.name,
+                     s.batch,
+                     len,
+                     std::string(name_of(precision)),
+                     std::string(name),
+                     timed ? Value(m.ms.mean) : Value(),
+                     timed ? Value(m.ms.std) : Value(),
+                     timed ? Value(1e3 * tokens / m.ms.mean) : Value(),
+                     timed ? Value(rate) : Value(),
+                     timed && ceiling > 0 ? Value(rate * 1e12 / ceiling) : Value(),
+                     std::move(peak),
+                     f.peak_bytes > 0 ? Value(std::int64_t(f.peak_bytes)) : Value(),
+                     std::string(status),
+                     why,
+                     engine::param_count(model),
+                     std::int64_t(m.ms.count),
+                     std::int64_t(m.warmup),
+                     ran ? Value(driver.used()) : Value(),
+                     ran ? Value(driver.loaded()) : Value(),
+                     ran ? Value(driver.unexplained(f.peak_bytes)) : Value()});
+              if (s.row_added) s.row_added(t);
+            };
+            try {
+              f = engine::forecast(r, device, threads);
+              if (f.peak_bytes > s.memory_bytes) {
+                row("oom", who_did_not_fit(f, s.memory_bytes), {}, {});
+                continue;
+              }
+              driver.before_arena();
+              const PlaceMemory memory = place.take(f.peak_bytes);
+              driver.after_arena();
+              Arena arena(memory.data(), memory.bytes());
+              Context ctx{arena, device, &place.threads(), place.stream()};
+              Training training(r, ctx);
+              training.initialise(s.seed);
+              const auto m = measured(training, ctx, place, {.warmup = int(warmup), .steps = s.steps}, s.seed + 1, driver, stop);
+              row(m.complete ? "ok" : "interrupted", "", m, std::int64_t(arena.peak()));
+            } catch (const Error& e) {
+              if (e.at.code == Code::bad_argument) throw;  // the question is wrong, not the answer
+              std::string why = e.what();
+              std::replace(why.begin(), why.end(), '\n', ';');
+              row(e.at.code == Code::out_of_memory ? "oom" : e.at.code == Code::unsupported ? "refused" : "failed", why, {}, {});
+            }
           }
-          const Block memory(f.peak_bytes);
-          Arena arena(memory.data(), memory.bytes());
-          Context ctx{arena, device, &pool};
-          Training training(r, ctx);
-          training.initialise(s.seed);
-          const Random random{s.seed + 1};
-          for (std::int64_t i = 0; i < training.tokens().count(); ++i) {
-            training.tokens().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i), std::uint64_t(s.model.vocab)));
-            training.targets().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i + 1), std::uint64_t(s.model.vocab)));
-          }
-          const auto call = [&] {
-            if (purpose == Purpose::forward) return training.forward();
-            training.backward();
-            if (purpose == Purpose::training) training.update({});
-          };
-          const auto m = bench::measure(call, s.protocol, bench::host_timer(), stop);
-          row(m.complete ? "ok" : "interrupted", "", m, std::int64_t(arena.peak()));
-        } catch (const Error& e) {
-          if (e.at.code == Code::bad_argument) throw;  // the question is wrong, not the answer
-          std::string why = e.what();
-          std::replace(why.begin(), why.end(), '\n', ';');
-          row(e.at.code == Code::out_of_memory ? "oom" : e.at.code == Code::unsupported ? "refused" : "failed", why, {}, {});
-        }
-      }
-  Record record{"", fmt::format("{} on {}, {} threads", s.model.name, device.name, threads), {}};
-  record.add("matmul_ceiling_tflops", ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
+  Record record{"", gpu ? device.name : fmt::format("{}, {} threads", device.name, threads), {}};
+  if (gpu) {
+    record.add("context_bytes", driver.context(), Unit::bytes);
+    record.add(Part{t});
+    record.add(Part{Note{
+        fmt::format("MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no "
+                    "recomputation; against the matmul rate of the precision, {}.",
+                    device.ceilings.source)}});
+    return record.add(Part{
+        Note{"driver is all that cudaMemGetInfo says is taken: the arena (forecast), the context and what other programs hold "
+             "(context_bytes), what running loaded (loaded_bytes: kernels' code, cuBLAS, the recorded graph), and unexplained bytes."}});
+  }
+  record.add("matmul_ceiling_tflops", cpu_ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
   record.add(Part{t});
   return record.add(Part{
       Note{fmt::format("MFU is against {}.",

@@ -2,6 +2,7 @@
 // does not fit is a row too, known from the forecast without trying.
 #pragma once
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/forecast.h"
@@ -11,16 +12,21 @@
 namespace headroom {
 
 struct StepTime {
-  engine::ModelConfig model;
+  std::vector<engine::ModelConfig> models;
   std::int64_t batch = 4;
   std::vector<std::int64_t> lens{128};
   std::vector<Precision> precisions{{}};
   engine::Keep keep = engine::Keep::everything;
   std::string attention = "flash";
-  bench::Protocol protocol{5, 10};
+  engine::Masters masters = engine::Masters::whole;
+  engine::Updating updating = engine::Updating::after;
+  std::vector<std::string> phases{"forward", "forward+backward", "train"};
+  int steps = 10;
+  std::vector<std::int64_t> warmups{5};  // steps before those that count; a row for each
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = 0;  // that a step may take
-  double matmul_flops = 0;         // the measured ceiling that MFU is counted against; 0: measured here by one large matmul
+  double matmul_flops = 0;         // the CPU's measured ceiling that MFU is counted against; 0: measured here by one large matmul
+  std::function<void(const Table&)> row_added{};  // called when a row is done: the table's last
 };
 
 Record step_time(const StepTime&, const Device&, int threads, const std::function<bool()>& stop);

@@ -8,8 +8,10 @@
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "engine/pretrained.h"
+#include "engine/recorded.h"
 #include "engine/save.h"
-#include "memory/block.h"
+#include "engine/transfer.h"
+#include "gpu/place.h"
 
 namespace headroom {
 
@@ -25,7 +27,7 @@ std::string settings_of(const TrainRun& r, const engine::Data& data) {
                         {"len", r.recipe.len},
                         {"precision", name_of(r.recipe.precision)},
                         {"attention", r.recipe.attention},
-                        {"micro_batches", r.micro_batches},
+                        {"micro_batches", r.recipe.micro_batches},
                         {"lr", r.schedule.peak},
                         {"floor", r.schedule.floor},
                         {"warmup", r.schedule.warmup},
@@ -74,12 +76,12 @@ std::string sampled(Training& t, const TrainRun& r, const Tensor& logits) {
   std::string out;
   for (std::int64_t n = 0; n < r.sample; ++n) {
     const auto have = std::min<std::int64_t>(len, std::int64_t(all.size()));
-    auto* tokens = t.tokens().as<std::int32_t>();
-    std::fill_n(tokens, t.tokens().count(), 0);
-    std::copy_n(all.end() - have, have, tokens);
+    std::vector<std::int32_t> tokens(std::size_t(t.tokens().count()), 0);
+    std::copy_n(all.end() - have, have, tokens.begin());
+    t.feed(0, tokens, tokens);
     t.logits_at(have - 1, logits);
-    all.push_back(
-        drawn(logits.as<float>(), text ? std::min<std::int64_t>(vocab, 256) : vocab, r.temperature, random.uniform(std::uint64_t(n))));
+    const auto x = engine::values_of<float>(logits, t.context());
+    all.push_back(drawn(x.data(), text ? std::min<std::int64_t>(vocab, 256) : vocab, r.temperature, random.uniform(std::uint64_t(n))));
     out += text ? std::string(1, char(all.back())) : fmt::format("{}{}", n ? " " : "", all.back());
   }
   return out;
@@ -116,17 +118,16 @@ engine::ModelConfig model_of_init(const std::string& folder) {
 
 Trained train_run(const TrainRun& r, const Device& device, int threads, const std::function<void(const TrainProgress&)>& show,
                   const std::function<bool()>& stop) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "only the CPU trains in this build; --device cpu");
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   check(device.memory_bytes == 0 || needed <= device.memory_bytes, Code::out_of_memory,
         "this needs {}, {} are available; try --keep input, a smaller --batch with more --micro-batches, or headroom plan",
         bytes_in_words(double(needed)), bytes_in_words(double(device.memory_bytes)));
-  const Block memory(needed);
-  Threads pool(threads);
+  Place place(device, threads);
+  const PlaceMemory memory = place.take(needed);
   Arena arena(memory.data(), memory.bytes());
-  Context ctx{arena, device, &pool};
+  Context ctx{arena, device, &place.threads(), place.stream()};
   const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
   Training t(r.recipe, ctx);
   t.initialise(r.seed);
@@ -148,27 +149,31 @@ Trained train_run(const TrainRun& r, const Device& device, int threads, const st
 
   Table rows{"rows", "Loss", {{"step"}, {"loss"}, {"lr"}, {"grad_norm"}, {"tokens_per_s"}}, {}};
   const auto from = at.step;
-  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.micro_batches);
+  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches);
+  adamw::Hyper hyper = r.hyper;
+  hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
+  t.warm();
+  const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
   double speed = 0;
   while (at.step < r.schedule.steps && !stop()) {
-    adamw::Hyper hyper = r.hyper;
-    hyper.lr = r.schedule.at(at.step);
-    hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
-    for (int micro = 0; micro < r.micro_batches; ++micro) {
-      data.draw(t, r.seed, at.step, micro);
-      t.backward(micro, r.micro_batches);
-    }
-    if (!std::isfinite(t.loss())) stop_for("loss", at.step + 1, t.first_not_finite(), r.folder);
-    t.update(hyper);
-    // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
-    if (t.state(adamw::skipped) != 0 && (!hyper.dynamic_scale || t.state(adamw::loss_scale) <= 1))
-      stop_for("gradient", at.step + 1, t.first_gradient_not_finite(), r.folder);
+    for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
+    const double rate = r.schedule.at(at.step);
+    t.set_rate(rate);
+    passes();
     ++at.step;
-    speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    show({at.step, r.schedule.steps, t.loss(), speed});
-    if (at.step % r.report_every == 0 || at.step == r.schedule.steps || at.step == 1)
-      rows.add({at.step, t.loss(), hyper.lr, t.state(adamw::grad_norm), speed});
+    const bool reported = at.step % r.report_every == 0 || at.step == r.schedule.steps || at.step == 1;
+    if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
+      // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+      const double loss = t.loss();
+      if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
+      const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
+                                            : t.state(adamw::updates) != double(at.step);
+      if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
+      speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      show({at.step, r.schedule.steps, loss, speed});
+      if (reported) rows.add({at.step, loss, rate, t.state(adamw::grad_norm), speed});
+    }
     if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) engine::save(t, at, r.folder);
   }
   if (!r.folder.empty() && at.step > from) engine::save(t, at, r.folder);

@@ -16,7 +16,6 @@ struct TrainRun {
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
   double held_out = 0.1;
-  int micro_batches = 1;
   adamw::Hyper hyper;
   engine::Schedule schedule;
   std::uint64_t seed = 0;

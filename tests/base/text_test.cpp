@@ -20,6 +20,11 @@ std::string refusal(auto&& f) {
   return "";
 }
 
+TEST(Text, BytesExactlyAndInWords) {
+  EXPECT_EQ(bytes_exactly(1610612736), "1610612736 bytes (1.50 GiB)");
+  EXPECT_EQ(bytes_exactly(1000), "1000 bytes");
+}
+
 TEST(Text, BytesAndTimesReadAsPeopleSayThem) {
   EXPECT_EQ(bytes_in_words(0), "0 B");
   EXPECT_EQ(bytes_in_words(1023), "1023 B");

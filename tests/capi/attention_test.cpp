@@ -124,7 +124,7 @@ TEST(CAttention, AMisuseIsAnsweredInOneLine) {
   refused([](P, A a) { a.q.shape[1] = 31; }, HEADROOM_BAD_ARGUMENT, "q is 1x31");
   refused([](P, A a) { a.k.dtype = HEADROOM_F16; }, HEADROOM_BAD_ARGUMENT, "k is fp16");
   refused([](P, A a) { a.o.data = nullptr; }, HEADROOM_BAD_ARGUMENT, "o has no data");
-  refused([](P, A a) { a.v.rank = 0; }, HEADROOM_BAD_ARGUMENT, "v is");
+  refused([](P, A a) { a.v.rank = 0; }, HEADROOM_BAD_ARGUMENT, "v is missing");
   refused([](P, A a) { a.v.rank = 9; }, HEADROOM_BAD_ARGUMENT, "v.rank is 9");
   refused([](P, A a) { a.q.shape[0] = -4; }, HEADROOM_BAD_ARGUMENT, "q.shape[0]");
   refused([](P, A a) { a.v.stride[0] = 512, a.v.stride[1] = 16, a.v.stride[2] = 8, a.v.stride[3] = 2; }, HEADROOM_BAD_ARGUMENT, "stride 2");

@@ -35,6 +35,10 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("attention --out " + folder_.string() + "/no/such/file", 2, "there is no directory");
   refused("attention --db " + folder_.string(), 2, "is a directory");
   refused("attention --device gpu", 2, "cpu, cuda, cuda:N");
+  refused("attention --len", 2, "--len needs a value");
+  refused("attention --resume=maybe", 2, "--resume takes no value");
+  refused("train --text x --lr abc", 2, "--lr: 'abc'");
+  refused("memory model --as pytorch --workspace-mib 99999", 2, "--workspace-mib: '99999'");
   refused("compare 1", 2, "B");
   refused("results", 1, "measure something first");
   refused("kernels --mask window:0", 2, "window:W");
@@ -51,6 +55,11 @@ TEST_F(Program, WithoutAGpuCudaIsRefusedWithWhatToTry) {
   EXPECT_EQ(j["kind"], "cpu") << "the best present";
   EXPECT_LE(j["available_bytes"], j["memory_bytes"]);
   EXPECT_EQ(run("kernels --device h200 --format json").code, 0) << "a GPU that is not here can still be asked about";
+}
+
+TEST_F(Program, ACommandsNameIsSaidOnce) {
+  EXPECT_EQ(run("attention --heads 3 --kv-heads 2").err.find("headroom attention: heads 3"), 0u);
+  EXPECT_EQ(run("results").err.find("headroom results: there is no"), 0u);
 }
 
 TEST_F(Program, HelpIsEnough) {
@@ -94,27 +103,39 @@ TEST_F(Program, TheSweepAnswersInJson) {
   EXPECT_EQ(again["rows"], j["rows"]) << "what was shown is what was kept";
 }
 
-TEST_F(Program, AFailedRowIsExitCodeOne) {
+// The same run as in `whole`, cut short after its first row, which had ended so.
+void cut_short(const Results& whole, const std::string& file, const char* status) {
+  Results half(file, Results::Access::write);
+  const auto first = whole.run(1);
+  StoredRow row = whole.rows(1).at(0);
+  Json changed = Json::parse(row.row);
+  changed["status"] = status, changed["why"] = "O is off";
+  row.row = changed.dump();
+  half.add_row(half.start_run(first->command, first->settings, first->machine), row);
+}
+
+TEST_F(Program, ResumeMeasuresWhatFailedAgainAndNothingElse) {
   const std::string sweep = tiny + "--variant flash --format json --db ";
   ASSERT_EQ(run(sweep + db_).code, 0);
   const Results whole(db_, Results::Access::read);
-  const std::string cut = (folder_ / "cut.db").string();
-  {
-    Results half(cut, Results::Access::write);  // the same run, cut short after a row that had failed
-    const auto first = whole.run(1);
-    StoredRow row = whole.rows(1).at(0);
-    Json wrong = Json::parse(row.row);
-    wrong["status"] = "failed", wrong["why"] = "O is off";
-    row.row = wrong.dump();
-    half.add_row(half.start_run(first->command, first->settings, first->machine), row);
+  for (const std::string status : {"failed", "oom"}) {
+    const std::string cut = (folder_ / (status + ".db")).string();
+    cut_short(whole, cut, status.c_str());
+    const Ended e = run(sweep + cut + " --resume");
+    EXPECT_EQ(e.code, 0) << e.err;
+    const Json rows = Json::parse(e.out)["rows"];
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_EQ(rows[0]["status"], status == "failed" ? "ok" : "oom");
+    EXPECT_EQ(rows[1]["status"], "ok");
+    EXPECT_EQ(Results(cut, Results::Access::read).rows(1).size(), 2u) << "no row is there twice";
   }
-  const Ended e = run(sweep + cut + " --resume");
-  EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.err.find("1 of 2 rows failed"), std::string::npos) << e.err;
-  const Json rows = Json::parse(e.out)["rows"];
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0]["status"], "failed");
-  EXPECT_EQ(rows[1]["status"], "ok");
+}
+
+TEST_F(Program, ARunsSettingsAreAnObject) {
+  ASSERT_EQ(run(tiny + "--variant flash --format json --db " + db_).code, 0);
+  const Json settings = Json::parse(run("results 1 --format json --db " + db_).out)["settings"];
+  EXPECT_EQ(settings["len"], "16,32") << settings;
+  EXPECT_EQ(settings["batch"], 1);
 }
 
 TEST_F(Program, UntilGoesOnPastTheUsualStepsAndSaysWhatEndedIt) {

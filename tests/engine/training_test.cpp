@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/copy/split.h"
 #include "tests/engine/oracle.h"
 #include "tests/engine/workshop.h"
 
@@ -133,19 +134,21 @@ TEST(Training, LogitsInChunksGiveTheSameLoss) {
 
 TEST(Training, AccumulationIsTheMeanOfItsParts) {
   Recipe r{tiny(), 2, 8, {}};
+  Workshop alone(r);
+  r.micro_batches = 3;
   Workshop w(r);
   std::vector<double> mean(w.gradients().size(), 0.0);
   double loss = 0;
   for (std::uint64_t micro = 0; micro < 3; ++micro) {
-    w.fill(micro);
-    w.training.backward();
-    const auto g = w.gradients();
+    alone.fill(micro);
+    alone.training.backward();
+    const auto g = alone.gradients();
     for (std::size_t i = 0; i < g.size(); ++i) mean[i] += double(g[i]) / 3;
-    loss += w.training.loss() / 3;
+    loss += alone.training.loss() / 3;
   }
   for (int micro = 0; micro < 3; ++micro) {
-    w.fill(std::uint64_t(micro));
-    w.training.backward(micro, 3);
+    w.fill(std::uint64_t(micro), micro);
+    w.training.backward(micro);
   }
   EXPECT_NEAR(w.training.loss(), loss, 1e-12);
   const auto g = w.gradients();
@@ -162,6 +165,51 @@ TEST(Training, LearnsAFixedBatchInEveryPrecision) {
     for (int i = 0; i < 150; ++i) w.training.backward(), w.training.update(h);
     EXPECT_LT(w.training.loss(), 0.2 * before) << precision;
   }
+}
+
+TEST(Training, UpdatingDuringBackwardGivesTheBitsOfUpdatingAfterIt) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    Recipe r{tiny(), 2, 8, *precision_named(precision)};
+    Workshop after(r);
+    r.updating = Updating::during;
+    Workshop during(r);
+    EXPECT_LT(during.predicted, after.predicted);
+    for (std::uint64_t step = 0; step < 4; ++step)
+      for (Workshop* w : {&after, &during}) {
+        w->fill(step);
+        w->training.step({.lr = 0.01, .clip = 0});
+      }
+    EXPECT_EQ(during.weights(), after.weights()) << precision;
+    EXPECT_EQ(during.gather(&Param::v), after.gather(&Param::v)) << precision;
+    EXPECT_EQ(during.training.state(adamw::updates), 4);
+    EXPECT_EQ(during.arena.peak(), during.predicted);
+    EXPECT_THROW(during.training.update({}), Error);
+    EXPECT_THROW(during.training.step({.clip = 1}), Error);
+  }
+}
+
+TEST(Training, MastersInHalvesFollowWholeOnes) {
+  Recipe r{tiny(), 2, 8, *precision_named("bf16")};
+  Workshop whole(r);
+  r.masters = Masters::halves;
+  Workshop halves(r);
+  EXPECT_LT(halves.predicted, whole.predicted);
+  for (std::uint64_t step = 0; step < 6; ++step)
+    for (Workshop* w : {&whole, &halves}) {
+      w->fill(step);
+      w->training.step({.lr = 0.01});
+    }
+  EXPECT_EQ(halves.arena.peak(), halves.predicted);
+  double different = 0, all = 0;  // copies differ only where a weight lies just between two bf16 values
+  for (std::size_t i = 0; i < whole.training.store().params().size(); ++i) {
+    const Param &a = whole.training.store().params()[i], &b = halves.training.store().params()[i];
+    for (std::int64_t e = 0; e < a.master.count(); ++e, ++all) {
+      const float x = b.rest ? copy::join({b.copy.as<bf16>()[e], b.rest.as<std::uint16_t>()[e]}) : b.master.as<float>()[e];
+      ASSERT_NEAR(x, a.master.as<float>()[e], 1e-3) << a.spec.full_name();
+      different += x != a.master.as<float>()[e];
+    }
+  }
+  EXPECT_LT(different, 0.5 * all);
 }
 
 TEST(Training, AGradientThatIsNotFiniteChangesNothingAndIsFound) {

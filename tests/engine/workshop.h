@@ -2,7 +2,8 @@
 #pragma once
 #include "base/random.h"
 #include "engine/forecast.h"
-#include "memory/block.h"
+#include "engine/transfer.h"
+#include "gpu/place.h"
 
 namespace headroom::engine {
 
@@ -10,39 +11,43 @@ inline ModelConfig tiny() { return {"tiny", 19, 16, 2, 4, 2, 4, 24, false, 10000
 
 struct Workshop {
   Device device;
-  Threads threads;
+  Place place;
   std::size_t predicted;
-  headroom::Block memory;
+  PlaceMemory memory;
   Ledger ledger;
   Arena arena;
   Context ctx;
   Training training;
 
-  explicit Workshop(const Recipe& r, int thread_count = 2)
-      : threads(thread_count),
+  explicit Workshop(const Recipe& r, int thread_count = 2, Device d = {})
+      : device(std::move(d)),
+        place(device, thread_count),
         predicted(forecast_peak(r, device, thread_count)),
-        memory(predicted),
+        memory(place.take(predicted)),
         arena(memory.data(), memory.bytes(), &ledger),
-        ctx{arena, device, &threads},
+        ctx{arena, device, &place.threads(), place.stream()},
         training(r, ctx) {
     training.initialise(7);
     fill(1);
   }
-  void fill(std::uint64_t seed) {
+  void fill(std::uint64_t seed, int micro = 0) {
     const Random random{seed};
-    for (std::int64_t i = 0; i < training.tokens().count(); ++i) {
-      const auto vocab = std::uint64_t(training.recipe().model.vocab);
-      training.tokens().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i), vocab));
-      training.targets().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i + 1), vocab));
+    const auto vocab = std::uint64_t(training.recipe().model.vocab);
+    std::vector<std::int32_t> tokens(std::size_t(training.tokens().count())), targets(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = std::int32_t(random.below(2 * i, vocab));
+      targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
     }
+    training.feed(micro, tokens, targets);
   }
   std::vector<float> gradients() const { return gather(&Param::grad); }
   std::vector<float> weights() const { return gather(&Param::master); }
   std::vector<float> gather(Tensor Param::*which) const {
     std::vector<float> all;
     for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {
-      const float* at = (p.*which).as<float>();
-      all.insert(all.end(), at, at + (p.*which).count());
+      if (!(p.*which)) continue;
+      const auto values = values_of<float>(p.*which, ctx);
+      all.insert(all.end(), values.begin(), values.end());
     }
     return all;
   }

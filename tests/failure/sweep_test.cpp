@@ -1,6 +1,6 @@
 // The store when memory runs out at every single point, SQLite's own allocations among them: rows that were taken are there, the
-// file stays whole, and an attempt that failed hurts no later one. The sweep when arenas and blocks are refused; not operator new:
-// nlohmann-json 3.11 leaks, or ends the program, when it is refused inside a constructor, and a row's key is made by it.
+// file stays whole, and an attempt that failed hurts no later one. The sweep when an arena, a block or operator new is refused: its
+// rows end as oom, or the whole of it as a clean error.
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -111,6 +111,7 @@ TEST_F(OutOfMemoryStore, ASweepEndsInRowsOrACleanError) {
     for (const auto& row : rows) EXPECT_EQ(row.status, "ok") << row.why;
   };
   fail_each(Source::arena, work, verify);
+  fail_each(Source::operator_new, work, verify);
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ TEST_F(PlaceGpu, CopiesOutEveryRowOfAWiderMatrix) {
     for (std::size_t i = 0; i < 3; ++i) ASSERT_EQ(got[3 * row + i], int(1024 * row + 5 + i));
 }
 
+TEST_F(PlaceGpu, CopiesWithinTheCard) {
+  const Place there(device);
+  std::vector<int> x(3'000'004), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = int(i);
+  const PlaceMemory a = there.take(x.size() * 4), b = there.take(x.size() * 4);
+  there.copy_in(a.data(), x.data(), x.size() * 4);
+  fill_bytes(b.data(), 0xff, x.size() * 4, there.queue());
+  copy_on_device(b.data(), a.data(), (x.size() - 4) * 4, there.queue());
+  there.copy_out(y.data(), b.data(), y.size() * 4);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], i < x.size() - 4 ? int(i) : -1);
+}
+
 TEST_F(PlaceGpu, ARefusalSaysHowMuchIsFreeAndLeavesTheCardUsable) {
   const Place there(device);
   try {

@@ -1,5 +1,6 @@
 // Every attention variant of this machine's GPU against the FP64 oracle: the cases of the CPU suite, and what only a GPU can get wrong.
 #include <cstdlib>
+#include <optional>
 
 #include "gpu/buffer.h"
 #include "gpu/device.h"
@@ -32,6 +33,59 @@ struct OnDevice {  // a case's tensors, guard bands and all, in device memory
   }
 };
 
+// One variant on one case: scratch of exactly the size that a dry run asked for, all of it poisoned; each call puts one pass on the stream.
+class Wet {
+ public:
+  Wet(const Variant& variant, const Case& c, Tensors& x, const Device& device, const Stream& stream)
+      : t(x, stream), v_(variant), c_(c), x_(x), device_(device), stream_(stream), saved_(saved_bytes()) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const auto bytes = v_.supports(c.problem, device, pass).ok ? workspace_bytes(v_, c.problem, device, pass, 1) : 0;
+      scratch_.emplace_back(bytes + 256), scratch_bytes_.push_back(bytes);
+      fill_bytes(scratch_.back().data(), 0xff, scratch_.back().bytes(), stream);
+    }
+  }
+  void forward() {
+    in(Pass::forward, [&](const Saved& saved, Context& ctx) {
+      attention::forward(v_, c_.problem, {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), saved}, ctx);
+    });
+  }
+  void backward() {
+    in(Pass::backward, [&](const Saved& saved, Context& ctx) {
+      attention::backward(v_, c_.problem,
+                          {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), t(x_.d_o), c_.with_dlse ? t(x_.dlse) : Tensor(), t(x_.dq),
+                           t(x_.dk), t(x_.dv), saved},
+                          ctx);
+    });
+  }
+
+  OnDevice t;
+
+ private:
+  std::size_t saved_bytes() const {
+    Arena dry;
+    Context ctx{dry, device_};
+    make_saved(v_, c_.problem, ctx);
+    return dry.peak() + 256;
+  }
+  template <class Body>
+  void in(Pass pass, Body&& body) {
+    Arena saved_arena(saved_.data(), saved_.bytes()), arena(scratch_[std::size_t(pass)].data(), scratch_bytes_[std::size_t(pass)]);
+    Context saving{saved_arena, device_}, ctx{arena, device_};
+    ctx.stream = stream_.raw();
+    body(make_saved(v_, c_.problem, saving), ctx);
+    EXPECT_EQ(arena.peak(), scratch_bytes_[std::size_t(pass)]) << "the dry run promised other scratch: " << v_.name << " " << in_words(c_);
+  }
+
+  const Variant& v_;
+  const Case& c_;
+  Tensors& x_;
+  const Device& device_;
+  const Stream& stream_;
+  Buffer saved_;
+  std::vector<Buffer> scratch_;
+  std::vector<std::size_t> scratch_bytes_;
+};
+
 class AttentionGpu : public testing::Test {
  protected:
   void SetUp() override {
@@ -42,47 +96,25 @@ class AttentionGpu : public testing::Test {
 
   bool serves(const Variant& v, const Problem& p, Pass pass) const { return v.supports(p, device, pass).ok; }
 
-  // Forward, and backward where there is one, in arenas of exactly the size that a dry run asked for, all of it poisoned.
-  bool run(const Variant& v, const Case& c, Tensors& x) {
-    const Problem& p = c.problem;
-    const bool backward_too = serves(v, p, Pass::backward);
-    OnDevice t(x, *stream);
-    Arena dry;
-    Context dry_ctx{dry, device};
-    make_saved(v, p, dry_ctx);
-    Buffer saved_memory(dry.peak() + 256);
-    Arena saved_arena(saved_memory.data(), saved_memory.bytes());
-    Context saving{saved_arena, device};
-    const Saved saved = make_saved(v, p, saving);
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (pass == Pass::backward && !backward_too) continue;
-      const auto bytes = workspace_bytes(v, p, device, pass, 1);
-      Buffer memory(bytes + 256);
-      fill_bytes(memory.data(), 0xff, memory.bytes(), *stream);
-      Arena arena(memory.data(), bytes);
-      Context ctx{arena, device};
-      ctx.stream = stream->raw();
-      if (pass == Pass::forward)
-        forward(v, p, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, ctx);
-      else
-        backward(v, p,
-                 {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), t(x.d_o), c.with_dlse ? t(x.dlse) : Tensor(), t(x.dq), t(x.dk), t(x.dv), saved},
-                 ctx);
-      EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << v.name << " " << in_words(c);
-      stream->wait();
-    }
-    t.back();
+  bool run(const Variant& v, const Case& c, Tensors& x) {  // whether there was a backward too
+    const bool backward_too = serves(v, c.problem, Pass::backward);
+    Wet wet(v, c, x, device, *stream);
+    wet.forward();
+    if (backward_too) wet.backward();
+    wet.t.back();
     return backward_too;
   }
 
   void check_case(const Case& c) {
+    std::optional<Expected> expected;
     for (const Variant& v : variants()) {
       if (!serves(v, c.problem, Pass::forward)) continue;
       SCOPED_TRACE(v.name);
       Tensors x = tensors_of(c);
+      if (!expected) expected = expected_of(c, x, true);
       try {
         const bool gradients = run(v, c, x);
-        judge(c, x, true, gradients);
+        judge(c, x, *expected, gradients);
         ++checked;
       } catch (const Error& e) {  // strides that a kernel cannot reach are refused with a sentence, and nothing else is
         EXPECT_TRUE(e.at.code == Code::unsupported && c.layout == Layout::padded) << e.what() << "\n" << in_words(c);
@@ -96,145 +128,209 @@ class AttentionGpu : public testing::Test {
 };
 
 Problem problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask = {},
-                DType dtype = DType::bf16) {
+                Precision precision = {DType::bf16}) {
   Problem p;
   p.batch = 2, p.heads = heads, p.kv_heads = kv_heads, p.len_q = len_q, p.len_k = len_k, p.head_dim = dim, p.mask = mask;
-  p.precision.dtype = dtype;
+  p.precision = precision;
   return p;
 }
 
-constexpr DType types[] = {DType::bf16, DType::f16, DType::f32};
+constexpr Precision precisions[] = {{DType::bf16}, {DType::f16}, {DType::f32}, {DType::f32, Math::tf32}};
 
 TEST_F(AttentionGpu, EveryMaskAndTypeAndLayout) {
-  for (DType dtype : types)
+  for (Precision precision : precisions)
     for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(1), Mask::sliding(70),
                       Mask::sliding(9, Align::top_left)})
       for (Layout layout : {Layout::rows, Layout::heads_first, Layout::padded}) {
-        check_case({problem(2, 1, 97, 97, 24, mask, dtype), layout, Values::normal, true, 3});
-        check_case({problem(1, 1, 65, 330, 16, mask, dtype), layout, Values::normal, true, 4});
-        check_case({problem(1, 1, 330, 33, 16, mask, dtype), layout, Values::normal, false, 5});
+        check_case({problem(2, 1, 97, 97, 24, mask, precision), layout, Values::normal, true, 3});
+        check_case({problem(1, 1, 65, 330, 16, mask, precision), layout, Values::normal, true, 4});
+        check_case({problem(1, 1, 330, 33, 16, mask, precision), layout, Values::normal, false, 5});
       }
   EXPECT_GT(checked, 0);
 }
 
 TEST_F(AttentionGpu, EveryHeadDimension) {
-  for (DType dtype : types)
+  for (Precision precision : precisions)
     for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
       for (std::int64_t dim : {8, 16, 32, 40, 64, 80, 96, 128, 160, 192, 256})
-        check_case({problem(2, 2, 150, 170, dim, mask, dtype), Layout::rows, Values::normal, true, 6});
+        check_case({problem(2, 2, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 6});
 }
 
 TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
   for (Mask mask : {Mask::full(), Mask::causal()})
     for (std::int64_t len : {1, 2, 63, 64, 65, 79, 80, 81, 127, 128, 129, 191, 192, 193, 255, 257, 385}) {
       check_case({problem(1, 1, len, len, 64, mask), Layout::rows, Values::normal, true, std::uint64_t(len)});
-      check_case({problem(1, 1, len, len + 3, 128, mask, DType::f16), Layout::rows, Values::normal, true, std::uint64_t(len)});
+      check_case({problem(1, 1, len, len + 3, 128, mask, {DType::f16}), Layout::rows, Values::normal, true, std::uint64_t(len)});
+      check_case({problem(1, 1, len, len + 2, 32, mask, {DType::f32}), Layout::rows, Values::normal, true, std::uint64_t(len)});
+      check_case({problem(1, 1, len + 1, len, 72, mask, {DType::f32, Math::tf32}), Layout::rows, Values::normal, true, std::uint64_t(len)});
     }
 }
 
 TEST_F(AttentionGpu, NothingToAttend) {
-  for (DType dtype : types)
+  for (Precision precision : precisions)
     for (auto [lq, lk] : {std::pair{0, 0}, {0, 5}, {5, 0}, {1, 1}, {1, 0}, {0, 1}, {1, 200}, {200, 1}})
       for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(3)})
-        check_case({problem(2, 1, lq, lk, 8, mask, dtype), Layout::rows, Values::normal, true, 9});
+        check_case({problem(2, 1, lq, lk, 8, mask, precision), Layout::rows, Values::normal, true, 9});
   Problem none = problem(1, 1, 4, 4, 8);
   none.batch = 0;
   check_case({none});
 }
 
 TEST_F(AttentionGpu, ScoresFarAboveAndBelow) {
-  for (Values values : {Values::one_hot, Values::far_above, Values::far_below})
-    for (Mask mask : {Mask::full(), Mask::causal()}) check_case({problem(1, 1, 150, 150, 32, mask), Layout::rows, values, true, 8});
+  for (Precision precision : {precisions[0], precisions[2], precisions[3]})
+    for (Values values : {Values::one_hot, Values::far_above, Values::far_below})
+      for (Mask mask : {Mask::full(), Mask::causal()})
+        for (std::int64_t dim : {32, 200}) check_case({problem(1, 1, 150, 150, dim, mask, precision), Layout::rows, values, true, 8});
 }
 
-// HEADROOM_CASE=<seed> runs one configuration; HEADROOM_CASES=<count> another number of them.
+// HEADROOM_CASE=<seed> runs one configuration; HEADROOM_CASES=<count> another number of them; both: so many from that seed on.
 TEST_F(AttentionGpu, RandomConfigurations) {
   const char *one = std::getenv("HEADROOM_CASE"), *many = std::getenv("HEADROOM_CASES");
-  const std::uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1, count = one ? 1 : many ? std::strtoull(many, nullptr, 10) : 600;
+  const std::uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1, count = many ? std::strtoull(many, nullptr, 10) : one ? 1 : 600;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     Case c = random_case(seed);
     if (seed % 4) c.problem.head_dim = (c.problem.head_dim + 7) / 8 * 8, c.layout = Layout(seed % 2);  // what 16-byte copies can reach
-    if (seed % 4 && c.problem.precision.dtype == DType::f32) c.problem.precision.dtype = DType::bf16;
+    if (seed % 8 >= 5 && c.problem.precision.dtype == DType::f32) c.problem.precision.math = Math::tf32;
     check_case(c);
     ASSERT_FALSE(HasFailure()) << "rerun with HEADROOM_CASE=" << seed << ": " << in_words(c);
   }
 }
 
-TEST_F(AttentionGpu, SameBitsEveryTimeAndInAGraph) {
-  for (const Variant& v : variants())
-    for (std::int64_t len : {200, 1500}) {  // the second one is split over its keys
-      const Case c{problem(2, 1, 130, len, 64, Mask::causal()), Layout::rows, Values::normal, false, 12};
-      if (!v.deterministic || !serves(v, c.problem, Pass::forward)) continue;
-      SCOPED_TRACE(v.name);
-      Tensors x = tensors_of(c);
-      run(v, c, x);
-      const auto o = x.o.bytes(), lse = x.lse.bytes();
-      for (int i = 0; i < 100; ++i) {
-        run(v, c, x);
-        ASSERT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "run " << i;
+TEST_F(AttentionGpu, FullyMaskedRowsAreZeroAndMinusInfinity) {
+  for (Precision precision : precisions)
+    for (std::int64_t dim : {16, 64, 128, 256}) {
+      const Case c{problem(1, 1, 290, 20, dim, Mask::causal(), precision), Layout::rows, Values::normal, true,
+                   2};  // rows 0 … 269 see nothing
+      for (const Variant& v : variants()) {
+        if (!serves(v, c.problem, Pass::forward)) continue;
+        SCOPED_TRACE(v.name);
+        Tensors x = tensors_of(c);
+        const bool gradients = run(v, c, x);
+        const auto o = x.o.values(), lse = x.lse.values(), dq = x.dq.values();
+        for (std::size_t i = 0; i < std::size_t(270 * dim); ++i) ASSERT_TRUE(o[i] == 0 && (!gradients || dq[i] == 0)) << i;
+        for (std::size_t i = 0; i < 270; ++i) ASSERT_EQ(lse[i], -std::numeric_limits<double>::infinity());
+        ASSERT_TRUE(std::isfinite(lse[270]));
       }
-      OnDevice t(x, *stream);
-      const auto bytes = workspace_bytes(v, c.problem, device, Pass::forward, 1);
-      Buffer memory(bytes + 256), saved_memory(64 << 20);
-      Arena saved_arena(saved_memory.data(), saved_memory.bytes());
-      Context saving{saved_arena, device};
-      const Saved saved = make_saved(v, c.problem, saving);
-      const Graph graph(*stream, [&] {
-        Arena arena(memory.data(), bytes);
-        Context ctx{arena, device};
-        ctx.stream = stream->raw();
-        forward(v, c.problem, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, ctx);
-      });
-      for (int i = 0; i < 3; ++i) {
-        fill_bytes(t(x.o).data, 0xff, std::size_t(t(x.o).bytes()), *stream);
-        graph.launch(*stream);
-      }
-      t.back();
-      EXPECT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "the graph gives other bits";
     }
 }
 
-// Key tiles add to dQ one after another, whichever blocks they lie in: the ways round (full), from the diagonal and back (causal), window.
-TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
+// A thousand times, and while another stream keeps the card busy with the same variant on other data.
+TEST_F(AttentionGpu, SameBitsEveryTimeWhateverSharesTheCard) {
   for (const Variant& v : variants())
-    for (std::int64_t dim : {64, 128, 256})
-      for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(200)}) {
-        Case c{problem(6, 2, 700, 900, dim, mask), Layout::rows, Values::normal, false, 13};
-        c.problem.deterministic = true;
-        if (!serves(v, c.problem, Pass::backward)) continue;
+    for (Precision precision : precisions)
+      for (auto [len, dim] : {std::pair{200, 64}, {1500, 64}, {300, 256}}) {  // 1500 keys are split where a variant does that
+        const Case c{problem(2, 1, 130, len, dim, Mask::causal(), precision), Layout::rows, Values::normal, false, 12};
+        if (!v.deterministic || !serves(v, c.problem, Pass::forward)) continue;
         SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
-        Tensors x = tensors_of(c);
-        ASSERT_TRUE(run(v, c, x));
-        const auto dq = x.dq.bytes(), dk = x.dk.bytes(), dv = x.dv.bytes();
-        for (int i = 0; i < 50; ++i) {
-          run(v, c, x);
-          ASSERT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "run " << i;
+        Tensors x = tensors_of(c), other = tensors_of(c);
+        const Stream beside(0);
+        Wet wet(v, c, x, device, *stream), load(v, c, other, device, beside);
+        wet.forward();
+        wet.t.back();
+        const auto o = x.o.bytes(), lse = x.lse.bytes();
+        for (int i = 0; i < 1000; ++i) {
+          if (i % 2) load.forward();
+          wet.forward();
+          if (i % 50 && i != 1) continue;  // the work in between is not slowed by copies
+          wet.t.back();
+          ASSERT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "run " << i;
         }
-        OnDevice t(x, *stream);
-        const auto bytes = workspace_bytes(v, c.problem, device, Pass::backward, 1);
-        Buffer memory(bytes + 256), saved_memory(64 << 20);
-        Arena saved_arena(saved_memory.data(), saved_memory.bytes());
-        Context saving{saved_arena, device};
-        const Saved saved = make_saved(v, c.problem, saving);
-        const auto forward_bytes = workspace_bytes(v, c.problem, device, Pass::forward, 1);
-        Buffer forward_memory(forward_bytes + 256);
-        Arena forward_arena(forward_memory.data(), forward_bytes);
-        Context forward_ctx{forward_arena, device};
-        forward_ctx.stream = stream->raw();
-        forward(v, c.problem, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), saved}, forward_ctx);
-        const Graph graph(*stream, [&] {
-          Arena arena(memory.data(), bytes);
-          Context ctx{arena, device};
-          ctx.stream = stream->raw();
-          backward(v, c.problem, {t(x.q), t(x.k), t(x.v), t(x.o), t(x.lse), t(x.d_o), Tensor(), t(x.dq), t(x.dk), t(x.dv), saved}, ctx);
-        });
+        beside.wait();
+        const Graph graph(*stream, [&] { wet.forward(); });
         for (int i = 0; i < 3; ++i) {
-          fill_bytes(t(x.dq).data, 0xff, std::size_t(t(x.dq).bytes()), *stream);
+          fill_bytes(wet.t(x.o).data, 0xff, std::size_t(wet.t(x.o).bytes()), *stream);
           graph.launch(*stream);
         }
-        t.back();
-        EXPECT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "the graph gives other bits";
+        wet.t.back();
+        EXPECT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "the graph gives other bits";
       }
+}
+
+// Where blocks share a sum of dQ, they add to it one after another: the ways round (full), from the diagonal and back (causal), window.
+TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
+  for (const Variant& v : variants())
+    for (Precision precision : {precisions[0], precisions[2], precisions[3]})
+      for (std::int64_t dim : {64, 128, 256})
+        for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(200)}) {
+          Case c{problem(6, 2, 700, 900, dim, mask, precision), Layout::rows, Values::normal, false, 13};
+          c.problem.deterministic = true;
+          if (!serves(v, c.problem, Pass::backward)) continue;
+          SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+          Tensors x = tensors_of(c);
+          Wet wet(v, c, x, device, *stream);
+          wet.forward(), wet.backward();
+          wet.t.back();
+          const auto dq = x.dq.bytes(), dk = x.dk.bytes(), dv = x.dv.bytes();
+          for (int i = 0; i < 1000; ++i) {
+            wet.backward();
+            if (i % 50 && i != 1) continue;
+            wet.t.back();
+            ASSERT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "run " << i;
+          }
+          const Graph graph(*stream, [&] { wet.backward(); });
+          for (int i = 0; i < 3; ++i) {
+            fill_bytes(wet.t(x.dq).data, 0xff, std::size_t(wet.t(x.dq).bytes()), *stream);
+            graph.launch(*stream);
+          }
+          wet.t.back();
+          EXPECT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "the graph gives other bits";
+        }
+}
+
+// One head of 2^24 + 77 rows of 128, most of them zero: the last rows lie past 2^31 elements, and in a window nobody else matters to them.
+TEST_F(AttentionGpu, SizesPastTwoToThe31Elements) {
+  constexpr std::int64_t len = (1 << 24) + 77, dim = 128, window = 70, tail = 300;
+  int tried = 0;
+  for (const Variant& v : variants())
+    for (Precision precision : {precisions[0], precisions[2], precisions[3]}) {
+      Problem p = problem(1, 1, len, len, dim, Mask::sliding(window), precision);
+      p.batch = 1;
+      if (v.family != "flash" || !serves(v, p, Pass::forward) || !serves(v, p, Pass::backward)) continue;
+      const std::size_t size = size_of(precision.dtype), bytes = std::size_t(len * dim) * size;
+      const std::size_t forward_bytes = workspace_bytes(v, p, device, Pass::forward, 1),
+                        backward_bytes = workspace_bytes(v, p, device, Pass::backward, 1),
+                        needed = 5 * bytes + forward_bytes + backward_bytes;
+      if (device_memory().free_bytes < needed + (2ull << 30)) continue;
+      SCOPED_TRACE(std::string(v.name) + " " + std::string(name_of(precision)));
+      ++tried;
+      Case small{p, Layout::rows, Values::normal, false, 21};
+      small.problem.len_q = small.problem.len_k = tail;
+      Tensors x = tensors_of(small);
+      Buffer in(bytes), o(bytes), dq(bytes), dk(bytes), dv(bytes), lse(std::size_t(len) * 4),
+          work(std::max(forward_bytes, backward_bytes) + 256);
+      fill_bytes(in.data(), 0, bytes, *stream);
+      for (const Buffer* b : {&o, &dq, &dk, &dv}) fill_bytes(b->data(), 0xff, bytes, *stream);
+      const auto tail_of = [&](const Buffer& b) { return static_cast<std::byte*>(b.data()) + std::size_t((len - tail) * dim) * size; };
+      const Tensor rows = x.q.view();  // Q, K, V and dO are one tensor
+      copy_to_device(tail_of(in), rows.data, rows.bytes(), *stream);
+      const auto view = [&](const Buffer& b) { return Tensor(b.data(), precision.dtype, p.q_shape()); };
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        Arena arena(work.data(), pass == Pass::forward ? forward_bytes : backward_bytes);
+        Context ctx{arena, device};
+        ctx.stream = stream->raw();
+        const Tensor t = view(in), stat(lse.data(), DType::f32, p.lse_shape());
+        if (pass == Pass::forward)
+          forward(v, p, {t, t, t, view(o), stat, {}}, ctx);
+        else
+          backward(v, p, {t, t, t, view(o), stat, t, {}, view(dq), view(dk), view(dv), {}}, ctx);
+      }
+      const Reference exact = reference(small.problem, rows, rows, rows, rows, Tensor());
+      const double unit = precision.dtype == DType::bf16 ? 0x1p-7
+                          : precision.math == Math::tf32 ? 0x1p-9
+                                                         : 0x1p-18;  // indices are what is tested
+      for (auto [buffer, right] : {std::pair{&o, &exact.o}, {&dq, &exact.dq}, {&dk, &exact.dk}, {&dv, &exact.dv}}) {
+        std::vector<std::byte> got(std::size_t(tail * dim) * size);
+        copy_to_host(got.data(), tail_of(*buffer), got.size(), *stream);
+        stream->wait();
+        double largest = 0, worst = 0;
+        for (std::int64_t i = window * dim; i < tail * dim; ++i) {  // rows before see keys that the small problem has not
+          const double e = std::abs(load_element(got.data(), precision.dtype, i) - (*right)[std::size_t(i)]);
+          largest = std::max(largest, std::abs((*right)[std::size_t(i)])), worst = std::isfinite(e) ? std::max(worst, e) : 1e30;
+        }
+        EXPECT_LE(worst, 8 * unit * largest);
+      }
+    }
+  if (tried == 0) GTEST_SKIP() << "no variant's five tensors of 2^31 elements fit the memory of " << device.name;
 }
 
 }  // namespace

@@ -24,6 +24,29 @@ struct Inputs {
   }
 };
 
+// Tensors whose data are numbers of another memory: only the reader knows where that is.
+TEST(SampledOracle, ReadsThroughWhoeverKeepsTheTensors) {
+  Threads threads(2);
+  const Problem p{.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 9, .len_k = 70, .head_dim = 5, .mask = Mask::causal(), .precision = {}};
+  Inputs in(p);
+  const Reference whole = reference(p, in.tq, in.tk, in.tv, in.td);
+  constexpr std::ptrdiff_t away = 1 << 20;
+  const auto elsewhere = [](Tensor t) { return t.data = reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(t.data) ^ away), t; };
+  const ReadHead read = [&](const Tensor& t, std::int64_t batch, std::int64_t head) { return head_in_memory(elsewhere(t), batch, head); };
+  std::vector<float> o(whole.o.begin(), whole.o.end()), lse(whole.lse.begin(), whole.lse.end()), dk(whole.dk.begin(), whole.dk.end());
+  const SampledOracle oracle(p, elsewhere(in.tq), elsewhere(in.tk), elsewhere(in.tv), elsewhere(in.td), threads, 3, read);
+  const auto judged = [&] {
+    return oracle.judge(elsewhere({o.data(), DType::f32, p.q_shape()}), elsewhere({lse.data(), DType::f32, p.lse_shape()}), {},
+                        elsewhere({dk.data(), DType::f32, p.k_shape()}), {});
+  };
+  const Verdict right = judged();
+  for (const Judged& j : {right.o, right.lse, right.dk}) EXPECT_LE(j.worst, 0.5);
+  EXPECT_GT(right.o.max_error, 0);
+  lse[lse.size() - 2] += 1e-2f, o.back() += 1e-2f;  // of the last head, which is always judged
+  EXPECT_GT(judged().lse.worst, 1);
+  EXPECT_GT(judged().o.worst, 1);
+}
+
 std::vector<float> rounded(const std::vector<double>& x) { return {x.begin(), x.end()}; }
 
 TEST(SampledOracle, AgreesWithTheWholeOneAndCatchesAWrongElement) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,21 @@ TEST_F(Store, KeepsRunsAndRows) {
   EXPECT_EQ(r.runs()[0].rows, 2);
   EXPECT_FALSE(r.runs()[0].finished.empty());
   EXPECT_FALSE(r.run(id + 1));
+}
+
+TEST_F(Store, ARunOfAnotherVersionIsNotGoneOnWith) {
+  {
+    Results r(file_, Results::Access::write);
+    r.start_run("attention", "{}", "m");
+  }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(file_.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, "UPDATE runs SET version = '0.0.1'", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  const Results r(file_, Results::Access::read);
+  ASSERT_EQ(r.runs().size(), 1u);
+  EXPECT_EQ(r.runs()[0].version, "0.0.1");
+  EXPECT_FALSE(r.unfinished("attention", "{}", "m"));
 }
 
 TEST_F(Store, EveryRowThatWasReportedSurvivesAKill) {

@@ -103,7 +103,7 @@ TEST(AttentionSweep, MoreMemoryThanTheMachineHasIsNotGivenOut) {
   ASSERT_EQ(edge.size(), 2u);
   EXPECT_EQ(edge[1]["memory_bytes"], std::int64_t(*s.memory)) << "the edge is told for what was asked";
   s.memory = 1 << 20;
-  EXPECT_NE(why().find("--memory allows 1048576"), std::string::npos) << why();
+  EXPECT_NE(why().find("--memory allows 1048576 bytes (1.00 MiB)"), std::string::npos) << why();
 }
 
 TEST(AttentionSweep, WhatNoMemoryHoldsIsAnOomRowAndTheSweepGoesOn) {
@@ -215,6 +215,39 @@ TEST(AttentionSweep, KnownRowsAreNotMeasuredAgainAndAStopKeepsWhatIsDone) {
   EXPECT_EQ(whole.rows.size(), 12u);
   EXPECT_EQ(measured, 7u);
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(json_of(whole.rows[i]), json_of(part.rows[i])) << "the same row, there and back";
+}
+
+TEST(AttentionSweep, ARowThatFailedIsMeasuredAgainAndOneThatDidNotFitIsNot) {
+  AttentionSweep s = quick();
+  s.dims = {16}, s.variants = {"flash"}, s.lens = {1, 40};
+  AttentionRow failed, oom;
+  failed.status = "failed", oom.status = "oom";
+  int asked = 0;
+  SweepHooks hooks;
+  hooks.known = [&](const std::string&) { return std::optional(++asked == 1 ? failed : oom); };
+  const auto rows = run_sweep(s, cpu_device(), hooks).rows;
+  EXPECT_EQ(rows.at(0).status, "ok");
+  EXPECT_EQ(rows.at(1).status, "oom");
+}
+
+TEST(AttentionSweep, AKeyIsAnObjectOfAllThatARowDependsOn) {
+  AttentionSweep s = quick();
+  s.memory = 5, s.protocol.until = 0.0025, s.protocol.seconds = 1;
+  const AttentionCase c = cases_of(s, cpu_device()).at(3);
+  const auto key = nlohmann::json::parse(c.key(s));
+  EXPECT_EQ(key["variant"], "flash");
+  EXPECT_EQ(key["len_q"], 40);
+  EXPECT_EQ(key["until"], 0.0025);
+  EXPECT_EQ(key["deterministic"], false);
+  const auto differs = [&](auto change) {
+    AttentionSweep other = s;
+    change(other);
+    return cases_of(other, cpu_device()).at(3).key(other) != c.key(s);
+  };
+  EXPECT_TRUE(differs([](auto& o) { o.seed = 1; }) && differs([](auto& o) { o.batch = 3; }) && differs([](auto& o) { o.memory = 6; }));
+  EXPECT_TRUE(differs([](auto& o) { o.passes = Passes::forward; }) && differs([](auto& o) { o.deterministic = true; }));
+  EXPECT_TRUE(differs([](auto& o) { o.protocol.steps = 9; }) && differs([](auto& o) { o.protocol.warmup = 9; }));
+  EXPECT_TRUE(differs([](auto& o) { o.protocol.seconds = 9; }) && differs([](auto& o) { o.masks = {attention::Mask::causal()}; }));
 }
 
 TEST(AttentionSweep, SameSeedSameErrors) {

@@ -10,6 +10,10 @@ namespace {
 constexpr Variant table[] = {
     {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
      sm90_backward},
+    {"flash_sm80", "flash", "CUDA from sm_80 on: cp.async, mma.sync; bf16, fp16 and tf32", true, sm80_supports, nothing_saved, sm80_forward,
+     sm80_backward},
+    {"flash_simt", "flash", "CUDA: exact fp32 on the ordinary cores, no tf32", true, simt_supports, nothing_saved, simt_forward,
+     simt_backward},
     {"plain_cuda", "plain", "CUDA: materialises S and P with cuBLASLt and keeps P, the honest baseline", true, plain_cuda_supports,
      plain_make_saved, plain_cuda_forward, plain_cuda_backward},
     {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports, nothing_saved,
@@ -24,6 +28,7 @@ std::string in_words(const Problem& p) {
 }
 
 void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType dtype) {
+  check(bool(t), Code::bad_argument, "attention: {} is missing, expected {}x{}x{}x{}", name, shape[0], shape[1], shape[2], shape[3]);
   check(t.shape == shape, Code::bad_argument, "attention: {} is {}x{}x{}x{}, expected {}x{}x{}x{}", name, t.shape[0], t.shape[1],
         t.shape[2], t.shape[3], shape[0], shape[1], shape[2], shape[3]);
   check(t.dtype == dtype, Code::bad_argument, "attention: {} is {}, expected {}", name, name_of(t.dtype), name_of(dtype));
@@ -80,10 +85,10 @@ const Variant& choose(const Problem& p, const Device& device, std::string_view w
     Support s = v.supports(p, device, Pass::forward);
     if (s.ok) s = v.supports(p, device, Pass::backward);
     if (s.ok) return v;
-    refusals += fmt::format("\n  {}: {}", v.name, s.why);
+    refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", v.name, s.why);
   }
-  if (refusals.empty()) refusals = fmt::format("\n  no variant is called '{}'", wanted);
-  throw Error(Code::unsupported, fmt::format("attention: nothing here serves {} on {}{}", in_words(p), device.name, refusals));
+  if (refusals.empty()) refusals = fmt::format("no variant is called '{}'", wanted);
+  throw Error(Code::unsupported, fmt::format("attention: nothing here serves {} on {} ({})", in_words(p), device.name, refusals));
 }
 
 Saved nothing_saved(const Problem&, Context&) { return {}; }

@@ -19,6 +19,14 @@ Support sm90_supports(const Problem&, const Device&, Pass);
 void sm90_forward(const Problem&, const Forward&, Context&);
 void sm90_backward(const Problem&, const Backward&, Context&);
 
+Support sm80_supports(const Problem&, const Device&, Pass);
+void sm80_forward(const Problem&, const Forward&, Context&);
+void sm80_backward(const Problem&, const Backward&, Context&);
+
+Support simt_supports(const Problem&, const Device&, Pass);
+void simt_forward(const Problem&, const Forward&, Context&);
+void simt_backward(const Problem&, const Backward&, Context&);
+
 Support plain_cuda_supports(const Problem&, const Device&, Pass);  // make_saved is the CPU's: P, wherever the arena lies
 void plain_cuda_forward(const Problem&, const Forward&, Context&);
 void plain_cuda_backward(const Problem&, const Backward&, Context&);

@@ -34,13 +34,6 @@ std::vector<std::int64_t> sample(std::int64_t count, Random random) {
   return chosen;
 }
 
-Doubles matrix_of(const Tensor& t, std::int64_t b, std::int64_t head) {  // [len, dim] of one head
-  Doubles m(std::size_t(t.shape[1] * t.shape[3]));
-  for (std::int64_t i = 0; i < t.shape[1]; ++i)
-    for (std::int64_t d = 0; d < t.shape[3]; ++d) m[std::size_t(i * t.shape[3] + d)] = load(t, b, i, head, d);
-  return m;
-}
-
 double longest_row(const Doubles& m, std::int64_t dim) {
   double top = 0;
   for (std::size_t at = 0; at < m.size(); at += std::size_t(dim)) top = std::max(top, cblas_dnrm2(int(dim), &m[at], 1));
@@ -53,9 +46,6 @@ struct Expected {  // values and the magnitudes they were formed from, [kept, di
   void add(std::size_t at, const double* x, std::int64_t n, double weight, double size) {  // += weight·x; magnitude += size·|x|
     for (std::int64_t d = 0; d < n; ++d)
       value[at + std::size_t(d)] += weight * x[d], magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
-  }
-  void add(const Expected& other) {
-    for (std::size_t i = 0; i < value.size(); ++i) value[i] += other.value[i], magnitude[i] += other.magnitude[i];
   }
 };
 
@@ -77,85 +67,137 @@ struct SampledOracle::Work {
   Doubles lse;         // [group, rows]
   Expected dk, dv;     // [keys, dim]
 
-  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&);
+  struct Head;  // one query head and its key head
+  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, const ReadHead&, const SumRows&);
+  void judge_row(const Head&, std::size_t number, std::size_t at);
+  void judge_key(const Head&, const RowSums&, std::size_t number);
 };
 
-void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads) {
-  const auto dim = p.head_dim, len_k = p.len_k;
-  const double scale = p.scale_or_default();
-  const Band band = p.band();
-  const bool gradients = bool(d_o);
-  const Doubles km = matrix_of(k, batch, kv_head), vm = matrix_of(v, batch, kv_head);
-  const auto kept_rows = rows.size(), width = std::size_t(dim);
-  for (Expected* e : {&o, &dq}) e->reset(std::size_t(p.group()) * kept_rows * width);
-  for (Expected* e : {&dk, &dv}) e->reset(keys.size() * width);
-  lse.assign(std::size_t(p.group()) * kept_rows, -std::numeric_limits<double>::infinity());
+std::vector<double> head_in_memory(const Tensor& t, std::int64_t b, std::int64_t head) {
+  Doubles m(std::size_t(t.shape[1] * t.shape[3]));
+  for (std::int64_t i = 0; i < t.shape[1]; ++i)
+    for (std::int64_t d = 0; d < t.shape[3]; ++d) m[std::size_t(i * t.shape[3] + d)] = load(t, b, i, head, d);
+  return m;
+}
 
+struct SampledOracle::Work::Head {
+  const Problem& p;
+  Band band;
+  double scale;
+  const Doubles &q, &k, &v, &d_o;  // d_o is empty without gradients
+
+  // out = alpha · m[first … last) · x, a number per row of m.
+  void products(const Doubles& m, std::int64_t first, std::int64_t last, const double* x, double alpha, Doubles& out) const {
+    out.resize(std::size_t(last - first));
+    cblas_dgemv(CblasRowMajor, CblasNoTrans, int(last - first), int(p.head_dim), alpha, &m[std::size_t(first * p.head_dim)],
+                int(p.head_dim), x, 1, 0, out.data(), 1);
+  }
+  const double* row(const Doubles& m, std::int64_t i) const { return &m[std::size_t(i * p.head_dim)]; }
+  RowSums row_sums(Threads&) const;
+};
+
+// Every row's softmax, tiles of rows times all keys that any of them sees.
+RowSums SampledOracle::Work::Head::row_sums(Threads& threads) const {
+  const auto dim = p.head_dim, rows = p.len_q;
+  const auto count = std::size_t(rows);
+  RowSums sums{Doubles(count, -std::numeric_limits<double>::infinity()), Doubles(count, 0.0), Doubles(count, 0.0)};
+  constexpr std::int64_t height = 64;
   struct Scratch {
     Doubles s, dp, o;
-    Expected dk, dv;
   };
-  const std::int64_t height = std::clamp<std::int64_t>((1 << 20) / std::max<std::int64_t>(len_k, 1), 1, 64);
   std::vector<Scratch> scratch(std::size_t(threads.count()));
-  for (Scratch& w : scratch) {
-    w.s.resize(std::size_t(height * len_k)), w.dp.resize(w.s.size()), w.o.resize(width);
-    w.dk.reset(dk.value.size()), w.dv.reset(dv.value.size());
+  threads.share((rows + height - 1) / height, [&](std::int64_t piece, int worker) {
+    Scratch& w = scratch[std::size_t(worker)];
+    const auto top_row = piece * height, here = std::min(height, rows - top_row);
+    const auto left = band.first(top_row), columns = band.last(top_row + here - 1) - left;
+    if (columns <= 0) return;
+    w.s.resize(std::size_t(here * columns)), w.dp.resize(w.s.size()), w.o.resize(std::size_t(here * dim));
+    const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·b[columns]ᵀ
+      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(here), int(columns), int(dim), alpha, row(a, top_row), int(dim),
+                  row(b, left), int(dim), 0, c.data(), int(columns));
+    };
+    times(q, k, scale, w.s), times(d_o, v, 1, w.dp);
+    for (auto i = top_row; i < top_row + here; ++i) {
+      double *prob = &w.s[std::size_t((i - top_row) * columns)], *dp = &w.dp[std::size_t((i - top_row) * columns)];
+      const auto first = band.first(i) - left, last = band.last(i) - left, at = i;
+      const double top = first < last ? *std::max_element(prob + first, prob + last) : 0;
+      double sum = 0, delta = 0, size = 0;
+      for (auto j = first; j < last; ++j) sum += prob[j] = std::exp(prob[j] - top);
+      for (std::int64_t j = 0; j < columns; ++j) prob[j] = j >= first && j < last ? prob[j] / sum : 0;
+      if (first >= last) continue;
+      for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], size += prob[j] * std::abs(dp[j]);
+      sums.lse[std::size_t(at)] = top + std::log(sum), sums.delta[std::size_t(at)] = delta, sums.delta_size[std::size_t(at)] = size;
+    }
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(here), int(dim), int(columns), 1, w.s.data(), int(columns), row(v, left),
+                int(dim), 0, w.o.data(), int(dim));
+    for (std::int64_t n = 0; n < here * dim; ++n)  // kernels form Δ from O as it is stored, so O's roundings are in it
+      sums.delta_size[std::size_t(top_row + n / dim)] += std::abs(w.o[std::size_t(n)] * row(d_o, top_row)[n]);
+  });
+  return sums;
+}
+
+// One query row: O, LSE and dQ, whatever the sums over all rows say.
+void SampledOracle::Work::judge_row(const Head& h, std::size_t number, std::size_t at) {
+  const auto i = rows[number], dim = h.p.head_dim, first = h.band.first(i), last = h.band.last(i);
+  if (first >= last) return;
+  Doubles prob, dp;
+  h.products(h.k, first, last, h.row(h.q, i), h.scale, prob);
+  const double top = *std::max_element(prob.begin(), prob.end());
+  double sum = 0;
+  for (double& x : prob) sum += x = std::exp(x - top);
+  lse[at] = top + std::log(sum);
+  for (std::size_t j = 0; j < prob.size(); ++j)
+    prob[j] /= sum, o.add(at * std::size_t(dim), h.row(h.v, first + std::int64_t(j)), dim, prob[j], prob[j]);
+  if (h.d_o.empty()) return;
+  h.products(h.v, first, last, h.row(h.d_o, i), 1, dp);
+  double delta = 0, size = 0;
+  for (std::size_t j = 0; j < prob.size(); ++j) delta += prob[j] * dp[j], size += prob[j] * std::abs(dp[j]);
+  for (std::int64_t d = 0; d < dim; ++d) size += std::abs(h.row(h.d_o, i)[d] * o.value[at * std::size_t(dim) + std::size_t(d)]);
+  for (std::size_t j = 0; j < prob.size(); ++j)
+    dq.add(at * std::size_t(dim), h.row(h.k, first + std::int64_t(j)), dim, h.scale * prob[j] * (dp[j] - delta),
+           h.scale * prob[j] * (std::abs(dp[j]) + size));
+}
+
+// One key: dK and dV, over all rows that see it.
+void SampledOracle::Work::judge_key(const Head& h, const RowSums& sums, std::size_t number) {
+  const auto j = keys[number], dim = h.p.head_dim, first = h.band.first_row(j), last = h.band.last_row(j);
+  if (first >= last) return;
+  Doubles prob, dp;
+  h.products(h.q, first, last, h.row(h.k, j), h.scale, prob);
+  h.products(h.d_o, first, last, h.row(h.v, j), 1, dp);
+  for (std::size_t n = 0; n < prob.size(); ++n) {
+    const auto i = first + std::int64_t(n);
+    const auto row = std::size_t(i);
+    const double weight = std::exp(prob[n] - sums.lse[row]);
+    dv.add(number * std::size_t(dim), h.row(h.d_o, i), dim, weight, weight);
+    dk.add(number * std::size_t(dim), h.row(h.q, i), dim, h.scale * weight * (dp[n] - sums.delta[row]),
+           h.scale * weight * (std::abs(dp[n]) + sums.delta_size[row]));
   }
+}
+
+void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
+                              const ReadHead& read, const SumRows& sum_rows) {
+  const Doubles km = read(k, batch, kv_head), vm = read(v, batch, kv_head);
+  const auto width = std::size_t(p.head_dim);
+  for (Expected* e : {&o, &dq}) e->reset(std::size_t(p.group()) * rows.size() * width);
+  for (Expected* e : {&dk, &dv}) e->reset(keys.size() * width);
+  lse.assign(std::size_t(p.group()) * rows.size(), -std::numeric_limits<double>::infinity());
   for (std::int64_t g = 0; g < p.group(); ++g) {
     const auto head = kv_head * p.group() + g;
-    const Doubles qm = matrix_of(q, batch, head), om = gradients ? matrix_of(d_o, batch, head) : Doubles();
-    longest = std::max(longest, scale * longest_row(qm, dim) * longest_row(km, dim));
-    threads.share((p.len_q + height - 1) / height, [&](std::int64_t piece, int worker) {
-      Scratch& w = scratch[std::size_t(worker)];
-      const auto top_row = piece * height, rows_here = std::min(height, p.len_q - top_row);
-      const auto left = band.first(top_row), columns = band.last(top_row + rows_here - 1) - left;  // what any row here sees
-      if (columns <= 0) return;
-      const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·b[columns]ᵀ
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(rows_here), int(columns), int(dim), alpha, &a[std::size_t(top_row * dim)],
-                    int(dim), &b[std::size_t(left * dim)], int(dim), 0, c.data(), int(columns));
-      };
-      times(qm, km, scale, w.s);
-      if (gradients) times(om, vm, 1, w.dp);
-      for (auto i = top_row; i < top_row + rows_here; ++i) {
-        const auto offset = (i - top_row) * columns - left;  // so that a key's own number is its index
-        double *prob = w.s.data() + offset, *dp = w.dp.data() + offset;
-        const auto first = band.first(i), last = band.last(i);
-        if (first >= last) continue;
-        const double top = *std::max_element(prob + first, prob + last);
-        double sum = 0, delta = 0, delta_size = 0;
-        for (auto j = first; j < last; ++j) sum += prob[j] = std::exp(prob[j] - top);
-        for (auto j = first; j < last; ++j) prob[j] /= sum;
-        if (gradients) {  // kernels form delta from O as it is stored, so O's roundings are in it
-          const double *row_do = &om[std::size_t(i * dim)], *row_o = w.o.data();
-          cblas_dgemv(CblasRowMajor, CblasTrans, int(last - first), int(dim), 1, &vm[std::size_t(first * dim)], int(dim), prob + first, 1,
-                      0, w.o.data(), 1);
-          for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], delta_size += prob[j] * std::abs(dp[j]);
-          for (std::int64_t d = 0; d < dim; ++d) delta_size += std::abs(row_do[d] * row_o[d]);
-        }
-        const auto ds = [&](std::int64_t j) { return scale * prob[j] * (dp[j] - delta); };
-        const auto ds_size = [&](std::int64_t j) { return scale * prob[j] * (std::abs(dp[j]) + delta_size); };
-        if (const auto at = std::lower_bound(rows.begin(), rows.end(), i); at != rows.end() && *at == i) {
-          const auto index = std::size_t(g) * kept_rows + std::size_t(at - rows.begin());
-          lse[index] = top + std::log(sum);
-          for (auto j = first; j < last; ++j) o.add(index * width, &vm[std::size_t(j * dim)], dim, prob[j], prob[j]);
-          if (gradients)
-            for (auto j = first; j < last; ++j) dq.add(index * width, &km[std::size_t(j * dim)], dim, ds(j), ds_size(j));
-        }
-        if (gradients)
-          for (std::size_t at = 0; at < keys.size(); ++at)
-            if (const auto j = keys[at]; j >= first && j < last) {
-              w.dv.add(at * width, &om[std::size_t(i * dim)], dim, prob[j], prob[j]);
-              w.dk.add(at * width, &qm[std::size_t(i * dim)], dim, ds(j), ds_size(j));
-            }
-      }
-    });
+    const Doubles qm = read(q, batch, head), om = d_o ? read(d_o, batch, head) : Doubles();
+    const Head h{p, p.band(), double(p.scale_or_default()), qm, km, vm, om};
+    longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
+    threads.share(std::int64_t(rows.size()),
+                  [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });
+    if (om.empty()) continue;
+    const RowSums sums = sum_rows ? sum_rows(p, q, k, v, d_o, batch, head) : h.row_sums(threads);
+    threads.share(std::int64_t(keys.size()), [&](std::int64_t n, int) { judge_key(h, sums, std::size_t(n)); });
   }
-  for (const Scratch& w : scratch) dk.add(w.dk), dv.add(w.dv);
 }
 
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
-                             std::uint64_t seed)
-    : problem_(p) {
+                             std::uint64_t seed, ReadHead read, const SumRows& sum_rows)
+    : problem_(p), read_(std::move(read)) {
   openblas_set_num_threads(1);  // the pool shares out the work
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32 ? 0x1p-11 : 0x1p-24;
   storage_budget_ = 4 * storage;
@@ -172,7 +214,7 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
     work->batch = head / p.kv_heads, work->kv_head = head % p.kv_heads;
     work->rows = sample(p.len_q, random.stream(2 * std::uint64_t(n)));
     work->keys = sample(p.len_k, random.stream(2 * std::uint64_t(n) + 1));
-    work->run(p, q, k, v, d_o, threads);
+    work->run(p, q, k, v, d_o, threads, read_, sum_rows);
     work_.push_back(std::move(work));
   }
 }
@@ -189,30 +231,36 @@ double natural_share(double storage, double sums, double longest, std::int64_t t
 }  // namespace
 
 Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const {
-  const auto dim = problem_.head_dim, group = problem_.group();
+  const auto group = problem_.group();
   Verdict verdict;
+  const std::int64_t len_q = problem_.len_q, heads = problem_.heads;
+  Tensor lse_rows(lse.data, lse.dtype, {problem_.batch, len_q, heads, 1});  // as the others lie
+  lse_rows.stride = {heads * len_q, 1, len_q, 1};
   for (const auto& w : work_) {
-    // Element `at` of what is expected stands in row places[…] of head first_head + …
-    const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places,
-                             std::int64_t first_head, std::int64_t terms) {
-      const double share = natural_share(storage_budget_, sums_budget_, w->longest, terms);
-      const auto count = std::int64_t(places.size());
-      for (std::size_t at = 0; t && at < e.value.size(); ++at) {
-        const auto d = std::int64_t(at) % dim, place = std::int64_t(at) / dim;
-        const double got = load(t, w->batch, places[std::size_t(place % count)], first_head + place / count, d);
-        compare_one(into, got, e.value[at], share * e.magnitude[at] + floor_);
+    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
+    // f(element's number in what is expected, what the tensor holds): of the rows `places` of `count` heads from `first` on.
+    const auto each = [&](const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first, std::int64_t count, auto&& f) {
+      if (!t || places.empty()) return;
+      const auto width = std::size_t(t.shape[3]);
+      std::size_t at = 0;
+      for (std::int64_t head = first; head < first + count; ++head) {
+        const Doubles m = read_(t, w->batch, head);
+        for (const auto place : places)
+          for (std::size_t d = 0; d < width; ++d) f(at++, m[std::size_t(place) * width + d]);
       }
     };
-    compare(verdict.o, w->o, o, w->rows, w->kv_head * group, problem_.len_k);
-    compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, problem_.len_k);
-    compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, problem_.len_q * group);
-    compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, problem_.len_q * group);
-    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
-    for (std::size_t at = 0; at < w->lse.size(); ++at) {
-      const auto head = w->kv_head * group + std::int64_t(at / w->rows.size());
-      const auto row = (w->batch * problem_.heads + head) * problem_.len_q + w->rows[at % w->rows.size()];
-      compare_one(verdict.lse, lse.as<float>()[row], w->lse[at], share * (1 + std::abs(w->lse[at])));
-    }
+    const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first,
+                             std::int64_t count, std::int64_t terms) {
+      const double allowed = natural_share(storage_budget_, sums_budget_, w->longest, terms);
+      each(t, places, first, count,
+           [&](std::size_t at, double got) { compare_one(into, got, e.value[at], allowed * e.magnitude[at] + floor_); });
+    };
+    compare(verdict.o, w->o, o, w->rows, w->kv_head * group, group, problem_.len_k);
+    compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, group, problem_.len_k);
+    compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, 1, len_q * group);
+    compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, 1, len_q * group);
+    each(lse_rows, w->rows, w->kv_head * group, group,
+         [&](std::size_t at, double got) { compare_one(verdict.lse, got, w->lse[at], share * (1 + std::abs(w->lse[at]))); });
   }
   return verdict;
 }

@@ -1,18 +1,36 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/copy/copy.h"
+#include "base/convert.h"
+#include "ops/copy/impl.h"
+#include "ops/copy/split.h"
 
 namespace headroom::copy {
 
-void copy(const Tensor& from, const Tensor& to, Context& ctx) {
-  const auto op = ctx.note("copy", {DType::f32}, {0, double(from.bytes() + to.bytes())});
-  if (ctx.dry() || from.data == to.data) return;
-  constexpr std::size_t piece = 1 << 18;
-  const std::size_t bytes = from.bytes();
-  ctx.share(std::int64_t((bytes + piece - 1) / piece), [&](std::int64_t p, int) {
-    const std::size_t at = std::size_t(p) * piece;
-    std::memcpy(to.as<char>() + at, from.as<char>() + at, std::min(piece, bytes - at));
+void copy_cpu(const Tensor& from, const Tensor& to, Context& ctx) {
+  constexpr std::int64_t piece = 65536;
+  ctx.share((from.count() + piece - 1) / piece, [&](std::int64_t p, int) {
+    const auto begin = p * piece, end = std::min(from.count(), begin + piece);
+    if (from.dtype == to.dtype) {
+      const auto size = std::int64_t(size_of(from.dtype));
+      std::memcpy(to.as<char>() + begin * size, from.as<char>() + begin * size, std::size_t((end - begin) * size));
+      return;
+    }
+    with_float(from.dtype, [&]<class From>() {
+      with_float(to.dtype, [&]<class To>() {
+        for (auto i = begin; i < end; ++i) to.as<To>()[i] = narrow<To>(widen(from.as<From>()[i]));
+      });
+    });
+  });
+}
+
+void split_cpu(const Tensor& from, const Tensor& upper, const Tensor& rest, Context& ctx) {
+  constexpr std::int64_t piece = 65536;
+  ctx.share((from.count() + piece - 1) / piece, [&](std::int64_t p, int) {
+    for (auto i = p * piece; i < std::min(from.count(), (p + 1) * piece); ++i) {
+      const Halves h = split(from.as<float>()[i]);
+      upper.as<bf16>()[i] = h.upper, rest.as<std::uint16_t>()[i] = h.rest;
+    }
   });
 }
 

@@ -19,7 +19,7 @@ struct Rows {
 
 void run(const Rows&, Context&);
 
-// total = scale · Σ losses (+ total when `add`), FP64, in order.
+// total = scale · Σ losses (+ total when `add`), FP64, in a fixed order.
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context&);
 
 Tensor gradient_inside(const Tensor& logits, DType storage);  // the view of dlogits that lies in logits' memory

@@ -3,7 +3,7 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
-#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/cross_entropy/impl.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -51,28 +51,16 @@ namespace headroom::cross_entropy {
 
 HWY_EXPORT(run_row);
 
-void run(const Rows& t, Context& ctx) {
-  const double size = double(t.logits.count());
-  const auto op = ctx.note("cross_entropy", {DType::f32},
-                           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
-  if (ctx.dry()) return;
+void run_cpu(const Rows& t, Context& ctx) {
   const float scale = t.loss_scale ? float(double(t.scale) * *t.loss_scale) : t.scale;
   ctx.share(t.logits.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(run_row)(t, row, scale); });
 }
 
-void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
-  const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
-  if (ctx.dry()) return;
+void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total) {
   double sum = 0;
   for (std::int64_t i = 0; i < losses.count(); ++i) sum += double(losses.as<float>()[i]);
   double& out = *total.as<double>();
   out = scale * sum + (add ? out : 0.0);
-}
-
-Tensor gradient_inside(const Tensor& logits, DType storage) {
-  Tensor view(logits.data, storage, logits.shape);
-  view.stride[0] = logits.shape[1] * std::int64_t(sizeof(float) / size_of(storage));
-  return view;
 }
 
 }  // namespace headroom::cross_entropy

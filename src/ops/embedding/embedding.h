@@ -1,5 +1,6 @@
-// x[row] = table[token[row]], and the gradient of the table: dtable[token[row]] += dx[row], rows in order.
+// x[row] = table[token[row]], and the gradient of the table: dtable[token[row]] += dx[row], rows in order, FP32.
 // table is [vocab, width], FP32 or the storage type; tokens int32 [rows], each in [0, vocab): the caller has checked; x [rows, width].
+// Backward has the same bits on every device: additions alone, in one order.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"
@@ -8,6 +9,8 @@
 namespace headroom::embedding {
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
-void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context&);  // dtable is FP32
+
+// dtable is FP32. Scratch on a GPU: the rows sorted by token, int32 [vocab + 1 + 2 rows].
+void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context&);
 
 }  // namespace headroom::embedding

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/convert.h"
-#include "ops/embedding/embedding.h"
+#include "ops/embedding/impl.h"
 
 namespace headroom::embedding {
 
@@ -9,9 +9,7 @@ namespace {
 constexpr std::int64_t columns_per_piece = 64;  // backward is cut by columns: each piece adds its rows in order, whoever takes it
 }
 
-void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
-  const auto op = ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
-  if (ctx.dry()) return;
+void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
   const auto width = x.shape[1];
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
@@ -24,11 +22,8 @@ void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
   });
 }
 
-void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
+void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
   const bool clear = into_dtable == Gradient::overwrite;
-  const auto op = ctx.note("embedding.backward", {DType::f32},
-                           {double(dx.count()), double(dx.bytes()) + 8 * double(dx.count()) + (clear ? double(dtable.bytes()) : 0)});
-  if (ctx.dry()) return;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   with_float(dx.dtype, [&]<class T>() {
     ctx.share((width + columns_per_piece - 1) / columns_per_piece, [&](std::int64_t piece, int) {

@@ -1,9 +1,10 @@
-// C = alpha · A · B + beta · C, for every matrix of a batch.
+// C = alpha · A · B + beta · (add, or C itself), for every matrix of a batch.
 //
 // A is [batch…, m, k], B [batch…, k, n], C [batch…, m, n]; rank 2 to 4, the leading dimensions are the batch and agree. Strides are
 // free, also zero in A's and B's batch; of the last two dimensions of A and B one has stride 1, of C the last. So a transposed
 // matrix is a view: transposed(w). Sums are FP32 over the whole of k; bf16 and fp16 are widened on the way in and rounded once
-// on the way out. With beta = 0, C is not read. The bits depend on the shapes alone, not on the number of threads.
+// on the way out. With beta = 0, C is not read. The bits depend on the shapes alone, not on the number of threads
+// (on a GPU, also on how operands are aligned and which plan cuBLASLt has for them: gpu/blas.h).
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"
@@ -13,6 +14,8 @@ namespace headroom::matmul {
 struct Product {
   Tensor a, b, c;  // c is written
   float alpha = 1, beta = 0;
+  Math math = Math::exact;  // tf32: FP32 operands of which a GPU multiplies 10 bits of mantissa; the CPU multiplies them whole
+  Tensor add = {};          // what beta multiplies, laid out as c and contiguous; none: what c holds
 };
 
 Tensor transposed(Tensor);                                                 // the last two dimensions swapped
@@ -21,7 +24,8 @@ Tensor part(Tensor, int dimension, std::int64_t begin, std::int64_t end);  // a 
 double flops(const Product&);
 Cost cost_of(const Product&);
 
-// Checks the shapes, notes the cost, multiplies. Scratch: nothing for FP32, one set of tiles per worker for the small formats.
+// Checks the shapes, notes the cost, multiplies. Scratch: on a CPU nothing for FP32, one set of tiles per worker for the small
+// formats; on a GPU cuBLASLt's workspace.
 void multiply(const Product&, Context&, Name name = "matmul");
 
 }  // namespace headroom::matmul

@@ -10,11 +10,12 @@ namespace headroom::rmsnorm {
 
 namespace {
 
+constexpr int most_threads = 512;
+
 // A block takes a row at a time; a thread keeps `own` elements of it in registers, in pieces of `vec` that lie a block's width apart.
 template <int vec_, int own_>
 struct Row {
   static constexpr int vec = vec_, own = own_, pieces = own / vec;
-  static constexpr int most_threads = own == 8 ? 512 : 1024;
   static constexpr std::int64_t widest() { return own * most_threads; }
 
   static unsigned threads(std::int64_t width) {
@@ -28,7 +29,7 @@ struct Row {
       if (const int i = (k * int(blockDim.x) + int(threadIdx.x)) * vec; i < width) f(k, i);
   }
 };
-static_assert(Row<1, 16>::widest() == widest_on_gpu);
+static_assert(Row<1, 32>::widest() == widest_on_gpu);
 
 template <class T>
 struct ForwardArgs {
@@ -43,7 +44,7 @@ struct ForwardArgs {
 // rmsnorm_fwd — one block per row.
 //   reads  x once, weight     writes  y, rstd     numerics  FP32, fixed order     limit  bandwidth
 template <class T, class Row>
-__global__ void __launch_bounds__(Row::most_threads) rmsnorm_fwd(const __grid_constant__ ForwardArgs<T> a) {
+__global__ void __launch_bounds__(most_threads) rmsnorm_fwd(const __grid_constant__ ForwardArgs<T> a) {
   __shared__ float room[32];
   const std::int64_t row = blockIdx.x;
   const T* x = a.x + row * a.width;
@@ -79,7 +80,7 @@ struct BackwardArgs {
 //   reads  x, dy, weight, rstd, dx when adding     writes  dx, the part's share of dweight
 //   numerics  dx = r·(w·dy − x̂·mean(w·dy·x̂)), x̂ = r·x, FP32, fixed order     limit  bandwidth
 template <class T, class Row>
-__global__ void __launch_bounds__(Row::most_threads) rmsnorm_bwd(const __grid_constant__ BackwardArgs<T> a) {
+__global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constant__ BackwardArgs<T> a) {
   constexpr int vec = Row::vec;
   __shared__ float room[2][32];  // in turns, so that one barrier a row is enough
   const std::int64_t begin = blockIdx.x * a.rows_each, end = min(a.rows, begin + a.rows_each);
@@ -157,12 +158,18 @@ __global__ void __launch_bounds__(32 * lanes) rmsnorm_bwd_weight(const __grid_co
 template <class F, class... Pointers>
 void with_row(DType dtype, std::int64_t width, F&& f, const Pointers*... at) {
   with_float(dtype, [&]<class T>() {
-    constexpr int vec = 16 / sizeof(T);
-    const bool wide = width > Row<1, 8>::widest();
+    const auto with_own = [&]<int vec>() {
+      if (width <= Row<vec, 8>::widest())
+        f.template operator()<T, Row<vec, 8>>();
+      else if (width <= Row<vec, 16>::widest())
+        f.template operator()<T, Row<vec, 16>>();
+      else
+        f.template operator()<T, Row<vec, 32>>();
+    };
     if (pieces_of<T>(width, at...) > 1)
-      wide ? f.template operator()<T, Row<vec, 16>>() : f.template operator()<T, Row<vec, 8>>();
+      with_own.template operator()<16 / sizeof(T)>();
     else
-      wide ? f.template operator()<T, Row<1, 16>>() : f.template operator()<T, Row<1, 8>>();
+      with_own.template operator()<1>();
   });
 }
 

@@ -3,7 +3,7 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
-#include "ops/rope/rope.h"
+#include "ops/rope/impl.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,8 +35,7 @@ namespace headroom::rope {
 
 HWY_EXPORT(rotate_position);
 
-void fill(const Tensor& table, double theta, Context& ctx) {
-  if (ctx.dry()) return;
+void fill_cpu(const Tensor& table, double theta) {
   const auto half = table.shape[1] / 2;
   for (std::int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(theta, -double(i) / double(half));
@@ -47,9 +46,7 @@ void fill(const Tensor& table, double theta, Context& ctx) {
   }
 }
 
-void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
-  const auto op = ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
-  if (ctx.dry()) return;
+void rotate_cpu(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
   ctx.share(x.shape[0] * x.shape[1], [&](std::int64_t at, int) {
     HWY_DYNAMIC_DISPATCH(rotate_position)(x, table, at / x.shape[1], at % x.shape[1], turn == Turn::forward ? 1.0f : -1.0f);
   });

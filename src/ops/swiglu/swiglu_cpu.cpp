@@ -4,7 +4,7 @@
 #include <hwy/highway.h>
 
 #include "ops/rows-inl.h"
-#include "ops/swiglu/swiglu.h"
+#include "ops/swiglu/impl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::swiglu {
@@ -25,12 +25,19 @@ void backward_row(const Backward& t, std::int64_t row) {
   const auto n = t.dact.shape[1];
   with_float(t.dact.dtype, [&]<class T>() {
     const T *gate = t.gate_up.as<T>() + row * 2 * n, *up = gate + n, *dact = t.dact.as<T>() + row * n;
-    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n;
-#pragma GCC ivdep  // dgate_up is gate_up or apart from it: element i needs element i only
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float g = widen(gate[i]), u = widen(up[i]), d = widen(dact[i]), s = sigmoid(g);
+    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n, *act = t.act.as<T>() + row * n;
+    const auto at = [&](std::int64_t i, float g, float u, float d) {
+      const float s = sigmoid(g);
       dup[i] = narrow<T>(d * g * s);
       dgate[i] = narrow<T>(d * u * s * (1 + g * (1 - s)));
+      return g * s * u;
+    };
+    if (t.act) {
+#pragma GCC ivdep  // what is written is what was read or apart from it: element i needs element i only
+      for (std::int64_t i = 0; i < n; ++i) act[i] = narrow<T>(at(i, widen(gate[i]), widen(up[i]), widen(dact[i])));
+    } else {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) at(i, widen(gate[i]), widen(up[i]), widen(dact[i]));
     }
   });
 }
@@ -45,15 +52,11 @@ namespace headroom::swiglu {
 HWY_EXPORT(forward_row);
 HWY_EXPORT(backward_row);
 
-void forward(const Forward& t, Context& ctx) {
-  const auto op = ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
-  if (ctx.dry()) return;
+void forward_cpu(const Forward& t, Context& ctx) {
   ctx.share(t.act.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(forward_row)(t, row); });
 }
 
-void backward(const Backward& t, Context& ctx) {
-  const auto op = ctx.note("swiglu.backward", {DType::f32}, {12 * double(t.dact.count()), double(2 * t.gate_up.bytes() + t.dact.bytes())});
-  if (ctx.dry()) return;
+void backward_cpu(const Backward& t, Context& ctx) {
   ctx.share(t.dact.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(backward_row)(t, row); });
 }
 

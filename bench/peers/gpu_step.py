@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""A language model's training step on one GPU: PyTorch eager, torch.compile and headroom, one after the other on one card, and their ratios.
+
+The model is the same: RMSNorm, rotary positions, causal attention, SwiGLU, untied head, vocabulary 10 000, AdamW (fused) on FP32
+weights, autocast to bf16, no clipping in PyTorch (headroom's step clips by the global norm). PyTorch's peak is
+torch.cuda.max_memory_allocated of a step; headroom's is its arena's, forecast and ledger being equal.
+
+    python3 bench/peers/gpu_step.py [--headroom build/release/headroom] [--models small,large,2.7B] [--len 1024] [--batch 4]
+                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--out FILE]
+"""
+import argparse
+import json
+import statistics
+import subprocess
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+PRESETS = {  # width, ffn, layers, heads: src/engine/config.cpp
+    "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
+    "xl": (1600, 6400, 48, 25), "2.7B": (2560, 10240, 32, 32)}
+VOCAB = 10000
+
+
+class Norm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return F.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
+
+
+def turned(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+
+class Block(nn.Module):
+    def __init__(self, width, ffn, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = Norm(width), Norm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.gate_up, self.down = nn.Linear(width, 2 * ffn, bias=False), nn.Linear(ffn, width, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, n, w = x.shape
+        q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
+        o = F.scaled_dot_product_attention(turned(q, cos, sin), turned(k, cos, sin), v, is_causal=True)
+        x = x + self.out(o.transpose(1, 2).reshape(b, n, w))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Model(nn.Module):
+    def __init__(self, preset, length):
+        super().__init__()
+        width, ffn, layers, heads = PRESETS[preset]
+        self.embedding = nn.Embedding(VOCAB, width)
+        self.blocks = nn.ModuleList(Block(width, ffn, heads) for _ in range(layers))
+        self.norm, self.head = Norm(width), nn.Linear(width, VOCAB, bias=False)
+        half = width // heads // 2
+        angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(half) / half)
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+def pytorch(preset, mode, a):
+    torch.manual_seed(0)
+    torch.cuda.empty_cache()
+    torch._dynamo.reset()
+    with torch.device("cuda"):
+        model = Model(preset, a.len)
+        tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    run = torch.compile(model) if mode == "compile" else model
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = run(tokens, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for _ in range(a.steps):
+        start.record()
+        step()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times), torch.cuda.max_memory_allocated()
+
+
+def headroom(preset, a, more):
+    out = subprocess.run([a.headroom, "step", "--device", "cuda", "--model", preset, "--len", str(a.len), "--batch", str(a.batch),
+                          "--precision", "bf16", "--phase", "train", "--warmup", "3", "--steps", str(a.steps), "--format", "json", *more],
+                         capture_output=True, text=True)
+    if out.returncode:
+        return None, out.stderr.strip()
+    row = json.loads(out.stdout)["rows"][0]
+    return (row["ms"], row["peak_bytes"]) if row["status"] == "ok" else (None, row["why"])
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--headroom", default="build/release/headroom")
+    p.add_argument("--models", default="small,large,2.7B")
+    p.add_argument("--modes", default="eager,compile")
+    p.add_argument("--len", type=int, default=1024)
+    p.add_argument("--batch", type=int, default=4)
+    p.add_argument("--rounds", type=int, default=2, help="times each is measured, in turn; the median round counts")
+    p.add_argument("--steps", type=int, default=10)
+    p.add_argument("--ours", action="append", help="options of headroom step for one more row, as one word; may be repeated")
+    p.add_argument("--out")
+    a = p.parse_args()
+    ours = [""] + (a.ours or [])
+    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
+    rows = []
+    for preset in a.models.split(","):
+        seen = {}
+        for _ in range(a.rounds):
+            for mode in a.modes.split(","):
+                seen.setdefault(f"torch {mode}", []).append(pytorch(preset, mode, a))
+            torch.cuda.empty_cache()
+            for more in ours:
+                seen.setdefault(f"headroom {more}".strip(), []).append(headroom(preset, a, more.split()))
+        base = None
+        for who, results in seen.items():
+            good = [r for r in results if r[0] is not None]
+            if not good:
+                print(f"{preset:6} {who:40} {results[0][1]}", flush=True)
+                continue
+            ms, peak = statistics.median(r[0] for r in good), max(r[1] for r in good)
+            base = (ms, peak) if who == "torch compile" else base
+            ratio = (base[0] / ms, peak / base[1]) if base else (None, None)
+            rows.append({"model": preset, "who": who, "ms": ms, "peak_bytes": peak, "speed_over_compile": ratio[0],
+                         "bytes_over_compile": ratio[1], "torch": torch.__version__, "device": torch.cuda.get_device_name(),
+                         "batch": a.batch, "len": a.len, "all_ms": [r[0] for r in good]})
+            words = f"{ratio[0]:.2f} x its speed, {ratio[1]:.3f} of its bytes" if base else ""
+            print(f"{preset:6} {who:40} {ms:9.2f} ms {peak / 1e6:9.0f} MB  {words}", flush=True)
+    if a.out:
+        with open(a.out, "w") as f:
+            json.dump(rows, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

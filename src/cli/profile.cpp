@@ -1,0 +1,190 @@
+// headroom profile step|attention|-- COMMAND — where the time of a step, of attention or of any CUDA program goes.
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "cli/attention_options.h"
+#include "cli/step_options.h"
+#include "store/results.h"
+#include "studies/profile.h"
+#include "studies/profile_program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+struct Asked {
+  StepAsked step;
+  AttentionAsked attention;
+  std::string phase = "train", trace;
+  std::vector<std::string> command;
+  std::int64_t steps = 3, warmup = 1;
+  bool counters = false;
+};
+
+template <class T>
+const T& only(const std::vector<T>& list, const char* option) {
+  check(list.size() == 1, Code::bad_argument, "{}: a profile is of one at a time, {} were given", option, list.size());
+  return list.front();
+}
+
+studies::ProfileOptions options_of(const Asked& a, const Common& common) {
+  studies::ProfileOptions o;
+  o.steps = int(a.steps), o.warmup = int(a.warmup), o.trace = a.trace, o.counters = a.counters;
+  o.seed = common.seed, o.stop = interrupted;
+  return o;
+}
+
+Device device_with_ceilings(const Common& common) {
+  Device d = chosen_device(common);
+  if (auto kept = kept_ceilings(d, common))
+    d.ceilings = *kept;
+  else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
+    d.ceilings = ceilings_here(d, common);
+  return d;
+}
+
+// A row for each line of the short tables; a long table is one row, its lines in the detail.
+void keep(const studies::ProfileResult& result, const std::string& what, const nlohmann::ordered_json& settings, const Device& device,
+          const Common& common) {
+  Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
+  const auto run = results.start_run("profile", settings.dump(), device.name);
+  const auto record = nlohmann::ordered_json::parse(render_json(studies::profile_record(result, false)));
+  const auto add = [&](nlohmann::ordered_json row, const nlohmann::ordered_json& detail) {
+    results.add_row(run, {nlohmann::json{row.value("table", ""), results.rows(run).size()}.dump(), row.dump(), detail.dump()});
+  };
+  nlohmann::ordered_json whole{{"table", "step"}, {"what", what}};
+  for (const auto& [name, value] : record.items())
+    if (!value.is_structured()) whole[name] = value;
+  add(whole, nlohmann::ordered_json::object());
+  for (const auto& [name, rows] : record.items()) {
+    if (!rows.is_array() || name == "notes") continue;
+    if (name == "timeline" || name == "memory" || name == "at_peak" || name == "gaps") {
+      add({{"table", name}, {"rows", rows.size()}}, {{"rows", rows}});
+      continue;
+    }
+    for (const auto& line : rows) {
+      nlohmann::ordered_json row{{"table", name}};
+      row.update(line);
+      add(row, nlohmann::ordered_json::object());
+    }
+  }
+  if (!interrupted()) results.finish_run(run);
+  std::fputs(fmt::format("run {} in {}\n", run, results.file()).c_str(), stderr);
+}
+
+int show(const studies::ProfileResult& result, const std::string& trace, const Common& common) {
+  const bool for_people = common.format == Format::text || common.format == Format::markdown;
+  const int code = deliver(studies::profile_record(result, for_people), common, interrupted() ? failed : yes);
+  if (!trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev or in chrome://tracing\n", trace).c_str(), stderr);
+  return code;
+}
+
+int run_step(const Asked& a, const Common& common) {
+  const StepTime t = a.step.settings(common);
+  const Device d = device_with_ceilings(common);
+  studies::ProfileStep s;
+  const engine::ModelConfig& model = only(t.models, "--model");
+  s.recipe = {model, t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {t.keep}, t.attention};
+  s.recipe.purpose = a.phase == "forward"            ? engine::Purpose::forward
+                     : a.phase == "forward+backward" ? engine::Purpose::gradients
+                                                     : engine::Purpose::training;
+  s.recipe.masters = t.masters, s.recipe.updating = t.updating;
+  s.memory_bytes = a.step.memory.value_or(d.memory_bytes);
+  studies::ProfileOptions o = options_of(a, common);
+  o.threads = int(a.step.threads);
+  const auto result = studies::profile_step(s, d, o);
+  keep(result, "step",
+       {{"what", "step"},
+        {"model", model.name},
+        {"batch", t.batch},
+        {"len", t.lens[0]},
+        {"precision", name_of(t.precisions[0])},
+        {"keep", a.step.keep},
+        {"attention", t.attention},
+        {"phase", a.phase},
+        {"steps", a.steps},
+        {"warmup", a.warmup}},
+       d, common);
+  return show(result, a.trace, common);
+}
+
+int run_attention(const Asked& a, const Common& common) {
+  const auto sweep = a.attention.settings();
+  const Device d = device_with_ceilings(common);
+  studies::ProfileAttention p;
+  p.problem =
+      sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
+  p.variants = sweep.variants, p.passes = sweep.passes;
+  const auto result = studies::profile_attention(p, d, options_of(a, common));
+  keep(result, "attention",
+       {{"what", "attention"},
+        {"variant", sweep.variants},
+        {"dtype", a.attention.dtypes[0]},
+        {"batch", sweep.batch},
+        {"heads", sweep.heads},
+        {"dim", sweep.dims[0]},
+        {"len", sweep.lens[0]},
+        {"mask", a.attention.masks[0]},
+        {"pass", a.attention.pass},
+        {"steps", a.steps},
+        {"warmup", a.warmup}},
+       d, common);
+  return show(result, a.trace, common);
+}
+
+// The program's own output goes where it went; ours to standard error, unless --out names a file.
+int run_program(const Asked& a, Common common) {
+  const bool for_people = common.format == Format::text || common.format == Format::markdown;
+  const studies::ProgramRun run = studies::run_profiled(a.command);
+  if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
+  const Record record = studies::program_record(run, for_people);
+  if (common.out.empty())
+    std::fputs(render(record, common.format).c_str(), stderr);
+  else
+    deliver(record, common);
+  if (!a.trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev or in chrome://tracing\n", a.trace).c_str(), stderr);
+  return run.exit_code;
+}
+
+void add_recording(CLI::App& app, Asked& a) {
+  add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
+  add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
+}
+
+}  // namespace
+
+Run profile(CLI::App& app, Common& common) {
+  auto a = std::make_shared<Asked>();
+  a->attention.sweep.lens = {1024};
+  a->step.steps = a->steps, a->step.study.warmups = {a->warmup};
+  CLI::App* step = add_topic(app, "step", "One step of a language model: forward, forward + backward, train");
+  add_step(*step, a->step);
+  add_choice(*step, "--phase", a->phase, {"forward", "forward+backward", "train"}, "The largest that is profiled; those before it are too");
+  add_recording(*step, *a);
+  CLI::App* attention = add_topic(app, "attention", "One attention problem, variant beside variant; the last in full");
+  add_attention(*attention, a->attention);
+  add_integer(*attention, "--steps", a->steps, {1, 1 << 20}, "Calls that are recorded");
+  add_integer(*attention, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
+  add_recording(*attention, *a);
+  app.require_subcommand(0, 1);
+  app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
+  add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
+  app.footer(
+      "Examples:\n"
+      "  headroom profile step --model small --len 128 --batch 1\n"
+      "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
+      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)");
+  return [a, step, attention, &common] {
+    if (attention->parsed()) return run_attention(*a, common);
+    if (!step->parsed()) {
+      check(!a->command.empty(), Code::bad_argument, "say what: step, attention, or -- and a program (see headroom profile --help)");
+      return run_program(*a, common);
+    }
+    a->steps = a->step.steps, a->warmup = only(a->step.study.warmups, "--warmup");
+    return run_step(*a, common);
+  };
+}
+
+}  // namespace headroom::cli

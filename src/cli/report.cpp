@@ -1,0 +1,46 @@
+// headroom report [RUN …] — the charts and tables of what was measured, on one page.
+#include <filesystem>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "studies/report/report.h"
+
+namespace headroom::cli {
+
+namespace {
+
+studies::ReportRun run_named(const std::string& word, const Results* store) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(word, ignored)) return studies::run_from_file(word);
+  check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
+        "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
+  const auto id = parse_integer(word, "RUN");
+  const auto run = store ? store->run(id) : std::nullopt;
+  check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id,
+        store ? store->file() : "the store, which is still empty");
+  return studies::run_from_store(*store, *run);
+}
+
+}  // namespace
+
+Run report(CLI::App& app, Common& common) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
+  app.footer(
+      "Two runs are held against each other first. --out page.html is one file that needs no network.\n"
+      "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"
+      "  headroom report sweep.json --format md");
+  return [words, &common] {
+    const std::string file = common.db.empty() ? default_results_file() : common.db;
+    std::optional<Results> store;
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) store.emplace(file, Results::Access::read);
+    std::vector<studies::ReportRun> runs;
+    for (const std::string& word : *words) runs.push_back(run_named(word, store ? &*store : nullptr));
+    if (words->empty() && store) runs = studies::newest_runs(*store);
+    return deliver(studies::report_of(runs, store ? &*store : nullptr), common);
+  };
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,21 @@
+// The options that say which step: `headroom step` times it, `headroom profile step` looks into it.
+#pragma once
+#include "cli/model_options.h"
+#include "studies/step_time.h"
+
+namespace headroom::cli {
+
+struct StepAsked {
+  StepTime study;
+  ModelOptions model;
+  std::vector<std::string> precisions{"fp32"};
+  std::string keep = "everything";
+  std::optional<std::uint64_t> memory;
+  std::string masters = "whole", updating = "after";
+  std::int64_t steps = 10, threads = 0;
+
+  StepTime settings(const Common&) const;  // checked
+};
+void add_step(CLI::App&, StepAsked&);
+
+}  // namespace headroom::cli

@@ -1,0 +1,35 @@
+// Values between a step's tensors and the host, wherever the tensors lie. On a GPU each call waits for all that is on the stream:
+// for the moments between steps, never inside one.
+#pragma once
+#include <vector>
+
+#include "ops/op.h"
+
+namespace headroom::engine {
+
+void read(const Tensor& from, void* to, const Context&);  // contiguous tensors
+void write(const void* from, const Tensor& to, const Context&);
+
+template <class T>
+std::vector<T> values_of(const Tensor& t, const Context& ctx) {
+  std::vector<T> all(std::size_t(t.count()));
+  read(t, all.data(), ctx);
+  return all;
+}
+
+// The bytes of one tensor after another as the host sees them: in place on a CPU, through a buffer of the largest on a GPU.
+class HostView {
+ public:
+  HostView() = default;  // of tensors on a CPU
+  explicit HostView(const Context& ctx) : ctx_(&ctx) {}
+  const char* read(const Tensor&);  // good until the next call
+  char* room(const Tensor&);        // to be filled and then handed to write()
+  void write(const Tensor&);
+
+ private:
+  bool in_place() const { return !ctx_ || !ctx_->on_gpu(); }
+  const Context* ctx_ = nullptr;
+  std::vector<char> buffer_;
+};
+
+}  // namespace headroom::engine

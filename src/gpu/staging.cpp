@@ -1,0 +1,50 @@
+#include "gpu/staging.h"
+
+#include "gpu/check.h"
+
+namespace headroom {
+
+namespace {
+cudaStream_t stream_of(void* s) { return static_cast<cudaStream_t>(s); }
+cudaEvent_t event_of(void* e) { return static_cast<cudaEvent_t>(e); }
+}  // namespace
+
+void read_from_device(void* to, const void* from, std::size_t bytes, void* stream) {
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
+  cuda(cudaStreamSynchronize(stream_of(stream)));
+}
+
+void write_to_device(void* to, const void* from, std::size_t bytes, void* stream) {
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+  cuda(cudaStreamSynchronize(stream_of(stream)));
+}
+
+Staging::Staging(std::size_t slot_bytes, int slots) : slot_bytes_(slot_bytes) {
+  void* at;
+  cuda(cudaMallocHost(&at, slot_bytes * std::size_t(slots)));
+  memory_ = static_cast<char*>(at);
+  for (int i = 0; i < slots; ++i) {
+    cudaEvent_t e;
+    cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    events_.push_back(e);
+  }
+}
+
+Staging::~Staging() {
+  for (void* e : events_) cudaEventDestroy(event_of(e));
+  cudaFreeHost(memory_);
+}
+
+void* Staging::next() {
+  at_ = (at_ + 1) % events_.size();
+  cuda(cudaEventSynchronize(event_of(events_[at_])));  // one that was never recorded is done
+  return memory_ + at_ * slot_bytes_;
+}
+
+void Staging::send(void* to, std::size_t offset, std::size_t bytes, void* stream) {
+  cuda(cudaMemcpyAsync(to, memory_ + at_ * slot_bytes_ + offset, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+}
+
+void Staging::sent(void* stream) { cuda(cudaEventRecord(event_of(events_[at_]), stream_of(stream))); }
+
+}  // namespace headroom

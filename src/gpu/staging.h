@@ -1,0 +1,31 @@
+// Values between the host and a card. Read and write wait, for the moments between steps; Staging does not, for the steps themselves.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+namespace headroom {
+
+// Behind everything on the stream (a cudaStream_t); done when they return.
+void read_from_device(void* to, const void* from, std::size_t bytes, void* stream);
+void write_to_device(void* to, const void* from, std::size_t bytes, void* stream);
+
+// Staging — slots of pinned host memory that take turns, so that the host fills one while the card still reads another.
+// Order of calls: next() gives a slot, waiting only if its last copies are not done; fill it; send() any parts of it; sent().
+class Staging {
+ public:
+  Staging(std::size_t slot_bytes, int slots);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  void* next();
+  void send(void* to, std::size_t offset, std::size_t bytes, void* stream);  // from `offset` in the slot
+  void sent(void* stream);
+
+ private:
+  std::size_t slot_bytes_ = 0;
+  char* memory_ = nullptr;
+  std::vector<void*> events_;  // one for each slot
+  std::size_t at_ = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,21 @@
+// The clock of a GPU's multiprocessors, sampled every few milliseconds as long as this lives.
+#pragma once
+#include <atomic>
+#include <thread>
+
+#include "base/device.h"
+
+namespace headroom::profile {
+
+class ClockSamples {
+ public:
+  explicit ClockSamples(const Device&);
+  double mean_hz() const;  // 0: the driver did not say
+
+ private:
+  std::atomic<double> sum_hz_{0};
+  std::atomic<int> count_{0};
+  std::jthread thread_;
+};
+
+}  // namespace headroom::profile

@@ -1,0 +1,75 @@
+// Timeline — what ran, when, and on whose behalf: slices of time, each attributed to the region (op, or a part of one) that asked for
+// it, and through it to module, layer and phase. Made from marks alone on a CPU, from marks and a GPU's activity records there.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instruments/profile/marks.h"
+
+namespace headroom::profile {
+
+enum class SliceKind : std::uint8_t { host, kernel, copy, fill };
+std::string_view name_of(SliceKind);
+
+struct Slice {
+  std::string kernel;  // on a CPU: the op, and after a colon its part
+  SliceKind kind = SliceKind::host;
+  int mark = -1;  // who asked for it; −1: nobody who was marked
+  int step = 0;
+  std::int64_t start_ns = 0, end_ns = 0;  // since the timeline began
+  int stream = 0;
+  std::int64_t bytes = 0;  // moved by a copy, written by a fill
+
+  std::int64_t ns() const { return end_ns - start_ns; }
+};
+
+struct Span {
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::int64_t ns() const { return end_ns - start_ns; }
+};
+
+struct Moment {  // of the memory timeline
+  std::int64_t at_ns = 0, live_bytes = 0;
+  std::int64_t bytes = 0;  // taken; negative when given back
+  std::string name, shape;
+  Phase phase = Phase::workspace;
+};
+
+struct Timeline {
+  std::vector<Mark> marks;
+  std::vector<Slice> slices;   // in order of their start
+  std::vector<Span> steps;     // one after the other
+  std::vector<Moment> memory;  // of the last step, from what stood before it
+  int repeats = 0;             // how often the whole was done, when that took several steps; 0: every step is the whole
+};
+
+// The regions around a mark, put together.
+struct Place {
+  std::string op = "(not an op of ours)", part, module;
+  int layer = -1;
+  Phase phase = Phase::workspace;
+  Work work = Work::other;
+  Precision precision;
+  int cost_of = -1;  // the mark whose cost a slice here stands for; −1: none
+
+  std::string label() const { return part.empty() ? op : op + ": " + part; }
+  std::string place_name() const;  // what a person calls it: norms, projections, scores, softmax, values, feed-forward, …
+};
+std::vector<Place> places_of(const std::vector<Mark>&);  // one for each mark
+
+// On a CPU an op is its own kernel. An op with parts is cut into them, and what is left over is the op's.
+std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Span>& steps, std::int64_t origin_ns);
+
+// Events [first, last) of the ledger, each at the moment of the next mark. `when`: how far the ledger was at which moment, in order.
+std::vector<Moment> memory_of(const Ledger&, std::size_t first, std::size_t last,
+                              const std::vector<std::pair<std::uint32_t, std::int64_t>>& when);
+
+// Time in which nothing ran, within the steps.
+struct Gap {
+  int after = -1, before = -1;  // slices; −1: the step's edge
+  Span span;
+};
+std::vector<Gap> gaps_of(const Timeline&);
+
+}  // namespace headroom::profile

@@ -1,0 +1,66 @@
+#include "instruments/profile/trace.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace headroom::profile {
+
+namespace {
+
+gzFile of(void* f) { return static_cast<gzFile>(f); }
+std::string json_text(std::string_view s) { return nlohmann::json(s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+}  // namespace
+
+TraceWriter::TraceWriter(const std::string& file) : path_(file) {
+  file_ = gzopen(file.c_str(), file.ends_with(".gz") ? "wb6" : "wbT");
+  check(file_ != nullptr, Code::io, "--trace: '{}' cannot be written to; choose another place", file);
+  gzputs(of(file_), "[");  // the array form: a reader forgives a missing end
+}
+
+TraceWriter::~TraceWriter() {
+  try {
+    close();
+  } catch (const Error&) {  // close() is where one hears of it
+  }
+}
+
+void TraceWriter::event(const std::string& json) {
+  const std::string text = (events_++ ? ",\n" : "\n") + json;
+  if (gzwrite(of(file_), text.data(), unsigned(text.size())) != int(text.size())) failed_ = true;
+}
+
+void TraceWriter::name_track(int process, int track, std::string_view name) {
+  event(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", track < 0 ? "process_name" : "thread_name",
+                    process, std::max(track, 0), json_text(name)));
+}
+
+void TraceWriter::slice(int process, int track, std::string_view name, std::string_view category, std::int64_t start_ns, std::int64_t ns,
+                        const Args& args) {
+  std::string words;
+  for (const auto& [key, value] : args) words += fmt::format("{}{}:{}", words.empty() ? "" : ",", json_text(key), json_text(value));
+  event(fmt::format(R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", json_text(name),
+                    json_text(category), process, track, double(start_ns) / 1e3, double(ns) / 1e3, words));
+}
+
+void TraceWriter::counter(int process, std::string_view name, std::int64_t at_ns, std::string_view series, double value) {
+  event(fmt::format(R"({{"ph":"C","name":{},"pid":{},"ts":{:.3f},"args":{{{}:{:.0f}}}}})", json_text(name), process, double(at_ns) / 1e3,
+                    json_text(series), value));
+}
+
+void TraceWriter::flush() {
+  if (gzflush(of(file_), Z_SYNC_FLUSH) != Z_OK) failed_ = true;
+}
+
+void TraceWriter::close() {
+  if (!file_) return;
+  gzputs(of(file_), "\n]\n");
+  if (gzclose(of(std::exchange(file_, nullptr))) != Z_OK) failed_ = true;
+  check(!failed_, Code::io, "--trace: '{}' could not be written to its end: is the disk full?", path_);
+}
+
+}  // namespace headroom::profile

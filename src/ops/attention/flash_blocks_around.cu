@@ -1,0 +1,61 @@
+// flash_blocks_around.cu — what surrounds the backward of flash_simt and flash_sm80: Δ and LSE·log2 e of every row; zeros.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "gpu/launch.cuh"
+#include "ops/attention/flash_blocks.h"
+
+namespace headroom::attention::blocks {
+
+namespace {
+
+__device__ float wide(float x) { return x; }
+__device__ float wide(__half x) { return __half2float(x); }
+__device__ float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+// attention_bwd_statistics — Δ = rowsum(dO ∘ O) - dLSE and LSE·log2 e, a warp per row; rows that see nothing, or are none, get +∞ and 0.
+//   reads  O, dO, LSE, dLSE once     writes  8 bytes a row     limit  memory bandwidth
+template <class T>
+__global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_constant__ StatisticsArgs a) {
+  const long long at = blockIdx.x * 8ll + threadIdx.x / 32, pair = at / a.padded, row = at % a.padded;
+  const long long batch = pair / a.heads, head = pair % a.heads;
+  const int lane = threadIdx.x % 32;
+  float sum = 0;
+  if (row < a.len_q) {
+    const T* o = static_cast<const T*>(a.o.data) + batch * a.o.batch + row * a.o.row + head * a.o.head;
+    const T* d_o = static_cast<const T*>(a.d_o.data) + batch * a.d_o.batch + row * a.d_o.row + head * a.d_o.head;
+    for (int d = lane; d < a.head_dim; d += 32) sum += wide(o[d]) * wide(d_o[d]);
+  }
+  for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  if (lane != 0) return;
+  const float lse = row < a.len_q ? a.lse[pair * a.len_q + row] : -INFINITY;
+  const bool blind = lse == -INFINITY;
+  a.lse_log2[at] = blind ? INFINITY : lse * 1.44269504f;
+  a.delta[at] = blind ? 0 : sum - (a.dlse ? a.dlse[pair * a.len_q + row] : 0);
+}
+
+template <class T>
+__global__ void attention_bwd_zero(const __grid_constant__ ZeroArgs a) {  // a block per (row, head, batch)
+  T* to = static_cast<T*>(a.to.data) + blockIdx.z * a.to.batch + blockIdx.x * a.to.row + blockIdx.y * a.to.head;
+  for (int i = threadIdx.x; i < a.head_dim; i += blockDim.x) to[i] = T(0.f);
+}
+
+}  // namespace
+
+template <class T>
+void start_statistics(const StatisticsArgs& a, int pairs, cudaStream_t stream) {
+  launch(stream, attention_bwd_statistics<T>, {dim3(unsigned((long long)pairs * a.padded / 8)), 256}, a);
+}
+template <class T>
+void start_zero(const ZeroArgs& a, int batch, int len, int heads, cudaStream_t stream) {
+  launch(stream, attention_bwd_zero<T>, {dim3(len, heads, batch), 64}, a);
+}
+
+template void start_statistics<float>(const StatisticsArgs&, int, cudaStream_t);
+template void start_statistics<__half>(const StatisticsArgs&, int, cudaStream_t);
+template void start_statistics<__nv_bfloat16>(const StatisticsArgs&, int, cudaStream_t);
+template void start_zero<float>(const ZeroArgs&, int, int, int, cudaStream_t);
+template void start_zero<__half>(const ZeroArgs&, int, int, int, cudaStream_t);
+template void start_zero<__nv_bfloat16>(const ZeroArgs&, int, int, int, cudaStream_t);
+
+}  // namespace headroom::attention::blocks

@@ -1,0 +1,224 @@
+// flash_simt and flash_sm80, host side: what they serve, scratch, launches.
+//
+// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. Any head dim up to 256 (padded in shared
+// memory to 32, 64, 128 or 256), any strides, any mask. Backward is two kernels (three past head dim 128) that recompute the scores: one block
+// per tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time.
+// Workspace: none forward, 8 bytes per row and head backward.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "base/error.h"
+#include "ops/attention/flash_blocks.h"
+#include "ops/attention/flash_blocks_tiles.h"
+#include "ops/attention/impl.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace blocks;
+
+constexpr std::int64_t statistics_padding = 128;  // no tile is longer
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+Strided rows_of(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
+
+bool starts_and_ends_on_16_bytes(const Tensor& t) {
+  const auto whole = [&](std::int64_t elements) { return elements * std::int64_t(size_of(t.dtype)) % 16 == 0; };
+  bool all = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && whole(t.shape[3]);
+  for (int i = 0; i < 3; ++i) all = all && (t.shape[i] <= 1 || whole(t.stride[std::size_t(i)]));
+  return all;
+}
+template <class... Tensors>
+bool wide(const Tensors&... t) {
+  return (starts_and_ends_on_16_bytes(t) && ...);
+}
+
+Deal deal_of(const Problem& p, std::int64_t len, int rows, std::int64_t pairs, bool of_keys) {
+  const std::int64_t tiles = divided_up(len, rows);
+  check(tiles * pairs <= INT_MAX, Code::unsupported, "attention: {} tiles are too many for one launch", tiles * pairs);
+  const bool alike = p.mask.kind != MaskKind::causal;
+  return {int(tiles), int(pairs), alike ? Order::by_head : of_keys ? Order::first_tiles_first : Order::last_tiles_first};
+}
+
+struct Simt {
+  template <int dim>
+  using Forward = SimtForward<dim>;
+  template <int dim>
+  using Backward = SimtBackward<dim>;
+  static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
+  template <class Tiles>
+  static void forward(const ForwardArgs& a, cudaStream_t s) {
+    simt::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void backward(const BackwardArgs& a, cudaStream_t s) {
+    simt::start_backward<Tiles, wants>(a, s);
+  }
+};
+
+template <class T>
+struct Sm80 {
+  template <int dim>
+  using Forward = Sm80Forward<T, dim>;
+  template <int dim>
+  using Backward = Sm80Backward<T, dim>;
+  static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
+  template <class Tiles>
+  static void forward(const ForwardArgs& a, cudaStream_t s) {
+    sm80::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void backward(const BackwardArgs& a, cudaStream_t s) {
+    sm80::start_backward<Tiles, wants>(a, s);
+  }
+};
+
+template <class Body>
+void with_dim(std::int64_t head_dim, Body&& body) {
+  if (head_dim <= 32) return body.template operator()<32>();
+  if (head_dim <= 64) return body.template operator()<64>();
+  if (head_dim <= 128) return body.template operator()<128>();
+  body.template operator()<256>();
+}
+template <class Body>
+void with_sm80(const Problem& p, Body&& body) {
+  if (p.precision.dtype == DType::bf16) return body.template operator()<Sm80<__nv_bfloat16>>();
+  if (p.precision.dtype == DType::f16) return body.template operator()<Sm80<__half>>();
+  body.template operator()<Sm80<float>>();
+}
+
+int shared_bytes_of(int sm) {  // what a block may have, by the CUDA programming guide
+  if (sm == 86 || sm == 89 || sm >= 120) return 99 * 1024;
+  return sm >= 90 ? 227 * 1024 : 163 * 1024;
+}
+
+template <class Family>
+Support fits(const Problem& p, const Device& device, Pass pass) {
+  int bytes = 0;
+  with_dim(p.head_dim, [&]<int dim>() {
+    bytes = pass == Pass::forward ? forward_shared_bytes<typename Family::template Forward<dim>>()
+                                  : backward_shared_bytes<typename Family::template Backward<dim>>();
+  });
+  if (bytes > shared_bytes_of(device.sm))
+    return Support::no(fmt::format("head_dim {} in {} needs {} bytes of shared memory a block, sm_{} gives {}", p.head_dim,
+                                   name_of(p.precision), bytes, device.sm, shared_bytes_of(device.sm)));
+  return {};
+}
+
+Support on_cuda(const Problem& p, const Device& device) {
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (device.sm < 80) return Support::no(fmt::format("needs sm_80 or newer, this is sm_{}", device.sm));
+  if (std::max(p.len_q, p.len_k) > (1 << 30)) return Support::no("serves lengths up to 2^30");
+  return {};
+}
+
+template <class Family>
+void forward_with(const Problem& p, const Forward& t, Context& ctx) {
+  const double size = double(size_of(p.precision.dtype));
+  const auto op =
+      ctx.note(Family::forward_name, p.precision,
+               {forward_flops(p), size * 2 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
+  if (p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  with_dim(p.head_dim, [&]<int dim>() {
+    using Tiles = typename Family::template Forward<dim>;
+    const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
+    if (ctx.dry()) return;
+    Family::template forward<Tiles>({rows_of(t.q), rows_of(t.k), rows_of(t.v), rows_of(t.o), t.lse.as<float>(), p.band(), deal,
+                                     int(p.heads), int(p.group()), int(p.head_dim), p.scale_or_default(), wide(t.q, t.k, t.v, t.o)},
+                                    static_cast<cudaStream_t>(ctx.stream));
+  });
+}
+
+template <class T>
+void zero(const Tensor& t, cudaStream_t stream) {
+  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3])}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), stream);
+}
+
+template <class Family>
+void backward_with(const Problem& p, const Backward& t, Context& ctx) {
+  using T = typename Family::template Backward<32>::T;
+  const double size = double(size_of(p.precision.dtype));
+  const auto op =
+      ctx.note(Family::backward_name, p.precision,
+               {backward_flops(p), size * 4 * double(p.q_shape().count() + p.k_shape().count()) + 4 * double(p.lse_shape().count())},
+               Work::attention);
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
+    if (!ctx.dry()) zero<T>(t.dq, stream), zero<T>(t.dk, stream), zero<T>(t.dv, stream);
+    return;
+  }
+  const std::int64_t pairs = p.batch * p.heads, padded = divided_up(p.len_q, statistics_padding) * statistics_padding;
+  const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
+  const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
+  check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
+  with_dim(p.head_dim, [&]<int dim>() {
+    using Tiles = typename Family::template Backward<dim>;
+    const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
+               keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
+    if (ctx.dry()) return;
+    start_statistics<T>({rows_of(t.o), rows_of(t.d_o), t.lse.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, lse.as<float>(),
+                         delta.as<float>(), int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
+                        int(pairs), stream);
+    BackwardArgs a{rows_of(t.q),
+                   rows_of(t.k),
+                   rows_of(t.v),
+                   rows_of(t.d_o),
+                   rows_of(t.dq),
+                   rows_of(t.dk),
+                   rows_of(t.dv),
+                   lse.as<float>(),
+                   delta.as<float>(),
+                   p.band(),
+                   keys,
+                   int(p.heads),
+                   int(p.group()),
+                   int(p.head_dim),
+                   int(padded),
+                   p.scale_or_default(),
+                   wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
+    if constexpr (dim <= 128) {
+      Family::template backward<Tiles, Wants::dk_dv>(a, stream);
+    } else {  // both sums do not fit the registers
+      Family::template backward<Tiles, Wants::dk>(a, stream);
+      Family::template backward<Tiles, Wants::dv>(a, stream);
+    }
+    a.deal = queries;
+    Family::template backward<Tiles, Wants::dq>(a, stream);
+  });
+}
+
+}  // namespace
+
+Support simt_supports(const Problem& p, const Device& device, Pass pass) {
+  if (Support s = on_cuda(p, device); !s) return s;
+  if (p.precision != Precision{DType::f32, Math::exact})
+    return Support::no(fmt::format("needs exact fp32, {} was asked", name_of(p.precision)));
+  return fits<Simt>(p, device, pass);
+}
+void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
+void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
+
+Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
+  if (Support s = on_cuda(p, device); !s) return s;
+  const bool served =
+      p.precision.dtype == DType::bf16 || p.precision.dtype == DType::f16 || p.precision == Precision{DType::f32, Math::tf32};
+  if (!served) return Support::no(fmt::format("needs bf16, fp16 or tf32, {} was asked", name_of(p.precision)));
+  if (p.scale < 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale));
+  Support s;
+  with_sm80(p, [&]<class Family>() { s = fits<Family>(p, device, pass); });
+  return s;
+}
+void sm80_forward(const Problem& p, const Forward& t, Context& ctx) {
+  with_sm80(p, [&]<class Family>() { forward_with<Family>(p, t, ctx); });
+}
+void sm80_backward(const Problem& p, const Backward& t, Context& ctx) {
+  with_sm80(p, [&]<class Family>() { backward_with<Family>(p, t, ctx); });
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,24 @@
+// An FP32 value in two halves of 16 bits: the nearest bf16 (of two that are as near, the one away from zero) and the rest, from which the
+// value is found again to the bit. Where weights are kept so, the bf16 copy that is multiplied costs no memory of its own.
+#pragma once
+#include "base/convert.h"
+#include "base/tensor.h"
+#include "ops/op.h"
+
+namespace headroom::copy {
+
+struct Halves {
+  bf16 upper;
+  std::uint16_t rest;
+};
+
+HEADROOM_CONVERT Halves split(float x) {
+  const std::uint32_t bits = bits_of(x);
+  return {{std::uint16_t((bits >> 16) + (bits >> 15 & 1))}, std::uint16_t(bits)};
+}
+HEADROOM_CONVERT float join(Halves h) { return float_of(std::uint32_t(std::uint16_t(h.upper.bits - (h.rest >> 15))) << 16 | h.rest); }
+
+// Contiguous tensors of one shape: FP32 from; bf16 upper, uint16 rest.
+void split(const Tensor& from, const Tensor& upper, const Tensor& rest, Context&);
+
+}  // namespace headroom::copy

@@ -1,0 +1,35 @@
+#include "ops/cross_entropy/cross_entropy.h"
+
+#include "ops/cross_entropy/impl.h"
+
+namespace headroom::cross_entropy {
+
+void run(const Rows& t, Context& ctx) {
+  const auto rows = t.logits.shape[0], vocab = t.logits.shape[1];
+  check(t.logits.dtype == DType::f32 && t.logits.shape.rank == 2 && t.logits.contiguous() && vocab > 0, Code::bad_argument,
+        "cross_entropy: logits must be contiguous fp32 [rows, vocab]; they are {} [{}, {}]", name_of(t.logits.dtype), rows, vocab);
+  check(t.targets.dtype == DType::i32 && t.targets.count() == rows && t.losses.dtype == DType::f32 && t.losses.count() == rows,
+        Code::bad_argument, "cross_entropy: targets must be int32 and losses fp32, {} of each", rows);
+  check(!t.dlogits || (t.dlogits.shape == t.logits.shape && t.dlogits.stride[1] == 1), Code::bad_argument,
+        "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
+  const double size = double(t.logits.count());
+  const auto op = ctx.note("cross_entropy", {DType::f32},
+                           {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? run_cuda(t, ctx) : run_cpu(t, ctx);
+}
+
+void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
+  check(losses.dtype == DType::f32 && total.dtype == DType::f64, Code::bad_argument, "cross_entropy: losses must be fp32, their sum fp64");
+  const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? add_up_cuda(losses, scale, add, total, ctx) : add_up_cpu(losses, scale, add, total);
+}
+
+Tensor gradient_inside(const Tensor& logits, DType storage) {
+  Tensor view(logits.data, storage, logits.shape);
+  view.stride[0] = logits.shape[1] * std::int64_t(sizeof(float) / size_of(storage));
+  return view;
+}
+
+}  // namespace headroom::cross_entropy

@@ -1,0 +1,13 @@
+// What stands behind the door: trusts what the door has checked.
+#pragma once
+#include "ops/cross_entropy/cross_entropy.h"
+
+namespace headroom::cross_entropy {
+
+void run_cpu(const Rows&, Context&);
+void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total);
+
+void run_cuda(const Rows&, Context&);
+void add_up_cuda(const Tensor& losses, double scale, bool add, const Tensor& total, Context&);
+
+}  // namespace headroom::cross_entropy

@@ -1,0 +1,148 @@
+#include <algorithm>
+
+#include "gpu/grid.cuh"
+#include "gpu/launch.cuh"
+#include "gpu/reduce.cuh"
+#include "gpu/vec.cuh"
+#include "ops/embedding/impl.h"
+
+namespace headroom::embedding {
+
+namespace {
+
+constexpr int threads = 128, sorting_threads = 1024;
+
+template <class From, class To>
+struct ForwardArgs {
+  const From* table;
+  const int* tokens;
+  To* x;
+  int width;
+};
+
+// embedding_fwd — one block per row.     limit  bandwidth
+template <int vec, class From, class To>
+__global__ void __launch_bounds__(threads) embedding_fwd(const __grid_constant__ ForwardArgs<From, To> a) {
+  const From* from = a.table + std::int64_t(a.tokens[blockIdx.x]) * a.width;
+  To* to = a.x + std::int64_t(blockIdx.x) * a.width;
+#pragma unroll 4
+  for (int i = int(threadIdx.x) * vec; i < a.width; i += threads * vec) {
+    const auto x = load<vec>(from + i);
+    Pack<To, vec> y;
+#pragma unroll
+    for (int e = 0; e < vec; ++e) y.at[e] = rounded<To>(widened(x.at[e]));
+    store(to + i, y);
+  }
+}
+
+struct SortArgs {
+  const int* tokens;
+  int *starts, *rows, *unordered;
+  int count, vocab;
+};
+
+// embedding_bwd_sort — one block: counts, their running sum, and every row put among its token's, as it comes.
+//   starts[v + 1] first counts v's rows, then says where they begin, then, moved on by each row that is put down, where they end.
+__global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __grid_constant__ SortArgs a) {
+  __shared__ int total[32];
+  const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  for (int v = thread; v <= a.vocab; v += sorting_threads) a.starts[v] = 0;
+  __syncthreads();
+  for (int row = thread; row < a.count; row += sorting_threads) atomicAdd(&a.starts[a.tokens[row] + 1], 1);
+  __syncthreads();
+  const int each = (a.vocab + sorting_threads - 1) / sorting_threads, begin = 1 + thread * each, end = min(a.vocab + 1, begin + each);
+  int mine = 0;
+  for (int v = begin; v < end; ++v) mine += a.starts[v];
+  int before = mine;  // inclusive sum over the warp, then over the warps
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int lower = __shfl_up_sync(~0u, before, step);
+    if (lane >= step) before += lower;
+  }
+  if (lane == 31) total[warp] = before;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) before += total[w];
+  before -= mine;
+  for (int v = begin; v < end; ++v) {
+    const int count = a.starts[v];
+    a.starts[v] = before;
+    before += count;
+  }
+  __syncthreads();
+  for (int row = thread; row < a.count; row += sorting_threads) a.unordered[atomicAdd(&a.starts[a.tokens[row] + 1], 1)] = row;
+}
+
+// embedding_bwd_order — a thread per row: its place among its token's rows is how many of them come before it. Atomics have put them
+// down in any order; from here on there is one.
+__global__ void __launch_bounds__(threads) embedding_bwd_order(const __grid_constant__ SortArgs a) {
+  const int row = int(blockIdx.x) * threads + int(threadIdx.x);
+  if (row >= a.count) return;
+  const int token = a.tokens[row], begin = a.starts[token], end = a.starts[token + 1];
+  int before = 0;
+#pragma unroll 4
+  for (int k = begin; k < end; ++k) before += a.unordered[k] < row;
+  a.rows[begin + before] = row;
+}
+
+template <class T>
+struct SumArgs {
+  const T* dx;
+  float* dtable;
+  const int *starts, *rows;
+  int width;
+  bool add;
+};
+
+// embedding_bwd_sum — one block per word of the vocabulary; a thread adds the rows of its columns in order.
+//   reads  dx once, dtable when adding     writes  dtable; words that do not occur are cleared, or left alone when adding
+//   numerics  FP32, rows in order     limit  bandwidth
+template <class T, int vec>
+__global__ void __launch_bounds__(threads) embedding_bwd_sum(const __grid_constant__ SumArgs<T> a) {
+  const int begin = a.starts[blockIdx.x], end = a.starts[blockIdx.x + 1];
+  if (a.add && begin == end) return;
+  float* out = a.dtable + std::int64_t(blockIdx.x) * a.width;
+  for (int i = int(threadIdx.x) * vec; i < a.width; i += threads * vec) {
+    Pack<float, vec> sum{};
+    if (a.add) sum = load<vec>(out + i);
+#pragma unroll 8
+    for (int k = begin; k < end; ++k) {
+      const auto x = load<vec>(a.dx + std::int64_t(a.rows[k]) * a.width + i);
+#pragma unroll
+      for (int e = 0; e < vec; ++e) sum.at[e] += widened(x.at[e]);
+    }
+    store(out + i, sum);
+  }
+}
+
+}  // namespace
+
+void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+  const auto rows = x.shape[0], width = x.shape[1];
+  if (x.count() == 0) return;
+  with_float(table.dtype, [&]<class From>() {
+    with_float(x.dtype, [&]<class To>() {
+      using Small = std::conditional_t<(sizeof(From) < sizeof(To)), From, To>;
+      const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width)};
+      const bool wide = pieces_of<Small>(width, args.table, args.x) > 1;
+      launch(static_cast<cudaStream_t>(ctx.stream), wide ? embedding_fwd<16 / sizeof(Small), From, To> : embedding_fwd<1, From, To>,
+             {grid_of(rows), threads}, args);
+    });
+  });
+}
+
+void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, const Sorted& sorted, Context& ctx) {
+  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
+  if (dtable.count() == 0) return;
+  check(rows < (1ll << 31), Code::unsupported, "embedding: {} rows; a GPU serves fewer than 2^31", rows);
+  const SortArgs sort{tokens.as<int>(), sorted.starts.as<int>(), sorted.rows.as<int>(), sorted.unordered.as<int>(), int(rows), int(vocab)};
+  launch(stream, embedding_bwd_sort, {1, sorting_threads}, sort);
+  if (rows > 0) launch(stream, embedding_bwd_order, {grid_of((rows + threads - 1) / threads), threads}, sort);
+  with_float(dx.dtype, [&]<class T>() {
+    const SumArgs<T> args{dx.as<T>(), dtable.as<float>(), sort.starts, sort.rows, int(width), into_dtable == Gradient::accumulate};
+    const bool wide = pieces_of<T>(width, args.dx, args.dtable) > 1;
+    launch(stream, wide ? embedding_bwd_sum<T, 16 / sizeof(T)> : embedding_bwd_sum<T, 1>, {grid_of(vocab), threads}, args);
+  });
+}
+
+}  // namespace headroom::embedding

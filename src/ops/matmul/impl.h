@@ -1,0 +1,10 @@
+// The two that multiply, for the door in matmul.cpp, which has checked. Nobody else includes this.
+#pragma once
+#include "ops/matmul/matmul.h"
+
+namespace headroom::matmul {
+
+void multiply_cpu(const Product&, Context&);                            // beta multiplies what c holds
+void multiply_cuda(const Product&, const Tensor& workspace, Context&);  // an Error where the library was built without CUDA
+
+}  // namespace headroom::matmul

@@ -1,0 +1,8 @@
+// Stands in for the GPU's products where the library is built without CUDA.
+#include "ops/matmul/impl.h"
+
+namespace headroom::matmul {
+
+void multiply_cuda(const Product&, const Tensor&, Context&) { throw Error(Code::unsupported, "matmul: this build has no CUDA"); }
+
+}  // namespace headroom::matmul

@@ -1,0 +1,14 @@
+// Stands in for the kernels where the library is built without CUDA.
+#include "base/error.h"
+#include "ops/rope/impl.h"
+
+namespace headroom::rope {
+
+namespace {
+[[noreturn]] void refuse() { throw Error(Code::unsupported, "rope: this build has no CUDA"); }
+}  // namespace
+
+void fill_cuda(const Tensor&, double, Context&) { refuse(); }
+void rotate_cuda(const Tensor&, const Tensor&, Turn, Context&) { refuse(); }
+
+}  // namespace headroom::rope

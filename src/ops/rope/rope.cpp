@@ -1,0 +1,24 @@
+#include "ops/rope/rope.h"
+
+#include "ops/rope/impl.h"
+
+namespace headroom::rope {
+
+void fill(const Tensor& table, double theta, Context& ctx) {
+  check(table.dtype == DType::f32 && table.shape.rank == 2 && table.shape[1] % 2 == 0 && table.contiguous(), Code::bad_argument,
+        "rope: the table must be fp32 [positions, dim], dim even; it is {} [{}, {}]", name_of(table.dtype), table.shape[0], table.shape[1]);
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? fill_cuda(table, theta, ctx) : fill_cpu(table, theta);
+}
+
+void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
+  check(x.shape.rank == 4 && x.stride[3] == 1 && x.shape[3] % 2 == 0, Code::bad_argument,
+        "rope: x must be [batch, len, heads, dim] with an even dim of stride 1; dim is {}, its stride {}", x.shape[3], x.stride[3]);
+  check(table.shape[0] >= x.shape[1] && table.shape[1] == x.shape[3], Code::bad_argument,
+        "rope: the table holds {} positions of dim {}, x has {} of {}", table.shape[0], table.shape[1], x.shape[1], x.shape[3]);
+  const auto op = ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? rotate_cuda(x, table, turn, ctx) : rotate_cpu(x, table, turn, ctx);
+}
+
+}  // namespace headroom::rope

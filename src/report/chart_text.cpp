@@ -1,0 +1,112 @@
+#include "report/chart_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "report/words.h"
+
+namespace headroom {
+
+namespace {
+
+constexpr int bar_columns = 32;
+constexpr std::size_t course_columns = 48;
+
+using Points = std::vector<std::pair<double, double>>;
+
+int widest(const std::vector<std::string>& names) {
+  int width = 0;
+  for (const auto& n : names) width = std::max(width, columns_of(n));
+  return width;
+}
+std::string padded(const std::string& s, int width) { return s + std::string(std::size_t(std::max(0, width - columns_of(s))), ' '); }
+
+Points thinned(const Points& all) {  // the highest of each stretch
+  if (all.size() <= course_columns) return all;
+  Points out;
+  for (std::size_t s = 0; s < course_columns; ++s) {
+    const auto begin = all.begin() + std::ptrdiff_t(s * all.size() / course_columns),
+               end = all.begin() + std::ptrdiff_t((s + 1) * all.size() / course_columns);
+    out.push_back(*std::max_element(begin, end, [](const auto& a, const auto& b) { return a.second < b.second; }));
+  }
+  return out;
+}
+
+std::vector<std::string> courses(const Chart& c) {
+  std::vector<std::string> names, lines;
+  for (const auto& s : c.series) names.push_back(s.name);
+  const int width = widest(names);
+  for (const auto& s : c.series)
+    if (!s.points.empty() && s.joined && s.continues.empty())
+      lines.push_back(fmt::format("{}  {}  {} … {}  ({} {} … {})", padded(s.name, width), sparkline(thinned(s.points), c.log),
+                                  in_words(s.points.front().second, c.unit), in_words(s.points.back().second, c.unit), c.x_name,
+                                  number_in_words(s.points.front().first), number_in_words(s.points.back().first)));
+  return lines;
+}
+
+// The course of the sum, and of each series the most it comes to.
+std::vector<std::string> stacked(const Chart& c) {
+  Points sum;
+  std::vector<std::string> names{"all"};
+  for (const auto& s : c.series) {
+    names.push_back(s.name);
+    for (std::size_t i = 0; i < s.points.size(); ++i)
+      i < sum.size() ? void(sum[i].second += s.points[i].second) : sum.push_back(s.points[i]);
+  }
+  if (sum.empty()) return {};
+  const auto most = [](const Points& points) {
+    double top = 0;
+    for (const auto& [x, y] : points) top = std::max(top, y);
+    return top;
+  };
+  const int width = widest(names);
+  const double top = std::max(most(sum), 1e-300);
+  std::vector<std::string> lines{
+      fmt::format("{}  {}  at most {}", padded("all", width), sparkline(thinned(sum), c.log), in_words(most(sum), c.unit))};
+  for (const auto& s : c.series)
+    lines.push_back(fmt::format("{}  {}  at most {}", padded(s.name, width), padded(bar(most(s.points) / top, bar_columns), bar_columns),
+                                in_words(most(s.points), c.unit)));
+  return lines;
+}
+
+std::vector<std::string> bars(const std::vector<std::pair<std::string, double>>& all, Unit unit) {
+  std::vector<std::string> names, lines;
+  double top = 1e-300;
+  for (const auto& [name, value] : all) names.push_back(name), top = std::max(top, value);
+  for (const auto& [name, value] : all)
+    lines.push_back(padded(name, widest(names)) + "  " + padded(bar(value / top, bar_columns), bar_columns) + "  " + in_words(value, unit));
+  return lines;
+}
+
+std::vector<std::pair<std::string, double>> values_of(const Chart& c) {
+  std::vector<std::pair<std::string, double>> out;
+  if (c.kind == Chart::Kind::spans) {
+    for (const auto& s : c.series) {
+      double sum = 0;
+      for (const auto& [start, end] : s.points) sum += end - start;
+      out.emplace_back(s.name, sum);
+    }
+    return out;
+  }
+  for (std::size_t t = 0; t < c.ticks.size(); ++t)
+    for (const auto& s : c.series)
+      for (const auto& [x, y] : s.points)
+        if (std::size_t(x) == t) out.emplace_back(c.series.size() > 1 ? c.ticks[t] + ": " + s.name : c.ticks[t], y);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> chart_lines(const Chart& c) {
+  switch (c.kind) {
+    case Chart::Kind::lines: return courses(c);
+    case Chart::Kind::areas: return stacked(c);
+    case Chart::Kind::bars: return bars(values_of(c), c.unit);
+    case Chart::Kind::spans: return bars(values_of(c), c.x_unit);
+  }
+  return {};
+}
+
+}  // namespace headroom

@@ -1,0 +1,81 @@
+#include "base/text.h"
+#include "studies/profile.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::size_t rows_for_people = 12;
+
+void shorten(Table& t) {
+  constexpr std::size_t letters = 60;
+  for (auto& row : t.rows)
+    for (Value& v : row)
+      if (auto* word = std::get_if<std::string>(&v); word && word->size() > letters) *word = word->substr(0, letters - 3) + "...";
+  if (t.rows.size() <= rows_for_people) return;
+  t.title += fmt::format(" (the first {} of {})", rows_for_people, t.rows.size());
+  t.rows.resize(rows_for_people);
+}
+
+Record one_profile(const Profile& p, const ProfileResult& result, bool for_people, const std::string& name) {
+  const ProfileTables tables{p.timeline, result.ceilings, result.precision};
+  Record r{name, p.phase, {}};
+  const auto& t = p.timeline;
+  if (!for_people) r.add(Part{tables.timeline_rows()});
+  r.add("phase", p.phase).add("steps", std::int64_t(t.steps.size())).add("step_ms", tables.step_ms(), Unit::ms);
+  r.add("covered", tables.covered(), Unit::share).add("slices", std::int64_t(t.slices.size()));
+  r.add("recording_ms", p.recording_ms, Unit::ms);
+  r.add("peak_bytes", std::int64_t(p.peak_bytes), Unit::bytes);
+  add_tensor_use(p, result, r);
+  Table list[] = {tables.kernels(), tables.phases(), tables.modules(), tables.attention(), tables.roofline(), tables.gaps()};
+  for (Table& table : list) {
+    if (table.rows.empty()) continue;
+    if (for_people) shorten(table);
+    r.add(Part{std::move(table)});
+  }
+  if (for_people) {
+    if (const std::string chart = tables.roofline_chart(); !chart.empty()) r.add(Part{Note{chart, false}});
+  } else {
+    r.add(Part{tables.layers()}).add(Part{tables.memory()});
+  }
+  r.add(Part{at_peak_table(p.at_peak, for_people ? rows_for_people : p.at_peak.size())});
+  for (const std::string& note : p.notes) r.add(Part{Note{note}});
+  return r;
+}
+
+}  // namespace
+
+std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledger& ledger) {
+  if (!place.on_gpu()) return std::make_unique<profile::Recording>(&ledger);
+  return std::make_unique<profile::Recording>(&ledger, [&place] { place.wait(); });
+}
+
+Record profile_record(const ProfileResult& result, bool for_people) {
+  Record all{"", result.title, {}};
+  if (result.profiles.empty()) return all.add(Part{Note{"Stopped before anything was recorded."}});
+  const auto tables_of = [&](const Profile& p) { return ProfileTables{p.timeline, result.ceilings, result.precision}; };
+  const Profile& last = result.profiles.back();
+  Table work = tables_of(last).work();
+  for (const Profile& p : result.profiles) tables_of(p).add_work(work, p.phase);
+  if (for_people) {
+    all.add(Part{one_profile(last, result, true, last.phase)});
+    for (std::size_t i = 0; i + 1 < result.profiles.size(); ++i) {  // what two variants are held against each other by
+      Table t = tables_of(result.profiles[i]).attention();
+      if (t.rows.empty() || t.rows.size() == 1) continue;
+      t.title += fmt::format(" ({})", result.profiles[i].phase);
+      all.add(Part{std::move(t)});
+    }
+    all.add(Part{std::move(work)});
+    all.add(Part{Note{"attention_ms is of kernels that do products and softmax together; idle_ms is time in which nothing ran.", false}});
+    return all;
+  }
+  Record first = one_profile(last, result, false, "");
+  for (Part& p : first.parts) all.add(std::move(p));
+  all.add(Part{std::move(work)});
+  for (std::size_t i = 0; i + 1 < result.profiles.size(); ++i)
+    all.add(Part{one_profile(result.profiles[i], result, false, result.profiles[i].phase)});
+  all.add("ceilings", result.ceilings.source);
+  return all;
+}
+
+}  // namespace headroom::studies

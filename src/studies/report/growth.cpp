@@ -1,0 +1,157 @@
+// Times and bytes over a length, whoever wrote the rows: what was asked besides the length tells the lines apart.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "studies/account.h"
+#include "studies/comparison.h"
+#include "studies/report/parts.h"
+#include "studies/rows_table.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::size_t most_lines = 6;  // that one chart holds before it becomes a choice
+
+struct Axis {
+  std::string field;
+  std::vector<double> at;  // of each row; NaN where it has none
+};
+
+double number_at(const RowObject& row, const std::string& field) {
+  const auto cell = row.find(field);
+  return cell != row.end() && cell->is_number() ? cell->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::optional<Axis> length_of(const std::vector<RowObject>& rows) {
+  for (const char* field : {"len_q", "len", "seq_len", "n"}) {
+    Axis axis{field, {}};
+    std::set<double> different;
+    for (const auto& row : rows) {
+      axis.at.push_back(number_at(row, field));
+      if (axis.at.back() > 0) different.insert(axis.at.back());
+    }
+    if (different.size() >= 2) return axis;
+  }
+  return {};
+}
+
+// Fields of the question that tell rows of one length apart: those that the length determines, as a batch that shrinks as it grows, do not.
+std::vector<std::string> tellers(const std::vector<RowObject>& rows, const Axis& axis) {
+  std::map<std::string, std::map<double, std::set<std::string>>> seen;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (const auto& [field, value] : rows[i].items())
+      if (!value.is_structured() && !value.is_number_float() && !is_measured(field) && field != axis.field)
+        seen[field][axis.at[i]].insert(value.dump(-1, ' ', false, RowObject::error_handler_t::replace));
+  std::vector<std::string> out;
+  for (const auto& [field, value] : rows.front().items())
+    if (const auto at = seen.find(field);
+        at != seen.end() && std::any_of(at->second.begin(), at->second.end(), [](const auto& x) { return x.second.size() > 1; }))
+      out.push_back(field);
+  return out;
+}
+
+std::string said(const RowObject& row, const std::vector<std::string>& fields, std::string_view between) {
+  std::vector<std::string> words;
+  for (const auto& field : fields)
+    if (row.contains(field)) {
+      const auto& v = row[field];
+      words.push_back(v.is_string() ? v.get<std::string>() : fmt::format("{} {}", field, v.dump()));
+    }
+  return joined(words, between);
+}
+
+struct Measure {
+  std::string field, title, line;  // line: what a line of it is called beside others
+};
+
+// Charts and the fields that share one: each of a variant's measures has its own chart; peers measured side by side share it.
+std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows, bool by_variant) {
+  std::vector<std::vector<Measure>> charts;
+  std::vector<Measure> times, bytes;
+  for (const auto& [field, value] : rows.front().items()) {
+    if (field.starts_with("forecast_")) continue;
+    const Unit unit = unit_of(field);
+    if (unit == Unit::ms && !field.ends_with("_std")) times.push_back({field, "Milliseconds", field == "ms" ? "" : field.substr(0, field.size() - 3)});
+    if (unit == Unit::bytes) bytes.push_back({field, "Bytes", field.size() > 6 ? field.substr(0, field.size() - 6) : ""});
+  }
+  for (auto* list : {&times, &bytes}) {
+    if (list->empty()) continue;
+    if (!by_variant) {
+      charts.push_back(*list);
+      continue;
+    }
+    for (const Measure& m : *list) charts.push_back({{m.field, m.field, ""}});
+  }
+  return charts;
+}
+
+void add_charts(const std::vector<RowObject>& rows, const Axis& axis, const std::vector<Measure>& measures,
+                const std::vector<std::string>& apart, Record& into) {
+  std::vector<std::string> lines = apart, choices;  // fields that tell lines apart, and those that the reader chooses by
+  const auto count = [&](const std::vector<std::string>& fields) {
+    std::set<std::string> different;
+    for (const auto& row : rows) different.insert(said(row, fields, "|"));
+    return different.size();
+  };
+  const auto first_choice = [&] {  // who ran, and which phase, stay lines as long as anything else can be chosen
+    return std::find_if(lines.begin(), lines.end(), [](const std::string& f) { return f != "variant" && f != "phase" && f != "kernel"; });
+  };
+  while (count(lines) * measures.size() > most_lines && first_choice() != lines.end()) {
+    choices.push_back(*first_choice());
+    lines.erase(first_choice());
+  }
+  std::vector<Chart> charts;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string choice = said(rows[i], choices, " · ");
+    auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.choice == choice; });
+    if (chart == charts.end()) {
+      const Unit unit = unit_of(measures[0].field);
+      charts.push_back({fmt::format("{} over {}", measures[0].title, axis.field), axis.field, unit == Unit::ms ? "ms" : "", unit, true, {}});
+      chart = charts.end() - 1;
+      chart->choice = choice;
+    }
+    for (const Measure& m : measures) {
+      const double y = number_at(rows[i], m.field);
+      if (!(y > 0) || !(axis.at[i] > 0)) continue;
+      std::string name = said(rows[i], lines, " ");
+      if (!m.line.empty()) name += (name.empty() ? "" : " ") + m.line;
+      if (name.empty()) name = m.field;
+      auto line = std::find_if(chart->series.begin(), chart->series.end(), [&](const auto& s) { return s.name == name; });
+      if (line == chart->series.end()) line = chart->series.insert(line, {name, {}});
+      line->points.emplace_back(axis.at[i], y);
+    }
+  }
+  for (Chart& c : charts) {
+    std::erase_if(c.series, [](const auto& s) { return s.points.size() < 2; });
+    for (auto& s : c.series) {
+      std::sort(s.points.begin(), s.points.end());
+      s.name = with_exponent(s.name, s.points);
+    }
+    if (!c.series.empty()) into.add(Part{std::move(c)});
+  }
+}
+
+}  // namespace
+
+std::string with_exponent(const std::string& name, const std::vector<std::pair<double, double>>& points) {
+  return points.size() < 2 ? name : fmt::format("{} · ~ len^{:.2f}", name, growth_exponent(points));
+}
+
+void add_growth(const ReportRun& run, Record& into) {
+  const auto& rows = run.rows();
+  if (rows.empty() || holds_attention(run)) return;
+  const auto axis = length_of(rows);
+  if (!axis) return;
+  const auto apart = tellers(rows, *axis);
+  const bool by_variant = std::find(apart.begin(), apart.end(), "variant") != apart.end();
+  for (const auto& measures : measures_of(rows, by_variant)) add_charts(rows, *axis, measures, apart, into);
+}
+
+}  // namespace headroom::studies

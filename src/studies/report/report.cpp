@@ -1,0 +1,173 @@
+#include "studies/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "studies/comparison.h"
+#include "studies/report/parts.h"
+#include "studies/rows_table.h"
+
+namespace headroom::studies {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double tolerance = 0.02;
+constexpr std::size_t most_bars = 40;  // of differences: the largest
+
+// What two runs have in common. A profile's tables count as rows by their words and milliseconds.
+ComparedRun compared(const ReportRun& run) {
+  ComparedRun c{run.name, {}};
+  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
+  if (!c.rows.empty()) return c;
+  for (const char* table : {"phases", "modules", "kernels"})
+    for (const RowObject& row : run.rows(table)) {
+      Json words{{"table", table}};
+      for (const auto& [field, value] : row.items())
+        if (value.is_string() || field == "ms") words[field] = Json(value);
+      c.rows.push_back(std::move(words));
+    }
+  return c;
+}
+
+Chart ratios(const Table& rows, const std::string& b) {
+  Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
+  c.marks.push_back({"as before", 1});
+  std::vector<std::pair<double, std::string>> bars;
+  for (const auto& row : rows.rows)
+    if (const auto* ratio = std::get_if<double>(&row[4]))
+      bars.emplace_back(*ratio, std::get<std::string>(row[0]) + ", " + std::get<std::string>(row[1]));
+  std::stable_sort(bars.begin(), bars.end(), [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
+  if (bars.size() > most_bars) c.title += fmt::format(" (the {} largest differences of {})", most_bars, bars.size()), bars.resize(most_bars);
+  for (const auto& [ratio, name] : bars) {
+    c.series[0].points.emplace_back(double(c.ticks.size()), ratio);
+    c.ticks.push_back(name);
+  }
+  return c;
+}
+
+Record differences(const ReportRun& a, const ReportRun& b) {
+  Record r{"differences", fmt::format("{} against {}", b.name, a.name), {}};
+  Comparison c = compare_runs(compared(a), compared(b), tolerance);
+  if (c.pairs == 0) return r.add(Part{Note{"These two have no problem in common; nothing can be held against each other."}});
+  for (Part& p : c.record.parts)
+    if (const auto* summary = std::get_if<Record>(&p.is))
+      for (const Part& field : summary->parts) r.add(field);
+  r.add(Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across."}});
+  for (Part& p : c.record.parts)
+    if (auto* table = std::get_if<Table>(&p.is)) {
+      r.add(Part{ratios(*table, b.name)});
+      r.add(std::move(p));
+    }
+  return r;
+}
+
+// The machine, as files describe it and as headroom device measured it last.
+Record machine(const std::string& name, const std::vector<ReportRun>& runs, const Results* store) {
+  Record r{"machine", name, {}};
+  for (const ReportRun& run : runs) {
+    if (run.machine != name || run.device.empty()) continue;
+    for (const auto& [field, value] : run.device.items()) r.add(field, value_of(value), unit_of(field));
+    break;
+  }
+  for (const Run& run : store ? store->runs() : std::vector<Run>()) {
+    if (run.command != "device" || run.machine != name || run.finished.empty()) continue;
+    const auto rows = row_objects(*store, run.id);
+    return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
+  }
+  return r.add(Part{Note{"Its ceilings are not in the store; headroom device measures and keeps them."}});
+}
+
+Table what_was_run(const std::vector<ReportRun>& runs) {
+  Table t{"runs",
+          "",
+          {{"run"}, {"command"}, {"machine"}, {"rows"}, {"started"}, {"finished"}, {"version"}, {"settings", Unit::none, Show::detail}},
+          {}};
+  for (const ReportRun& run : runs) {
+    std::int64_t rows = 0;
+    for (const RowTable& table : run.tables) rows += std::int64_t(table.rows.size());
+    const auto known = [](const std::string& s) { return s.empty() ? Value() : Value(s); };
+    const bool cut_short = !run.started.empty() && run.finished.empty();
+    t.add({run.name, known(run.command), known(run.machine), rows, known(run.started), cut_short ? Value("cut short") : known(run.finished),
+           known(run.version), run.settings.empty() ? Value() : value_of(run.settings)});
+  }
+  return t;
+}
+
+// Long tables that a chart shows come last, and those that were read from a file's own analysis give way to ours.
+void add_tables(const ReportRun& run, Record& into) {
+  std::set<std::string> there;
+  for (const Part& p : into.parts)
+    if (const auto* t = std::get_if<Table>(&p.is)) there.insert(t->name);
+  const auto is_long = [](const RowTable& t) { return t.name == "timeline" || t.name == "memory"; };
+  for (const bool longs : {false, true})
+    for (const RowTable& t : run.tables)
+      if (is_long(t) == longs && !there.contains(t.name)) into.add(Part{rows_table(t.name, title_of(t.name), t.rows)});
+}
+
+Record section(const ReportRun& run) {
+  Record r{run.name, run.name, {}};
+  if (!run.command.empty()) r.title = fmt::format("{}: {}", run.name, run.command);
+  if (!run.machine.empty()) r.title += " on " + run.machine;
+  for (const std::string& note : run.notes) r.add(Part{Note{note}});
+  add_attention(run, r);
+  add_growth(run, r);
+  add_step(run, r);
+  add_profile(run, r);
+  add_forecast(run, r);
+  add_tables(run, r);
+  return r;
+}
+
+}  // namespace
+
+std::string title_of(const std::string& table) {
+  constexpr std::pair<const char*, const char*> titles[] = {{"rows", "Every row"},
+                                                            {"kernels", "Kernels by total time"},
+                                                            {"phases", "Phases"},
+                                                            {"modules", "Modules"},
+                                                            {"layers", "Layers"},
+                                                            {"work", "Matmul against the rest"},
+                                                            {"attention", "Softmax against the matmuls of attention"},
+                                                            {"roofline", "Ops against the ceilings"},
+                                                            {"gaps", "Gaps in which nothing runs"},
+                                                            {"timeline", "Every slice of the timeline"},
+                                                            {"memory", "Every take and give"},
+                                                            {"at_peak", "Who stood at the peak"}};
+  for (const auto& [name, title] : titles)
+    if (table == name) return title;
+  std::string words = table;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+std::vector<ReportRun> newest_runs(const Results& results) {
+  std::vector<ReportRun> out;
+  std::set<std::pair<std::string, std::string>> taken;
+  for (const Run& run : results.runs())
+    if (run.rows > 0 && run.command != "device" && taken.emplace(run.command, run.machine).second)
+      out.insert(out.begin(), run_from_store(results, run));
+  return out;
+}
+
+Record report_of(const std::vector<ReportRun>& runs, const Results* store) {
+  Record r{"report", runs.size() == 1 ? fmt::format("Headroom: {}", runs[0].name) : "Headroom: report", {}};
+  if (runs.empty())
+    return r.add(Part{Note{"Nothing has been measured yet. Try headroom attention, headroom step or headroom device, then write this page again."}});
+  if (runs.size() == 2) r.add(Part{differences(runs[0], runs[1])});
+  Record machines{"machines", "Machines", {}};
+  std::set<std::string> names;
+  for (const ReportRun& run : runs)
+    if (!run.machine.empty() && names.insert(run.machine).second) machines.add(Part{machine(run.machine, runs, store)});
+  if (!machines.parts.empty()) r.add(Part{std::move(machines)});
+  Record all{"what_was_run", "What was run", {}};
+  r.add(Part{all.add(Part{what_was_run(runs)})});
+  for (const ReportRun& run : runs) r.add(Part{section(run)});
+  return r;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,18 @@
+// The report: what runs say together. Two runs: their differences first. Then the machines and their ceilings, what was run, and of each run
+// its charts and its tables. A Record, so that it prints as a page, as Markdown, or as data.
+#pragma once
+#include <optional>
+
+#include "report/record.h"
+#include "store/results.h"
+#include "studies/report/run.h"
+
+namespace headroom::studies {
+
+// `store` is asked for the ceilings of the runs' machines; null: there is none yet.
+Record report_of(const std::vector<ReportRun>&, const Results* store);
+
+// Without a word of what to show: the newest run of every command on every machine that has rows, oldest first.
+std::vector<ReportRun> newest_runs(const Results&);
+
+}  // namespace headroom::studies

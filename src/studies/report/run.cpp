@@ -1,0 +1,160 @@
+#include "studies/report/run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace headroom::studies {
+
+namespace {
+
+std::vector<RowObject>& table_named(ReportRun& run, const std::string& name) {
+  const auto at = std::find_if(run.tables.begin(), run.tables.end(), [&](const RowTable& t) { return t.name == name; });
+  if (at != run.tables.end()) return at->rows;
+  return run.tables.emplace_back(RowTable{name, {}}).rows;
+}
+
+void add_row(ReportRun& run, RowObject row, const RowObject& detail) {
+  const std::string table = row.contains("table") && row["table"].is_string() ? row["table"].get<std::string>() : "rows";
+  row.erase("table");
+  auto& into = table_named(run, table);
+  if (!detail.is_object() || !detail.contains("rows") || !detail["rows"].is_array()) return into.push_back(std::move(row));
+  for (const auto& line : detail["rows"])
+    if (line.is_object()) into.push_back(line);
+}
+
+bool is_table(const RowObject& j) {
+  return j.is_array() && !j.empty() && std::all_of(j.begin(), j.end(), [](const auto& row) { return row.is_object(); });
+}
+
+// One line of CSV, from `at` on; quoted cells may hold line breaks.
+std::vector<std::string> csv_line(const std::string& text, std::size_t& at) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quoted && c == '"' && at + 1 < text.size() && text[at + 1] == '"')
+      cells.back() += c, ++at;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      cells.emplace_back();
+    else if (c == '\n' && !quoted) {
+      ++at;
+      break;
+    } else if (c != '\r' || quoted)
+      cells.back() += c;
+  }
+  return cells;
+}
+
+RowObject csv_value(const std::string& cell) {
+  if (cell.empty()) return nullptr;
+  const char* end = cell.data() + cell.size();
+  std::int64_t i = 0;
+  if (const auto r = std::from_chars(cell.data(), end, i); r.ec == std::errc() && r.ptr == end) return i;
+  double d = 0;
+  if (const auto r = std::from_chars(cell.data(), end, d); r.ec == std::errc() && r.ptr == end && std::isfinite(d)) return d;
+  return cell;
+}
+
+void read_csv(const std::string& text, ReportRun& run) {
+  std::vector<std::string> header;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool remark = text[at] == '#';
+    const std::size_t start = at;
+    if (remark) {
+      at = std::min(text.find('\n', at), text.size() - 1) + 1;
+      std::string note = text.substr(start + 1, at - start - 1);
+      while (!note.empty() && (note.back() == '\n' || note.back() == '\r')) note.pop_back();
+      run.notes.push_back(note.starts_with(" ") ? note.substr(1) : note);
+      continue;
+    }
+    const auto cells = csv_line(text, at);
+    if (cells.size() == 1 && cells[0].empty()) continue;
+    if (header.empty()) {
+      header = cells;
+      continue;
+    }
+    check(cells.size() == header.size(), Code::bad_argument, "'{}' holds a line of {} cells under a head of {}; give what --format csv wrote",
+          run.name, cells.size(), header.size());
+    RowObject row = RowObject::object();
+    for (std::size_t c = 0; c < cells.size(); ++c) row[header[c]] = csv_value(cells[c]);
+    add_row(run, std::move(row), nullptr);
+  }
+  check(!run.rows().empty(), Code::bad_argument, "'{}' holds no rows; give what --format csv or json wrote, or a run's number", run.name);
+}
+
+void read_json(const std::string& text, ReportRun& run) {
+  const RowObject j = RowObject::parse(text, nullptr, false);
+  const RowObject& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
+  check(rows.is_array() || j.is_object(), Code::bad_argument, "'{}' holds no rows; give what --format json or csv wrote, or a run's number",
+        run.name);
+  if (rows.is_array())
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      check(is_row(rows[i]), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number", i + 1,
+            run.name);
+      add_row(run, rows[i], nullptr);
+    }
+  if (!j.is_object()) return;
+  const auto word = [&](const char* key, std::string& into) {
+    if (j.contains(key) && j[key].is_string()) into = j[key];
+  };
+  word("command", run.command), word("version", run.version), word("started", run.started), word("finished", run.finished);
+  word("device", run.machine), word("machine", run.machine);
+  if (j.contains("device") && j["device"].is_object()) {
+    run.device = j["device"];
+    if (run.device.contains("name") && run.device["name"].is_string()) run.machine = run.device["name"];
+  }
+  for (const auto& [key, value] : j.items()) {
+    if (key != "rows" && is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
+    if (!value.is_structured() && key != "command") run.settings[key] = value;
+  }
+  if (j.contains("notes") && j["notes"].is_array())
+    for (const auto& n : j["notes"])
+      if (n.is_string()) run.notes.push_back(n);
+  if (j.contains("analysis") && j["analysis"].is_object())
+    for (const auto& [key, value] : j["analysis"].items())
+      if (is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
+  check(!run.tables.empty() || rows.is_array(), Code::bad_argument,
+        "'{}' holds no rows; give what --format json or csv wrote, or a run's number", run.name);
+}
+
+}  // namespace
+
+const std::vector<RowObject>& ReportRun::rows(const std::string& table) const {
+  static const std::vector<RowObject> none;
+  const auto at = std::find_if(tables.begin(), tables.end(), [&](const RowTable& t) { return t.name == table; });
+  return at == tables.end() ? none : at->rows;
+}
+
+ReportRun run_from_store(const Results& results, const Run& run) {
+  ReportRun r{fmt::format("run {}", run.id), run.command, run.machine, run.version, run.started, run.finished};
+  r.settings = RowObject::parse(run.settings, nullptr, false);
+  if (!r.settings.is_object()) r.settings = RowObject::object();
+  const auto stored = results.rows(run.id);
+  const auto rows = row_objects(results, run.id);
+  for (std::size_t i = 0; i < rows.size(); ++i) add_row(r, rows[i], RowObject::parse(stored[i].detail, nullptr, false));
+  return r;
+}
+
+ReportRun run_from_text(const std::string& text, const std::string& file_name) {
+  ReportRun run{file_name, "", "", "", "", ""};
+  file_name.ends_with(".csv") ? read_csv(text, run) : read_json(text, run);
+  return run;
+}
+
+ReportRun run_from_file(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  check(bool(in), Code::io, "'{}' cannot be read", file);
+  return run_from_text(text.str(), std::filesystem::path(file).filename().string());
+}
+
+}  // namespace headroom::studies

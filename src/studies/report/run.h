@@ -1,0 +1,32 @@
+// A run as a report reads it: from the store, or from a file that --format json or csv wrote. Its rows lie in tables: a row's field "table"
+// says in which, and without one it lies in "rows". A row whose detail holds "rows" stands for a long table.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "store/row_objects.h"
+
+namespace headroom::studies {
+
+struct RowTable {
+  std::string name;
+  std::vector<RowObject> rows;
+};
+
+struct ReportRun {
+  std::string name;  // as a person says it: "run 3", or the file's name
+  std::string command, machine, version, started, finished;  // empty: not known
+  RowObject settings = RowObject::object();
+  RowObject device = RowObject::object();  // what a file says of its machine
+  std::vector<std::string> notes{};
+  std::vector<RowTable> tables{};
+
+  const std::vector<RowObject>& rows(const std::string& table = "rows") const;
+};
+
+ReportRun run_from_store(const Results&, const Run&);
+ReportRun run_from_file(const std::string& file);                                 // an Error says why it is not one
+ReportRun run_from_text(const std::string& text, const std::string& file_name);  // CSV when it ends in .csv
+
+}  // namespace headroom::studies

@@ -1,0 +1,72 @@
+// The rows of headroom step: what forward, backward and the optimiser take of a step, and the live bytes of the step, walked dry again.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/forecast.h"
+#include "studies/live_bytes.h"
+#include "studies/report/parts.h"
+
+namespace headroom::studies {
+
+namespace {
+
+std::string text_at(const RowObject& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
+double number_at(const RowObject& row, const char* key) {
+  return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0;
+}
+
+// Rows of one step measured in three ways: the differences are the phases.
+void add_phases(const std::vector<RowObject>& rows, Record& into) {
+  std::vector<std::string> ticks;
+  std::map<std::string, std::map<std::string, double>> ms;
+  for (const RowObject& row : rows) {
+    const std::string phase = text_at(row, "phase");
+    if (phase.empty() || number_at(row, "ms") <= 0) continue;
+    const std::string tick = fmt::format("{} len {} {}", text_at(row, "model"), std::int64_t(number_at(row, "len")), text_at(row, "precision"));
+    if (!ms.contains(tick)) ticks.push_back(tick);
+    ms[tick][phase] = number_at(row, "ms");
+  }
+  Chart c{"Step time by phase", "", "ms", Unit::ms, false, {{"forward", {}}, {"backward", {}}, {"optimiser", {}}}, Chart::Kind::bars};
+  for (const std::string& tick : ticks) {
+    const auto& m = ms[tick];
+    if (!m.contains("forward") || !m.contains("forward+backward") || !m.contains("train")) continue;
+    const double forward = m.at("forward"), both = m.at("forward+backward"), at = double(c.ticks.size());
+    c.ticks.push_back(tick);
+    c.series[0].points.emplace_back(at, forward);
+    c.series[1].points.emplace_back(at, std::max(0.0, both - forward));
+    c.series[2].points.emplace_back(at, std::max(0.0, m.at("train") - both));
+  }
+  if (!c.ticks.empty()) into.add(Part{std::move(c)});
+}
+
+// The largest step of the run, from its settings; nothing when they do not describe one.
+void add_live_bytes(const ReportRun& run, Record& into) try {
+  const RowObject& s = run.settings;
+  if (!s.contains("model") || !s["model"].is_object() || run.rows().empty()) return;
+  const RowObject& last = run.rows().back();
+  engine::Recipe r;
+  r.model = engine::model_from_json(s["model"].dump(), text_at(s["model"], "name"));
+  r.batch = std::int64_t(number_at(last, "batch")), r.len = std::int64_t(number_at(last, "len"));
+  r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
+  r.keep = {engine::keep_named(text_at(s, "keep")).value_or(engine::Keep::everything)};
+  if (const std::string attention = text_at(s, "attention"); !attention.empty()) r.attention = attention;
+  const Device here = cpu_device();
+  const auto forecast = engine::forecast(r, here, std::max(1, int(number_at(s, "threads"))));
+  Chart c = live_bytes_chart(forecast, std::uint64_t(number_at(s, "memory")));
+  c.choice = fmt::format("{} len {} {}", r.model.name, r.len, name_of(r.precision));
+  into.add(Part{std::move(c)});
+} catch (const Error&) {  // a model that this version does not know
+}
+
+}  // namespace
+
+void add_step(const ReportRun& run, Record& into) {
+  add_phases(run.rows(), into);
+  add_live_bytes(run, into);
+}
+
+}  // namespace headroom::studies

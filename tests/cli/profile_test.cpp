@@ -1,0 +1,100 @@
+// headroom profile from the outside: a step, attention, other programs.
+#include <zlib.h>
+
+#include <map>
+#include <set>
+
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+class Profile : public Program {};
+
+constexpr const char* tiny = "profile step --device cpu --layers 2 --width 64 --heads 2 --vocab 100 --len 32 --batch 1 --steps 2 ";
+
+double sum_of(const Json& rows, const char* field) {
+  double sum = 0;
+  for (const Json& r : rows) sum += r[field].is_number() ? r[field].get<double>() : 0;
+  return sum;
+}
+
+TEST_F(Profile, EveryTableOfAStepAddsUpToTheSameTime) {
+  const Ended e = run(std::string(tiny) + "--format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  const double step = j["step_ms"], covered = j["covered"], ran = step * covered;
+  EXPECT_GT(covered, 0.5);
+  EXPECT_LE(covered, 1.0);
+  for (const char* table : {"kernels", "phases", "modules"}) EXPECT_NEAR(sum_of(j[table], "ms"), ran, 1e-6 * ran) << table;
+  EXPECT_NEAR(sum_of(j["gaps"], "ms"), step - ran, 1e-6 * step);
+  EXPECT_NEAR(sum_of(j["timeline"], "ms"), 2 * ran, 1e-6 * ran) << "two steps were recorded";
+  ASSERT_EQ(j["work"].size(), 3u);
+  EXPECT_EQ(j["work"][0]["phase"], "forward");
+  EXPECT_EQ(j["work"][2]["phase"], "train");
+  EXPECT_NEAR(j["work"][2]["ms"].get<double>(), step, 1e-9 * step);
+}
+
+TEST_F(Profile, EverySliceOfAStepIsAttributed) {
+  const Ended e = run(std::string(tiny) + "--format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  std::set<std::string> modules, parts, phases;
+  const Json j = Json::parse(e.out);
+  for (const Json& s : j["timeline"]) {
+    ASSERT_TRUE(s["op"].is_string() && s["part"].is_string() && s["module"].is_string()) << s;
+    modules.insert(s["module"]), parts.insert(s["part"]), phases.insert(s["phase"]);
+  }
+  EXPECT_EQ(modules, (std::set<std::string>{"attention", "embedding", "feed-forward", "head", "optimiser"}));
+  EXPECT_EQ(phases, (std::set<std::string>{"backward", "forward", "optimizer"}));
+  for (const char* part : {"projections", "norms", "attention core", "loss", "rotary positions"}) EXPECT_TRUE(parts.contains(part)) << part;
+}
+
+TEST_F(Profile, PlainAttentionShowsSoftmaxBesideItsProducts) {
+  const Ended e = run("profile attention --device cpu --variant plain --len 128 --dim 16 --batch 1 --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  std::map<std::string, Json> rows;
+  const Json j = Json::parse(e.out);
+  for (const Json& r : j["attention"]) rows[r["what"]] = r;
+  ASSERT_TRUE(rows.contains("softmax") && rows.contains("products (scores)") && rows.contains("products (values)")) << e.out;
+  // 128·128 scores of dim 16: forward one product of each kind, backward two
+  EXPECT_DOUBLE_EQ(rows["products (scores)"]["gflop"].get<double>(), 3 * 2.0 * 128 * 128 * 16 / 1e9);
+  EXPECT_DOUBLE_EQ(rows["softmax"]["gflop"].get<double>(), ((5 + 2) * 128.0 * 128 + (2 + 2 * 16) * 128) / 1e9);
+}
+
+TEST_F(Profile, TheTraceIsJsonAndTheRunIsKept) {
+  const std::string trace = (folder_ / "t.json.gz").string();
+  const Ended e = run(std::string(tiny) + "--db " + db_ + " --trace " + trace);
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("Matmul against everything else"), std::string::npos);
+  std::string text;
+  gzFile f = gzopen(trace.c_str(), "rb");
+  std::vector<char> buffer(1 << 16);
+  for (int n; (n = gzread(f, buffer.data(), unsigned(buffer.size()))) > 0;) text.append(buffer.data(), std::size_t(n));
+  gzclose(f);
+  EXPECT_GT(Json::parse(text).size(), 100u);
+  const Ended kept = run("results --format json --db " + db_);
+  EXPECT_NE(kept.out.find("\"profile\""), std::string::npos) << kept.out;
+}
+
+TEST_F(Profile, RefusesWhatMakesNoSense) {
+  refused("profile", 2, "say what");
+  refused("profile step --len 64,128", 2, "one at a time");
+  refused("profile step --precision fp32,bf16 --len 16", 2, "one at a time");
+  refused("profile step --phase sideways", 2, "there is no 'sideways'");
+  refused("profile attention --variant none", 1, "none");
+  refused("profile step --trace /no/such/folder/t.json", 2, "there is no directory");
+  refused("profile -- /no/such/program", 2, "cannot be started");
+}
+
+#ifdef HEADROOM_HAS_INJECT
+TEST_F(Profile, AProgramsOutputAndExitCodePassThrough) {
+  const Ended e = run("profile -- sh -c 'echo words; exit 7'");
+  EXPECT_EQ(e.code, 7);
+  EXPECT_EQ(e.out, "words\n");
+  EXPECT_NE(e.err.find("did not use CUDA"), std::string::npos) << e.err;
+  EXPECT_EQ(run("profile -- sh -c 'kill -9 $$'").code, 128 + 9);
+}
+#endif
+
+}  // namespace
+}  // namespace headroom

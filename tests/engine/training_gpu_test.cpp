@@ -1,0 +1,282 @@
+// The engine on a card against the engine on the CPU: the same weights, the same tokens.
+#include "engine/training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/data.h"
+#include "engine/recorded.h"
+#include "engine/save.h"
+#include "gpu/device.h"
+#include "tests/engine/workshop.h"
+
+namespace headroom::engine {
+namespace {
+
+class TrainingGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "needs a CUDA device";
+  }
+};
+
+ModelConfig small_model() { return {"small", 97, 64, 2, 4, 2, 16, 96, false, 10000, 1e-5, {}}; }
+
+Recipe recipe(const char* precision, const char* attention = "flash", Keep keep = Keep::everything) {
+  Recipe r{small_model(), 2, 40, *precision_named(precision), {keep}, attention};
+  return r;
+}
+
+// Weights large enough that every path matters, the same wherever the workshop stands.
+void make_lively(Workshop& w) {
+  const Random random{99};
+  std::uint64_t i = 0;
+  for (const Param& p : w.training.store().params()) {
+    std::vector<float> values(std::size_t(p.master.count()));
+    for (float& x : values) x = float(p.spec.mean) + 0.2f * random.normal(i++);
+    write(values.data(), p.master, w.ctx);
+  }
+  w.training.store().refresh_copies(w.ctx);
+  auto state = values_of<double>(w.training.state_tensor(), w.ctx);
+  state[adamw::loss_scale] = std::min(state[adamw::loss_scale], 256.0);  // below fp16's overflow here
+  write(state.data(), w.training.state_tensor(), w.ctx);
+}
+
+struct Ran {
+  double loss;
+  std::vector<std::vector<double>> gradients;  // of each parameter, without the loss scale
+};
+
+Ran run(const Recipe& r, const Device& d) {
+  Workshop w(r, 2, d);
+  make_lively(w);
+  w.training.backward();
+  Ran out{w.training.loss(), {}};
+  const double scale = w.training.state(adamw::loss_scale);
+  for (const Param& p : w.training.store().params()) {
+    const auto g = values_of<float>(p.grad, w.ctx);
+    out.gradients.emplace_back(g.begin(), g.end());
+    for (double& x : out.gradients.back()) x /= scale;
+  }
+  return out;
+}
+
+double relative_error(const std::vector<double>& expected, const std::vector<double>& got) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]), size += expected[i] * expected[i];
+  return std::sqrt(difference / size);
+}
+
+// fp32: the same arithmetic in another order. The small formats: at most twice the error of the CPU's engine in the same precision.
+TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
+  const Device card = cuda_device(0);
+  const auto table = param_table(small_model());
+  const Ran exact = run(recipe("fp32"), {});
+  for (const char* precision : {"fp32", "tf32", "bf16", "fp16"})
+    for (const char* attention : {"flash", "plain"}) {
+      const Recipe r = recipe(precision, attention);
+      try {
+        check(r), attention::choose({.batch = 2,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .len_q = 40,
+                                     .len_k = 40,
+                                     .head_dim = 16,
+                                     .mask = attention::Mask::causal(),
+                                     .precision = r.precision,
+                                     .deterministic = true},
+                                    card, attention);
+      } catch (const Error&) { continue; }  // nothing on this card serves it
+      SCOPED_TRACE(fmt::format("{} {}", precision, attention));
+      const Ran got = run(r, card);
+      const bool small = size_of(r.precision.dtype) == 2, tf32 = r.precision.math == Math::tf32;
+      const Ran same = small ? run(r, {}) : exact;
+      EXPECT_NEAR(got.loss, exact.loss, (small ? 0x1p-7 : tf32 ? 0x1p-10 : 2e-6) * exact.loss);
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        const double honest = relative_error(exact.gradients[i], same.gradients[i]);
+        EXPECT_LT(relative_error(exact.gradients[i], got.gradients[i]), tf32 ? 12 * 0x1p-11 : 2 * honest + 1e-5) << table[i].full_name();
+      }
+    }
+}
+
+TEST_F(TrainingGpu, EveryKeepLevelGivesTheSameBits) {
+  const Device card = cuda_device(0);
+  for (const char* precision : {"fp32", "bf16"})
+    for (const char* attention : {"flash", "plain"}) {
+      Workshop all(recipe(precision, attention), 2, card);
+      make_lively(all);
+      all.training.backward();
+      for (Keep keep : {Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
+        Workshop less(recipe(precision, attention, keep), 2, card);
+        make_lively(less);
+        less.training.backward();
+        EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep) << " " << precision << " " << attention;
+        EXPECT_EQ(less.training.loss(), all.training.loss());
+      }
+    }
+}
+
+TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
+  Recipe r = recipe("bf16");
+  r.micro_batches = 2;
+  Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
+  adamw::Hyper h;
+  replayed.training.warm();
+  const Recorded passes([&] { replayed.training.passes(h); }, replayed.ctx);
+  for (int step = 0; step < 4; ++step) {
+    h.lr = 0.01 / (1 + step);  // recorded with none of these
+    for (int micro = 0; micro < 2; ++micro)
+      for (Workshop* w : {&eager, &replayed}) w->fill(std::uint64_t(10 * step + micro), micro);
+    eager.training.step(h);
+    replayed.training.set_rate(h.lr);
+    passes();
+    EXPECT_EQ(replayed.training.loss(), eager.training.loss());
+  }
+  EXPECT_EQ(replayed.weights(), eager.weights());
+  EXPECT_EQ(replayed.gather(&Param::v), eager.gather(&Param::v));
+}
+
+TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
+  Recipe r = recipe("bf16");
+  Workshop after(r, 2, cuda_device(0));
+  r.updating = Updating::during;
+  Workshop during(r, 2, cuda_device(0));
+  r.masters = Masters::halves;
+  Workshop halves(r, 2, cuda_device(0)), on_cpu(r);
+  for (Workshop* w : {&during, &halves}) w->training.warm();
+  for (std::uint64_t step = 0; step < 5; ++step)
+    for (Workshop* w : {&after, &during, &halves, &on_cpu}) {
+      w->fill(step);
+      w->training.step({.lr = 0.01, .clip = 0});
+    }
+  EXPECT_EQ(during.weights(), after.weights());
+  EXPECT_EQ(halves.arena.peak(), halves.predicted);
+  EXPECT_NEAR(halves.training.loss(), after.training.loss(), 1e-3);  // two copies in 65 536 are rounded another way
+  EXPECT_NEAR(halves.training.loss(), on_cpu.training.loss(), 2e-2);
+}
+
+TEST_F(TrainingGpu, AResumedRunIsTheRunThatNeverStopped) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("headroom-gpu-save-{}", ::getpid());
+  for (const char* precision : {"bf16", "fp16"}) {
+    std::filesystem::remove_all(folder);
+    const auto train = [&](Workshop& w, int from, int to) {
+      adamw::Hyper h;
+      h.lr = 0.01, h.dynamic_scale = std::string_view(precision) == "fp16";
+      for (int s = from; s < to; ++s) w.fill(std::uint64_t(s)), w.training.step(h);
+    };
+    const Device card = cuda_device(0);
+    Workshop through(recipe(precision), 2, card), first(recipe(precision), 2, card), second(recipe(precision), 2, card);
+    for (Workshop* w : {&through, &first}) w->training.warm();  // plans of products are measured before the first step, not between
+    train(through, 0, 9);
+    train(first, 0, 4);
+    save(first.training, {4, 7, "{}"}, folder.string());
+    second.training.initialise(12345);
+    load(second.training, *newest_checkpoint(folder.string()));
+    second.training.warm();
+    train(second, 4, 9);
+    EXPECT_EQ(second.weights(), through.weights()) << precision;
+    EXPECT_EQ(second.gather(&Param::m), through.gather(&Param::m)) << precision;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// The arena has not a byte more than the forecast, and the ledger says that it needs all of them.
+TEST_F(TrainingGpu, TheForecastIsTheLedgerToTheByte) {
+  const Device card = cuda_device(0);
+  const Random random{2026};
+  std::uint64_t at = 0;
+  const auto among = [&](std::int64_t low, std::int64_t high) {
+    return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
+  };
+  for (int trial = 0; trial < 24; ++trial) {
+    Recipe r = recipe(among(0, 1) ? "bf16" : "fp16", among(0, 1) ? "flash" : "plain", Keep(among(0, 3)));
+    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 8 * among(1, 12);
+    r.model.width = 8 * among(1, 40), r.model.layers = among(1, 3), r.model.ffn = 8 * among(1, 40), r.model.vocab = 8 * among(1, 90);
+    r.model.tied = among(0, 1), r.batch = among(1, 3), r.len = among(1, 300), r.loss_rows = among(0, 1) * among(1, 200);
+    r.purpose = Purpose(among(0, 2));
+    SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {}", trial, to_json(r.model), r.batch, r.len, r.attention));
+    Workshop w(r, 2, card);
+    if (r.purpose == Purpose::forward)
+      w.training.forward();
+    else
+      w.training.backward();
+    if (r.purpose == Purpose::training) w.training.update({});
+    w.place.wait();
+    EXPECT_EQ(w.ledger.peak_bytes(), w.predicted);
+    EXPECT_EQ(w.arena.peak(), w.predicted);
+    EXPECT_EQ(forecast(r, card, 1).peak_bytes, w.predicted);
+    EXPECT_TRUE(std::isfinite(w.training.loss()));
+  }
+}
+
+// Below the edge a step runs; the same step with 64 MiB less on the card is refused by the driver, and the card is none the worse.
+TEST_F(TrainingGpu, TheEdgeOfTheCardsMemoryIsWhereItWasForecast) {
+  const Device card = cuda_device(0);
+  Recipe r{model_described("small"), 4, 256, *precision_named("bf16")};
+  { Workshop loads_everything(r, 2, card); }
+  const std::size_t needed = forecast_peak(r, card, 2), step = 2u << 20;
+  const std::size_t spare = 48u << 20;  // cuBLAS, kernels' code and local memory
+  {
+    const Buffer others(device_memory().free_bytes / step * step - (needed + spare) / step * step);
+    Workshop w(r, 2, card);
+    w.training.step({});
+    w.place.wait();
+    EXPECT_TRUE(std::isfinite(w.training.loss()));
+  }
+  const Buffer others(device_memory().free_bytes / step * step - (needed - (64u << 20)) / step * step);
+  try {
+    Workshop w(r, 2, card);
+    ADD_FAILURE() << "it fits, with " << device_memory().free_bytes << " bytes free";
+  } catch (const Error& e) { EXPECT_EQ(e.at.code, Code::out_of_memory) << e.what(); }
+}
+
+// Small words in an order that has to be learned.
+std::string text_file() {
+  const char* words[] = {"the lamp ", "turns ", "over the sea ", "and ships ", "come home ", "in the fog.\n"};
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("headroom-gpu-text-{}", ::getpid());
+  std::ofstream out(path);
+  const Random random{3};
+  for (std::uint64_t i = 0; i < 4000; ++i) out << words[random.uniform(i) < 0.8 ? i % 6 : random.below(9000 + i, 6)];
+  return path.string();
+}
+
+// The mean loss of every 50 steps: that of one step depends on its batch, and batches are small.
+std::vector<double> losses(const Recipe& r, const Device& d, const Data& data) {
+  Workshop w(r, 2, d);
+  w.training.warm();
+  adamw::Hyper h;
+  const Recorded passes([&] { w.training.passes(h); }, w.ctx);
+  std::vector<double> out;
+  for (int step = 0; step < 500; ++step) {
+    data.draw(w.training, 5, step, 0);
+    w.training.set_rate(2e-3);
+    passes();
+    if (step % 50 == 0) out.push_back(0);
+    out.back() += w.training.loss() / 50;
+  }
+  return out;
+}
+
+TEST_F(TrainingGpu, FiveHundredStepsFollowTheCpusLosses) {
+  const std::string path = text_file();
+  Recipe r{small_model(), 4, 48, *precision_named("bf16")};
+  r.model.vocab = 256;
+  const Data data(path, TokenFormat::text, 256, 0.1);
+  const auto on_card = losses(r, cuda_device(0), data), again = losses(r, cuda_device(0), data);
+  EXPECT_EQ(on_card, again);  // the same seed, the same bits
+  r.precision = {};
+  const auto on_cpu = losses(r, {}, data), exact = losses(r, cuda_device(0), data);
+  EXPECT_LT(on_cpu.back(), 0.5 * on_cpu.front());
+  for (std::size_t i = 0; i < on_cpu.size(); ++i) {
+    EXPECT_NEAR(exact[i], on_cpu[i], 0.02 * on_cpu[i]) << 50 * (i + 1);
+    EXPECT_NEAR(on_card[i], on_cpu[i], 0.04 * on_cpu[i]) << 50 * (i + 1);
+  }
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace headroom::engine

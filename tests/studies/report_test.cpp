@@ -1,0 +1,205 @@
+// A report from rows: which charts they become, what of them is fitted, and what is refused.
+#include "studies/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "studies/report/parts.h"
+#include "studies/rows_table.h"
+
+namespace headroom::studies {
+namespace {
+
+std::vector<Chart> charts_in(const Record& r) {
+  std::vector<Chart> out;
+  for (const Part& p : r.parts) {
+    if (const auto* c = std::get_if<Chart>(&p.is)) out.push_back(*c);
+    if (const auto* inner = std::get_if<Record>(&p.is))
+      for (auto& c : charts_in(*inner)) out.push_back(c);
+  }
+  return out;
+}
+const Table* table_in(const Record& r, const std::string& name) {
+  for (const Part& p : r.parts) {
+    if (const auto* t = std::get_if<Table>(&p.is); t && t->name == name) return t;
+    if (const auto* inner = std::get_if<Record>(&p.is))
+      if (const auto* t = table_in(*inner, name)) return t;
+  }
+  return nullptr;
+}
+std::vector<std::string> titles(const std::vector<Chart>& charts) {
+  std::vector<std::string> out;
+  for (const Chart& c : charts) out.push_back(c.choice.empty() ? c.title : c.title + ": " + c.choice);
+  return out;
+}
+std::vector<std::string> names(const Chart& c) {
+  std::vector<std::string> out;
+  for (const auto& s : c.series) out.push_back(s.name);
+  return out;
+}
+
+ReportRun attention_run() {
+  std::string rows;
+  for (const char* variant : {"plain", "flash"})
+    for (const int len : {256, 512, 1024}) {
+      const bool plain = variant[0] == 'p';
+      const double ms = plain ? 1e-6 * len * len : 0.5e-6 * len * len;
+      const int peak = plain ? 8 * len * len + 1024 * len : 2048 * len;
+      rows += fmt::format(
+          R"({}{{"variant": "{}", "device": "a machine", "dtype": "fp32", "batch": 1, "heads": 1, "kv_heads": 1, "dim": 64, "len_q": {},
+             "len_k": {}, "mask": "full", "fwd_ms": {}, "bwd_ms": {}, "fwd_ms_std": 0.0, "bwd_ms_std": 0.0, "fwd_tflops": 1.0, "bwd_tflops": 1.0,
+             "saved_bytes": {}, "peak_bytes": {}, "forecast_peak_bytes": {}, "max_error_o": 1e-7, "max_error_dq": 1e-7, "max_error_dk": 1e-7,
+             "max_error_dv": 1e-7, "status": "ok", "why": "", "steps": 5, "warmup": 1}})",
+          rows.empty() ? "" : ",", variant, len, len, ms, 2 * ms, peak / 2, peak, peak);
+    }
+  return run_from_text(R"({"device": {"name": "a machine", "kind": "cpu", "memory_bytes": 1073741824}, "rows": [)" + rows + "]}", "sweep.json");
+}
+
+TEST(Report, AttentionGrowsToTheEdgeOfMemory) {
+  const Record r = report_of({attention_run()}, nullptr);
+  const auto charts = charts_in(r);
+  EXPECT_EQ(titles(charts), (std::vector<std::string>{"Forward time over len: fp32 · dim 64 · full", "Backward time over len: fp32 · dim 64 · full",
+                                                      "Peak bytes over len: fp32 · dim 64 · full",
+                                                      "Bytes held for backward over len: fp32 · dim 64 · full",
+                                                      "Forward rate over len: fp32 · dim 64 · full", "Against plain: flash · fp32 · dim 64 · full",
+                                                      "Forecast against measured: peak_bytes"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"plain · ~ len^2.00", "flash · ~ len^2.00"}));
+  const Chart& peak = charts[2];
+  EXPECT_EQ(names(peak)[1], "flash · ~ len^1.00");
+  ASSERT_EQ(peak.series.size(), 4u);
+  EXPECT_EQ(peak.series[2].continues, peak.series[0].name);
+  ASSERT_EQ(peak.marks.size(), 3u) << "the memory, and where either ends";
+  EXPECT_EQ(peak.marks[0].at, double(1073741824ll / 16 * 15));
+  EXPECT_TRUE(peak.marks[1].upright);
+  EXPECT_EQ(peak.series[2].points.back().first, peak.marks[1].at) << "the forecast goes on to the edge";
+  EXPECT_LE(peak.series[2].points.back().second, peak.marks[0].at);
+  EXPECT_LT(peak.marks[1].at, peak.marks[2].at) << "plain ends first";
+  EXPECT_EQ(charts[5].marks[0].name, "plain");
+  EXPECT_NEAR(charts[5].series[0].points[0].second, 2, 1e-9) << "twice as fast";
+  ASSERT_NE(table_in(r, "edge"), nullptr);
+  ASSERT_NE(table_in(r, "rows"), nullptr);
+  EXPECT_EQ(table_in(r, "rows")->rows.size(), 6u);
+}
+
+TEST(Report, PeersMeasuredSideBySideShareAChartAndABatchThatShrinksIsNoChoice) {
+  const ReportRun run = run_from_text(
+      "# NVIDIA H200\ndim,causal,batch,len,error,ours_ms,cudnn_ms\n64,0,32,512,1e-3,0.1,0.2\n64,0,16,1024,1e-3,0.2,0.4\n"
+      "64,1,32,512,1e-3,0.05,0.1\n64,1,16,1024,1e-3,0.1,0.2\n",
+      "peers.csv");
+  EXPECT_EQ(run.notes, std::vector<std::string>{"NVIDIA H200"});
+  Record r;
+  add_growth(run, r);
+  const auto charts = charts_in(r);
+  EXPECT_EQ(titles(charts), (std::vector<std::string>{"Milliseconds over len"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"causal 0 ours · ~ len^1.00", "causal 0 cudnn · ~ len^1.00", "causal 1 ours · ~ len^1.00",
+                                                        "causal 1 cudnn · ~ len^1.00"}));
+}
+
+TEST(Report, ManyQuestionsBecomeAChoice) {
+  std::string csv = "dim,mask,len,ours_ms,peer_ms\n";
+  for (const int dim : {32, 64, 128})
+    for (const char* mask : {"full", "causal"})
+      for (const int len : {1, 2}) csv += fmt::format("{},{},{},{},{}\n", dim, mask, len, len * 1.0, len * 2.0);
+  Record r;
+  add_growth(run_from_text(csv, "x.csv"), r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(charts.size(), 3u);
+  EXPECT_EQ(charts[1].choice, "dim 64");
+  EXPECT_EQ(charts[1].series.size(), 4u);
+}
+
+TEST(Report, AStepIsCutIntoItsPhases) {
+  const ReportRun run = run_from_text(R"({"rows": [
+      {"model": "small", "batch": 1, "len": 16, "precision": "fp32", "phase": "forward", "ms": 10.0},
+      {"model": "small", "batch": 1, "len": 16, "precision": "fp32", "phase": "forward+backward", "ms": 30.0},
+      {"model": "small", "batch": 1, "len": 16, "precision": "fp32", "phase": "train", "ms": 34.0}]})",
+                                      "step.json");
+  Record r;
+  add_step(run, r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_EQ(charts[0].ticks, std::vector<std::string>{"small len 16 fp32"});
+  EXPECT_EQ(charts[0].series[0].points[0].second, 10);
+  EXPECT_EQ(charts[0].series[1].points[0].second, 20);
+  EXPECT_EQ(charts[0].series[2].points[0].second, 4);
+}
+
+TEST(Report, AProfilesTablesBecomeItsCharts) {
+  const ReportRun run = run_from_text(R"({"step_ms": 3.0, "timeline": [
+      {"start_ms": 5.0, "ms": 1.0, "kernel": "matmul", "op": "matmul", "part": "", "module": "ffn", "layer": 0, "phase": "forward", "stream": 0, "step": 1},
+      {"start_ms": 6.0, "ms": 2.0, "kernel": "k", "op": "attention", "part": "softmax", "module": "attention", "layer": 0, "phase": "backward", "stream": 0, "step": 1},
+      {"start_ms": 1.0, "ms": 9.0, "kernel": "k", "op": "x", "part": "", "module": "early", "layer": -1, "phase": "forward", "stream": 0, "step": 0}],
+    "modules": [{"module": "ffn", "part": "", "forward_ms": 1.0, "backward_ms": 2.0, "optimizer_ms": null, "ms": 3.0, "share": 1.0}],
+    "roofline": [{"op": "matmul", "precision": "fp32", "intensity": 100.0, "tflops": 0.5, "roof_tflops": 1.0, "bound": "arithmetic", "ms": 1.0, "roof_share": 0.5},
+                 {"op": "norm", "precision": "fp32", "intensity": 0.5, "tflops": 0.04, "roof_tflops": 0.05, "bound": "memory", "ms": 1.0, "roof_share": 0.8}],
+    "memory": [{"at_ms": 1.0, "live_bytes": 300, "bytes": 100, "name": "q", "shape": "10", "phase": "saved for backward"},
+               {"at_ms": 2.0, "live_bytes": 500, "bytes": 200, "name": "s", "shape": "20", "phase": "workspace"},
+               {"at_ms": 3.0, "live_bytes": 300, "bytes": -200, "name": "s", "shape": "20", "phase": "workspace"}]})",
+                                      "profile.json");
+  Record r;
+  add_profile(run, r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(titles(charts), (std::vector<std::string>{"Kernel timeline", "Time by module", "Roofline", "Live bytes over the step"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"ffn", "attention"})) << "the last step alone";
+  EXPECT_EQ(charts[0].series[1].points[0], (std::pair<double, double>{1, 3}));
+  EXPECT_EQ(charts[0].series[1].names[0], "block 0 attention: softmax [k], backward");
+  EXPECT_EQ(charts[0].marks[0].name, "backward");
+  EXPECT_EQ(charts[1].series.size(), 2u) << "what takes no time is no part of a bar";
+  const auto& roof = charts[2].series.back();
+  EXPECT_EQ(roof.name, "roof: fp32");
+  EXPECT_EQ(roof.points[1], (std::pair<double, double>{10, 1})) << "where memory's slope of 0.1 meets the peak";
+  EXPECT_EQ(names(charts[3]), (std::vector<std::string>{"standing", "saved for backward", "workspace"}));
+  EXPECT_EQ(charts[3].series[0].points[0].second, 200);
+  EXPECT_EQ(charts[3].series[2].names[1], "+ s 20, 200 B (workspace)");
+}
+
+TEST(Report, TwoRunsBeginWithTheirDifferences) {
+  ReportRun a = attention_run(), b = attention_run();
+  b.name = "after";
+  for (auto& row : b.tables[0].rows) row["fwd_ms"] = row["fwd_ms"].get<double>() * 3;
+  const Record r = report_of({a, b}, nullptr);
+  const auto* first = std::get_if<Record>(&r.parts.front().is);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->title, "after against sweep.json");
+  const auto charts = charts_in(*first);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_NEAR(charts[0].series[0].points[0].second, 3, 1e-9) << "the largest difference comes first";
+  b.tables[0].rows.clear();
+  EXPECT_NE(charts_in(report_of({a, b}, nullptr)).size(), 0u) << "nothing in common is said, not refused";
+}
+
+TEST(Report, NothingIsAPageToo) {
+  const Record r = report_of({}, nullptr);
+  EXPECT_NE(std::get<Note>(r.parts.front().is).text.find("Nothing has been measured"), std::string::npos);
+}
+
+TEST(Report, AFileThatIsNoneIsRefusedInOneLine) {
+  for (const char* bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})", R"({"a": [1, 2]})"})
+    EXPECT_THROW(run_from_text(bad, "x.json"), Error) << bad;
+  for (const char* bad : {"", "# only a remark", "a,b\n", "a,b\n1\n"}) EXPECT_THROW(run_from_text(bad, "x.csv"), Error) << bad;
+  EXPECT_THROW(run_from_file("/no/such/file.json"), Error);
+}
+
+TEST(Report, CsvIsReadAsItIsWritten) {
+  const ReportRun run = run_from_text("name,x,y\r\n\"a, \"\"b\"\"\nc\",1,2.5\n,,oom\n", "x.csv");
+  ASSERT_EQ(run.rows().size(), 2u);
+  EXPECT_EQ(run.rows()[0]["name"], "a, \"b\"\nc");
+  EXPECT_EQ(run.rows()[0]["x"], 1);
+  EXPECT_EQ(run.rows()[0]["y"], 2.5);
+  EXPECT_TRUE(run.rows()[1]["x"].is_null());
+  EXPECT_EQ(run.rows()[1]["y"], "oom");
+}
+
+TEST(Report, AUnitIsToldByTheNameOfAField) {
+  EXPECT_EQ(unit_of("peak_bytes"), Unit::bytes);
+  EXPECT_EQ(unit_of("ms"), Unit::ms);
+  EXPECT_EQ(unit_of("fwd_ms_std"), Unit::ms);
+  EXPECT_EQ(unit_of("copy_bytes_per_s"), Unit::bytes_per_s);
+  EXPECT_EQ(unit_of("flops_per_s"), Unit::flops);
+  EXPECT_EQ(unit_of("mfu"), Unit::share);
+  EXPECT_EQ(unit_of("items"), Unit::none);
+  EXPECT_EQ(unit_of("kilobytes"), Unit::none) << "only a whole word counts";
+}
+
+}  // namespace
+}  // namespace headroom::studies
