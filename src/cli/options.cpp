@@ -120,11 +120,15 @@ CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const
   return app.add_flag(name, value, about);
 }
 
+CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about) {
+  return command.add_subcommand(name, about)->fallthrough();
+}
+
 Run with_topics(CLI::App& command, Common& common, std::span<const Command> topics) {
   command.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Run>> declared;
   for (const Command& t : topics) {
-    CLI::App* topic = command.add_subcommand(t.name, t.about)->fallthrough();
+    CLI::App* topic = add_topic(command, t.name, t.about);
     declared.emplace_back(topic, t.declare(*topic, common));
   }
   return [declared] {

@@ -8,7 +8,7 @@
 #include "ops/attention/attention.h"
 #include "report/record.h"
 #include "studies/account.h"
-#include "studies/measured_memory.h"
+#include "studies/lent_bytes.h"
 #include "studies/pytorch_account/attention.h"
 
 namespace headroom {

@@ -19,8 +19,7 @@ struct ModelMemory {
   Device device;
   int workers = 1;                            // threads that the CPU's scratch is counted for
   std::optional<std::uint64_t> memory_bytes;  // empty: the device's
-  bool measure = false;                       // run a step of every row that fits, too
-  std::function<bool()> stop;                 // asked between measurements
+  bool measure = false;                       // also run a step of each; the device is then one that is present
 };
 
 Record memory_model(const ModelMemory&);

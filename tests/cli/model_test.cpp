@@ -56,7 +56,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("train --text x --resume", 2, "--save");
   refused("train --text x --init " + folder_.string(), 2, "no config.json");
   refused("train --tokens x --prompt hello", 2, "--prompt");
-  refused("memory model --measure --device h200", 2, "described, not present");
+  refused("memory model --measure --device h200", 2, "choose from cpu, cuda");
+  refused("memory attention --measure --device h200", 2, "described, not present");
   refused("memory model --measure --as pytorch", 2, "leave --as pytorch out");
   refused("memory attention --measure --as pytorch", 2, "leave --as pytorch out");
   refused("memory model --as pytorch --workspace-mib nan", 2, "--workspace-mib");
@@ -80,11 +81,11 @@ TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
 
 TEST_F(ModelProgram, MeasuringFindsWhatWasForecast) {
   const Json j = answer("memory model --device cpu --measure --len 16,32 --precision fp32,bf16" + tiny);
-  ASSERT_EQ(j["rows"].size(), 4u);
-  for (const Json& row : j["rows"]) {
-    EXPECT_EQ(row["measured_peak_bytes"], row["train_peak_bytes"]);
-    EXPECT_EQ(row["difference_bytes"], 0);
-    EXPECT_TRUE(row["unexplained_bytes"].is_number()) << row;
+  ASSERT_EQ(j["measured"].size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(j["measured"][i]["ledger_peak_bytes"], j["rows"][i]["train_peak_bytes"]);
+    EXPECT_EQ(j["measured"][i]["difference_bytes"], 0);
+    EXPECT_TRUE(j["measured"][i]["unexplained_bytes"].is_number()) << j["measured"][i];
   }
   const Json attention = answer("memory attention --device cpu --measure --batch 2 --dim 32 --len 64,256");
   for (const Json& row : attention["rows"]) {

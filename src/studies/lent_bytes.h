@@ -1,5 +1,5 @@
-// What a run took on the machine: the ledger's high mark, and what the system lent meanwhile. The difference is what libraries and
-// the driver hold beside the tensors; the first run of a process carries what they load once.
+// What the system lends to a run: the difference to the ledger's high mark is what libraries and the driver hold beside the tensors;
+// the first run of a process carries what they load once.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,6 +14,9 @@ struct MeasuredMemory {
   std::int64_t system_bytes = 0;  // resident bytes of this process, or used bytes of the GPU, more than before
   std::int64_t unexplained_bytes() const { return system_bytes - std::int64_t(peak_bytes); }
 };
+
+// What the system has lent: resident bytes of this process, or used bytes of the GPU.
+std::int64_t lent_bytes(const Device&);
 
 std::string measured_in_words();  // what the columns of measured bytes mean
 
