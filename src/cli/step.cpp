@@ -42,17 +42,13 @@ StepTime StepAsked::settings(const Common& common) const {
 namespace {
 
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
-  return nlohmann::ordered_json{{"model", nlohmann::json::parse(engine::to_json(t.model))},
-                                {"batch", t.batch},
-                                {"len", t.lens},
-                                {"precision", a.precisions},
-                                {"keep", a.keep},
-                                {"attention", t.attention},
-                                {"steps", t.protocol.steps},
-                                {"warmup", t.protocol.warmup},
-                                {"threads", threads},
-                                {"memory", t.memory_bytes},
-                                {"seed", t.seed}}
+  auto models = nlohmann::ordered_json::array();
+  for (const auto& m : t.models) models.push_back(nlohmann::ordered_json::parse(engine::to_json(m)));
+  return nlohmann::ordered_json{{"models", models},          {"batch", t.batch},       {"len", t.lens},
+                                {"precision", a.precisions}, {"keep", a.keep},         {"attention", t.attention},
+                                {"masters", a.masters},      {"updating", a.updating}, {"phases", t.phases},
+                                {"steps", t.steps},          {"warmup", t.warmups},    {"threads", threads},
+                                {"memory", t.memory_bytes},  {"seed", t.seed}}
       .dump();
 }
 
