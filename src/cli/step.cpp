@@ -44,13 +44,12 @@ StepTime StepAsked::settings(const Common& common) const {
 namespace {
 
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
-  nlohmann::json models = nlohmann::json::array();
-  for (const engine::ModelConfig& m : t.models) models.push_back(nlohmann::json::parse(engine::to_json(m)));
-  return nlohmann::ordered_json{{"model", models.back()},  // of the last row
-                                {"models", models},          {"batch", t.batch},     {"len", t.lens},
-                                {"precision", a.precisions}, {"keep", a.keep},       {"attention", t.attention},
-                                {"phases", t.phases},        {"masters", a.masters}, {"update", a.updating},
-                                {"steps", t.steps},          {"warmup", t.warmups},  {"threads", threads},
+  auto models = nlohmann::ordered_json::array();
+  for (const auto& m : t.models) models.push_back(nlohmann::ordered_json::parse(engine::to_json(m)));
+  return nlohmann::ordered_json{{"models", models},          {"batch", t.batch},       {"len", t.lens},
+                                {"precision", a.precisions}, {"keep", a.keep},         {"attention", t.attention},
+                                {"masters", a.masters},      {"updating", a.updating}, {"phases", t.phases},
+                                {"steps", t.steps},          {"warmup", t.warmups},    {"threads", threads},
                                 {"memory", t.memory_bytes},  {"seed", t.seed}}
       .dump();
 }

@@ -190,6 +190,9 @@ TEST(Report, CsvIsReadAsItIsWritten) {
   EXPECT_EQ(run.rows()[0]["y"], 2.5);
   EXPECT_TRUE(run.rows()[1]["x"].is_null());
   EXPECT_EQ(run.rows()[1]["y"], "oom");
+  EXPECT_EQ(run.machine, "");
+  EXPECT_EQ(run_from_text("device,x\na card,1\na card,2\n", "x.csv").machine, "a card");
+  EXPECT_EQ(run_from_text("device,x\na card,1\nanother,2\n", "x.csv").machine, "") << "of two machines it is neither's";
 }
 
 TEST(Report, AUnitIsToldByTheNameOfAField) {

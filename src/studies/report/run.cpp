@@ -125,6 +125,15 @@ void read_json(const std::string& text, ReportRun& run) {
         "'{}' holds no rows; give what --format json or csv wrote, or a run's number", run.name);
 }
 
+// The machine that every row names; nothing when they name several, or none.
+std::string device_of_rows(const std::vector<RowObject>& rows) {
+  const auto name = [](const RowObject& row) {
+    return row.contains("device") && row["device"].is_string() ? row["device"].get<std::string>() : "";
+  };
+  const bool one = !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const auto& row) { return name(row) == name(rows[0]); });
+  return one ? name(rows[0]) : "";
+}
+
 }  // namespace
 
 const std::vector<RowObject>& ReportRun::rows(const std::string& table) const {
@@ -146,6 +155,7 @@ ReportRun run_from_store(const Results& results, const Run& run) {
 ReportRun run_from_text(const std::string& text, const std::string& file_name) {
   ReportRun run{file_name, "", "", "", "", ""};
   file_name.ends_with(".csv") ? read_csv(text, run) : read_json(text, run);
+  if (run.machine.empty()) run.machine = device_of_rows(run.rows());
   return run;
 }
 

@@ -45,14 +45,19 @@ void add_phases(const std::vector<RowObject>& rows, Record& into) {
 // The largest step of the run, from its settings; nothing when they do not describe one.
 void add_live_bytes(const ReportRun& run, Record& into) try {
   const RowObject& s = run.settings;
-  if (!s.contains("model") || !s["model"].is_object() || run.rows().empty()) return;
+  if (!s.contains("models") || !s["models"].is_array() || run.rows().empty()) return;
   const RowObject& last = run.rows().back();
+  const auto model = std::find_if(s["models"].begin(), s["models"].end(),
+                                  [&](const RowObject& m) { return m.is_object() && text_at(m, "name") == text_at(last, "model"); });
+  if (model == s["models"].end()) return;
   engine::Recipe r;
-  r.model = engine::model_from_json(s["model"].dump(), text_at(s["model"], "name"));
+  r.model = engine::model_from_json(model->dump(), text_at(*model, "name"));
   r.batch = std::int64_t(number_at(last, "batch")), r.len = std::int64_t(number_at(last, "len"));
   r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
   r.keep = {engine::keep_named(text_at(s, "keep")).value_or(engine::Keep::everything)};
   if (const std::string attention = text_at(s, "attention"); !attention.empty()) r.attention = attention;
+  if (text_at(s, "masters") == "halves") r.masters = engine::Masters::halves;
+  if (text_at(s, "updating") == "during") r.updating = engine::Updating::during;
   const Device here = cpu_device();
   const auto forecast = engine::forecast(r, here, std::max(1, int(number_at(s, "threads"))));
   Chart c = live_bytes_chart(forecast, std::uint64_t(number_at(s, "memory")));
