@@ -194,7 +194,7 @@ TEST_F(AttentionGpu, FewRowsFillTheCard) {
   const auto shared = [&](std::int64_t dim, Mask mask, std::initializer_list<std::pair<int, int>> heads_and_rows) {
     check_case({problem(1, 1, 100, 600, dim, mask), Layout::heads_first, Values::normal, false, 20});
     for (auto [heads, len_q] : heads_and_rows)
-      check_case({problem(heads, 2, len_q, 400, dim, mask, DType::f16), Layout(len_q % 2), Values::normal, false, 21});
+      check_case({problem(heads, 2, len_q, 400, dim, mask, {DType::f16}), Layout(len_q % 2), Values::normal, false, 21});
   };
   for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(300), Mask::causal(Align::top_left)})
     shared(64, mask, {{8, 1}, {16, 5}, {4, 37}, {6, 9}, {64, 2}});
