@@ -16,6 +16,7 @@ struct Asked {
 };
 
 Record as_pytorch(const Asked& a, const Common& common) {
+  check(!a.study.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   const engine::ModelConfig c = a.model.config();
   check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument,
         "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
@@ -52,15 +53,14 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose step: this library's, or what PyTorch eager would hold");
   add_choice(app, "--attention", a->attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edges are sought for [the device's]");
-  add_flag(app, "--measure", s.measure, "Also run a step of each: what the ledger, and the driver of a GPU, say that it took");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"},
              "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
   add_choice(app, "--adam", a->adam, {"foreach", "fused"},
              "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
-  app.add_option_function<std::string>(
-         "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
-         "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
-      ->type_name("MIB");
+  add_number(app, "--workspace-mib", a->workspace_mib, 0, 4096,
+             "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->default_str("");
+  add_flag(app, "--measure", s.measure, "Run a step of every row that fits on the device that is here, and show what it took");
   app.footer(
       "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
@@ -72,10 +72,12 @@ Run memory_model_topic(CLI::App& app, Common& common) {
     ModelMemory& m = a->study;
     if (!a->attention.empty()) m.attention = a->attention;
     m.model = a->model.config();
-    m.precisions = precisions_of(a->precisions), m.keeps = keeps_of(a->keeps);
     m.device = m.measure ? chosen_device(common) : described_device(common);
+    m.precisions = precisions_of(a->precisions, m.device), m.keeps = keeps_of(a->keeps);
     m.workers = m.device.kind == DeviceKind::cpu ? available_cores() : 1;
-    return deliver(memory_model(m), common);
+    m.stop = interrupted;
+    const Record r = memory_model(m);
+    return deliver(r, common, interrupted() ? failed : yes);
   };
 }
 

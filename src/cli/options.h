@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ CLI::Option* add_masks(CLI::App&, std::vector<std::string>& values, const std::s
 CLI::Option* add_file(CLI::App&, const std::string& name, std::string& value, const std::string& about);  // that is written
 CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std::string& about);
 
-// A command's topic, as in `headroom memory model`: options of the command may follow it.
-CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about);
+// A command that consists of topics, as `headroom memory model`: each declares its options on a subcommand of its own, options of
+// the command may follow it, and the one that was named is run.
+Run with_topics(CLI::App& command, Common&, std::span<const Command> topics);
 
 void add_common(CLI::App&, Common&);
 

@@ -1,4 +1,6 @@
 // headroom step — time forward, backward and optimiser of a language model.
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "base/threads.h"
 #include "cli/step_options.h"
@@ -42,19 +44,14 @@ StepTime StepAsked::settings(const Common& common) const {
 namespace {
 
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
-  auto models = nlohmann::json::array();
-  for (const auto& m : t.models) models.push_back(nlohmann::json::parse(engine::to_json(m)));
-  return nlohmann::ordered_json{{"model", models.size() == 1 ? models[0] : models},
-                                {"batch", t.batch},
-                                {"len", t.lens},
-                                {"precision", a.precisions},
-                                {"keep", a.keep},
-                                {"attention", t.attention},
-                                {"steps", t.steps},
-                                {"warmup", t.warmups},
-                                {"threads", threads},
-                                {"memory", t.memory_bytes},
-                                {"seed", t.seed}}
+  nlohmann::json models = nlohmann::json::array();
+  for (const engine::ModelConfig& m : t.models) models.push_back(nlohmann::json::parse(engine::to_json(m)));
+  return nlohmann::ordered_json{{"model", models.back()},  // of the last row
+                                {"models", models},          {"batch", t.batch},     {"len", t.lens},
+                                {"precision", a.precisions}, {"keep", a.keep},       {"attention", t.attention},
+                                {"phases", t.phases},        {"masters", a.masters}, {"update", a.updating},
+                                {"steps", t.steps},          {"warmup", t.warmups},  {"threads", threads},
+                                {"memory", t.memory_bytes},  {"seed", t.seed}}
       .dump();
 }
 

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "studies/account.h"
 #include "studies/live_bytes.h"
+#include "studies/measured_memory.h"
 #include "studies/memory_measured.h"
 
 namespace headroom {
@@ -21,6 +22,7 @@ struct Case {
   Recipe recipe;
   Forecast step;
   std::size_t forward_peak, backward_peak;
+  std::optional<MeasuredMemory> measured{};
 };
 
 Recipe with_purpose(Recipe r, Purpose p) {
@@ -29,8 +31,22 @@ Recipe with_purpose(Recipe r, Purpose p) {
 }
 
 Case case_of(const ModelMemory& s, const Recipe& r) {
-  return {r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers),
-          engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers)};
+  return {r,
+          engine::forecast(r, s.device, s.workers),
+          engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers),
+          engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers),
+          {}};
+}
+
+MeasuredMemory step_measured(const ModelMemory& s, const Case& c) {
+  return measure_memory(s.device, s.workers, c.step.peak_bytes, [&](Context& ctx, const Place& place) {
+    engine::Training t(c.recipe, ctx);
+    t.initialise(0);
+    const std::vector<std::int32_t> zeros(std::size_t(t.tokens().count()));  // any token will do
+    for (const Tensor& tokens : {t.tokens(), t.targets()}) place.copy_in(tokens.data, zeros.data(), tokens.bytes());
+    t.backward();
+    t.update({});
+  });
 }
 
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
@@ -184,14 +200,12 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.batch = (r.batch + 1) / 2;
     now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
   }
-  const auto held = [&](auto... phases) { return (c.step.bytes_at_peak(phases) + ...); };
-  const auto sharded = [&](const char* what, std::size_t bytes) {
-    const auto saved = bytes - bytes / 8;
-    t.add({std::string(what), std::int64_t(c.step.peak_bytes - saved), std::int64_t(saved), {}, {}});
-  };
-  sharded("optimiser state over 8 ranks, by formula: 7/8 of it", held(Phase::optimizer));
-  sharded("weights, gradients and optimiser over 8 ranks, by formula: 7/8 of them, without the blocks on loan",
-          held(Phase::optimizer, Phase::parameter, Phase::gradient));
+  for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
+    Recipe r = c.recipe;
+    r.ranks = {8, sharding};
+    const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
+    now(fmt::format("8 GPUs with this batch each, sharding {}; each sends {} (forecast only)", name_of(sharding), bytes_in_words(sent)), r);
+  }
   return t;
 }
 
@@ -199,17 +213,24 @@ Table mitigations(const Case& c, const ModelMemory& s) {
 
 Record memory_model(const ModelMemory& s) {
   const std::uint64_t memory = s.memory_bytes.value_or(s.device.memory_bytes);
+  const bool on_card = s.measure && s.device.kind == DeviceKind::cuda;  // its bytes are measured in a table of their own
   std::vector<Case> cases;
   for (const Precision p : s.precisions)
     for (const Keep k : s.keeps)
       for (const auto batch : s.batches)
-        for (const auto len : s.lens) cases.push_back(case_of(s, {s.model, batch, len, p, {k}, s.attention}));
+        for (const auto len : s.lens) {
+          cases.push_back(case_of(s, {s.model, batch, len, p, {k}, s.attention}));
+          Case& c = cases.back();
+          if (s.measure && !on_card && c.step.peak_bytes <= s.device.memory_bytes && !(s.stop && s.stop()))
+            c.measured = step_measured(s, c);
+        }
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);
   if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});
+  const Show shown = s.measure && !on_card ? Show::always : Show::detail;
   Table rows{"rows",
              "Peak bytes",
              {{"model"},
@@ -224,21 +245,28 @@ Record memory_model(const ModelMemory& s) {
               {"train_peak_bytes", Unit::bytes},
               {"standing_bytes", Unit::bytes},
               {"flops", Unit::flops, Show::detail},
+              {"measured_peak_bytes", Unit::bytes, shown},
+              {"difference_bytes", Unit::bytes, shown},
+              {"unexplained_bytes", Unit::bytes, shown},
               {"fits"}},
              {}};
   for (const Case& c : cases) {
     rows.add({s.model.name, c.recipe.batch, c.recipe.len, std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])),
               s.attention, engine::param_count(s.model), std::int64_t(c.forward_peak), std::int64_t(c.backward_peak),
-              std::int64_t(c.step.peak_bytes), std::int64_t(c.step.standing_bytes), c.step.flops, c.step.peak_bytes <= memory});
+              std::int64_t(c.step.peak_bytes), std::int64_t(c.step.standing_bytes), c.step.flops,
+              c.measured ? Value(std::int64_t(c.measured->peak_bytes)) : Value(),
+              c.measured ? Value(std::int64_t(c.measured->peak_bytes) - std::int64_t(c.step.peak_bytes)) : Value(),
+              c.measured ? Value(c.measured->unexplained_bytes()) : Value(), c.step.peak_bytes <= memory});
     rows.within.push_back({components(c, s)});
   }
   r.add(Part{rows});
-  if (s.measure) {
+  if (on_card) {
     r.add(Part{measured_bytes(recipes, s.device, s.workers)});
-    if (s.device.kind == DeviceKind::cuda)
-      r.add(
-          Part{Note{"driver is all that cudaMemGetInfo says is taken: the arena, the context with what other programs hold, what running "
-                    "loaded (kernels' code and cuBLAS), and unexplained bytes."}});
+    r.add(
+        Part{Note{"driver is all that cudaMemGetInfo says is taken: the arena, the context with what other programs hold, what running "
+                  "loaded (kernels' code and cuBLAS), and unexplained bytes."}});
+  } else if (s.measure) {
+    r.add(Part{Note{measured_in_words()}});
   }
   const Case& last = cases.back();  // the account in full is of the largest case
   r.add(Part{Note{fmt::format(

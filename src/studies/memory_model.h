@@ -1,6 +1,7 @@
 // memory_model — where every byte of a model's training step goes: the step run dry, its tensors gathered by name over the blocks,
 // with formulas, timeline, growth with len, the edges, and what removes bytes.
 #pragma once
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct ModelMemory {
   Device device;
   int workers = 1;                            // threads that the CPU's scratch is counted for
   std::optional<std::uint64_t> memory_bytes;  // empty: the device's
-  bool measure = false;                       // also run a step of each; the device is then one that is present
+  bool measure = false;                       // run a step of every row that fits, too
+  std::function<bool()> stop;                 // asked between measurements
 };
 
 Record memory_model(const ModelMemory&);

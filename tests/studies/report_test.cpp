@@ -94,6 +94,7 @@ TEST(Report, PeersMeasuredSideBySideShareAChartAndABatchThatShrinksIsNoChoice) {
   EXPECT_EQ(titles(charts), (std::vector<std::string>{"Milliseconds over len"}));
   EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"causal 0 ours · ~ len^1.00", "causal 0 cudnn · ~ len^1.00",
                                                         "causal 1 ours · ~ len^1.00", "causal 1 cudnn · ~ len^1.00"}));
+  EXPECT_EQ(std::get<Note>(r.parts.back().is).text, "batch changes with len in these rows: an exponent is of both together.");
 }
 
 TEST(Report, ManyQuestionsBecomeAChoice) {

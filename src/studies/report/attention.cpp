@@ -33,8 +33,9 @@ Device device_of(const ReportRun& run) {
     if (d.name == run.machine) return d;
   Device d;
   d.name = run.machine;
-  if (run.device.contains("memory_bytes") && run.device["memory_bytes"].is_number_unsigned())
-    d.memory_bytes = run.device["memory_bytes"].get<std::uint64_t>();
+  for (const char* field : {"memory_bytes", "available_bytes"})  // the second, where there is one: what could be taken
+    if (run.device.contains(field) && run.device[field].is_number_unsigned()) d.memory_bytes = run.device[field].get<std::uint64_t>();
+  d.total_bytes = d.memory_bytes;
   if (run.device.contains("kind") && run.device["kind"] == "cuda") d.kind = DeviceKind::cuda;
   return d;
 }

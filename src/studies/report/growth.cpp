@@ -42,18 +42,30 @@ std::optional<Axis> length_of(const std::vector<RowObject>& rows) {
   return {};
 }
 
-// Fields of the question that tell rows of one length apart: those that the length determines, as a batch that shrinks as it grows, do not.
-std::vector<std::string> tellers(const std::vector<RowObject>& rows, const Axis& axis) {
+// Fields of the question: those that tell rows of one length apart, and those that the length determines, as a batch that shrinks as it
+// grows.
+struct Question {
+  std::vector<std::string> apart, determined;
+};
+
+Question question_of(const std::vector<RowObject>& rows, const Axis& axis) {
   std::map<std::string, std::map<double, std::set<std::string>>> seen;
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (const auto& [field, value] : rows[i].items())
       if (!value.is_structured() && !value.is_number_float() && !is_measured(field) && field != axis.field)
         seen[field][axis.at[i]].insert(value.dump(-1, ' ', false, RowObject::error_handler_t::replace));
-  std::vector<std::string> out;
-  for (const auto& [field, value] : rows.front().items())
-    if (const auto at = seen.find(field);
-        at != seen.end() && std::any_of(at->second.begin(), at->second.end(), [](const auto& x) { return x.second.size() > 1; }))
-      out.push_back(field);
+  Question out;
+  for (const auto& [field, value] : rows.front().items()) {
+    const auto at = seen.find(field);
+    if (at == seen.end()) continue;
+    std::set<std::string> all;
+    for (const auto& [len, words] : at->second) all.insert(words.begin(), words.end());
+    const bool tells = std::any_of(at->second.begin(), at->second.end(), [](const auto& x) { return x.second.size() > 1; });
+    if (tells)
+      out.apart.push_back(field);
+    else if (all.size() > 1 && !field.starts_with("len"))
+      out.determined.push_back(field);
+  }
   return out;
 }
 
@@ -151,9 +163,12 @@ void add_growth(const ReportRun& run, Record& into) {
   if (rows.empty() || holds_attention(run)) return;
   const auto axis = length_of(rows);
   if (!axis) return;
-  const auto apart = tellers(rows, *axis);
+  const auto [apart, determined] = question_of(rows, *axis);
   const bool by_variant = std::find(apart.begin(), apart.end(), "variant") != apart.end();
   for (const auto& measures : measures_of(rows, by_variant)) add_charts(rows, *axis, measures, apart, into);
+  if (!determined.empty())
+    into.add(
+        Part{Note{fmt::format("{} changes with {} in these rows: an exponent is of both together.", joined(determined), axis->field)}});
 }
 
 }  // namespace headroom::studies
