@@ -19,6 +19,11 @@ struct Launch {
   std::uint32_t thread = 0;
 };
 
+constexpr std::int64_t longest_ns = 1ll << 60, most_bytes = 1ll << 50;  // past these a number is a slip
+
+bool sensible(std::int64_t start_ns, std::int64_t end_ns) { return start_ns >= 0 && start_ns <= end_ns && end_ns < longest_ns; }
+bool sensible_bytes(std::int64_t bytes) { return bytes >= 0 && bytes < most_bytes; }
+
 class Reader {
  public:
   ActivityLog log;
@@ -48,11 +53,17 @@ class Reader {
     std::int64_t start = 0, end = 0;
     switch (letter) {
       case 'V': return bool(in >> start) && start == 1;
-      case 'H': return bool(in >> log.loaded_ns);
-      case 'Z': return bool(in >> log.ended_ns);
+      case 'H':
+        if (!(in >> start) || !sensible(start, start)) return false;
+        log.loaded_ns = start;
+        return true;
+      case 'Z':
+        if (!(in >> end) || !sensible(end, end)) return false;
+        log.ended_ns = end;
+        return true;
       case 'X': return bool(std::getline(in >> std::ws, log.refusal));
       case 'O':
-        if (!(in >> start >> end) || end < start) return false;
+        if (!(in >> start >> end) || !sensible(start, end)) return false;
         log.overhead_ns += double(end - start);
         return true;
       case 'N': {
@@ -70,14 +81,14 @@ class Reader {
       case 'B':
       case 'E': {
         Marker m{letter == 'B', 0, 0, 0, 0};
-        if (!(in >> m.at_ns >> m.id >> m.thread >> m.name)) return false;
+        if (!(in >> m.at_ns >> m.id >> m.thread >> m.name) || !sensible(m.at_ns, m.at_ns)) return false;
         markers_.push_back(m);
         return true;
       }
       case 'L': {
         Launch l;
         std::uint32_t correlation = 0;
-        if (!(in >> l.start_ns >> end >> l.thread >> correlation)) return false;
+        if (!(in >> l.start_ns >> end >> l.thread >> correlation) || !sensible(l.start_ns, end)) return false;
         launches_.emplace(correlation, l);  // the outermost call of a correlation comes last, the first is as good
         return true;
       }
@@ -89,7 +100,9 @@ class Reader {
     Slice s;
     int name = 0;
     std::uint32_t device = 0, correlation = 0;
-    if (!(in >> s.start_ns >> s.end_ns >> device >> s.stream >> name >> correlation >> s.bytes) || s.end_ns < s.start_ns) return false;
+    if (!(in >> s.start_ns >> s.end_ns >> device >> s.stream >> name >> correlation >> s.bytes) || !sensible(s.start_ns, s.end_ns) ||
+        !sensible_bytes(s.bytes))
+      return false;
     s.kernel = names_.contains(name) ? names_[name] : "(no name)";
     s.kind = letter == 'K' ? SliceKind::kernel : letter == 'C' ? SliceKind::copy : SliceKind::fill;
     s.step = int(device);
@@ -103,7 +116,7 @@ class Reader {
     Moment m;
     std::uint64_t address = 0;
     int name = 0;
-    if (!(in >> m.at_ns >> address >> m.bytes >> name) || m.bytes < 0) return false;
+    if (!(in >> m.at_ns >> address >> m.bytes >> name) || !sensible(m.at_ns, m.at_ns) || !sensible_bytes(m.bytes)) return false;
     if (take)
       sizes_[address] = m.bytes;
     else
