@@ -19,6 +19,9 @@ struct Rounding {
 struct Textbook {
   std::vector<double> o, lse, dq, dk, dv;
   double size_o = 0, size_dq = 0, size_dk = 0, size_dv = 0, size_s = 0;  // largest sum of absolute terms: what cancels is measured by it
+  // Backward is handed O as it was stored, and Δ is formed from it: an error of one unit in every O, with signs as they fall (root of squares),
+  // moves dQ and dK by up to this many units, whatever the kernel.
+  double stored_o_dq = 0, stored_o_dk = 0;
 };
 
 inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
@@ -44,7 +47,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
   r.o.assign(q.size(), 0), r.dq.assign(q.size(), 0), r.dk.assign(k.size(), 0), r.dv.assign(k.size(), 0);
   r.lse.assign(std::size_t(p.lse_shape().count()), -std::numeric_limits<double>::infinity());
   std::vector<float> dk(k.size(), 0.0f), dv(k.size(), 0.0f);
-  std::vector<double> size_dk(k.size(), 0.0), size_dv(k.size(), 0.0);
+  std::vector<double> size_dk(k.size(), 0.0), size_dv(k.size(), 0.0), spread_dk(k.size(), 0.0);
   std::vector<float> s(std::size_t(p.len_k)), o(static_cast<std::size_t>(dim)), dq(static_cast<std::size_t>(dim));
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < p.heads; ++h)
@@ -75,12 +78,15 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
         const auto row = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[row] = top + std::log(sum);
         float delta = c.with_dlse ? -float(dlse[row]) : 0.0f;
-        double size_delta = std::abs(delta);
+        double size_delta = std::abs(delta), spread = 0;
         for (std::size_t d = 0; d < std::size_t(dim); ++d) {
           r.o[at(b, i, h, p.len_q, p.heads) + d] = stored(o[d]);
           delta += float(whole_d_o[at(b, i, h, p.len_q, p.heads) + d]) * stored(o[d]), size_delta += std::abs(gi[d] * double(o[d]));
           r.size_o = std::max(r.size_o, size_o[d]);
+          spread += gi[d] * gi[d] * double(o[d]) * double(o[d]);
         }
+        spread = std::abs(scale) * std::sqrt(spread);
+        std::vector<double> spread_dq(static_cast<std::size_t>(dim), 0.0);
         for (auto j = first; j < last; ++j) {
           const double *vj = &v[at(b, j, kv, p.len_k, p.kv_heads)], *kj = &k[at(b, j, kv, p.len_k, p.kv_heads)];
           const float prob = s[std::size_t(j)], weight = factor(prob);
@@ -93,17 +99,19 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
           for (std::size_t d = 0; d < std::size_t(dim); ++d) {
             dq[d] += ds * float(kj[d]), size_dq[d] += size_ds * std::abs(kj[d]);
             dk[key + d] += ds * float(qi[d]), size_dk[key + d] += size_ds * std::abs(qi[d]);
+            spread_dq[d] += spread * double(prob) * kj[d], spread_dk[key + d] += std::pow(spread * double(prob) * qi[d], 2);
             dv[key + d] += weight * float(gi[d]), size_dv[key + d] += double(prob) * std::abs(gi[d]);
           }
         }
         for (std::size_t d = 0; d < std::size_t(dim); ++d) {
           r.dq[at(b, i, h, p.len_q, p.heads) + d] = stored(dq[d]);
-          r.size_dq = std::max(r.size_dq, size_dq[d]);
+          r.size_dq = std::max(r.size_dq, size_dq[d]), r.stored_o_dq = std::max(r.stored_o_dq, std::abs(spread_dq[d]));
         }
       }
   for (std::size_t i = 0; i < dk.size(); ++i) {
     r.dk[i] = stored(dk[i]), r.dv[i] = stored(dv[i]);
     r.size_dk = std::max(r.size_dk, size_dk[i]), r.size_dv = std::max(r.size_dv, size_dv[i]);
+    r.stored_o_dk = std::max(r.stored_o_dk, std::sqrt(spread_dk[i]));
   }
   return r;
 }

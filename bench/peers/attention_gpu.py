@@ -2,29 +2,35 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--out FILE.csv] [--set table|one-head|batch1]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv]
 
-Every measurement is a CUDA graph of eight calls, so no launch path is in any number; the candidates take turns, the median of the
-rounds counts. `ratio` is the best peer's time over ours: above 1 we are ahead. Random data. Our output is checked against PyTorch's.
+Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
+`_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
+`ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. `fa3_ratio` places FlashAttention-3, which is not
+run here: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
+alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
+card is hot enough to throttle, so it is 1. Random data; results are checked against the first peer's.
 """
 
 import argparse
 import csv
 import ctypes as c
+import pathlib
 import statistics
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-CALLS, ROUNDS = 8, 7
+ROUNDS = 7
 DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 
 
 class Asked(c.Structure):
     _fields_ = [("variant", c.c_char_p), ("dtype", c.c_int32), ("mask", c.c_int32)] + [
-        (name, c.c_int64) for name in ("batch", "heads", "kv_heads", "len_q", "len_k", "dim")
+        (name, c.c_int64) for name in ("deterministic", "batch", "heads", "kv_heads", "len_q", "len_k", "dim")
     ]
 
 
@@ -37,106 +43,185 @@ class Pointers(c.Structure):
 class Ours:
     """One variant on one problem. Holds its memory; called, it puts one pass on the current stream."""
 
-    def __init__(self, library, variant, t, causal, which, tf32=False):
-        self.library, self.which, self.t = library, which, t
+    def __init__(self, library, variant, t, causal, backward, tf32=False, deterministic=False):
+        self.library, self.backward, self.t = library, backward, t
         batch, len_q, heads, dim = t["q"].shape
-        self.asked = Asked(variant.encode(), 3 if tf32 else DTYPES[t["q"].dtype], int(causal), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
+        dtype = 3 if tf32 else DTYPES[t["q"].dtype]
+        self.asked = Asked(variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
         workspace, saved = c.c_int64(), c.c_int64()
-        if library.variant_needs(c.byref(self.asked), which, c.byref(workspace), c.byref(saved)):
-            raise RuntimeError(library.variant_error().decode())
+        self.call(library.variant_needs, c.byref(workspace), c.byref(saved))
         self.memory = [torch.empty(n.value + 256, dtype=torch.uint8, device="cuda") for n in (workspace, saved)]
         self.pointers = Pointers(
             **{name: x.data_ptr() for name, x in t.items()}, workspace=self.memory[0].data_ptr(), saved=self.memory[1].data_ptr(),
             workspace_bytes=workspace.value, saved_bytes=saved.value,
         )  # fmt: skip
 
-    def __call__(self):
-        self.pointers.stream = torch.cuda.current_stream().cuda_stream
-        if self.library.variant_run(c.byref(self.asked), self.which, c.byref(self.pointers)):
+    def call(self, function, *arguments):
+        if function(c.byref(self.asked), int(self.backward), *arguments):
             raise RuntimeError(self.library.variant_error().decode())
 
+    def __call__(self):
+        self.pointers.stream = torch.cuda.current_stream().cuda_stream
+        self.call(self.library.variant_run, c.byref(self.pointers))
 
-def recorded(call):
+
+class Peer:
+    """PyTorch's attention by one of its backends; after a call, `results` holds what it made, by our names."""
+
+    def __init__(self, backend, t, causal, backward):
+        self.backend, self.causal, self.backward = backend, causal, backward
+        self.leaves = [t[name].transpose(1, 2).detach().requires_grad_(backward) for name in "qkv"]
+        self.d_o = t["d_o"].transpose(1, 2) if backward else None
+        self.o = self.forward()
+
+    def forward(self):
+        with sdpa_kernel(self.backend):
+            return sdpa(*self.leaves, is_causal=self.causal, enable_gqa=self.leaves[0].shape[1] != self.leaves[1].shape[1])
+
+    def __call__(self):
+        made = torch.autograd.grad(self.o, self.leaves, self.d_o, retain_graph=True) if self.backward else [self.forward()]
+        self.results = dict(zip(GRADIENTS if self.backward else "o", (x.transpose(1, 2) for x in made)))
+
+
+def recorded(call, calls):
     call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):  # autograd runs backward where forward ran
+        for _ in range(calls):
             call()
-    return graph, call  # the graph knows only addresses: what it uses lives in the call
+    return graph
 
 
-def alternate(graphs):
-    """Median milliseconds per call of each, taking turns; the first round warms up."""
+def alternate(candidates):
+    """Median milliseconds of a call of each, among calls and alone, taking turns; the first round warms up."""
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    times = {name: [] for name in graphs}
+
+    def replay(graph):
+        torch.cuda._sleep(400_000)  # while the card waits, all three are queued
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop)
+
+    once = {name: recorded(call, 1) for name, call in candidates.items()}
+    replay(once["ours"])
+    calls = 8 if replay(once["ours"]) < 0.5 else 2
+    many = {name: recorded(call, calls) for name, call in candidates.items()}
+    times = {name: ([], []) for name in candidates}
     for turn in range(ROUNDS + 1):
-        for name, (graph, _) in graphs.items():
-            start.record()
-            graph.replay()
-            stop.record()
-            stop.synchronize()
+        for name in candidates:
+            ms = replay(many[name]) / calls, replay(once[name])
             if turn:
-                times[name].append(start.elapsed_time(stop) / CALLS)
-    return {name: statistics.median(t) for name, t in times.items()}
+                for to, x in zip(times[name], ms):
+                    to.append(x)
+    return {name: [statistics.median(t) for t in both] for name, both in times.items()}
 
 
-def peer(backend, t, causal):
-    q, k, v = (t[name].transpose(1, 2) for name in "qkv")
-
-    def call():
-        with sdpa_kernel(backend):
-            return sdpa(q, k, v, is_causal=causal)
-
-    return call
-
-
-def cells(which):
+def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
     if which == "table":  # 16 384 tokens, width 2048
-        return [(16384 // n, 2048 // d, n, d, causal) for d in (64, 128, 256) for causal in (False, True) for n in (512, 1024, 2048, 4096, 8192, 16384)]
+        return [
+            (16384 // n, 2048 // d, 2048 // d, n, n, d, causal)
+            for d in (64, 128, 256) for causal in (False, True) for n in (512, 1024, 2048, 4096, 8192, 16384)
+        ]  # fmt: skip
     if which == "batch1":
-        return [(1, 16, 16384, 64, True)]
-    return [(1, 1, n, d, False) for d in (16, 32, 64, 128) for n in (128, 512, 2048, 8192, 16384, 65536)]
+        return [(1, 16, 16, 16384, 16384, 64, True)]
+    if which == "decode":  # one new position, 32 query heads on 8 key heads of 128
+        return [(b, 32, 8, 1, n, 128, False) for b in (1, 16) for n in (1024, 8192, 65536)]
+    return [(1, 1, 1, n, n, d, False) for d in (16, 32, 64, 128) for n in (128, 512, 1024, 2048, 4096, 8192, 16384, 65536)]
+
+
+def measure(library, cell, backward, a):
+    batch, heads, kv_heads, len_q, len_k, dim, causal = cell
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
+    t = {name: make(batch, len_k, kv_heads, dim) if name in "kv" else make(batch, len_q, heads, dim) for name in "qkvo"}
+    t["lse"] = torch.empty(batch, heads, len_q, device="cuda")
+    ours = {"ours": Ours(library, a.variant, t, causal, False)}
+    if backward:
+        ours["ours"]()
+        t |= {"d_o": torch.randn_like(t["q"])} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
+        ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, deterministic=True)}
+    row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
+    candidates, errors = dict(ours), []
+    for name in filter(None, a.peers.split(",")):
+        try:
+            candidates[name] = call = Peer(PEERS[name], t, causal, backward)
+            call()
+        except RuntimeError as e:
+            candidates.pop(name, None)
+            row[f"{name}_why"] = str(e).splitlines()[0][:60]
+            continue
+        if not errors:
+            for mine in ours.values():
+                for result in call.results:
+                    t[result].fill_(torch.nan)
+                mine()
+                errors += [((t[r].float() - x.float()).norm() / x.float().norm()).item() for r, x in call.results.items()]
+        call.results = None
+    row["error"] = f"{max(errors, default=0):.1e}"
+    ms = alternate(candidates)
+    flops = 4 * batch * heads * len_q * len_k * dim * (2.5 if backward else 1) / (2 if causal else 1)
+    best = min((ms[name][0] for name in ms if name not in ours), default=ms["ours"][0])
+    for name, (among, once) in ms.items():
+        row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
+    return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{best / ms['ours'][0]:.3f}"}
+
+
+def place_fa3(rows, which):
+    """Adds FlashAttention-3's ratio to the rows that the record knows; returns the card's factors."""
+    with open(pathlib.Path(__file__).with_name("h200_flash_attention_3.csv")) as file:
+        record = {tuple(int(r[k]) for k in ("head_dim", "causal", "batch", "heads", "len")): r for r in csv.DictReader(filter(lambda l: l[0] != "#", file))}
+    factors, long = [], {"fwd": 0.7, "bwd": 3.0}[which]
+    for row in rows:
+        r = record.get(tuple(row[k] for k in ("dim", "causal", "batch", "heads", "len_q")))
+        if not r or row["kv_heads"] != row["heads"] or row["len_q"] != row["len_k"] or "cudnn_once_ms" not in row:
+            continue
+        there, factor = float(r[f"cudnn_{which}_ms"]), 1.0
+        if there >= long:
+            factor = float(row["cudnn_once_ms"]) / there
+            factors.append(factor)
+        row["fa3_ratio"] = f"{float(r[f'fa3_{which}_ms']) * factor / float(row['ours_once_ms']):.3f}"
+    return factors
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("library")
-    options.add_argument("--set", default="table", choices=("table", "one-head", "batch1"))
+    options.add_argument("--set", default="table", choices=("table", "one-head", "batch1", "decode"))
+    options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
     options.add_argument("--variant", default="flash_sm90")
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     options.add_argument("--peers", default="cudnn,flash")
+    options.add_argument("--dims", default="16,32,64,128,256", help="only these head dims")
     options.add_argument("--out")
     a = options.parse_args()
     library = c.CDLL(a.library)
     library.variant_error.restype = c.c_char_p
-    print(f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} forward")
+    title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
+    print(title)
     rows = []
-    for batch, heads, length, dim, causal in cells(a.set):
-        make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
-        t = {name: make(batch, length, heads, dim) for name in "qkvo"}
-        t["lse"] = torch.empty(batch, heads, length, device="cuda")
-        row = {"dim": dim, "causal": int(causal), "batch": batch, "heads": heads, "len": length}
-        graphs = {"ours": recorded(Ours(library, a.variant, t, causal, 0))}
-        for name in filter(None, a.peers.split(",")):
-            try:
-                call = peer(PEERS[name], t, causal)
-                right = call().transpose(1, 2).float()
-                row["error"] = f"{((t['o'].float() - right).norm() / right.norm()).item():.1e}"
-                graphs[name] = recorded(call)
-            except RuntimeError as e:
-                row[f"{name}_why"] = str(e).splitlines()[0][:60]
-        ms = alternate(graphs)
-        flops = 4 * batch * heads * length * length * dim / (2 if causal else 1)
-        best = min((ms[name] for name in ms if name != "ours"), default=ms["ours"])
-        row |= {f"{name}_ms": f"{x:.4f}" for name, x in ms.items()} | {"ours_tflops": f"{flops / ms['ours'] * 1e-9:.0f}", "ratio": f"{best / ms['ours']:.3f}"}
-        rows.append(row)
-        print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-        del graphs, t
-    ratios = [float(row["ratio"]) for row in rows]
-    print(f"# geometric mean of the ratios {statistics.geometric_mean(ratios):.3f}, lowest {min(ratios):.3f}")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for cell in cells(a.set):
+            if str(cell[5]) in a.dims.split(","):
+                rows.append(measure(library, cell, a.which == "backward", a))
+                print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+                torch.cuda.empty_cache()
+
+    def summary(name, values):
+        return f" · {name}: geometric mean {statistics.geometric_mean(values):.3f}, lowest {min(values):.3f}" if values else ""
+
+    factors = place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
+    title += summary("ratio", [float(row["ratio"]) for row in rows])
+    title += summary("fa3_ratio", [float(row["fa3_ratio"]) for row in rows if "fa3_ratio" in row])
+    if factors:
+        title += f" · card's factor {min(factors):.3f} to {max(factors):.3f}, median {statistics.median(factors):.3f}"
+    if a.which == "backward":
+        title += summary("free over ordered", [float(row["ours_ms"]) / float(row["ordered_ms"]) for row in rows])
+    print(title)
     if a.out:
         with open(a.out, "w", newline="") as file:
+            file.write(title + "\n")
             writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
             writer.writeheader()
             writer.writerows(rows)

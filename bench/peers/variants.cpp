@@ -37,6 +37,7 @@ struct Asked {  // everything contiguous, [batch, len, heads, dim]
   const char* variant;
   std::int32_t dtype;  // 0 bf16, 1 fp16, 2 fp32, 3 tf32
   std::int32_t mask;   // 0 full, 1 causal
+  std::int64_t deterministic;
   std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
 };
 
@@ -51,6 +52,7 @@ static Problem problem_of(const Asked& a) {
   p.batch = a.batch, p.heads = a.heads, p.kv_heads = a.kv_heads, p.len_q = a.len_q, p.len_k = a.len_k, p.head_dim = a.dim;
   p.mask = a.mask ? Mask::causal() : Mask::full();
   p.precision = precisions[a.dtype];
+  p.deterministic = a.deterministic != 0;
   return p;
 }
 

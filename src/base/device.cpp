@@ -40,6 +40,7 @@ Device device_of(const Json& j) {
   d.ceilings.bf16_flops = positive(j, "bf16_tflops", 1e12);
   d.ceilings.fp16_flops = positive(j, "fp16_tflops", 1e12);
   d.ceilings.fp8_flops = positive(j, "fp8_tflops", 1e12);
+  d.ceilings.link_bytes_per_s = positive(j, "link_gb_s", 1e9);
   d.ceilings.source = j.value("source", "described");
   return d;
 }

@@ -14,7 +14,8 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Ceilings {               // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
-  std::string source;  // "measured …" or "datasheet …"
+  double link_bytes_per_s = 0;  // that a device sends to its peers while it receives as much
+  std::string source;           // "measured …" or "datasheet …"
   double of(Precision p) const {
     switch (p.dtype) {
       case DType::bf16: return bf16_flops;

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/attention_options.h"
-#include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/progress.h"
 #include "store/results.h"

@@ -22,7 +22,7 @@ struct Common {  // options that every command understands
 };
 
 // A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.
-// A command with topics (`memory model`) adds them with add_topic (options.h) and answers with a Run that looks which was asked.
+// A command with topics (`memory model`) is a table of such rows: with_topics (options.h).
 using Run = std::function<int()>;
 struct Command {
   const char* name;

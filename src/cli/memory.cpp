@@ -1,7 +1,4 @@
 // headroom memory <topic> — where the bytes go. Each topic is a row here and a file of its own.
-#include <utility>
-#include <vector>
-
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -14,17 +11,6 @@ constexpr Command topics[] = {
 };
 }  // namespace
 
-Run memory(CLI::App& app, Common& common) {
-  std::vector<std::pair<CLI::App*, Run>> declared;
-  for (const Command& t : topics) {
-    CLI::App* topic = add_topic(app, t.name, t.about);
-    declared.emplace_back(topic, t.declare(*topic, common));
-  }
-  return [declared] {
-    for (const auto& [topic, run] : declared)
-      if (topic->parsed()) return run();
-    return int(usage);
-  };
-}
+Run memory(CLI::App& app, Common& common) { return with_topics(app, common, topics); }
 
 }  // namespace headroom::cli

@@ -51,12 +51,12 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edge is sought for [the device's]");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide");
   add_choice(app, "--upstream", a->upstream, {"given", "sum"}, "As pytorch: o.backward(dO) with o kept, or o.sum().backward()");
-  app.add_option_function<std::string>(
-         "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
-         "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
-      ->type_name("MIB");
+  add_number(app, "--workspace-mib", a->workspace_mib, 0, 4096,
+             "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->default_str("");
   add_choice(app, "--peak-of", a->peak_of, {"forward", "step"},
              "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]");
+  add_flag(app, "--measure", s.measure, "Run every row that fits on the device that is here, and show what it took beside the forecast");
   app.footer(
       "Examples:\n"
       "  headroom memory attention --dim 64 --len 1024,4096,16384 --memory 24\n"
@@ -77,11 +77,14 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
     for (const auto& name : a->dtypes) s.precisions.push_back(*precision_named(name));
     const bool of_pytorch = a->softmax != "builtin" || a->upstream != "given" || a->workspace_mib >= 0 || !a->peak_of.empty();
     check(s.as_pytorch || !of_pytorch, Code::bad_argument, "--softmax, --upstream, --workspace-mib and --peak-of need --as pytorch");
+    check(!s.as_pytorch || !s.measure, Code::bad_argument, "--measure runs this library's attention; leave --as pytorch out");
+    s.stop = interrupted;
     s.program.softmax = a->softmax == "composed" ? pytorch::Softmax::composed : pytorch::Softmax::builtin;
     s.program.upstream = a->upstream == "sum" ? pytorch::Upstream::sum : pytorch::Upstream::given;
     if (!a->peak_of.empty()) s.program.peak_of = a->peak_of == "forward" ? pytorch::PeakOf::forward : pytorch::PeakOf::step;
     if (a->workspace_mib >= 0) s.workspace_bytes = std::uint64_t(a->workspace_mib * 1048576.0);
-    return deliver(memory_attention(s), common);
+    const Record r = memory_attention(s);
+    return deliver(r, common, interrupted() ? failed : yes);
   };
 }
 

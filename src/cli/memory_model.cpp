@@ -16,6 +16,7 @@ struct Asked {
 };
 
 Record as_pytorch(const Asked& a, const Common& common) {
+  check(!a.study.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   const engine::ModelConfig c = a.model.config();
   check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument,
         "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
@@ -57,10 +58,9 @@ Run memory_model_topic(CLI::App& app, Common& common) {
              "As pytorch: torch.softmax, or max, subtract, exp, sum, divide [builtin]");
   add_choice(app, "--adam", a->adam, {"foreach", "fused"},
              "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused [foreach]");
-  app.add_option_function<std::string>(
-         "--workspace-mib", [&mib = a->workspace_mib](const std::string& text) { mib = parse_number(text, "--workspace-mib", 0, 4096); },
-         "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
-      ->type_name("MIB");
+  add_number(app, "--workspace-mib", a->workspace_mib, 0, 4096,
+             "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]")
+      ->default_str("");
   app.footer(
       "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
@@ -72,8 +72,8 @@ Run memory_model_topic(CLI::App& app, Common& common) {
     ModelMemory& m = a->study;
     if (!a->attention.empty()) m.attention = a->attention;
     m.model = a->model.config();
-    m.precisions = precisions_of(a->precisions), m.keeps = keeps_of(a->keeps);
     m.device = m.measure ? chosen_device(common) : described_device(common);
+    m.precisions = precisions_of(a->precisions, m.device), m.keeps = keeps_of(a->keeps);
     m.workers = m.device.kind == DeviceKind::cpu ? available_cores() : 1;
     return deliver(memory_model(m), common);
   };

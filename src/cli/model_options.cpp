@@ -50,6 +50,12 @@ std::vector<Precision> precisions_of(const std::vector<std::string>& names) {
   for (const auto& n : names) out.push_back(*precision_named(n));
   return out;
 }
+std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where) {
+  for (const auto& n : names)
+    check(n != "tf32" || where.kind != DeviceKind::cpu, Code::bad_argument,
+          "--precision tf32 is a GPU's arithmetic, its bytes are fp32's; take fp32, or name a GPU, present or not, as in --device h200");
+  return precisions_of(names);
+}
 std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names) {
   std::vector<engine::Keep> out;
   for (const auto& n : names) out.push_back(*engine::keep_named(n));
@@ -75,6 +81,7 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
       rows.back().copy_bytes_per_s = row.at("copy_bytes_per_s").get<double>(), rows.back().flops = row.at("flops_per_s").get<double>();
     }
     Ceilings c = studies::best_of(rows);
+    c.fp8_flops = d.ceilings.fp8_flops;
     c.source = fmt::format("measured by headroom device, run {}", run.id);
     if (c.fp16_flops == 0) c.fp16_flops = c.bf16_flops, c.source += "; fp16 taken as bf16";  // on a CPU both are widened tile by tile
     return c;
@@ -84,9 +91,12 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
 
 Ceilings ceilings_here(const Device& d, const Common& common) {
   if (auto kept = kept_ceilings(d, common)) return *kept;
+  if (!d.ceilings.source.empty()) return d.ceilings;
   Ceilings c = studies::measure_ceilings(d, {.warmup = 1, .steps = 10, .seconds = 0.3}, interrupted).ceilings;
-  c.fp16_flops = c.bf16_flops;
-  c.source = "measured just now, briefly; fp16 taken as bf16. headroom device measures longer and keeps it";
+  const bool fp16_too = c.fp16_flops > 0;
+  if (!fp16_too) c.fp16_flops = c.bf16_flops;
+  c.source =
+      fmt::format("measured just now, briefly{}. headroom device measures longer and keeps it", fp16_too ? "" : "; fp16 taken as bf16");
   return c;
 }
 

@@ -16,13 +16,14 @@ struct ModelOptions {
 void add_model(CLI::App&, ModelOptions&);
 
 std::vector<Precision> precisions_of(const std::vector<std::string>& names);
+std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where);  // tf32 is refused on a CPU
 std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names);
 std::vector<std::string> keep_words();
 
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 
-// What `headroom device` measured last of the CPU that is here, if it ever did; else measured now, in a few seconds.
+// What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
 Ceilings ceilings_here(const Device&, const Common&);
 

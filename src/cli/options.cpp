@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include <unistd.h>
 
@@ -120,8 +121,21 @@ CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const
 }
 
 CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about) {
-  command.require_subcommand(1);
   return command.add_subcommand(name, about)->fallthrough();
+}
+
+Run with_topics(CLI::App& command, Common& common, std::span<const Command> topics) {
+  command.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, Run>> declared;
+  for (const Command& t : topics) {
+    CLI::App* topic = add_topic(command, t.name, t.about);
+    declared.emplace_back(topic, t.declare(*topic, common));
+  }
+  return [declared] {
+    for (const auto& [topic, run] : declared)
+      if (topic->parsed()) return run();
+    return int(usage);
+  };
 }
 
 void add_common(CLI::App& app, Common& common) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std
 
 // A command's topic, as in `headroom memory model`: options of the command may follow it.
 CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about);
+// A command that consists of topics: each declares its options, one has to be named, and that one is run.
+Run with_topics(CLI::App& command, Common&, std::span<const Command> topics);
 
 void add_common(CLI::App&, Common&);
 

@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -131,17 +130,6 @@ constexpr Command topics[] = {
 
 }  // namespace
 
-Run precision(CLI::App& app, Common& common) {
-  std::vector<std::pair<CLI::App*, Run>> declared;
-  for (const Command& t : topics) {
-    CLI::App* topic = add_topic(app, t.name, t.about);
-    declared.emplace_back(topic, t.declare(*topic, common));
-  }
-  return [declared] {
-    for (const auto& [topic, run] : declared)
-      if (topic->parsed()) return run();
-    return int(usage);
-  };
-}
+Run precision(CLI::App& app, Common& common) { return with_topics(app, common, topics); }
 
 }  // namespace headroom::cli

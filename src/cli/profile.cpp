@@ -158,11 +158,11 @@ Run profile(CLI::App& app, Common& common) {
   auto a = std::make_shared<Asked>();
   a->attention.sweep.lens = {1024};
   a->step.steps = a->steps, a->step.study.warmups = {a->warmup};
-  CLI::App* step = add_topic(app, "step", "One step of a language model: forward, forward + backward, train");
+  CLI::App* step = app.add_subcommand("step", "One step of a language model: forward, forward + backward, train")->fallthrough();
   add_step(*step, a->step);
   add_choice(*step, "--phase", a->phase, {"forward", "forward+backward", "train"}, "The largest that is profiled; those before it are too");
   add_recording(*step, *a);
-  CLI::App* attention = add_topic(app, "attention", "One attention problem, variant beside variant; the last in full");
+  CLI::App* attention = app.add_subcommand("attention", "One attention problem, variant beside variant; the last in full")->fallthrough();
   add_attention(*attention, a->attention);
   add_integer(*attention, "--steps", a->steps, {1, 1 << 20}, "Calls that are recorded");
   add_integer(*attention, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");

@@ -1,4 +1,6 @@
 // headroom step — time forward, backward and optimiser of a language model.
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "base/threads.h"
 #include "cli/step_options.h"

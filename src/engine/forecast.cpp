@@ -29,8 +29,9 @@ double roofline_ms(const Step& s, Precision of_model, const Ceilings& ceilings) 
   if (p.dtype == DType::f32) p.math = of_model.math;
   const double rate = ceilings.of(p);
   const double arithmetic = rate > 0 ? s.cost.flops / rate : 0,
-               traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0;
-  return 1e3 * std::max(arithmetic, traffic);
+               traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0,
+               link = ceilings.link_bytes_per_s > 0 ? s.cost.link_bytes / ceilings.link_bytes_per_s : 0;
+  return 1e3 * std::max({arithmetic, traffic, link});
 }
 
 double model_flops(const Recipe& r) {
@@ -57,10 +58,12 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   f.events = ledger.events();
   f.entries = ledger.entries();
   for (const Step& s : f.walk.steps) {
-    f.flops += s.cost.flops, f.bytes += s.cost.bytes;
+    f.flops += s.cost.flops, f.bytes += s.cost.bytes, f.link_bytes += s.cost.link_bytes;
     f.ms += roofline_ms(s, recipe.precision, device.ceilings);
   }
-  if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0) f.ms = 0;
+  if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
+      (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0))
+    f.ms = 0;
   f.model_flops = model_flops(recipe);
   return f;
 }

@@ -17,6 +17,7 @@ struct Forecast {
   std::vector<Entry> entries;         // what events point to
   Walk walk;                          // every op with its cost
   double flops = 0, bytes = 0;        // of the walk
+  double link_bytes = 0;              // sent to other ranks
   double model_flops = 0;             // what MFU is counted by: no recomputation
   double ms = 0;                      // by roofline; 0 when a ceiling that is needed is not known
 
@@ -32,7 +33,7 @@ std::size_t forecast_peak(const Recipe&, const Device&, int workers);
 // Whose kernels' tensors were counted for a GPU, in one line; nothing on a CPU, whose kernels are the ones that run.
 std::string counted_by(std::span<const Recipe>, const Device&);
 
-// The roofline's time of one op: the longer of its arithmetic and its traffic.
+// The roofline's time of one op: the longest of its arithmetic, its traffic and what it sends.
 double roofline_ms(const Step&, Precision of_model, const Ceilings&);
 
 // 6 FLOPs for each weight that is multiplied and each token, and attention's forward and backward, causal counted by half.

@@ -39,6 +39,7 @@ class ParamStore {
     return {*this, group};
   }
   virtual void prefetch(int group) = 0;
+  virtual void update(const adamw::Hyper&, const Tensor& state, Context&) = 0;  // norm, clipping, AdamW; state: ops/adamw
 
  protected:
   virtual void gather(int group) = 0;
@@ -68,10 +69,10 @@ class WholeStore final : public ParamStore {
   WholeStore(const ModelConfig&, DType compute, Purpose, Masters, Updating, Context&);  // makes everything in the arena
 
   void prefetch(int) override {}
-  void initialise(std::uint64_t seed, Context&);                    // normal numbers by counter: the same for any number of threads
-  void refresh_copies(Context&);                                    // after the masters were written from outside
-  void update(const adamw::Hyper&, const Tensor& state, Context&);  // norm, clipping, AdamW; state: ops/adamw
-  void advance(int group, const Tensor& numbers, Context&);         // a group whose gradients are whole; adamw::begin has made the numbers
+  void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
+  void refresh_copies(Context&);                  // after the masters were written from outside
+  void update(const adamw::Hyper&, const Tensor& state, Context&) override;  // norm, clipping, AdamW; state: ops/adamw
+  void advance(int group, const Tensor& numbers, Context&);  // a group whose gradients are whole; adamw::begin has made the numbers
 
   const std::vector<Param>& params() const { return params_; }
 

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/convert.h"
+#include "base/random.h"
+#include "engine/shared_store.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -47,6 +49,11 @@ bool finite(const Tensor& t, const Context& ctx) {
   return true;
 }
 
+std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
+  if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
+  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.masters, r.updating, ctx);
+}
+
 const Recipe& checked(const Recipe& r) {
   check(r);
   return r;
@@ -66,6 +73,9 @@ void check(const Recipe& r) {
         "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
   check(r.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
         "step: masters in halves need bf16, {} was asked", name_of(r.precision));
+  check(r.ranks.count == 1 || (r.masters == Masters::whole && r.updating == Updating::after), Code::unsupported,
+        "step: several ranks are forecast with whole masters and an update after backward");
+  check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
@@ -74,7 +84,8 @@ Training::Training(const Recipe& recipe, Context& ctx)
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
       problem_(problem_of(recipe_)),
-      store_(recipe_.model, recipe_.precision.dtype, recipe_.purpose, recipe_.masters, recipe_.updating, ctx),
+      owned_(store_of(recipe_, ctx)),
+      store_(*owned_),
       head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
   check(ctx.dry() || !ctx.on_gpu() || !(recipe_.model.qkv_bias || recipe_.model.qk_norm), Code::unsupported,
         "model {}: the biases of q, k, v and the norms of q and k are computed on the CPU only; try --device cpu", recipe_.model.name);
@@ -96,13 +107,14 @@ Training::Training(const Recipe& recipe, Context& ctx)
     staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
 }
 
-void Training::initialise(std::uint64_t seed) { store_.initialise(seed, ctx_); }
+void Training::initialise(std::uint64_t seed) { store().initialise(seed, ctx_); }
 
 void Training::warm() {
   if (!ctx_.on_gpu()) return;
   const blas::Measuring measuring;
-  const std::vector<std::int32_t> zeros(std::size_t(head_.rows), 0);
-  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, zeros, zeros);
+  std::vector<std::int32_t> tokens(std::size_t(head_.rows));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = std::int32_t(Random{1}.below(i, std::uint64_t(recipe_.model.vocab)));
+  for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, tokens, tokens);
   if (recipe_.purpose == Purpose::forward) return forward();
   for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;
@@ -112,7 +124,7 @@ void Training::warm() {
     return write(state.data(), state_, ctx_);
   }
   const float not_finite = std::numeric_limits<float>::quiet_NaN();
-  const Tensor& grad = store_.params().front().grad;
+  const Tensor& grad = store().params().front().grad;
   write(&not_finite, Tensor(grad.data, DType::f32, {1}), ctx_);  // an update with it changes no weight
   apply({});
   write(state.data(), state_, ctx_);
@@ -265,7 +277,7 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
 }
 
 void Training::finish(int group) {
-  if (numbers_) store_.advance(group, numbers_, ctx_);
+  if (numbers_) store().advance(group, numbers_, ctx_);
 }
 
 void Training::passes(const adamw::Hyper& hyper) {
@@ -288,14 +300,14 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
 }
 
 std::string Training::first_gradient_not_finite() const {
-  const auto& params = store_.params();
+  const auto& params = static_cast<const WholeStore&>(store_).params();
   for (auto p = params.rbegin(); p != params.rend(); ++p)
     if (p->grad && !finite(p->grad, ctx_)) return fmt::format("the weight {}", p->spec.full_name());
   return "none of them: their squares' sum overflows";
 }
 
 std::string Training::first_not_finite() {
-  for (const Param& p : store_.params())
+  for (const Param& p : store().params())
     if (!finite(p.master ? p.master : p.copy, ctx_)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");

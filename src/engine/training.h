@@ -14,6 +14,7 @@
 
 #include "engine/block.h"
 #include "engine/head.h"
+#include "engine/ranks.h"
 #include "engine/store.h"
 #include "gpu/staging.h"
 
@@ -30,6 +31,7 @@ struct Recipe {
   Purpose purpose = Purpose::training;
   Masters masters = Masters::whole;
   Updating updating = Updating::after;
+  Ranks ranks{};  // more than one: forecast only, `batch` is of each
 };
 
 void check(const Recipe&);
@@ -39,8 +41,8 @@ class Training {
   Training(const Recipe&, Context&);  // makes all that outlives a step
 
   void initialise(std::uint64_t seed);
-  // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens are zeros
-  // afterwards, gradients and losses meaningless; weights, moments and state are to the bit what they were. On a CPU: nothing.
+  // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
+  // gradients and losses are meaningless afterwards; weights, moments and state are to the bit what they were. On a CPU: nothing.
   void warm();
   Tensor tokens(int micro = 0) const;  // int32 [batch · len], each below vocab: the writer has checked
   Tensor targets(int micro = 0) const;
@@ -55,7 +57,7 @@ class Training {
   double loss() const;                                  // mean over the step's tokens
   double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
-  WholeStore& store() { return store_; }
+  WholeStore& store() { return static_cast<WholeStore&>(store_); }  // of one rank alone
   const Recipe& recipe() const { return recipe_; }
   const attention::Variant& variant() const { return variant_; }
   bool stands_in() const;  // the variant only lends its tensors to a forecast: it does not serve this device
@@ -77,7 +79,8 @@ class Training {
   Context& ctx_;
   const attention::Variant& variant_;
   attention::Problem problem_;
-  WholeStore store_;
+  std::unique_ptr<ParamStore> owned_;
+  ParamStore& store_;
   void finish(int group);  // its gradients are whole
   Tensor numbers_;         // of an update during backward, while there is one
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;

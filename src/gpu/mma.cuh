@@ -22,7 +22,7 @@ enum class Major { k, mn };  // which dimension of the operand is contiguous: th
 // · 62–63 swizzle (1 = 128 B).  Stride offset: from one group of 8 rows to the next, 1024 B in a panel.
 // Leading offset: k-major, not used; mn-major, from one 64-wide panel to the next.
 __device__ inline std::uint64_t describe(const void* at, int leading_bytes = 16) {
-  const std::uint32_t start = __cvta_generic_to_shared(at);
+  const std::uint32_t start = __cvta_generic_to_shared(at) & 0x3ffff;  // in a cluster, the bits above say which block
   return std::uint64_t(start >> 4) | std::uint64_t(leading_bytes >> 4) << 16 | std::uint64_t(1024 >> 4) << 32 | 1ull << 62;
 }
 __device__ inline std::uint64_t step(std::uint64_t descriptor, int bytes) { return descriptor + (bytes >> 4); }
@@ -38,7 +38,8 @@ __device__ __forceinline__ constexpr int k_offset(int rows, int k16) { return k1
 __device__ __forceinline__ constexpr int mn_offset(int k16) { return k16 * 16 * 128; }
 struct Descriptors {
   std::uint32_t base;  // address of all of a kernel's shared memory / 16
-  __device__ __forceinline__ explicit Descriptors(const void* shared) : base(std::uint32_t(__cvta_generic_to_shared(shared)) >> 4) {}
+  __device__ __forceinline__ explicit Descriptors(const void* shared)
+      : base((std::uint32_t(__cvta_generic_to_shared(shared)) & 0x3ffff) >> 4) {}
   __device__ __forceinline__ void renew() { asm volatile("" : "+r"(base)); }  // what is derived from it is not kept across this line
   __device__ __forceinline__ std::uint64_t at(int offset, int leading_bytes = 16) const {
     std::uint64_t d;

@@ -43,6 +43,7 @@ void blas::multiply(const Product&, void*, void*) { refuse(); }
 
 void push_range(const char*) {}
 void pop_range() {}
+
 void read_from_device(void*, const void*, std::size_t, void*) { refuse(); }
 void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }
 

@@ -67,6 +67,34 @@ __device__ inline bool elected() {  // true for one lane of a converged warp
   return chosen;
 }
 
+// ---- device: clusters --------------------------------------------------------------------------------------------
+// All threads of the cluster that have not left meet; each then sees what the others wrote to shared memory before.
+__device__ inline void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ inline void cluster_meet_reading() {  // the same for threads that have only read: nothing has to become visible
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// What lies at `here` in the shared memory of block `rank` of the cluster.
+__device__ inline std::uint32_t shared_address_in(const void* here, int rank) {
+  std::uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+  return there;
+}
+__device__ inline float read_from(const float* here, int rank) {
+  float x;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(shared_address_in(here, rank)));
+  return x;
+}
+__device__ inline float4 read_from(const float4* here, int rank) {
+  float4 x;
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(shared_address_in(here, rank)));
+  return x;
+}
+
 // ---- device: copies ----------------------------------------------------------------------------------------------
 __device__ inline void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
 
@@ -78,8 +106,8 @@ enum class Keep : std::uint64_t {
 
 template <class... At>  // one coordinate per dimension, contiguous one first
 __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
-  static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 4);
-  const int c[4] = {at...};
+  static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 5);
+  const int c[5] = {at...};
   if constexpr (sizeof...(at) == 2)
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4}], [%2], %5;" ::"r"(
@@ -92,11 +120,17 @@ __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At
             "r"(shared_address(to)),
         "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "l"(std::uint64_t(keep))
         : "memory");
-  else
+  else if constexpr (sizeof...(at) == 4)
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6}], [%2], %7;" ::
             "r"(shared_address(to)),
         "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "l"(std::uint64_t(keep))
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3,%4,%5,%6,%7}], [%2], "
+        "%8;" ::"r"(shared_address(to)),
+        "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "l"(std::uint64_t(keep))
         : "memory");
 }
 

@@ -8,7 +8,8 @@ namespace headroom {
 
 struct Cost {  // of one op, by its formula
   double flops = 0;
-  double bytes = 0;  // read plus written, each tensor once
+  double bytes = 0;       // read plus written, each tensor once
+  double link_bytes = 0;  // sent to other devices
 };
 
 enum class Work : std::uint8_t { other, matmul, softmax, attention };  // attention: products and softmax in one kernel

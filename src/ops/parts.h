@@ -11,8 +11,8 @@ struct Parts {
   std::int64_t rows_each, count;
 };
 
-inline Parts parts_of(std::int64_t rows, const Context& ctx) {
-  const std::int64_t most = ctx.on_gpu() ? 512 : 64, each = std::max<std::int64_t>(1, (rows + most - 1) / most);
+inline Parts parts_of(std::int64_t rows, const Context& ctx, std::int64_t most_on_gpu = 512) {
+  const std::int64_t most = ctx.on_gpu() ? most_on_gpu : 64, each = std::max<std::int64_t>(1, (rows + most - 1) / most);
   return {each, (rows + each - 1) / each};
 }
 

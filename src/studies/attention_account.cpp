@@ -1,4 +1,5 @@
-// The dry run behind memory_attention.h: the same calls that a user of the library makes, in an arena with no memory behind it.
+// The run behind memory_attention.h: the same calls that a user of the library makes; in an arena with no memory behind it, or on
+// the machine.
 #include <algorithm>
 #include <set>
 
@@ -11,50 +12,54 @@ namespace {
 
 using attention::Problem;
 
+Account run(const Problem& p, const attention::Variant& variant, Context& ctx) {
+  Arena& arena = ctx.arena;
+  Account totals;
+  attention::Forward f;
+  {
+    const auto phase = arena.in_phase(Phase::input);
+    f.q = arena.make("q", p.precision.dtype, p.q_shape());
+    f.k = arena.make("k", p.precision.dtype, p.k_shape());
+    f.v = arena.make("v", p.precision.dtype, p.k_shape());
+  }
+  const std::size_t inputs = arena.used();
+  {
+    const auto phase = arena.in_phase(Phase::saved);
+    f.o = arena.make("o", p.precision.dtype, p.q_shape());
+    f.lse = arena.make("lse", DType::f32, p.lse_shape());
+  }
+  f.saved = make_saved(variant, p, ctx);
+  {
+    const auto phase = arena.in_phase(Phase::forward);
+    forward(variant, p, f, ctx);
+  }
+  totals.saved_bytes = arena.used() - inputs;
+  totals.before_backward_bytes = arena.used();
+  totals.forward_peak_bytes = arena.peak();
+  arena.start_peak();
+  attention::Backward b{f.q, f.k, f.v, f.o, f.lse, {}, {}, {}, {}, {}, f.saved};
+  {
+    const auto phase = arena.in_phase(Phase::gradient);
+    b.d_o = arena.make("dO", p.precision.dtype, p.q_shape());
+    b.dq = arena.make("dQ", p.precision.dtype, p.q_shape());
+    b.dk = arena.make("dK", p.precision.dtype, p.k_shape());
+    b.dv = arena.make("dV", p.precision.dtype, p.k_shape());
+  }
+  const auto phase = arena.in_phase(Phase::backward);
+  backward(variant, p, b, ctx);
+  totals.backward_peak_bytes = arena.peak();
+  totals.peak_bytes = std::max(totals.forward_peak_bytes, totals.backward_peak_bytes);
+  return totals;
+}
+
 struct DryRun {
   Ledger ledger;
   Account totals;
-  std::size_t backward_event = 0;  // events before backward
 
   DryRun(const Problem& p, const attention::Variant& variant, const Device& device, int workers) {
     Arena arena(&ledger);
-    Context ctx{arena, device};
-    ctx.dry_workers = workers;
-    attention::Forward f;
-    {
-      const auto phase = arena.in_phase(Phase::input);
-      f.q = arena.make("q", p.precision.dtype, p.q_shape());
-      f.k = arena.make("k", p.precision.dtype, p.k_shape());
-      f.v = arena.make("v", p.precision.dtype, p.k_shape());
-    }
-    const std::size_t inputs = arena.used();
-    {
-      const auto phase = arena.in_phase(Phase::saved);
-      f.o = arena.make("o", p.precision.dtype, p.q_shape());
-      f.lse = arena.make("lse", DType::f32, p.lse_shape());
-    }
-    f.saved = make_saved(variant, p, ctx);
-    {
-      const auto phase = arena.in_phase(Phase::forward);
-      forward(variant, p, f, ctx);
-    }
-    totals.saved_bytes = arena.used() - inputs;
-    totals.before_backward_bytes = arena.used();
-    totals.forward_peak_bytes = arena.peak();
-    backward_event = ledger.events().size();
-    arena.start_peak();
-    attention::Backward b{f.q, f.k, f.v, f.o, f.lse, {}, {}, {}, {}, {}, f.saved};
-    {
-      const auto phase = arena.in_phase(Phase::gradient);
-      b.d_o = arena.make("dO", p.precision.dtype, p.q_shape());
-      b.dq = arena.make("dQ", p.precision.dtype, p.q_shape());
-      b.dk = arena.make("dK", p.precision.dtype, p.k_shape());
-      b.dv = arena.make("dV", p.precision.dtype, p.k_shape());
-    }
-    const auto phase = arena.in_phase(Phase::backward);
-    backward(variant, p, b, ctx);
-    totals.backward_peak_bytes = arena.peak();
-    totals.peak_bytes = std::max(totals.forward_peak_bytes, totals.backward_peak_bytes);
+    Context ctx{.arena = arena, .device = device, .dry_workers = workers};
+    totals = run(p, variant, ctx);
   }
 };
 
@@ -84,13 +89,22 @@ std::uint64_t attention_peak_bytes(const Problem& p, const Device& device, std::
   return DryRun(problem, variant, device, workers).totals.peak_bytes;
 }
 
+MeasuredMemory attention_measured(const Problem& p, const Device& device, std::string_view wanted, int threads) {
+  const attention::Variant& variant = attention::choose(p, device, wanted);
+  Account totals;
+  MeasuredMemory m = measure_memory(device, threads, DryRun(p, variant, device, threads).totals.peak_bytes,
+                                    [&](Context& ctx, const Place&) { totals = run(p, variant, ctx); });
+  m.peak_bytes = totals.peak_bytes;
+  return m;
+}
+
 Account attention_account(const Problem& p, const Device& device, std::string_view wanted, int workers) {
   const Served served = serving(p, device, wanted);
   const auto [sizes, symbols] = probe_of(served.problem);
-  DryRun probe(sizes, served.by, device, workers), run(served.problem, served.by, device, workers);
-  Account a = run.totals;
-  const auto& entries = run.ledger.entries();
-  const auto& events = run.ledger.events();
+  DryRun probe(sizes, served.by, device, workers), dry(served.problem, served.by, device, workers);
+  Account a = dry.totals;
+  const auto& entries = dry.ledger.entries();
+  const auto& events = dry.ledger.events();
   std::size_t top = 0;
   for (std::size_t e = 0; e < events.size(); ++e) {
     a.timeline.push_back({(events[e].take ? "+ " : "- ") + entries[events[e].entry].name.full(), events[e].live});

@@ -16,6 +16,7 @@ struct Row {
   Problem problem;
   Account account;
   std::string why;  // not empty: refused
+  std::optional<MeasuredMemory> measured{};
 };
 
 // Runs one account after the other; PyTorch's rows share a process, as a sweep's do.
@@ -45,7 +46,8 @@ struct Accountant {
 
 std::int64_t signed_bytes(std::uint64_t b) { return std::int64_t(b); }
 
-Table rows_table(const std::vector<Row>& rows) {
+Table rows_table(const std::vector<Row>& rows, bool measure) {
+  const Show shown = measure ? Show::always : Show::detail;
   Table t{"rows",
           "",
           {{"dim"},
@@ -62,6 +64,9 @@ Table rows_table(const std::vector<Row>& rows) {
            {"kv_heads", Unit::none, Show::detail},
            {"len_k", Unit::none, Show::detail},
            {"mask", Unit::none, Show::detail},
+           {"measured_peak_bytes", Unit::bytes, shown},
+           {"difference_bytes", Unit::bytes, shown},
+           {"unexplained_bytes", Unit::bytes, shown},
            {"status"},
            {"why"}},
           {},
@@ -72,8 +77,10 @@ Table rows_table(const std::vector<Row>& rows) {
     const auto bytes = [&](std::uint64_t b) { return ok ? Value(signed_bytes(b)) : Value(); };
     t.add({p.head_dim, p.len_q, std::string(name_of(p.precision)), r.variant, bytes(r.account.saved_bytes),
            bytes(r.account.before_backward_bytes), bytes(r.account.peak_bytes), bytes(r.account.forward_peak_bytes),
-           bytes(r.account.backward_peak_bytes), p.batch, p.heads, p.kv_heads, p.len_k, name_of(p.mask), std::string(ok ? "ok" : "refused"),
-           r.why});
+           bytes(r.account.backward_peak_bytes), p.batch, p.heads, p.kv_heads, p.len_k, name_of(p.mask),
+           r.measured ? Value(signed_bytes(r.measured->peak_bytes)) : Value(),
+           r.measured ? Value(signed_bytes(r.measured->peak_bytes) - signed_bytes(r.account.peak_bytes)) : Value(),
+           r.measured ? Value(r.measured->unexplained_bytes()) : Value(), std::string(ok ? "ok" : "refused"), r.why});
     t.within.push_back({component_table(r.account.components, "components", "")});
   }
   return t;
@@ -239,6 +246,8 @@ Record memory_attention(const AttentionMemory& asked) {
           attention::check(row.problem);
           try {
             row.account = accountant.of(row.problem, variant);
+            if (asked.measure && row.account.peak_bytes <= asked.device.memory_bytes && !(asked.stop && asked.stop()))
+              row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
           } catch (const Error& e) {
             if (e.at.code != Code::unsupported) throw;
             row.why = e.what();
@@ -253,7 +262,7 @@ Record memory_attention(const AttentionMemory& asked) {
   Record device{"device", "", {}};
   device.add("name", asked.device.name).add("memory_bytes", signed_bytes(memory), Unit::bytes);
   r.add({device});
-  r.add({rows_table(rows)});
+  r.add({rows_table(rows, asked.measure)});
   const Row* chosen = nullptr;  // the largest is looked at closely
   for (const Row& row : rows)
     if (row.why.empty() && (!chosen || row.account.peak_bytes > chosen->account.peak_bytes)) chosen = &row;
@@ -270,6 +279,7 @@ Record memory_attention(const AttentionMemory& asked) {
     r.add({paper(chosen->problem)});
   }
   r.add({Note{assumptions(asked, accountant.workspace)}});
+  if (asked.measure) r.add({Note{measured_in_words()}});
   return r;
 }
 

@@ -8,6 +8,7 @@
 #include "ops/attention/attention.h"
 #include "report/record.h"
 #include "studies/account.h"
+#include "studies/lent_bytes.h"
 #include "studies/pytorch_account/attention.h"
 
 namespace headroom {
@@ -23,6 +24,8 @@ struct AttentionMemory {
   Device device;
   int workers = 1;                               // threads that the CPU's scratch is counted for
   std::optional<std::uint64_t> memory_bytes;     // empty: the device's
+  bool measure = false;                          // run every row that fits, too
+  std::function<bool()> stop;                    // asked between measurements
   pytorch::Program program;                      // as_pytorch; `fused` comes from the variant
   std::optional<std::uint64_t> workspace_bytes;  // of one cuBLAS workspace; empty: by the device's architecture
 
@@ -34,6 +37,7 @@ Record memory_attention(const AttentionMemory&);
 // Ours: inputs, forward, what is saved, backward, in an arena without memory behind it. A GPU that no kernel here serves is
 // accounted for with the CPU's kernels.
 Account attention_account(const attention::Problem&, const Device&, std::string_view variant, int workers = 1);
+MeasuredMemory attention_measured(const attention::Problem&, const Device&, std::string_view variant, int threads);  // on the machine
 std::uint64_t attention_peak_bytes(const attention::Problem&, const Device&, std::string_view variant, int workers = 1);
 
 // The sums people do on paper; docs/memory.md says where they differ from what a program holds.

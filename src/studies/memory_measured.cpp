@@ -1,7 +1,10 @@
 #include "studies/memory_measured.h"
 
+#include <cstring>
+
 #include "engine/forecast.h"
 #include "studies/driver_bytes.h"
+#include "studies/lent_bytes.h"
 
 namespace headroom {
 
@@ -32,7 +35,9 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
     try {
       check(forecast <= device.memory_bytes, Code::out_of_memory, "the device has {} bytes", device.memory_bytes);
       driver.before_arena();
+      const std::int64_t before = lent_bytes(device);
       const PlaceMemory memory = place.take(forecast);
+      if (!place.on_gpu()) std::memset(memory.data(), 0, forecast);  // the system lends a page when it is touched
       driver.after_arena();
       Ledger ledger;
       Arena arena(memory.data(), memory.bytes(), &ledger);
@@ -50,7 +55,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       if (place.on_gpu())
         row.insert(row.end(), {driver.used(), driver.context(), driver.loaded(), driver.unexplained(forecast)});
       else
-        row.insert(row.end(), 4, Value());
+        row.insert(row.end(), {Value(), Value(), Value(), lent_bytes(device) - before - std::int64_t(forecast)});
       row.insert(row.end(), {std::string(difference == 0 ? "ok" : "failed"),
                              std::string(difference == 0 ? "" : "the ledger is not what was forecast")});
     } catch (const Error& e) {

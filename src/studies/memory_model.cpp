@@ -184,14 +184,12 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.batch = (r.batch + 1) / 2;
     now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
   }
-  const auto held = [&](auto... phases) { return (c.step.bytes_at_peak(phases) + ...); };
-  const auto sharded = [&](const char* what, std::size_t bytes) {
-    const auto saved = bytes - bytes / 8;
-    t.add({std::string(what), std::int64_t(c.step.peak_bytes - saved), std::int64_t(saved), {}, {}});
-  };
-  sharded("optimiser state over 8 ranks, by formula: 7/8 of it", held(Phase::optimizer));
-  sharded("weights, gradients and optimiser over 8 ranks, by formula: 7/8 of them, without the blocks on loan",
-          held(Phase::optimizer, Phase::parameter, Phase::gradient));
+  for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
+    Recipe r = c.recipe;
+    r.ranks = {8, sharding};
+    const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
+    now(fmt::format("8 GPUs with this batch each, sharding {}; each sends {} (forecast only)", name_of(sharding), bytes_in_words(sent)), r);
+  }
   return t;
 }
 
@@ -239,6 +237,8 @@ Record memory_model(const ModelMemory& s) {
       r.add(
           Part{Note{"driver is all that cudaMemGetInfo says is taken: the arena, the context with what other programs hold, what running "
                     "loaded (kernels' code and cuBLAS), and unexplained bytes."}});
+    else
+      r.add(Part{Note{"unexplained is what this process became larger in memory beyond the arena: libraries' buffers, threads' stacks."}});
   }
   const Case& last = cases.back();  // the account in full is of the largest case
   r.add(Part{Note{fmt::format(

@@ -1,6 +1,7 @@
 // memory_model — where every byte of a model's training step goes: the step run dry, its tensors gathered by name over the blocks,
 // with formulas, timeline, growth with len, the edges, and what removes bytes.
 #pragma once
+#include <functional>
 #include <optional>
 #include <vector>
 

@@ -3,9 +3,81 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "engine/forecast.h"
 #include "studies/account_table.h"
 
 namespace headroom {
+
+namespace {
+
+using pytorch::LanguageModel;
+
+std::uint64_t step_peak(const LanguageModel& m, std::uint64_t workspace) { return account(m, workspace).train_peak_bytes; }
+
+Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, std::uint64_t memory) {
+  Table t{"edge",
+          fmt::format("Where {} end", bytes_in_words(double(memory))),
+          {{"precision"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
+          {}};
+  for (const LanguageModel& m : models) {
+    const auto most = [&](std::int64_t LanguageModel::*which) {
+      return largest((1ll << 31) - 1, [&](std::int64_t n) {
+        LanguageModel tried = m;
+        tried.*which = n;
+        return step_peak(tried, workspace) <= memory;
+      });
+    };
+    t.add({std::string(name_of(m.precision)), m.batch, m.len, most(&LanguageModel::len), most(&LanguageModel::batch)});
+  }
+  return t;
+}
+
+engine::Recipe ours(const LanguageModel& m) {
+  engine::ModelConfig c;
+  c.name = "as PyTorch's", c.vocab = m.vocab, c.width = m.width, c.layers = m.layers, c.heads = m.heads, c.ffn = m.ffn, c.tied = m.tied;
+  c.kv_heads = m.kv_heads ? m.kv_heads : m.heads, c.head_dim = m.head_dim ? m.head_dim : m.width / m.heads;
+  return {c, m.batch, m.len, m.precision};
+}
+
+Table mitigations(const LanguageModel& m, const PyTorchModelMemory& asked, std::uint64_t workspace) {
+  Table t{"mitigations",
+          "What removes bytes from the last row's step, and what it costs",
+          {{"instead"}, {"train_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}},
+          {}};
+  const auto now = std::int64_t(step_peak(m, workspace));
+  t.add({std::string("as it is"), now, std::int64_t(0), std::string()});
+  const auto add = [&](const char* what, std::uint64_t peak, const std::string& cost) {
+    t.add({std::string(what), std::int64_t(peak), now - std::int64_t(peak), cost});
+  };
+  const auto consider = [&](const char* what, auto change, const std::string& cost) {
+    LanguageModel other = m;
+    change(other);
+    add(what, step_peak(other, workspace), cost);
+  };
+  if (!m.fused_attention)
+    consider(
+        "F.scaled_dot_product_attention", [](LanguageModel& o) { o.fused_attention = true; }, "scores once more in backward");
+  if (m.precision.dtype == DType::f32)
+    consider(
+        "torch.autocast in bf16", [](LanguageModel& o) { o.precision = {DType::bf16}; },
+        "8 bits of mantissa in matmuls; copies of the weights");
+  if (m.adam == pytorch::Adam::foreach)
+    consider(
+        "AdamW(fused=True)", [](LanguageModel& o) { o.adam = pytorch::Adam::fused; }, "nothing");
+  if (m.batch > 1)
+    consider(
+        "half the batch, gradients accumulated", [](LanguageModel& o) { o.batch = (o.batch + 1) / 2; }, "twice as many, smaller launches");
+  engine::Recipe here = ours(m);
+  for (const auto keep : {engine::Keep::everything, engine::Keep::input}) {
+    here.keep = {keep};
+    add(keep == engine::Keep::everything ? "this library's step" : "this library's step, --keep input",
+        engine::forecast_peak(here, asked.device, 1),
+        keep == engine::Keep::everything ? "nothing: no N² matrices, no temporaries of the optimiser" : "every block's forward once more");
+  }
+  return t;
+}
+
+}  // namespace
 
 Record memory_model_as_pytorch(const PyTorchModelMemory& asked) {
   const std::uint64_t memory = asked.memory_bytes.value_or(asked.device.memory_bytes);
@@ -26,11 +98,13 @@ Record memory_model_as_pytorch(const PyTorchModelMemory& asked) {
               {"held_bytes", Unit::bytes, Show::detail},
               {"fits"}},
              {}};
+  std::vector<LanguageModel> models;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.precisions)
       for (const auto len : asked.lens) {
         pytorch::LanguageModel m = asked.model;
         m.batch = batch, m.len = len, m.precision = precision;
+        models.push_back(m);
         pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
         rows.add({asked.name, batch, len, std::string(name_of(precision)), std::string("everything"), signed_bytes(a.params),
                   signed_bytes(a.before_backward_bytes), signed_bytes(a.forward_peak_bytes), signed_bytes(a.forward_backward_peak_bytes),
@@ -51,6 +125,7 @@ Record memory_model_as_pytorch(const PyTorchModelMemory& asked) {
   }
   r.add({rows});
   if (!at_peak.rows.empty()) r.add({at_peak});
+  if (!models.empty()) r.add({edges(models, workspace, memory)}).add({mitigations(models.back(), asked, workspace)});
   r.add({Note{fmt::format(
       "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
       "cuBLAS "

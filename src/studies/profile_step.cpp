@@ -1,12 +1,12 @@
+#include <functional>
 #include <memory>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "engine/forecast.h"
-#include "instruments/profile/record.h"
+#include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
-#include "memory/block.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {
@@ -16,46 +16,60 @@ namespace {
 using engine::Purpose;
 using engine::Training;
 
-void fill_tokens(Training& t, std::uint64_t seed, std::int64_t vocab) {
-  const Random random{seed + 1};
-  for (std::int64_t i = 0; i < t.tokens().count(); ++i) {
-    t.tokens().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i), std::uint64_t(vocab)));
-    t.targets().as<std::int32_t>()[i] = std::int32_t(random.below(std::uint64_t(2 * i + 1), std::uint64_t(vocab)));
+void feed_random(Training& t, std::uint64_t seed) {
+  const Random random{seed};
+  const auto vocab = std::uint64_t(t.recipe().model.vocab);
+  std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = std::int32_t(random.below(2 * i, vocab));
+    targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
   }
+  t.feed(0, tokens, targets);
 }
 
+// As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
 Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
                       const ProfileOptions& o) {
   Place place(device, o.threads);
-  Threads& pool = place.threads();
-  const std::size_t bytes = engine::forecast_peak(recipe, device, pool.count());
+  const std::size_t bytes = engine::forecast_peak(recipe, device, place.threads().count());
   check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
         phase, bytes_in_words(double(bytes)), bytes_in_words(double(limit)));
-  const Block memory(bytes);
+  const PlaceMemory memory = place.take(bytes);
   Ledger ledger;
   Arena arena(memory.data(), memory.bytes(), &ledger);
-  Context ctx{.arena = arena, .device = device, .threads = &pool};
+  Context ctx{.arena = arena, .device = device, .threads = &place.threads(), .stream = place.stream()};
   Training training(recipe, ctx);
   training.initialise(o.seed);
-  fill_tokens(training, o.seed, recipe.model.vocab);
-  const auto call = [&] {
+  training.warm();
+  feed_random(training, o.seed);
+  training.set_rate(1e-4);
+  const auto step = [&] {
     if (recipe.purpose == Purpose::forward) return training.forward();
-    training.backward();
-    if (recipe.purpose == Purpose::training) training.update({});
+    if (recipe.purpose == Purpose::gradients) return training.backward();
+    training.passes({.clip = recipe.updating == engine::Updating::during ? 0.0 : 1.0});
   };
-  for (int i = 0; i < o.warmup && !o.stop(); ++i) call();
-  profile::Recording recording(&ledger);
-  ctx.listener = recording.listener();
-  for (int i = 0; i < o.steps && !o.stop(); ++i) recording.step(call);
-  Profile result{phase, recording.timeline(), ledger.at_peak(), ledger.peak_bytes(), recording.overhead_ns() / 1e6};
-  if (o.counters) count(place, device, call, result.counted);
+  const auto warm_up = [&](const std::function<void()>& call) {
+    for (int i = 0; i < o.warmup && !o.stop(); ++i) call();
+  };
+  if (!place.on_gpu()) warm_up(step);
+  auto recording = recording_of(place, ledger);
+  ctx.listener = recording->listener();
+  const engine::Recorded recorded(step, ctx);
+  if (place.on_gpu()) warm_up(std::cref(recorded));
+  std::optional<profile::ClockSamples> clock;
+  if (place.on_gpu()) clock.emplace(device);
+  for (int i = 0; i < o.steps && !o.stop(); ++i) recording->step(std::cref(recorded));
+  Profile result{phase, recording->timeline(), ledger.at_peak(), ledger.peak_bytes(), recording->overhead_ns() / 1e6};
+  if (clock) result.sm_hz = clock->mean_hz();
+  clock.reset(), recording.reset();
+  ctx.listener = nullptr;
+  if (o.counters) count(place, device, std::cref(recorded), result.counted);
   return result;
 }
 
 }  // namespace
 
 ProfileResult profile_step(const ProfileStep& s, const Device& device, const ProfileOptions& o) {
-  check(device.kind == DeviceKind::cpu, Code::unsupported, "profile step: only the CPU is served in this build, {} is not", device.name);
   std::unique_ptr<profile::TraceWriter> trace;
   if (!o.trace.empty()) trace = std::make_unique<profile::TraceWriter>(o.trace);
   ProfileResult result;

@@ -68,6 +68,9 @@ void add_tensor_use(const Profile& p, const ProfileResult& r, Record& into) {
   if (!p.counted->why.empty()) return void(into.add(Part{Note{"--counters: " + p.counted->why + "."}}));
   into.add("tensor_pipe_counted", p.counted->tensor_share, Unit::share).add("counted_sm_mhz", p.counted->sm_hz / 1e6);
   into.add("counted_ms", p.counted->ms, Unit::ms);
+  const double steps = p.timeline.repeats > 0 ? p.timeline.repeats : double(p.timeline.steps.size());
+  const double counted = p.counted->tensor_share * p.counted->sm_hz * p.counted->ms / 1e3, formula = w.cycles / r.device.units / steps;
+  if (formula > 0) into.add("counted_over_formula", counted / formula, Unit::ratio);  // cycles of the tensor pipe in one call
 }
 
 }  // namespace headroom::studies

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "store/results.h"
@@ -40,12 +41,26 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --softmax composed", 2, "need --as pytorch");
   refused("memory model --as pytorch --keep input", 2, "leave --keep out");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
+  refused("memory model --device cpu --precision tf32", 2, "name a GPU");
+  refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
+  refused("plan --device cpu --gpus 2", 2, "name a GPU");
+  refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
+  refused("plan --device h200 --gpus 0", 2, "--gpus");
   refused("plan --memory 0", 2, "GiB");
   refused("plan --device h20", 2, "h200");
   refused("step --steps 0", 2, "--steps");
   refused("step --device h200", 2, "choose from cpu, cuda");
   refused("train", 2, "--text FILE");
   refused("train --text /no/such/file", 1, "cannot be opened");
+  refused("train --text x --lr nan", 2, "--lr");
+  refused("train --text x --resume", 2, "--save");
+  refused("train --text x --init " + folder_.string(), 2, "no config.json");
+  refused("train --tokens x --prompt hello", 2, "--prompt");
+  refused("memory model --measure --device h200", 2, "choose from cpu, cuda");
+  refused("memory attention --measure --device h200", 2, "described, not present");
+  refused("memory model --measure --as pytorch", 2, "leave --as pytorch out");
+  refused("memory attention --measure --as pytorch", 2, "leave --as pytorch out");
+  refused("memory model --as pytorch --workspace-mib nan", 2, "--workspace-mib");
 }
 
 TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
@@ -62,6 +77,37 @@ TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
   EXPECT_NE(j["notes"].dump().find("Tensors for NVIDIA H200 are counted as these kernels take them"), std::string::npos) << j["notes"];
   const Json here = answer("memory model --device cpu --len 32" + tiny);
   EXPECT_EQ(here["notes"].dump().find("are counted"), std::string::npos) << "on the CPU there is nothing to say";
+}
+
+TEST_F(ModelProgram, MeasuringFindsWhatWasForecast) {
+  const Json j = answer("memory model --device cpu --measure --len 16,32 --precision fp32,bf16" + tiny);
+  ASSERT_EQ(j["measured"].size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(j["measured"][i]["ledger_peak_bytes"], j["rows"][i]["train_peak_bytes"]);
+    EXPECT_EQ(j["measured"][i]["difference_bytes"], 0);
+    EXPECT_TRUE(j["measured"][i]["unexplained_bytes"].is_number()) << j["measured"][i];
+  }
+  const Json attention = answer("memory attention --device cpu --measure --batch 2 --dim 32 --len 64,256");
+  for (const Json& row : attention["rows"]) {
+    EXPECT_EQ(row["measured_peak_bytes"], row["peak_bytes"]) << row;
+    EXPECT_EQ(row["difference_bytes"], 0);
+  }
+}
+
+TEST_F(ModelProgram, AsPyTorchFindsEdgesAndWhatRemovesBytes) {
+  const Json j = answer("memory model --as pytorch --model small --len 128,1024 --memory 24");
+  ASSERT_EQ(j["edge"].size(), 2u);
+  const auto peak = [&](std::int64_t len) {
+    const Json there = answer(fmt::format("memory model --as pytorch --model small --len {} --memory 24", len));
+    return there["rows"][0]["train_peak_bytes"].get<std::int64_t>();
+  };
+  const std::int64_t edge = j["edge"][1]["largest_len"];
+  EXPECT_LE(peak(edge), std::int64_t(24) << 30);
+  EXPECT_GT(peak(edge + 1), std::int64_t(24) << 30);
+  ASSERT_GE(j["mitigations"].size(), 6u);
+  EXPECT_EQ(j["mitigations"][0]["train_peak_bytes"], j["rows"][1]["train_peak_bytes"]);
+  for (const Json& row : j["mitigations"])
+    EXPECT_EQ(row["train_peak_bytes"].get<std::int64_t>() + row["saves_bytes"].get<std::int64_t>(), j["rows"][1]["train_peak_bytes"]);
 }
 
 TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
@@ -92,6 +138,21 @@ TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
   ASSERT_EQ(small["rows"].size(), 1u) << "the nearest";
   EXPECT_EQ(small["rows"][0]["peak_bytes"], least);
   EXPECT_NE(small["notes"].dump().find("Nothing fits. The nearest needs"), std::string::npos) << small["notes"];
+}
+
+TEST_F(ModelProgram, ThePlanForSeveralGpusIsMarkedForecastOnly) {
+  const Json j = answer("plan --model 8B --batch 8 --len 1024 --gpus 8 --device h100 --precision bf16 --attention flash --most 100");
+  std::set<std::string> shardings;
+  for (const Json& row : j["rows"]) {
+    shardings.insert(row["sharding"]);
+    EXPECT_EQ(row["status"], "forecast only");
+    EXPECT_GT(row["link_ms"], 0.0);
+    EXPECT_LT(row["link_ms"], row["ms"]);
+    EXPECT_GT(row["link_bytes"], 0.0);
+  }
+  EXPECT_FALSE(shardings.contains("none")) << "16 bytes for each of 8 billion weights do not fit a card";
+  EXPECT_TRUE(shardings.contains("everything"));
+  EXPECT_NE(j["notes"].dump().find("Forecast only"), std::string::npos) << j["notes"];
 }
 
 TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
@@ -125,6 +186,41 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;
   }
+}
+
+TEST_F(ModelProgram, CtrlCKeepsTheStepsThatWereDoneAndSaysSo) {
+  std::ofstream(folder_ / "text.txt") << std::string(4000, 'a') << std::string(4000, 'b');
+  const std::string save = (folder_ / "run").string(), out = (folder_ / "train.json").string();
+  const pid_t child = start({"train",    "--text",  (folder_ / "text.txt").string(),
+                             "--layers", "1",       "--width",
+                             "32",       "--heads", "2",
+                             "--len",    "32",      "--batch",
+                             "2",        "--steps", "1000000",
+                             "--every",  "5",       "--save",
+                             save,       "--out",   out,
+                             "--format", "json"});
+  int status = 0;
+  while (!fs::exists(fs::path(save) / "step-00000005.safetensors") && waitpid(child, &status, WNOHANG) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(child, SIGINT);
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  const Json j = Json::parse(text_of(out));
+  EXPECT_EQ(j["stopped"], true);
+  EXPECT_FALSE(j.contains("validation_loss"));
+  EXPECT_TRUE(fs::exists(fs::path(save) / fmt::format("step-{:08}.safetensors", j["step"].get<std::int64_t>())));
+}
+
+TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
+  std::ofstream(folder_ / "text.txt") << std::string(2000, 'a') << "bcd" << std::string(2000, 'e');
+  const std::string common = " --text " + (folder_ / "text.txt").string() + " --len 16 --batch 2 --validate 0",
+                    save = (folder_ / "run").string();
+  const Json first = answer("train --layers 1 --width 32 --heads 2 --steps 30 --save " + save + common);
+  const Json again = answer("train --steps 0 --sample 5 --prompt ab --init " + save + common);
+  EXPECT_EQ(again["validation_loss"], first["validation_loss"]);
+  EXPECT_EQ(again["sample"].get<std::string>().size(), 5u);
+  refused("train --steps 1 --layers 2 --init " + save + common, 2, "leave --layers out");
 }
 
 TEST_F(ModelProgram, ATrainingThatWasKilledEndsInTheSameBits) {

@@ -160,6 +160,15 @@ TEST_F(AttentionGpu, EveryHeadDimension) {
         check_case({problem(2, 2, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 6});
 }
 
+// The tiles that cards with 99 KB of shared memory a block get: this card pretends to be one.
+TEST_F(AttentionGpu, LittleSharedMemory) {
+  device.sm = 89;
+  for (Precision precision : precisions)
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
+      for (std::int64_t dim : {40, 64, 80, 128, 200, 256})
+        check_case({problem(2, 1, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 7});
+}
+
 TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
   for (Mask mask : {Mask::full(), Mask::causal()})
     for (std::int64_t len : {1, 2, 63, 64, 65, 79, 80, 81, 127, 128, 129, 191, 192, 193, 255, 257, 385}) {
@@ -178,6 +187,22 @@ TEST_F(AttentionGpu, NothingToAttend) {
   Problem none = problem(1, 1, 4, 4, 8);
   none.batch = 0;
   check_case({none});
+}
+
+// Few rows, many blocks: keys of a row are dealt to several blocks, query heads of a key head are packed as rows of one tile.
+TEST_F(AttentionGpu, FewRowsFillTheCard) {
+  const auto shared = [&](std::int64_t dim, Mask mask, std::initializer_list<std::pair<int, int>> heads_and_rows) {
+    check_case({problem(1, 1, 100, 600, dim, mask), Layout::heads_first, Values::normal, false, 20});
+    for (auto [heads, len_q] : heads_and_rows)
+      check_case({problem(heads, 2, len_q, 400, dim, mask, DType::f16), Layout(len_q % 2), Values::normal, false, 21});
+  };
+  for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(300), Mask::causal(Align::top_left)})
+    shared(64, mask, {{8, 1}, {16, 5}, {4, 37}, {6, 9}, {64, 2}});
+  for (std::int64_t dim : {128, 256})
+    for (Mask mask : {Mask::causal(), Mask::sliding(300)}) shared(dim, mask, {{8, 1}, {6, 9}});
+  for (auto [dim, len_q, len_k, mask] :  // 140 row tiles on 132 multiprocessors: added up in parts
+       {std::tuple{16, 10, 1030, Mask::full()}, {128, 1, 1100, Mask::causal()}, {256, 1, 700, Mask::sliding(500)}})
+    check_case({problem(70, 70, len_q, len_k, dim, mask), Layout::rows, Values::normal, false, 22});
 }
 
 TEST_F(AttentionGpu, ScoresFarAboveAndBelow) {

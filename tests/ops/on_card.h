@@ -94,11 +94,11 @@ class Twin {
   std::shared_ptr<Buffer> buffer_;
 };
 
-// The largest error, in units of the value's own size and of all values' root mean square.
-inline double worst_error(const std::vector<double>& got, const std::vector<double>& expected) {
+// The largest error, in units of the value's own size and of all values' root mean square; `least`: of what cancels in them.
+inline double worst_error(const std::vector<double>& got, const std::vector<double>& expected, double least = 1e-30) {
   double squares = 0, worst = 0;
   for (double x : expected) squares += x * x;
-  const double rms = std::sqrt(squares / double(std::max<std::size_t>(1, expected.size()))) + 1e-30;
+  const double rms = std::sqrt(squares / double(std::max<std::size_t>(1, expected.size()))) + least;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double error = std::fabs(got[i] - expected[i]) / (std::fabs(expected[i]) + rms);
     if (!(error <= worst)) worst = error;  // a NaN is the worst of all, and stays
@@ -109,8 +109,8 @@ inline double worst_error(const std::vector<double>& got, const std::vector<doub
 
 // At most twice the CPU's error and a few roundings.
 inline void expect_honest(const char* what, const std::vector<double>& gpu, const std::vector<double>& cpu,
-                          const std::vector<double>& oracle, DType type) {
-  EXPECT_LE(worst_error(gpu, oracle), 2 * worst_error(cpu, oracle) + 4 * unit_of(type)) << what << " " << name_of(type);
+                          const std::vector<double>& oracle, DType type, double least = 1e-30) {
+  EXPECT_LE(worst_error(gpu, oracle, least), 2 * worst_error(cpu, oracle, least) + 4 * unit_of(type)) << what << " " << name_of(type);
 }
 
 class OnCard : public testing::Test {

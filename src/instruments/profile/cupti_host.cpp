@@ -232,7 +232,8 @@ std::string start_activity(const Wanted& wanted, void (*on_activity)(const Activ
   const auto refused = [](CUptiResult r) {
     const char* words = "";
     f.words_of(r, &words);
-    return std::string("CUPTI refuses: ") + words;
+    const bool taken = r == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    return std::string("CUPTI refuses: ") + words + (taken ? "; another profiler (Nsight, ncu) has this program already" : "");
   };
   f.register_clock(clock_ns);
   if (const auto r = f.register_buffers(give_buffer, take_buffer); r != CUPTI_SUCCESS) return refused(r);

@@ -65,16 +65,23 @@ __global__ void __launch_bounds__(threads) adamw_norm(const __grid_constant__ No
   for (unsigned p = blockIdx.x; p < a.table.pieces; p += norm_blocks) {
     const Gradient& t = a.table.of(p);
     const std::int64_t begin = std::int64_t(p - t.first) * piece;
-    const int n = int(min(std::int64_t(piece), t.count - begin)), whole = t.aligned ? n / vec * vec : 0;
+    const int n = int(min(std::int64_t(piece), t.count - begin));
     const float* g = t.at + begin;
     float part[vec] = {};
-#pragma unroll 8
-    for (int i = int(threadIdx.x) * vec; i < whole; i += threads * vec) {
-      const auto x = load<vec>(g + i);
+    if (t.aligned && n == piece) {
+      constexpr int turns = 8;  // loads under way at once
+      for (int i = int(threadIdx.x) * vec; i < piece; i += turns * threads * vec) {
+        Pack<float, vec> x[turns];
 #pragma unroll
-      for (int e = 0; e < vec; ++e) part[e] += x.at[e] * x.at[e];
+        for (int k = 0; k < turns; ++k) x[k] = load<vec>(g + i + k * threads * vec);
+#pragma unroll
+        for (int k = 0; k < turns; ++k)
+#pragma unroll
+          for (int e = 0; e < vec; ++e) part[e] += x[k].at[e] * x[k].at[e];
+      }
+    } else {
+      for (int i = int(threadIdx.x); i < n; i += threads) part[0] += g[i] * g[i];
     }
-    for (int i = whole + int(threadIdx.x); i < n; i += threads) part[0] += g[i] * g[i];
     sum += double((part[0] + part[1]) + (part[2] + part[3]));
   }
   sum = block_sum(sum, room);

@@ -38,7 +38,7 @@ enum class Wants { dq, dk_dv, dk, dv };  // of one kernel
 
 struct BackwardArgs {
   Strided q, k, v, d_o, dq, dk, dv;
-  const float *lse, *delta;  // [pairs, padded]: LSE · unit (+∞: the row sees nothing, or is none), rowsum(dO ∘ O) - dLSE
+  const float *lse, *delta;  // [pairs, padded]: LSE·log2 e (+∞: the row sees nothing, or is none), rowsum(dO ∘ O) - dLSE
   Band band;
   Deal deal;
   int heads, group, head_dim, padded;
@@ -49,8 +49,7 @@ struct BackwardArgs {
 struct StatisticsArgs {
   Strided o, d_o;
   const float *lse, *dlse;  // [pairs, len_q]; dlse may be null
-  float *lse_unit, *delta;
-  float unit;
+  float *lse_log2, *delta;
   int heads, head_dim, len_q, padded;
 };
 

@@ -1,4 +1,4 @@
-// flash_blocks_around.cu — what surrounds the backward of flash_simt and flash_sm80: Δ and LSE · unit of every row; zeros.
+// flash_blocks_around.cu — what surrounds the backward of flash_simt and flash_sm80: Δ and LSE·log2 e of every row; zeros.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -13,7 +13,7 @@ __device__ float wide(float x) { return x; }
 __device__ float wide(__half x) { return __half2float(x); }
 __device__ float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// attention_bwd_statistics — Δ = rowsum(dO ∘ O) - dLSE and LSE · unit, a warp per row; rows that see nothing, or are none, get +∞ and 0.
+// attention_bwd_statistics — Δ = rowsum(dO ∘ O) - dLSE and LSE·log2 e, a warp per row; rows that see nothing, or are none, get +∞ and 0.
 //   reads  O, dO, LSE, dLSE once     writes  8 bytes a row     limit  memory bandwidth
 template <class T>
 __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_constant__ StatisticsArgs a) {
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_con
   if (lane != 0) return;
   const float lse = row < a.len_q ? a.lse[pair * a.len_q + row] : -INFINITY;
   const bool blind = lse == -INFINITY;
-  a.lse_unit[at] = blind ? INFINITY : lse * a.unit;
+  a.lse_log2[at] = blind ? INFINITY : lse * 1.44269504f;
   a.delta[at] = blind ? 0 : sum - (a.dlse ? a.dlse[pair * a.len_q + row] : 0);
 }
 

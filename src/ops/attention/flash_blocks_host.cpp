@@ -49,8 +49,11 @@ struct Simt {
   using Forward = SimtForward<dim>;
   template <int dim>
   using Backward = SimtBackward<dim>;
+  template <int dim>
+  using ForwardTight = SimtForwardTight<dim>;
+  template <int dim>
+  using BackwardTight = SimtBackwardTight<dim>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
-  static constexpr float lse_unit = 1;  // one more multiplication a score, one rounding less in P
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     simt::start_forward<Tiles>(a, s);
@@ -67,8 +70,11 @@ struct Sm80 {
   using Forward = Sm80Forward<T, dim>;
   template <int dim>
   using Backward = Sm80Backward<T, dim>;
+  template <int dim>
+  using ForwardTight = Sm80ForwardTight<T, dim>;
+  template <int dim>
+  using BackwardTight = Sm80BackwardTight<T, dim>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
-  static constexpr float lse_unit = 1.44269504f;  // log2 e
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     sm80::start_forward<Tiles>(a, s);
@@ -93,22 +99,32 @@ void with_sm80(const Problem& p, Body&& body) {
   body.template operator()<Sm80<float>>();
 }
 
+constexpr int least_shared_bytes = 99 * 1024;
 int shared_bytes_of(int sm) {  // what a block may have, by the CUDA programming guide
-  if (sm == 86 || sm == 89 || sm >= 120) return 99 * 1024;
+  if (sm == 86 || sm == 89 || sm >= 120) return least_shared_bytes;
   return sm >= 90 ? 227 * 1024 : 163 * 1024;
 }
 
-template <class Family>
-Support fits(const Problem& p, const Device& device, Pass pass) {
-  int bytes = 0;
+// The tiles of a pass on this device: the tuned ones, or where these need more shared memory than it has, the tight ones.
+template <class Family, class Body>
+void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
   with_dim(p.head_dim, [&]<int dim>() {
-    bytes = pass == Pass::forward ? forward_shared_bytes<typename Family::template Forward<dim>>()
-                                  : backward_shared_bytes<typename Family::template Backward<dim>>();
+    using Tiles = typename Family::template Forward<dim>;
+    if constexpr (forward_shared_bytes<Tiles>() > least_shared_bytes)
+      if (forward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
+        return body.template operator()<typename Family::template ForwardTight<dim>>();
+    body.template operator()<Tiles>();
   });
-  if (bytes > shared_bytes_of(device.sm))
-    return Support::no(fmt::format("head_dim {} in {} needs {} bytes of shared memory a block, sm_{} gives {}", p.head_dim,
-                                   name_of(p.precision), bytes, device.sm, shared_bytes_of(device.sm)));
-  return {};
+}
+template <class Family, class Body>
+void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
+  with_dim(p.head_dim, [&]<int dim>() {
+    using Tiles = typename Family::template Backward<dim>;
+    if constexpr (backward_shared_bytes<Tiles>() > least_shared_bytes)
+      if (backward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
+        return body.template operator()<typename Family::template BackwardTight<dim>>();
+    body.template operator()<Tiles>();
+  });
 }
 
 Support on_cuda(const Problem& p, const Device& device) {
@@ -127,8 +143,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
                Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
-  with_dim(p.head_dim, [&]<int dim>() {
-    using Tiles = typename Family::template Forward<dim>;
+  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
     const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
     if (ctx.dry()) return;
     Family::template forward<Tiles>({rows_of(t.q), rows_of(t.k), rows_of(t.v), rows_of(t.o), t.lse.as<float>(), p.band(), deal,
@@ -156,16 +171,15 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     return;
   }
   const std::int64_t pairs = p.batch * p.heads, padded = divided_up(p.len_q, statistics_padding) * statistics_padding;
-  const Tensor lse = ctx.arena.make("attention.lse_unit", DType::f32, {pairs, padded});
+  const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
-  with_dim(p.head_dim, [&]<int dim>() {
-    using Tiles = typename Family::template Backward<dim>;
+  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
     start_statistics<T>({rows_of(t.o), rows_of(t.d_o), t.lse.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, lse.as<float>(),
-                         delta.as<float>(), Family::lse_unit, int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
+                         delta.as<float>(), int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
                         int(pairs), stream);
     BackwardArgs a{rows_of(t.q),
                    rows_of(t.k),
@@ -184,7 +198,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    int(padded),
                    p.scale_or_default(),
                    wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
-    if constexpr (dim <= 128) {
+    if constexpr (Tiles::dim <= 128) {
       Family::template backward<Tiles, Wants::dk_dv>(a, stream);
     } else {  // both sums do not fit the registers
       Family::template backward<Tiles, Wants::dk>(a, stream);
@@ -197,24 +211,22 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
 
 }  // namespace
 
-Support simt_supports(const Problem& p, const Device& device, Pass pass) {
+Support simt_supports(const Problem& p, const Device& device, Pass) {
   if (Support s = on_cuda(p, device); !s) return s;
   if (p.precision != Precision{DType::f32, Math::exact})
     return Support::no(fmt::format("needs exact fp32, {} was asked", name_of(p.precision)));
-  return fits<Simt>(p, device, pass);
+  return {};
 }
 void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
 void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
 
-Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
+Support sm80_supports(const Problem& p, const Device& device, Pass) {
   if (Support s = on_cuda(p, device); !s) return s;
   const bool served =
       p.precision.dtype == DType::bf16 || p.precision.dtype == DType::f16 || p.precision == Precision{DType::f32, Math::tf32};
   if (!served) return Support::no(fmt::format("needs bf16, fp16 or tf32, {} was asked", name_of(p.precision)));
   if (p.scale < 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale));
-  Support s;
-  with_sm80(p, [&]<class Family>() { s = fits<Family>(p, device, pass); });
-  return s;
+  return {};
 }
 void sm80_forward(const Problem& p, const Forward& t, Context& ctx) {
   with_sm80(p, [&]<class Family>() { forward_with<Family>(p, t, ctx); });

@@ -34,6 +34,22 @@ struct SimtBackward<128> : SimtTiles<128, 4, 64, 32> {};  // 37.9 and 38.6; 64 Ã
 template <>
 struct SimtBackward<256> : SimtTiles<256, 4, 64, 32> {};  // 30.5, 31.1, 30.9; 16 columns 22.9
 
+// The same where a block may have only 99 KB of shared memory (163 on A100): not tuned.
+template <int dim>
+struct SimtForwardTight;
+template <>
+struct SimtForwardTight<64> : SimtTiles<64, 4, 128, 32> {};
+template <>
+struct SimtForwardTight<128> : SimtTiles<128, 4, 64, 32> {};
+template <>
+struct SimtForwardTight<256> : SimtTiles<256, 4, 32, 16> {};
+template <int dim>
+struct SimtBackwardTight;
+template <>
+struct SimtBackwardTight<128> : SimtTiles<128, 4, 32, 32> {};
+template <>
+struct SimtBackwardTight<256> : SimtTiles<256, 4, 16, 16> {};
+
 // flash_sm80. A warp has rows / warps of the block's rows, 16 or 32. 32 halve what it reads of shared memory for a product, and take twice the
 // registers; tf32 operands are twice as long, so it pays there first.
 template <class Type, int head_dim, int warp_count, int row_count, int column_count>
@@ -67,5 +83,14 @@ template <class T>
 struct Sm80Backward<T, 128> : Sm80Tiles<T, 128, 4, 64, 32> {};  // bf16 260 and 240, tf32 114 and 115; 8 warps 193 and 209, 100 and 107
 template <class T>
 struct Sm80Backward<T, 256> : Sm80Tiles<T, 256, 4, 64, 32> {};  // bf16 268, 271, 237, tf32 75, 76, 69; 16 columns 200, 191, 163, 71, 69, 45
+
+template <class T, int dim>
+struct Sm80ForwardTight;
+template <>
+struct Sm80ForwardTight<float, 256> : Sm80Tiles<float, 256, 4, 64, 16> {};
+template <class T, int dim>
+struct Sm80BackwardTight;
+template <>
+struct Sm80BackwardTight<float, 256> : Sm80Tiles<float, 256, 2, 32, 16> {};
 
 }  // namespace headroom::attention

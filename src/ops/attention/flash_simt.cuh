@@ -1,116 +1,11 @@
 // flash_simt.cuh — exact attention in fp32 arithmetic on the ordinary cores: no tensor cores, no tf32.
-//
-// A product is an SGEMM of one warp: 32 lanes stand as 4 × 8; lane (y, x) holds rows y, y + 4, … and columns x, x + 8, … of scores, and
-// columns 4x … 4x+3, 4x+32 … of what is dim wide. Operands come from shared memory four values at a time; P passes through it, within a warp.
 #pragma once
 #include "gpu/launch.cuh"
-#include "gpu/mma.cuh"
-#include "ops/attention/flash_blocks.cuh"
-#include "ops/attention/flash_blocks_tiles.h"
+#include "ops/attention/flash_simt_products.cuh"
 
 namespace headroom::attention::blocks::simt {
 
 constexpr float log2e = 1.44269504f, ln2 = 0.693147181f;
-
-template <class Tiles>
-struct Shape {
-  static constexpr int dim = Tiles::dim, warps = Tiles::warps, threads = 32 * warps, rows = Tiles::rows, columns = Tiles::columns;
-  static constexpr int unroll = Tiles::unroll;
-  static constexpr int high = rows / warps / 4, wide = columns / 8;  // a lane's scores
-  static constexpr int deep = dim / 8, lot = deep < 4 ? deep : 4;    // a lane's columns of what is dim wide, so many side by side
-  static constexpr int row_pitch = pitch<float>(dim), p_pitch = columns + 8;
-};
-
-// Neighbours share x, next but one neighbours share y: then half a warp's 16-byte reads are one pass, whichever side is read.
-struct Lane {
-  int warp = threadIdx.x / 32, y = threadIdx.x % 2 + threadIdx.x % 32 / 16 * 2, x = threadIdx.x / 2 % 8;
-};
-
-template <int n>
-__device__ __forceinline__ void load(float (&to)[n], const float* from) {
-  static_assert(n == 4 || n == 2);
-  if constexpr (n == 4) {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-  } else {
-    const float2 v = *reinterpret_cast<const float2*>(from);
-    to[0] = v.x, to[1] = v.y;
-  }
-}
-
-// s[i][j] = Σ_d a[row y + 4i][d] · b[row x + 8j][d]; a and b point to this lane's first rows.
-template <class S>
-__device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::wide], const float* a, const float* b) {
-#pragma unroll
-  for (int i = 0; i < S::high; ++i)
-#pragma unroll
-    for (int j = 0; j < S::wide; ++j) s[i][j] = 0;
-#pragma unroll S::unroll
-  for (int d = 0; d < S::dim; d += 4) {
-    float y[S::wide][4];
-#pragma unroll
-    for (int j = 0; j < S::wide; ++j) load(y[j], b + 8 * j * S::row_pitch + d);
-#pragma unroll
-    for (int i = 0; i < S::high; ++i) {
-      float x[4];
-      load(x, a + 4 * i * S::row_pitch + d);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-#pragma unroll
-        for (int j = 0; j < S::wide; ++j) s[i][j] = fmaf(x[e], y[j][e], s[i][j]);
-    }
-  }
-}
-
-// o[i][c] += Σ_k p[row y + 4i][k] · b[row k][this lane's columns]; p points to this lane's first row, b to its first column.
-template <class S>
-__device__ __forceinline__ void scores_times_rows(float (&o)[S::high][S::deep], const float* p, const float* b) {
-#pragma unroll S::unroll
-  for (int k = 0; k < S::columns; k += 4) {
-    float x[S::high][4];
-#pragma unroll
-    for (int i = 0; i < S::high; ++i) load(x[i], p + 4 * i * S::p_pitch + k);
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-#pragma unroll
-      for (int c = 0; c < S::deep; c += S::lot) {
-        float y[S::lot];
-        load(y, b + (k + e) * S::row_pitch + c * 8);
-#pragma unroll
-        for (int i = 0; i < S::high; ++i)
-#pragma unroll
-          for (int f = 0; f < S::lot; ++f) o[i][c + f] = fmaf(x[i][e], y[f], o[i][c + f]);
-      }
-  }
-}
-
-template <class S>
-__device__ __forceinline__ void share(float* p, const float (&s)[S::high][S::wide]) {  // with the lanes of this warp
-  __syncwarp();
-#pragma unroll
-  for (int i = 0; i < S::high; ++i)
-#pragma unroll
-    for (int j = 0; j < S::wide; ++j) p[4 * i * S::p_pitch + 8 * j] = s[i][j];
-  __syncwarp();
-}
-
-// Row y + 4i of this lane's warp, times `factor`.
-template <class S>
-__device__ __forceinline__ void store_row(float* to, const float (&o)[S::deep], float factor, int head_dim, bool wide) {
-  const int first = Lane().x * S::lot;
-#pragma unroll
-  for (int c = 0; c < S::deep; c += S::lot) {
-    const int column = first + c * 8;
-    if (wide && S::lot == 4) {
-      if (column < head_dim)
-        *reinterpret_cast<float4*>(to + column) = make_float4(o[c] * factor, o[c + 1] * factor, o[c + 2] * factor, o[c + 3] * factor);
-    } else {
-#pragma unroll
-      for (int f = 0; f < S::lot; ++f)
-        if (column + f < head_dim) to[column + f] = o[c + f] * factor;
-    }
-  }
-}
 
 // attention_fwd_simt — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
@@ -212,7 +107,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 }
 
 // attention_bwd_simt — dQ of `rows` queries, or dK and dV (or one of them) of `rows` keys, scores recomputed.
-//   S = A Bᵀ and dP = A' B'ᵀ with (A, A'; B, B') = (Q, dO; K, V) for dQ, (K, V; Q, dO) for dK and dV; P = exp(S·scale - LSE); dS = P ∘ (dP - Δ)
+//   S = A Bᵀ and dP = A' B'ᵀ with (A, A'; B, B') = (Q, dO; K, V) for dQ, (K, V; Q, dO) for dK and dV; P = 2^(S·c - LSE); dS = P ∘ (dP - Δ)
 //   dQ or dK += dS B, dV += P B'     order  heads of a group, then tiles, one after another: the same bits on every run
 template <class Tiles, Wants wants>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __grid_constant__ BackwardArgs a) {
@@ -253,6 +148,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     fetch_rows(a1, of_keys ? a.k : a.q);
     if constexpr (first) fetch_rows(a2, of_keys ? a.v : a.d_o);
   }
+  const float scale = a.scale * log2e;
   float* const my_p = p + mine * S::p_pitch;
 
   for (int turn = 0; turn < (of_keys ? a.group : 1); ++turn) {
@@ -274,10 +170,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
 #pragma unroll
       for (int i = 0; i < S::high; ++i) {
 #pragma unroll
-        for (int j = 0; j < S::wide; ++j) {
-          const float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
-          s[i][j] = exp2_fast(fmaf(s[i][j], a.scale, -its_lse) * log2e);
-        }
+        for (int j = 0; j < S::wide; ++j)
+          s[i][j] = exp2_fast(fmaf(s[i][j], scale, -(of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i])));
         if (!plain) {
           const Limits seen = limits_of<of_keys>(a.band, row0 + mine + 4 * i, (long long)tile * S::columns);
 #pragma unroll

@@ -5,12 +5,18 @@
 #pragma once
 #include "gpu/launch.cuh"
 #include "gpu/tma.cuh"
+#include "ops/attention/flash_sm90_bwd_order.cuh"
 #include "ops/attention/flash_sm90_bwd_rows.cuh"
-#include "ops/attention/tiles.h"
 
 namespace headroom::attention::sm90::backward {
 
-constexpr int keys = backward_keys;
+// How dQ leaves: threads that send it off, one warp each; steps whose dQ may wait for them; barriers that say it is there, in a ring.
+template <class C, bool ordered>
+struct Sending {
+  static constexpr int senders = ordered ? 3 : 2;
+  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;  // two cost the free order up to 10 % at dim 64 (docs/attention.md)
+  static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
+};
 
 template <class C>
 struct Shared {
@@ -18,85 +24,11 @@ struct Shared {
   T k[keys * C::dim], v[keys * C::dim];
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
   T ds[2][C::rows * keys];
-  float dq[2][C::rows * C::dim / 2];
+  float dq[2][2][C::rows * C::dim / 2];  // of two steps: each consumer's half
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
   Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
-  Barrier ds_full[2], dq_full[2], dq_empty[2], tile_full[2], tile_empty[2];
+  Barrier ds_full[2], dq_full[6], dq_empty[2][2], tile_full[2], tile_empty[2];
   int tile[2];
-};
-
-// ---- which keys, which queries ----------------------------------------------------------------------------------------
-struct Tile {
-  int n, kv_head, batch;  // key tile; ordered causal: batch may lie past the end, there is nothing to do then
-  int first, count;       // query tiles first … first+count-1 of each query head
-  int start, stride;      // visited from first+start on, wrapping round
-  bool backward;          // visited from the last one down
-};
-
-// Free order: one counter hands out tiles, longest first.
-// Ordered: the key tiles of a head add to a query tile one after another, so they are laid side by side on the multiprocessors (tile number =
-// block + k·blocks, fixed) and walk so that they come by in turn and nobody waits:
-//   full     key tile n starts n steps in and wraps round
-//   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
-//            even head takes the i-th longest's complement: every block has the same work
-template <class C, bool ordered>
-__device__ __forceinline__ Tile find_tile(const Args& a, int index) {
-  const int pairs = a.batch * a.kv_heads;
-  const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
-  int n, pair;
-  bool backward = false;
-  if (ordered && causal) {
-    const int wave = index / gridDim.x, unit = wave / 2 * gridDim.x + index % gridDim.x, i = unit % a.key_tiles;
-    backward = wave % 2, n = backward ? a.key_tiles - 1 - i : i, pair = unit / a.key_tiles * 2 + backward;
-  } else if (ordered || a.sight.full()) {
-    n = index % a.key_tiles, pair = index / a.key_tiles;
-  } else {
-    const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
-    const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
-    n = at / at_once, pair = first + at % at_once;
-  }
-  const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
-  int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
-  if (ordered && a.sight.full())
-    stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
-  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
-}
-
-// How many key tiles add to query tile m before this one does: the order in which they come by, made a rule. `together` key tiles run at once.
-template <class C>
-__device__ __forceinline__ int turn(const Args& a, const Tile& t, int m) {
-  const int i = t.backward ? a.key_tiles - 1 - t.n : t.n, base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
-  if (a.sight.full()) {
-    if (t.stride == 0) return t.n;
-    const int started = min(group, (m - t.first) / t.stride + 1);  // those that begin at or before m: the nearest one comes first
-    return base + (t.start <= m - t.first ? started - 1 : started + group - 1) - (i - base);
-  }
-  const int low = a.sight.first_key(m * C::rows) / keys, high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
-  if (t.backward) {
-    const int top = a.key_tiles - 1 - base, bottom = top - group + 1;  // of this group; groups with larger n were before
-    return max(0, high - top) + t.n - max(low, bottom);
-  }
-  return max(0, base - low) + min(high, base + group - 1) - t.n;
-}
-
-template <bool ordered>
-struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
-  int head, i = 0, left;
-  const Tile& t;
-  __device__ __forceinline__ Walk(const Args& a, const Tile& tile) : t(tile) {
-    const int group = a.heads / a.kv_heads;
-    head = tile.kv_head * group, left = group * tile.count;
-  }
-  __device__ __forceinline__ bool more() const { return left > 0; }
-  __device__ __forceinline__ int m() const {
-    if (!ordered) return t.first + i;
-    const int at = t.backward ? t.count - 1 - i : t.start + i;
-    return t.first + (at >= t.count ? at - t.count : at);
-  }
-  __device__ __forceinline__ void next() {
-    --left;
-    if (++i == t.count) i = 0, ++head;
-  }
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
@@ -117,16 +49,16 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
     const auto load_q = [&](const Walk<ordered>& w) {
       s.q_empty[q.stage].wait_awake(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
-      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows, sizeof s.lse[0],
+      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0],
                s.q_full[q.stage]);
       q.next();
     };
     const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[dout.stage].wait_awake(dout.parity ^ 1);
       s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
-      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m() * C::rows, w.head, t.batch);
-      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m() * C::rows,
+      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows,
                sizeof s.minus_delta[0], s.do_full[dout.stage]);
       dout.next();
     };
@@ -152,7 +84,9 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   }
 }
 
-// ---- dQ's way out: one thread per consumer ------------------------------------------------------------------------------
+// ---- dQ's way out --------------------------------------------------------------------------------------------------------
+// Each step has two halves to send, one from each consumer; the senders take them in turn. In a fixed order there are three senders: asking
+// for one's turn, waiting until an addition is complete and saying so take one thread longer than a step.
 __device__ __forceinline__ int read_acquire(const int* p) {
   int x;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
@@ -163,34 +97,46 @@ __device__ __forceinline__ void add_release(int* p, int x) {
 }
 
 template <class C, bool ordered>
-__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int group) {
-  constexpr int half = C::rows * C::dim / 2;
+__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int sender) {
+  constexpr int half = C::rows * C::dim / 2, senders = Sending<C, ordered>::senders;
   Turn<2> next;
-  int parity = 0;
+  Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
+  int buffer = 0;
+  int group = sender % senders;  // which half of this step is mine; 2: neither
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    for (Walk<ordered> w(a, t); w.more(); w.next(), parity ^= 1) {
-      const std::size_t at = std::size_t(t.batch * a.heads + w.head) * a.query_tiles + w.m();
-      const int before = ordered ? turn<C>(a, t, w.m()) : 1;
-      int* const counter = a.turns + at * 2 + group;
-      if (ordered) {  // plain counters instead of acquire and release: 5–10 % faster at dim 128, and not repeatable (H200, 2026-11-21)
-        while (read_acquire(counter) != before) {}
-        proxy_fence_global();
+    Turns<C> turns(a, t);
+    for (Walk<ordered> w(a, t); w.more();) {
+      if (group < 2) {
+        const int at = ((t.batch * a.heads + w.head) * a.query_tiles + w.m) * 2 + group;
+        const int before = ordered ? turns.at(w.m) : 1;
+        if (ordered && before > 0) {  // plain counters instead of acquire and release are faster and not repeatable (H200, 2026-11-21)
+          while (read_acquire(a.turns + at) != before) {}
+          proxy_fence_global();
+        }
+        s.dq_full[full.stage + group].wait_awake(full.parity);
+        proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
+        float* const to = a.dq + std::size_t(at) * half;
+        if (before == 0)
+          store_run(to, s.dq[buffer][group], sizeof s.dq[0][0]);
+        else
+          add_to(to, s.dq[buffer][group], sizeof s.dq[0][0]);
+        store_commit();
+        store_wait_read<0>();
+        s.dq_empty[buffer][group].arrive();
+        if (ordered) {
+          store_wait<0>();
+          proxy_fence_global();
+          add_release(a.turns + at, 1);
+        }
       }
-      s.dq_full[group].wait_awake(parity);
-      proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
-      if (before == 0)
-        store_run(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
-      else
-        add_to(a.dq + (at * 2 + group) * half, s.dq[group], sizeof s.dq[0]);
-      store_commit();
-      store_wait_read<0>();
-      s.dq_empty[group].arrive();
-      if (ordered) {
-        store_wait<0>();
-        proxy_fence_global();
-        add_release(counter, 1);
-      }
+      full.next(), full.next();
+      if (Sending<C, ordered>::buffers == 2) buffer ^= 1;
+      if constexpr (ordered) group = group == 0 ? 1 : group == 1 ? 2 : 0;  // halves 2n and 2n + 1, by threes
+      if (w.next())
+        turns.begin_head();
+      else if (ordered)
+        turns.step_to(w.m);
     }
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
@@ -232,6 +178,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
   const auto my_turn = [&] { meet(turn_barrier + group, 256); };
   const auto pass_turn = [&] { arrive(turn_barrier + 1 - group, 256); };
   if (group == 0) arrive(turn_barrier, 256);
+  constexpr int buffers = Sending<C, ordered>::buffers;
   const auto stage = [](int n) { return n % C::stages; };
   const auto parity = [](int n) { return n / C::stages % 2; };
   unsigned n = 0;  // steps behind us: all rings turn once a step
@@ -266,10 +213,10 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       pin(dq);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
-        *reinterpret_cast<float4*>(&s.dq[group][(j * 128 + thread) * 4]) =
+        *reinterpret_cast<float4*>(&s.dq[n % buffers][group][(j * 128 + thread) * 4]) =
             make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       __syncwarp();
-      release(s.dq_full[group]);
+      release(s.dq_full[2 * n % Sending<C, ordered>::ring + group]);
     };
     // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
     // arithmetic runs while the other's products do.
@@ -289,7 +236,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       mma_commit();
       pass_turn();
       s.do_full[stage(n)].wait_awake(parity(n));
-      if constexpr (before) s.dq_empty[group].wait_awake((n - 1) % 2 ^ 1);
+      if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {  // dPᵀ starts at -Δ
         const float4 x = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
@@ -298,7 +245,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       }
       mma_wait<0>();
       pin(scores);
-      if constexpr (before) release(s.q_empty[stage(n - 1)]);
+      if constexpr (before) __syncwarp(), release(s.q_empty[stage(n - 1)]);  // every lane has read the statistics
 
       if (m < plain.from || m >= plain.to) {  // some row of this step does not see some key of this tile
 #pragma unroll
@@ -366,15 +313,16 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
     Walk<ordered> w(a, t);
     if (w.more()) {
       s.k_full.wait_awake(tile_parity), s.v_full.wait_awake(tile_parity);
-      advance(w.m(), std::false_type{});
-      for (w.next(); w.more(); w.next()) advance(w.m(), std::true_type{});
+      advance(w.m, std::false_type{});
+      for (w.next(); w.more(); w.next()) advance(w.m, std::true_type{});
       words.renew();
       my_turn();
       dk_start(n - 1), dq_start(n - 1);
       pass_turn();
       mma_wait<0>();
+      __syncwarp();
       release(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
-      s.dq_empty[group].wait_awake((n - 1) % 2 ^ 1);
+      s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
       dq_out(n - 1);
       tile_parity ^= 1;
     }
@@ -399,20 +347,24 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
 //   limit   shared memory bandwidth, then the tensor cores
 template <class C, bool ordered>
 __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+  static_assert(sizeof(Shared<C>) <= 227 * 1024);
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
     for (int i = 0; i < 2; ++i)
-      s.ds_full[i].init(8), s.dq_full[i].init(4), s.dq_empty[i].init(1), s.tile_full[i].init(1), s.tile_empty[i].init(8 + 2);
+      s.ds_full[i].init(8), s.dq_empty[i][0].init(1), s.dq_empty[i][1].init(1), s.tile_full[i].init(1),
+          s.tile_empty[i].init(8 + Sending<C, ordered>::senders);
+    for (auto& full : s.dq_full) full.init(4);
     barriers_ready();
   }
   __syncthreads();
   if (threadIdx.x < 128) {
     registers_down<24>();  // 24 + 2·240 = 504 = 3·168: all that 384 threads are launched with
     if (threadIdx.x == 0) produce<C, ordered>(a, s);
-    if (threadIdx.x == 32 || threadIdx.x == 64) send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
+    if (threadIdx.x % 32 == 0 && threadIdx.x > 0 && threadIdx.x <= 32 * Sending<C, ordered>::senders)
+      send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
   } else {
     registers_up<240>();
     consume<C, ordered>(a, s, threadIdx.x / 128 - 1);

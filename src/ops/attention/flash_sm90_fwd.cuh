@@ -6,88 +6,14 @@
 #include <algorithm>
 
 #include "gpu/launch.cuh"
-#include "gpu/mma.cuh"
-#include "gpu/tma.cuh"
-#include "ops/attention/flash_sm90_fwd.h"
-#include "ops/attention/softmax.cuh"
-#include "ops/attention/tiles.h"
+#include "ops/attention/flash_sm90_fwd_ends.cuh"
 
 namespace headroom::attention::sm90 {
 
-// ---- which rows, which keys -----------------------------------------------------------------------------------------
-struct Tile {
-  int row, head, kv_head, batch;  // first query row
-  int first, last;                // key tiles [first, last), at least one: a tile that sees nothing walks one, wholly masked
-  int key_end;                    // keys at or past this one are not seen
-  int split, index;               // index: which tile of query rows, without splits
-  __device__ bool none() const { return last == 0; }
-};
-
-template <class C>
-struct Shared {
-  using T = typename C::T;
-  static constexpr bool stages_o = C::dim <= 128;  // O passes through shared memory
-  T q[C::q_stages][C::consumers * 64 * C::dim];
-  T o[stages_o ? C::consumers * 64 * C::dim : 512];
-  T k[C::stages][C::keys * C::dim];
-  T v[C::stages][C::keys * C::dim];
-  Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
-      tile_full[2], tile_empty[2];
-  Tile tile[2];  // the next ones
-  int arrived[C::consumers];
-};
-
-template <class C, Reach reach>
-__device__ int pairs_of_tiles(const ForwardArgs& a) {
-  return reach == Reach::all || C::split ? 0 : a.row_tiles / 2 * a.batch * a.heads;
-}
-
-template <class C, Reach reach>
-__device__ Tile find_tile(const ForwardArgs& a, int unit, int part) {  // part: the first or the second of a pair
-  constexpr int rows = C::consumers * 64;
-  const int half = a.row_tiles / 2, paired = pairs_of_tiles<C, reach>(a);
-  Tile t;
-  t.split = C::split ? unit % a.splits : 0;
-  t.index = C::split ? unit / a.splits : unit;
-  int row_tile = t.index % a.row_tiles, pair = t.index / a.row_tiles;
-  if constexpr (reach != Reach::all && !C::split) {
-    if (unit < paired)
-      pair = unit / half, row_tile = part ? unit % half : a.row_tiles - 1 - unit % half;
-    else
-      pair = unit - paired, row_tile = half;
-  }
-  t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
-  const int seen_first = reach == Reach::window ? min(max(t.row + a.low, 0), a.len_k) : 0;
-  const int seen_end = reach == Reach::all ? a.len_k : min(max(min(t.row + rows, a.len_q) + a.high, 0), a.len_k);
-  t.first = seen_first / C::keys, t.last = max(t.first + 1, (seen_end + C::keys - 1) / C::keys), t.key_end = a.len_k;
-  if constexpr (C::split) {
-    const int count = t.last - t.first, first = t.first;
-    t.first = first + count * t.split / a.splits, t.last = first + count * (t.split + 1) / a.splits;
-    if (t.first == t.last) ++t.last, t.key_end = 0;  // more splits than key tiles: this one sees nothing
-  }
-  return t;
-}
-
-// ---- the scheduler: one thread ------------------------------------------------------------------------------------------
-// Keeps the divisions of find_tile away from everybody whose time matters.
-template <class C, Reach reach>
-__device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
-  Turn<2> next;
-  const auto publish = [&](const Tile& t) {
-    s.tile_empty[next.stage].wait(next.parity ^ 1);
-    s.tile[next.stage] = t;
-    s.tile_full[next.stage].arrive();
-    next.next();
-  };
-  const int paired = pairs_of_tiles<C, reach>(a);
-  for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
-    for (int part = 0; part < (unit < paired ? 2 : 1); ++part) publish(find_tile<C, reach>(a, unit, part));
-  publish(Tile{});
-}
-
 // ---- the producer: one thread -----------------------------------------------------------------------------------------
-template <class C>
+template <class C, Reach reach>
 __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
+  using T = typename C::T;
   constexpr int q_bytes = sizeof s.q[0], kv_bytes = sizeof s.k[0];
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
@@ -109,26 +35,25 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   const auto load_q = [&](const Tile& t) {
     s.q_empty[q.stage].wait(q.parity ^ 1);
     s.q_full[q.stage].arrive_and_expect(q_bytes);
-    for (int w = 0; w < C::consumers; ++w)
-      fetch(s.q[q.stage] + w * 64 * C::dim, a.q, s.q_full[q.stage], 64, Keep::once, t.row + w * 64, t.head, t.batch);
+    for (int w = 0; w < C::consumers; ++w) {
+      T* const to = s.q[q.stage] + w * 64 * C::dim;
+      const int row = t.row + w * 64;
+      if constexpr (C::way == Way::cluster)
+        for (int p = 0; p < C::dim / 64; ++p)
+          load(to + p * 64 * 64, a.q, s.q_full[q.stage], Keep::once, p * 64, 0, row >> a.packed_log2, t.head, t.batch);
+      else
+        fetch(to, a.q, s.q_full[q.stage], 64, Keep::once, row, t.head, t.batch);
+    }
     q.next();
   };
 
-  Turn<2> next;
-  const auto next_tile = [&] {
-    s.tile_full[next.stage].wait(next.parity);
-    const Tile t = s.tile[next.stage];
-    s.tile_empty[next.stage].arrive();
-    next.next();
-    return t;
-  };
-
-  Tile t = next_tile();
+  Tiles<C, reach> tiles{a, s};
+  Tile t = tiles.next();
   load_k(t, t.last - 1);  // from the last tile down, K one tile ahead of V: the order in which they are used
   load_q(t);
   for (;;) {
     for (int tile = t.last - 2; tile >= t.first; --tile) load_k(t, tile), load_v(t, tile + 1);
-    const Tile after = next_tile();
+    const Tile after = tiles.next();
     if (after.none()) break;
     load_k(after, after.last - 1);
     if constexpr (C::q_stages > 1) load_q(after);
@@ -139,106 +64,12 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   load_v(t, t.first);
 }
 
-// ---- the end of a tile: O and LSE leave the registers -------------------------------------------------------------------
-// Straight to global memory: the four threads of a row trade 8-column blocks, so that each stores 16 bytes.
-template <class C>
-__device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2],
-                                     int row) {
-  using T = typename C::T;
-  const int quad = threadIdx.x % 4;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    T* to = static_cast<T*>(a.o_data) + t.batch * a.o_batch + t.head * a.o_head + (row + 8 * r) * a.o_row;
-#pragma unroll
-    for (int j = 0; j < C::dim / 8; j += 4) {
-      std::uint32_t word[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) word[i] = pack<T>(o[4 * (j + i) + 2 * r] * inverse[r], o[4 * (j + i) + 2 * r + 1] * inverse[r]);
-      transpose_in_quad(word, quad);  // from columns 2·quad of four blocks to all columns of block `quad`
-      if (row + 8 * r < a.len_q && (j + quad) * 8 < a.head_dim)
-        *reinterpret_cast<uint4*>(to + (j + quad) * 8) = make_uint4(word[0], word[1], word[2], word[3]);
-    }
-  }
-}
-
-// Through shared memory, in the layout that TMA reads; TMA clips what lies outside the tensor.
-template <class C>
-__device__ void store_through_shared(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2],
-                                     Shared<C>& s, int group, int group_barrier) {
-  using T = typename C::T;
-  const int thread = threadIdx.x % 128, lane = thread % 32;
-  char* staged = reinterpret_cast<char*>(s.o + group * 64 * C::dim);
-  if (thread == 0) store_wait_read<0>();  // the store of the tile before has left this buffer
-  meet(group_barrier, 128);
-#pragma unroll
-  for (int j = 0; j < C::dim / 8; j += 2) {
-    const auto word = [&](int i, int r) { return pack<T>(o[i] * inverse[r], o[i + 1] * inverse[r]); };
-    store_blocks(staged + j / 8 * panel_bytes(64) + swizzled(thread / 32 * 16 + lane % 16, j % 8 + lane / 16), word(4 * j, 0),
-                 word(4 * j + 2, 1), word(4 * j + 4, 0), word(4 * j + 6, 1));
-  }
-  proxy_fence();
-  meet(group_barrier, 128);
-  if (thread == 0) {
-    for (int panel = 0; panel < C::dim / 64; ++panel)
-      if (panel * 64 < a.head_dim) store(a.o, staged + panel * panel_bytes(64), panel * 64, t.row + group * 64, t.head, t.batch);
-    store_commit();
-  }
-}
-
-// Keys are split: this part's O and LSE go to the workspace; the last part to arrive adds them all up, in their order.
-template <class C>
-__device__ void store_part(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const Rows::Result& result, Shared<C>& s,
-                           int group, int group_barrier, int row_here) {
-  using T = typename C::T;
-  constexpr int rows = C::consumers * 64;
-  const int thread = threadIdx.x % 128, quad = thread % 4;
-  const int row_count = a.units / a.splits * rows, first_row = t.index * rows + group * 64;
-  const auto row_at = [&](int split, int row) { return std::size_t(split) * row_count + first_row + row; };
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float* to = a.partial_o + row_at(t.split, row_here + 8 * r) * C::dim + 2 * quad;
-#pragma unroll
-    for (int j = 0; j < C::dim / 8; ++j)
-      __stcg(reinterpret_cast<float2*>(to + 8 * j),
-             make_float2(o[4 * j + 2 * r] * result.inverse[r], o[4 * j + 2 * r + 1] * result.inverse[r]));
-    if (quad == 0) __stcg(a.partial_lse + row_at(t.split, row_here + 8 * r), result.lse[r]);
-  }
-  __threadfence();
-  meet(group_barrier, 128);
-  if (thread == 0) s.arrived[group] = atomicAdd(&a.arrivals[t.index * C::consumers + group], 1) + 1;
-  meet(group_barrier, 128);
-  if (s.arrived[group] != a.splits) return;  // read before the next write, which is behind the next meeting
-  __threadfence();
-  if (thread == 0) a.arrivals[t.index * C::consumers + group] = 0;
-
-  for (int i = thread; i < 64 * C::dim / 4; i += 128) {
-    const int row = i / (C::dim / 4), column = i % (C::dim / 4) * 4, row_q = t.row + group * 64 + row;
-    if (row_q >= a.len_q) continue;
-    float high = -INFINITY, total = 0;
-    for (int part = 0; part < a.splits; ++part) high = fmaxf(high, __ldcg(a.partial_lse + row_at(part, row)));
-    const float reference = high == -INFINITY ? 0.f : high;
-    float4 sum = {0, 0, 0, 0};
-    for (int part = 0; part < a.splits; ++part) {
-      const float weight = __expf(__ldcg(a.partial_lse + row_at(part, row)) - reference);
-      const float4 x = __ldcg(reinterpret_cast<const float4*>(a.partial_o + row_at(part, row) * C::dim + column));
-      total += weight;
-      sum.x += weight * x.x, sum.y += weight * x.y, sum.z += weight * x.z, sum.w += weight * x.w;
-    }
-    const float inverse = high == -INFINITY ? 0 : __fdividef(1, total);
-    if (column < a.head_dim) {
-      T* to = static_cast<T*>(a.o_data) + t.batch * a.o_batch + t.head * a.o_head + row_q * a.o_row + column;
-      *reinterpret_cast<uint2*>(to) = make_uint2(pack<T>(sum.x * inverse, sum.y * inverse), pack<T>(sum.z * inverse, sum.w * inverse));
-    }
-    if (column == 0) a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.len_q + row_q] = high == -INFINITY ? high : high + __logf(total);
-  }
-}
-
 // ---- a consumer: one warpgroup, 64 query rows ---------------------------------------------------------------------------
 template <class C, Reach reach>
 __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, keys = C::keys, stage_bytes = sizeof s.k[0];
-  constexpr int first_group_barrier = 1, first_turn_barrier = 1 + C::consumers;  // numbered barriers 1 … 2·consumers
+  constexpr int first_group_barrier = 1, first_turn_barrier = 1 + C::consumers, everybody = 1 + 2 * C::consumers;  // numbered barriers
   constexpr std::true_type masked;
   constexpr std::false_type plain;
   group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
@@ -281,12 +112,15 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   };
   const auto softmax = [&](const Tile& t, int tile, auto mask) {
     if constexpr (decltype(mask)::value) {
-      const int top = t.row + group * 64, row = top + row_here;
-      const int nearest = reach == Reach::all ? t.key_end : min(t.key_end, top + a.high + 1);  // where the group's first row ends
-      if ((tile + 1) * keys > nearest || (reach == Reach::window && tile * keys < top + 63 + a.low)) {
-        const int first[2] = {row + a.low, row + 8 + a.low};
-        const int end[2] = {reach == Reach::all ? t.key_end : min(t.key_end, row + a.high + 1),
-                            reach == Reach::all ? t.key_end : min(t.key_end, row + a.high + 9)};
+      const auto position = [&](int row) {
+        return C::way == Way::cluster ? (t.row + group * 64 + row) >> a.packed_log2 : t.row + group * 64 + row;
+      };
+      const int nearest = reach == Reach::all ? t.key_end : min(t.key_end, position(0) + a.high + 1);  // where the group's first row ends
+      if ((tile + 1) * keys > nearest || (reach == Reach::window && tile * keys < position(63) + a.low)) {
+        const int rows_here[2] = {position(row_here), position(row_here + 8)};
+        const int first[2] = {rows_here[0] + a.low, rows_here[1] + a.low};
+        const int end[2] = {reach == Reach::all ? t.key_end : min(t.key_end, rows_here[0] + a.high + 1),
+                            reach == Reach::all ? t.key_end : min(t.key_end, rows_here[1] + a.high + 1)};
         apply_mask<reach == Reach::window>(scores, tile * keys + column_here, first, end);
       }
     }
@@ -318,10 +152,12 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
       for (int i = 0; i < dim / 2; ++i) o[i] *= i & 2 ? factor.y : factor.x;
   };
   const auto finish = [&](const Tile& t, const Rows& seen) {
-    const Rows::Result result = seen.finish(a.scale_log2);
-    if constexpr (C::split) {
-      store_part<C>(a, t, o, result, s, group, group_barrier, row_here);
+    Rows::Result result = seen.finish(a.scale_log2);
+    if constexpr (C::way == Way::cluster) {
+      store_from_cluster<C>(a, t, o, result, s, group, everybody, row_here);
     } else {
+      if constexpr (C::way == Way::parts)
+        if (t.parts > 1 && !add_parts<C>(a, t, o, result, s, group, group_barrier, row_here)) return;
       const int row = t.row + group * 64 + row_here;
 #pragma unroll
       for (int r = 0; r < 2; ++r)
@@ -333,16 +169,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         store_from_registers<C>(a, t, o, result.inverse, row);
     }
   };
-  Turn<2> next;
-  const auto next_tile = [&] {
-    s.tile_full[next.stage].wait(next.parity);
-    const Tile t = s.tile[next.stage];
-    s.tile_empty[next.stage].arrive();  // every lane for itself: each has read
-    next.next();
-    return t;
-  };
 
-  Tile t = next_tile();
+  Tiles<C, reach> tiles{a, s};
+  Tile t = tiles.next();
   s.q_full[q.stage].wait(q.parity);
   my_turn();
   pin(scores);
@@ -357,13 +186,13 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     if constexpr (reach == Reach::window) {
       for (; tile >= t.first; --tile) advance(t, tile, masked);
     } else if constexpr (reach == Reach::causal) {
-      const int nearest = t.row + group * 64 + a.high + 1;
+      const int top = t.row + group * 64, nearest = (C::way == Way::cluster ? top >> a.packed_log2 : top) + a.high + 1;
       for (; tile >= t.first && (tile + 1) * keys > nearest; --tile) advance(t, tile, masked);
     }
     for (; tile >= t.first; --tile) advance(t, tile, plain);
     release(s.q_empty[q.stage]), q.next();
 
-    const Tile after = next_tile();
+    const Tile after = tiles.next();
     if (after.none()) break;
     const Rows seen = rows;
     rows = Rows{};
@@ -412,8 +241,8 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
   __syncthreads();
   if (threadIdx.x < 128) {
     registers_down<C::producer_registers>();
-    if (threadIdx.x == 0) produce<C>(a, s);
-    if (threadIdx.x == 32) schedule<C, reach>(a, s);
+    if (threadIdx.x == 0) produce<C, reach>(a, s);
+    if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
   } else {
     registers_up<C::consumer_registers>();
     consume<C, reach>(a, s, threadIdx.x / 128 - 1);
@@ -422,7 +251,13 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
 
 template <class C, Reach reach>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
-  launch(stream, attention_fwd_sm90<C, reach>, {std::min(multiprocessors, a.units), (C::consumers + 1) * 128, sizeof(Shared<C>)}, a);
+  const bool clusters = C::way == Way::cluster;
+  launch(stream, attention_fwd_sm90<C, reach>,
+         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units),
+          .threads = (C::consumers + 1) * 128,
+          .shared_bytes = sizeof(Shared<C>),
+          .cluster = clusters ? a.blocks_of_tile : 1},
+         a);
 }
 
 }  // namespace headroom::attention::sm90

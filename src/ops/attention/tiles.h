@@ -3,6 +3,13 @@
 
 namespace headroom::attention {
 
+// How the work of a forward is dealt.
+enum class Way {
+  whole,   // a tile of query rows walks all its keys in one block
+  parts,   // key steps are dealt evenly, and parts of one row tile are added up through the workspace
+  cluster  // a cluster of blocks shares one row tile and adds up through its shared memory; query heads may be packed as rows
+};
+
 // Forward. A block is one warpgroup that fetches and `consumers` that compute, 64 query rows each; it walks tiles of
 // `keys` keys. `stages` tiles of K and of V and `q_stages` of Q are in flight. Shared memory: 227 KB.
 // The registers of all warpgroups may not exceed 65536 / threads · threads (a greedy setmaxnreg waits for ever).
@@ -12,7 +19,7 @@ struct Forward64 {  // three groups hide each other's softmax; two are 7–19 % 
   static constexpr int dim = 64, consumers = 3, keys = 128, stages = 2, q_stages = 2;
   static constexpr int producer_registers = 32, consumer_registers = 160;
   static constexpr bool maxima_first = true;  // both rows' maxima, then all exponentials: 3 % here, −5 % at 128
-  static constexpr bool split = false;        // whether the keys of a row may be dealt to several blocks
+  static constexpr Way way = Way::whole;
 };
 template <class Type>
 struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 and 1024, and more tiles are in flight
@@ -30,12 +37,18 @@ struct Forward256 : Forward128<Type> {  // 64 KB of Q leave room for 80 keys; O 
   static constexpr int dim = 256, keys = 80, q_stages = 1;
 };
 template <class Tiles>
-struct Split : Tiles {  // code of its own: the branch alone costs 2 % at 512
-  static constexpr bool split = true;
+struct Parts : Tiles {  // code of its own: the branch alone costs 2 % at 512
+  static constexpr Way way = Way::parts;
+};
+template <class Tiles>
+struct Cluster : Tiles {  // small problems: 128 rows, so that there are more blocks; as many stages as fit, for there is nothing else to do
+  static constexpr int consumers = 2, q_stages = 1, stages = Tiles::dim == 64 ? 4 : Tiles::dim == 128 ? 3 : 2;
+  static constexpr int producer_registers = 40, consumer_registers = 232;
+  static constexpr Way way = Way::cluster;
 };
 
 // Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take `turns` with their
-// products, so that one's arithmetic runs beside the other's. Registers: 24 + 2·240. All from one H200, 2026-11-21; bench/lab/hopper_bwd/notes.md.
+// products, so that one's arithmetic runs beside the other's. Registers: 24 + 2·240. All from one H200, 2026-11-21; bench/lab/attention_bwd.md.
 constexpr int backward_keys = 128;
 template <class Type>
 struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower

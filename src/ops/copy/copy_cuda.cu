@@ -29,6 +29,25 @@ __global__ void __launch_bounds__(threads) copy_rounded(const __grid_constant__ 
   store(a.to + i, y);
 }
 
+struct PlainArgs {
+  const uint4* from;
+  uint4* to;
+  std::int64_t count;
+};
+
+// copy_plain — 64 bytes a thread, in pieces of 16.     limit  bandwidth
+__global__ void __launch_bounds__(threads) copy_plain(const __grid_constant__ PlainArgs a) {
+  constexpr int turns = 4;
+  const std::int64_t first = std::int64_t(blockIdx.x) * threads * turns + threadIdx.x;
+  uint4 x[turns];
+#pragma unroll
+  for (int k = 0; k < turns; ++k)
+    if (first + k * threads < a.count) x[k] = a.from[first + k * threads];
+#pragma unroll
+  for (int k = 0; k < turns; ++k)
+    if (first + k * threads < a.count) a.to[first + k * threads] = x[k];
+}
+
 struct SplitArgs {
   const float* from;
   bf16* upper;
@@ -54,11 +73,17 @@ void split_cuda(const Tensor& from, const Tensor& upper, const Tensor& rest, Con
 void copy_cuda(const Tensor& from, const Tensor& to, Context& ctx) {
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
   if (from.count() == 0) return;
-  if (from.dtype == to.dtype) return cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice, stream));
+  if (from.dtype == to.dtype) {
+    if (from.bytes() % 16 != 0 || pieces_of<char>(16, from.as<char>(), to.as<char>()) == 1)
+      return cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice, stream));
+    const auto count = std::int64_t(from.bytes() / 16);
+    return launch(stream, copy_plain, {grid_of((count + 4 * threads - 1) / (4 * threads)), threads},
+                  {from.as<uint4>(), to.as<uint4>(), count});
+  }
   with_float(from.dtype, [&]<class From>() {
     with_float(to.dtype, [&]<class To>() {
       const Args<From, To> args{from.as<From>(), to.as<To>(), from.count()};
-      constexpr int vec = 8;
+      constexpr int vec = 4;
       const bool wide = args.count % vec == 0 && pieces_of<char>(16, args.from, args.to) > 1;
       const std::int64_t blocks = (args.count / (wide ? vec : 1) + threads - 1) / threads;
       launch(stream, wide ? copy_rounded<vec, From, To> : copy_rounded<1, From, To>, {grid_of(blocks), threads}, args);

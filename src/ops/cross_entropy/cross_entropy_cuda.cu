@@ -26,7 +26,8 @@ struct Args {
 
 // cross_entropy_rows — one block per row, which waits in shared memory for its gradient; what does not fit there is read again.
 //   reads  logits once (what is held), targets     writes  losses, dlogits, which may lie in logits' memory, each row at its row's start
-//   numerics  FP32, running maximum, fixed order     limit  bandwidth
+//   numerics  FP32, running maximum, fixed order; the error of __expf grows with the distance from the maximum as the share shrinks
+//   limit     bandwidth
 template <class T, int vec, int threads>
 __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_constant__ Args<T> a) {
   extern __shared__ float4 held_memory[];
@@ -41,9 +42,9 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
     float higher = top;
 #pragma unroll
     for (int e = 0; e < vec; ++e) higher = fmaxf(higher, v.at[e]);
-    sum *= expf(top - higher), top = higher;
+    sum *= __expf(top - higher), top = higher;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) sum += expf(v.at[e] - top);
+    for (int e = 0; e < vec; ++e) sum += __expf(v.at[e] - top);
   };
 #pragma unroll 4
   for (int i = first; i < a.held; i += step) {
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   const auto give = [&](int i, const Pack<float, vec>& v) {
     Pack<T, vec> out;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) out.at[e] = rounded<T>(expf(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f));
+    for (int e = 0; e < vec; ++e) out.at[e] = rounded<T>(__expf(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f));
     store(d + i, out);
   };
   for (int i = first; i < a.held; i += step) give(i, load<vec>(held + i));

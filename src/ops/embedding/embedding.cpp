@@ -16,7 +16,8 @@ void check_rows(const Tensor& table, const Tensor& tokens, const Tensor& x) {
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
   check_rows(table, tokens, x);
-  const auto op = ctx.note("embedding.forward", {DType::f32}, {0, double(2 * x.bytes() + tokens.bytes())});
+  const auto op = ctx.note("embedding.forward", {DType::f32},
+                           {0, double(x.count()) * double(size_of(table.dtype)) + double(x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(table, tokens, x, ctx) : forward_cpu(table, tokens, x, ctx);
 }

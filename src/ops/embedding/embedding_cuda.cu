@@ -121,10 +121,9 @@ void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Co
   if (x.count() == 0) return;
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
-      using Small = std::conditional_t<(sizeof(From) < sizeof(To)), From, To>;
       const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width)};
-      const bool wide = pieces_of<Small>(width, args.table, args.x) > 1;
-      launch(static_cast<cudaStream_t>(ctx.stream), wide ? embedding_fwd<16 / sizeof(Small), From, To> : embedding_fwd<1, From, To>,
+      const bool wide = pieces_of<float>(width, args.table, args.x) > 1;  // 16 bytes where they are FP32
+      launch(static_cast<cudaStream_t>(ctx.stream), wide ? embedding_fwd<4, From, To> : embedding_fwd<1, From, To>,
              {grid_of(rows), threads}, args);
     });
   });
@@ -140,8 +139,8 @@ void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable,
   if (rows > 0) launch(stream, embedding_bwd_order, {grid_of((rows + threads - 1) / threads), threads}, sort);
   with_float(dx.dtype, [&]<class T>() {
     const SumArgs<T> args{dx.as<T>(), dtable.as<float>(), sort.starts, sort.rows, int(width), into_dtable == Gradient::accumulate};
-    const bool wide = pieces_of<T>(width, args.dx, args.dtable) > 1;
-    launch(stream, wide ? embedding_bwd_sum<T, 16 / sizeof(T)> : embedding_bwd_sum<T, 1>, {grid_of(vocab), threads}, args);
+    const bool wide = pieces_of<float>(width, args.dx, args.dtable) > 1;  // 16 bytes of the sums
+    launch(stream, wide ? embedding_bwd_sum<T, 4> : embedding_bwd_sum<T, 1>, {grid_of(vocab), threads}, args);
   });
 }
 

@@ -85,20 +85,22 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   constexpr int vec = Row::vec;
   __shared__ float room[2][32];  // in turns, so that one barrier a row is enough
   const std::int64_t begin = blockIdx.x * a.rows_each, end = min(a.rows, begin + a.rows_each);
-  Pack<T, vec> x[Row::pieces], dy[Row::pieces];
-  float dweight[Row::pieces][vec] = {};
+  Pack<T, vec> x[Row::pieces], dy[Row::pieces], before[Row::pieces];
+  float root = 0, dweight[Row::pieces][vec] = {};
   const auto fetch = [&](std::int64_t row) {
+    root = a.rstd[row];
     Row::each(a.width, [&](int k, int i) {
       x[k] = load<vec>(a.x + row * a.width + i);
       dy[k] = load<vec>(a.dy + row * a.width + i);
+      if (a.add) before[k] = load<vec>(a.dx + row * a.width + i);
     });
   };
   fetch(begin);
   for (std::int64_t row = begin; row < end; ++row) {
-    T* dx = a.dx + row * a.width;
-    const float r = a.rstd[row];
-    Pack<T, vec> before[Row::pieces];
-    if (a.add) Row::each(a.width, [&](int k, int i) { before[k] = load<vec>(dx + i); });
+    const float r = root;
+    Pack<T, vec> old[Row::pieces];
+#pragma unroll
+    for (int k = 0; k < Row::pieces; ++k) old[k] = before[k];
     float sum = 0, unit[Row::pieces][vec], slope[Row::pieces][vec];
     Row::each(a.width, [&](int k, int i) {
       const auto w = load<vec>(a.weight + i);
@@ -118,9 +120,9 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
         const float value = r * (slope[k][e] - unit[k][e] * mean);
-        out.at[e] = rounded<T>(a.add ? widened(before[k].at[e]) + value : value);
+        out.at[e] = rounded<T>(a.add ? widened(old[k].at[e]) + value : value);
       }
-      store(dx + i, out);
+      store(a.dx + row * a.width + i, out);
     });
   }
   Row::each(a.width, [&](int k, int i) {
@@ -131,13 +133,14 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   });
 }
 
-// f.operator()<T, Row>() for a storage type, and the widest pieces and fewest registers that serve rows of this width.
-template <class F, class... Pointers>
+// f.operator()<T, Row>() for a storage type, and the widest pieces and fewest registers, but `least`, that serve rows of this width.
+template <int least, class F, class... Pointers>
 void with_row(DType dtype, std::int64_t width, F&& f, const Pointers*... at) {
   with_float(dtype, [&]<class T>() {
     const auto with_own = [&]<int vec>() {
-      if (width <= Row<vec, 8>::widest())
-        f.template operator()<T, Row<vec, 8>>();
+      constexpr int own = least < vec ? vec : least;
+      if (width <= Row<vec, own>::widest())
+        f.template operator()<T, Row<vec, own>>();
       else if (width <= Row<vec, 16>::widest())
         f.template operator()<T, Row<vec, 16>>();
       else
@@ -155,13 +158,16 @@ void with_row(DType dtype, std::int64_t width, F&& f, const Pointers*... at) {
 void forward_cuda(const Forward& t, Context& ctx) {
   const auto rows = t.x.shape[0], width = t.x.shape[1];
   if (t.x.count() == 0) return;
-  with_row(
-      t.x.dtype, width,
-      [&]<class T, class Row>() {
-        launch(static_cast<cudaStream_t>(ctx.stream), rmsnorm_fwd<T, Row>, {grid_of(rows), Row::threads(width)},
-               {t.x.as<T>(), t.weight.as<float>(), t.y.as<T>(), t.rstd.as<float>(), int(width), t.eps});
-      },
-      t.x.as<char>(), t.y.as<char>(), t.weight.as<char>());
+  const auto start = [&]<int least>() {
+    with_row<least>(
+        t.x.dtype, width,
+        [&]<class T, class Row>() {
+          launch(static_cast<cudaStream_t>(ctx.stream), rmsnorm_fwd<T, Row>, {grid_of(rows), Row::threads(width)},
+                 {t.x.as<T>(), t.weight.as<float>(), t.y.as<T>(), t.rstd.as<float>(), int(width), t.eps});
+        },
+        t.x.as<char>(), t.y.as<char>(), t.weight.as<char>());
+  };
+  t.x.dtype == DType::f32 ? start.template operator()<8>() : start.template operator()<16>();  // two pieces of 16 bytes a thread
 }
 
 void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
@@ -169,7 +175,7 @@ void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Co
   const auto rows = t.x.shape[0], width = t.x.shape[1];
   if (width == 0) return;
   if (rows > 0)
-    with_row(
+    with_row<8>(
         t.x.dtype, width,
         [&]<class T, class Row>() {
           launch(stream, rmsnorm_bwd<T, Row>, {grid_of(parts.count), Row::threads(width)},

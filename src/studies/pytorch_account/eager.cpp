@@ -74,6 +74,11 @@ Value Eager::heads_joined(const std::string& name, const Value& x, Shape joined)
                 [back = x.shape](const Value& g) { return Node::Gradients{view_of(g, back, Layout::transposed)}; });
 }
 
+Value Eager::heads_in_place(const Value& x, Shape joined) {
+  return record("heads joined", view_of(x, joined, Layout::view), {x},
+                [back = x.shape](const Value& g) { return Node::Gradients{view_of(g, back, Layout::transposed)}; });
+}
+
 Value Eager::repeated(const std::string& name, const Value& x, std::int64_t times) {
   if (times == 1) return x;
   Shape s = x.shape;

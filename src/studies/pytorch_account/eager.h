@@ -33,6 +33,7 @@ class Eager : public Engine {
   Value cast(const std::string& name, const Value& x, DType);
   Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
   Value heads_joined(const std::string& name, const Value& x, Shape joined);
+  Value heads_in_place(const Value& x, Shape joined);                           // the same of what a kernel wrote as [b, n, h, d]: a view
   Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
 
   Value add(const std::string& name, const Value& a, const Value& b);

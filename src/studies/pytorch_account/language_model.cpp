@@ -85,7 +85,9 @@ struct Model {
       }
       o = naive_attention(torch, m.softmax, m.heads / kv_heads, q, k, v, mask);
     }
-    return torch.linear("o", torch.heads_joined("heads joined", o, {m.batch, m.len, m.heads * dim}), w.o);
+    const Shape joined{m.batch, m.len, m.heads * dim};
+    const bool in_place = m.fused_attention && m.precision.dtype == DType::f32;  // as the memory-efficient kernel writes its output
+    return torch.linear("o", in_place ? torch.heads_in_place(o, joined) : torch.heads_joined("heads joined", o, joined), w.o);
   }
 
   Value feed_forward(const BlockWeights& w, const Value& h) {
