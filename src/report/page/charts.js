@@ -175,7 +175,7 @@ const charts = (() => {
         plugins: {
           legend: {display: false}, mark_lines: {marks},
           tooltip: {
-            filter: item => data.kind !== 'areas' || item.raw.y > 0, itemSort: data.kind === 'areas' ? (a, b) => b.datasetIndex - a.datasetIndex : undefined,
+            filter: item => data.kind !== 'areas' || item.raw.y > 0 || item.raw.name !== '', itemSort: data.kind === 'areas' ? (a, b) => b.datasetIndex - a.datasetIndex : undefined,
             backgroundColor: css('--tip'), titleColor: css('--tip-ink'), bodyColor: css('--tip-ink'), footerColor: css('--tip-ink'),
             footerFont: {weight: 'normal'}, padding: 10, boxPadding: 4, usePointStyle: data.kind === 'lines', caretSize: 0, cornerRadius: 6,
             callbacks: {title: items => items.length ? heading(data, items) : '', label: item => said(data, item),

@@ -18,7 +18,9 @@ std::optional<std::vector<AttentionRow>> attention_rows(const ReportRun& run) {
   for (const RowObject& row : run.rows()) {
     if (!row.contains("variant") || !row.contains("len_q") || !row.contains("forecast_peak_bytes")) return {};
     try {
-      rows.push_back(attention_row_of(row.dump(-1, ' ', false, RowObject::error_handler_t::replace)));
+      RowObject whole = row;
+      if (whole.contains("why") && whole["why"].is_null()) whole["why"] = "";  // CSV does not tell nothing from an empty word
+      rows.push_back(attention_row_of(whole.dump(-1, ' ', false, RowObject::error_handler_t::replace)));
     } catch (const Error&) {
       return {};  // another program's rows: shown as they are
     }
@@ -178,6 +180,18 @@ void add_against_plain(const Record& analysis, Record& into) {
   }
 }
 
+// Why the rows' kernels cannot be walked dry by this build, as a GPU's without CUDA cannot; empty when they can.
+std::string why_not_walked(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) try {
+  for (const AttentionRow& r : rows) {
+    const auto* variant = attention::variant_named(r.variant);
+    const auto dtype = precision_named(r.dtype);
+    const auto mask = attention::mask_named(r.mask);
+    if (!variant || r.status == "refused" || !dtype || !mask) continue;
+    forecast_case(s.problem(*dtype, *mask, r.dim, std::min<std::int64_t>(r.len_q, 64)), *variant, s.passes, device, 1);
+  }
+  return "";
+} catch (const Error& e) { return e.what(); }
+
 }  // namespace
 
 bool holds_attention(const ReportRun& run) { return attention_rows(run).has_value(); }
@@ -186,7 +200,10 @@ void add_attention(const ReportRun& run, Record& into) {
   const auto rows = attention_rows(run);
   if (!rows) return;
   const Device device = device_of(run);
-  Record analysis = analysis_of(sweep_of(run, *rows), device, *rows);
+  const AttentionSweep sweep = sweep_of(run, *rows);
+  const std::string why_not = why_not_walked(sweep, device, *rows);
+  Record analysis = why_not.empty() ? analysis_of(sweep, device, *rows) : Record{};
+  if (!why_not.empty()) into.add(Part{Note{fmt::format("Where memory ends is not forecast here: {}.", why_not)}});
   if (device.memory_bytes == 0)
     std::erase_if(analysis.parts, [](const Part& p) {
       const auto* t = std::get_if<Table>(&p.is);
