@@ -65,7 +65,7 @@ int main() {
   constexpr auto k = Major::k, mn = Major::mn;
   measure<64, false, k, k>("shared k, k", cycles, out), measure<128, false, k, k>("shared k, k", cycles, out),
       measure<256, false, k, k>("shared k, k", cycles, out);
-      measure<80, false, k, k>("shared k, k", cycles, out);
+  measure<80, false, k, k>("shared k, k", cycles, out);
   measure<64, true, k, k>("registers, k", cycles, out), measure<128, true, k, k>("registers, k", cycles, out);
   measure<64, true, k, mn>("registers, mn", cycles, out), measure<128, true, k, mn>("registers, mn", cycles, out),
       measure<256, true, k, mn>("registers, mn", cycles, out);
