@@ -39,9 +39,10 @@ bench: build  ## attention, every variant, over dims and lengths (minutes)
 install: build  ## into PREFIX (/usr/local): program, library, headers, CMake and pkg-config files
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
+ASAN ?= all
 asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them
 	@cmake --preset asan --log-level=WARNING
-	@cmake --build --preset asan
+	@cmake --build --preset asan --target $(ASAN)
 	@ctest --preset asan -j $(JOBS)
 
 tsan: setup  ## the same under the thread sanitizer
