@@ -1,7 +1,6 @@
 // A language model's commands as a user meets them: memory model, plan, step, and a training that is killed and goes on.
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -218,10 +217,9 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
   const std::string common = " --text " + (folder_ / "text.txt").string() + " --len 16 --batch 2 --validate 0",
                     save = (folder_ / "run").string();
   const Json first = answer("train --layers 1 --width 32 --heads 2 --steps 30 --save " + save + common);
-  const Json again = answer("train --steps 0 --sample 5 --prompt ab --init " + save + common);
+  const Json again = answer("train --steps 0 --sample 5 --temperature 0.01 --prompt ab --init " + save + common);
   EXPECT_EQ(again["validation_loss"], first["validation_loss"]);
-  const auto sample = again["sample"].get<std::string>();  // UTF-8; a byte that is none is shown as one replacement character
-  EXPECT_EQ(std::count_if(sample.begin(), sample.end(), [](char c) { return (c & 0xc0) != 0x80; }), 5);
+  EXPECT_EQ(again["sample"].get<std::string>().size(), 5u);
   refused("train --steps 1 --layers 2 --init " + save + common, 2, "leave --layers out");
 }
 
