@@ -83,10 +83,11 @@ TEST_F(Profile, RefusesWhatMakesNoSense) {
   refused("profile step --phase sideways", 2, "there is no 'sideways'");
   refused("profile attention --variant none", 1, "none");
   refused("profile step --trace /no/such/folder/t.json", 2, "there is no directory");
-  refused("profile -- /no/such/program", 2, "cannot be started");
 }
 
-#ifdef HEADROOM_HAS_INJECT
+#ifdef HEADROOM_HAS_INJECT  // built with CUDA
+TEST_F(Profile, AProgramThatIsNotThereIsSaid) { refused("profile -- /no/such/program", 2, "cannot be started"); }
+
 TEST_F(Profile, AProgramsOutputAndExitCodePassThrough) {
   const Ended e = run("profile -- sh -c 'echo words; exit 7'");
   EXPECT_EQ(e.code, 7);
