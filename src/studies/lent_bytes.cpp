@@ -24,8 +24,6 @@ std::string measured_in_words() {
 
 MeasuredMemory measure_memory(const Device& device, int threads, std::size_t bytes,
                               const std::function<void(Context&, const Place&)>& run) {
-  check(device.key.empty(), Code::bad_argument, "--measure: {} is described, not present; leave --device out, or name cpu or cuda",
-        device.name);
   Place place(device, threads);
   const std::int64_t before = lent_bytes(device);
   const PlaceMemory memory = place.take(bytes);

@@ -236,6 +236,8 @@ Problem AttentionMemory::problem(std::int64_t dim, std::int64_t len, Precision p
 }
 
 Record memory_attention(const AttentionMemory& asked) {
+  check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
+        "--measure: {} is described, not present; leave --device out, or name cpu or cuda", asked.device.name);
   Accountant accountant(asked);
   std::vector<Row> rows;
   for (const auto& variant : asked.variants)
