@@ -119,7 +119,7 @@ function(headroom_add_cuda target)
     foreach(part dkdv dq)
       set(file ${PROJECT_BINARY_DIR}/generated/flash_sm90_bwd_${part}_${type}.cu)
       file(CONFIGURE OUTPUT ${file} CONTENT
-"#include \"ops/attention/flash_sm90_bwd_wide.cuh\"\n${backward} {\ntemplate void start_${part}<Backward256<${type}>>(const WideArgs&, int, cudaStream_t);\n}\n" @ONLY)
+"#include \"ops/attention/flash_sm90_bwd_wide_${part}.cuh\"\n${backward} {\ntemplate void start_${part}<Backward256<${type}>>(const WideArgs&, int, cudaStream_t);\n}\n" @ONLY)
       list(APPEND instances ${file})
     endforeach()
   endforeach()
