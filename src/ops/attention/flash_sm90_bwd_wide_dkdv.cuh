@@ -96,12 +96,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
         s.q_full[stage(n)].wait(parity(n));
       } else {
         s.do_full[stage(n)].wait(parity(n));
-#pragma unroll
-        for (int i = 0; i < rows / 16; ++i) {
-          const float4 y = *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]);
-          x[8 * i] = x[8 * i + 2] = y.x, x[8 * i + 1] = x[8 * i + 3] = y.y, x[8 * i + 4] = x[8 * i + 6] = y.z,
-                x[8 * i + 5] = x[8 * i + 7] = y.w;
-        }
+        begin_at(x, &s.minus_delta[stage(n)][2 * column_here]);
         pin(x);
       }
       mma_fence();
@@ -115,25 +110,9 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       float4 lse[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
-      if (ragged || m * rows < low_plain || m * rows + rows - 1 > high_plain) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int key = t.n * keys + key_here + 8 * r, at = m * rows + column_here;
-          const int low = (key < a.sight.len_k ? key - a.sight.shift + a.sight.least : unbounded) - at,
-                    high = key - a.sight.shift + a.sight.most - at;
-#pragma unroll
-          for (int j = 0; j < rows / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-              if (8 * j + e < low || 8 * j + e > high) x[4 * j + 2 * r + e] = -INFINITY;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < rows / 8; ++j) {
-        const float2 y = half_of(lse[j / 2], j % 2);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) x[4 * j + e] = exp2_fast(fmaf(x[4 * j + e], a.scale_log2, -(e % 2 ? y.y : y.x)));
-      }
+      if (ragged || m * rows < low_plain || m * rows + rows - 1 > high_plain)
+        hide_unseen(x, a.sight, t.n * keys + key_here, m * rows + column_here);
+      weigh(x, a.scale_log2, lse);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
@@ -149,12 +128,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {
         const uint4 y = s.p[n % 2][i][thread];
-        const std::uint32_t p[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-        for (int f = 0; f < 4; ++f) {
-          const float2 z = unpack<T>(p[f]);
-          w[i][f] = pack<T>(z.x * x[8 * i + 2 * f], z.y * x[8 * i + 2 * f + 1]);
-        }
+        differentiate<T>(w[i], {y.x, y.y, y.z, y.w}, &x[8 * i]);
       }
       __syncwarp();
       release(s.p_empty[n % 2]);
