@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
 #include "studies/profile.h"
@@ -19,6 +21,15 @@ void shorten(Table& t) {
   t.rows.resize(rows_for_people);
 }
 
+// A roof that is passed wants a word.
+bool passes_a_roof(const Table& roofline) {
+  const auto at = std::find_if(roofline.columns.begin(), roofline.columns.end(), [](const Column& c) { return c.name == "roof_share"; });
+  return std::any_of(roofline.rows.begin(), roofline.rows.end(), [&](const auto& row) {
+    const auto* share = std::get_if<double>(&row[std::size_t(at - roofline.columns.begin())]);
+    return share && *share > 1.05;
+  });
+}
+
 Record one_profile(const Profile& p, const ProfileResult& result, bool for_people, const std::string& name) {
   const ProfileTables tables{p.timeline, result.ceilings, result.precision};
   Record r{name, p.phase, {}};
@@ -32,8 +43,12 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
   Table list[] = {tables.kernels(), tables.phases(), tables.modules(), tables.attention(), tables.roofline(), tables.gaps()};
   for (Table& table : list) {
     if (table.rows.empty()) continue;
+    const bool passed = table.name == "roofline" && passes_a_roof(table);
     if (for_people) shorten(table);
     r.add(Part{std::move(table)});
+    if (passed)
+      r.add(Part{
+          Note{"Above 100 % of a roof: its tensors came from a cache, or the ceiling was measured while the machine was busy.", false}});
   }
   if (for_people) {
     if (const std::string chart = tables.roofline_chart(); !chart.empty()) r.add(Part{Note{chart, false}});

@@ -61,7 +61,9 @@ class Recording::HostEcho final : public Echo {
     kinds_.pop_back();
     if (kind == Region::Kind::module || --open_ops_ > 0 || now_ns() < recording_.written_.at_ns + apart_ns) return;
     try {
+      const auto start = now_ns();
       recording_.write_host();
+      recording_.written_.took_ns += now_ns() - start;
     } catch (const std::exception&) {  // no memory: what is left is written at the end of the step, or it says so
     }
   }
@@ -101,6 +103,7 @@ void Recording::step(const std::function<void()>& call) {
   if (steps_.empty()) origin_ns_ = now_ns();
   first_event_ = written_.events = ledger_ ? ledger_->events().size() : 0;
   const auto start = step_start_ns_ = now_ns();
+  if (written_.at_ns == 0) written_.at_ns = start;
   call();
   if (wait_) wait_();
   steps_.push_back({start - origin_ns_, now_ns() - origin_ns_});
@@ -162,7 +165,6 @@ void Recording::write_host() {
   }
   trace_->flush();
   written_.at_ns = now_ns();
-  written_.took_ns += written_.at_ns - start;
 }
 
 // In the order of their start.

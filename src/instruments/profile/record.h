@@ -48,7 +48,7 @@ class Recording {
   std::size_t first_event_ = 0;    // of the last step
   std::int64_t origin_ns_ = 0, step_start_ns_ = 0;
 
-  struct Written {  // into the trace, and what that took
+  struct Written {  // into the trace, when last, and what that took of the steps
     std::vector<Place> places;
     std::size_t events = 0, heard = 0;
     std::int64_t at_ns = 0, took_ns = 0;
