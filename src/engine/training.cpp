@@ -87,8 +87,6 @@ Training::Training(const Recipe& recipe, Context& ctx)
       owned_(store_of(recipe_, ctx)),
       store_(*owned_),
       head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
-  check(ctx.dry() || !ctx.on_gpu() || !(recipe_.model.qkv_bias || recipe_.model.qk_norm), Code::unsupported,
-        "model {}: the biases of q, k, v and the norms of q and k are computed on the CPU only; try --device cpu", recipe_.model.name);
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
   {
