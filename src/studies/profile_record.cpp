@@ -45,9 +45,10 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
 
 }  // namespace
 
-std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledger& ledger) {
-  if (!place.on_gpu()) return std::make_unique<profile::Recording>(&ledger);
-  return std::make_unique<profile::Recording>(&ledger, [&place] { place.wait(); });
+std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledger& ledger, profile::TimelineTrace* trace) {
+  if (!place.on_gpu()) return std::make_unique<profile::Recording>(&ledger, trace);
+  return std::make_unique<profile::Recording>(
+      &ledger, [&place] { place.wait(); }, trace);
 }
 
 Record profile_record(const ProfileResult& result, bool for_people) {

@@ -1,8 +1,10 @@
 // Marks, timelines, activity files and traces, from hand-made marks whose times are known.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -45,7 +47,7 @@ TEST(Timeline, EverySliceKnowsItsOpModuleLayerAndPhase) {
 }
 
 TEST(Timeline, AnOpIsCutIntoItsPartsAndWhatIsLeft) {
-  const auto slices = host_slices(example(), {{0, 100}}, 0);
+  const auto slices = host_slices(example(), places_of(example()), {{0, 100}}, 0);
   ASSERT_EQ(slices.size(), 4u);
   std::int64_t sum = 0;
   for (const Slice& s : slices) sum += s.ns();
@@ -61,7 +63,7 @@ TEST(Timeline, SlicesAndGapsMakeUpTheStep) {
   Timeline t;
   t.marks = example();
   t.steps = {{0, 100}};
-  t.slices = host_slices(t.marks, t.steps, 0);
+  t.slices = host_slices(t.marks, places_of(t.marks), t.steps, 0);
   std::int64_t covered = 0, idle = 0;
   for (const Slice& s : t.slices) covered += s.ns();
   const auto gaps = gaps_of(t);
@@ -101,6 +103,23 @@ TEST(Recording, TimesOnlyItsStepsAndTheBytesOfTheLast) {
   EXPECT_EQ(t.memory[1].live_bytes, 0);
   EXPECT_GE(t.memory[0].at_ns, t.steps[1].start_ns);
   EXPECT_LE(t.memory[1].at_ns, t.steps[1].end_ns);
+}
+
+TEST(Recording, BeginsItsBytesWithThoseThatStood) {
+  Ledger ledger;
+  Arena arena(&ledger);
+  Recording recording(&ledger);
+  static_cast<void>(arena.make("weight", DType::f32, {64}));
+  recording.step([&] {
+    const auto scope = arena.scope();
+    const Running op(recording.listener(), region(Region::Kind::op, "op"));
+    static_cast<void>(arena.make("x", DType::f32, {64}));
+  });
+  const Timeline t = recording.timeline();
+  ASSERT_EQ(t.memory.size(), 3u);
+  EXPECT_EQ(t.memory[0].name, "weight");
+  EXPECT_EQ(t.memory[0].at_ns, t.steps[0].start_ns);
+  EXPECT_EQ(t.memory[1].live_bytes, 512);
 }
 
 TEST(ActivityLog, ReadsWhatTheLibraryWrites) {
@@ -160,7 +179,7 @@ TEST_F(Trace, IsJsonWhateverTheNames) {
   Timeline t;
   t.marks = example();
   t.steps = {{0, 100}};
-  t.slices = host_slices(t.marks, t.steps, 0);
+  t.slices = host_slices(t.marks, places_of(t.marks), t.steps, 0);
   t.slices[0].kernel = "\"</script>\\ \x01 \xff";
   t.slices[1].mark = -1;
   t.memory = {{5, 100, 100, "x", "2x3", Phase::forward}};
@@ -180,6 +199,49 @@ TEST_F(Trace, CanBeReadBeforeItIsClosed) {
   w.flush();
   const std::string text = unzipped(file_);
   EXPECT_NE(text.find("\"name\":\"name\""), std::string::npos) << text;
+}
+
+TEST_F(Trace, AProgramThatIsKilledLeavesWhatItHadRecorded) {
+  const pid_t child = fork();
+  if (child == 0) {  // dies within the third op of its second step
+    TraceWriter w(file_);
+    TimelineTrace part(w, 1, "train");
+    Ledger ledger;
+    Arena arena(&ledger);
+    Recording recording(&ledger, &part);
+    const auto op = [&](const char* name) {
+      const Running running(recording.listener(), region(Region::Kind::op, name));
+      const auto scope = arena.scope();
+      static_cast<void>(arena.make("x", DType::f32, {64}));
+    };
+    recording.step([&] { op("first"); });
+    recording.step([&] {
+      const Running module(recording.listener(), region(Region::Kind::module, "attention"));
+      op("second");
+      usleep(150'000);
+      op("third");
+      const Running open(recording.listener(), region(Region::Kind::op, "fourth"));
+      raise(SIGKILL);
+    });
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  std::string text(1 << 20, '\0');
+  gzFile f = gzopen(file_.c_str(), "rb");
+  const int bytes = gzread(f, text.data(), unsigned(text.size()));
+  EXPECT_EQ(gzclose(f), Z_OK) << "whole members: Perfetto refuses one that is cut short";
+  ASSERT_GT(bytes, 0);
+  text.resize(std::size_t(bytes));
+  std::vector<std::string> ops;
+  std::size_t counters = 0;
+  for (const auto& e : nlohmann::json::parse(text + "]")) {
+    if (e["ph"] == "X" && e["tid"] >= 10) ops.push_back(e["name"]);
+    counters += e["ph"] == "C";
+  }
+  EXPECT_EQ(ops, (std::vector<std::string>{"first", "second", "third"}));
+  EXPECT_EQ(counters, 6u);
 }
 
 TEST_F(Trace, SaysWhenItCannotBeWritten) { EXPECT_THROW(TraceWriter("/no/such/folder/t.json.gz"), Error); }
