@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {
@@ -8,10 +9,11 @@ namespace {
 constexpr std::size_t rows_for_people = 12;
 
 void shorten(Table& t) {
-  constexpr std::size_t letters = 60;
+  constexpr int letters = 60;
+  const bool of_kernels = t.name == "kernels" || t.name == "gaps";
   for (auto& row : t.rows)
     for (Value& v : row)
-      if (auto* word = std::get_if<std::string>(&v); word && word->size() > letters) *word = word->substr(0, letters - 3) + "...";
+      if (auto* word = std::get_if<std::string>(&v)) *word = shortened(of_kernels ? profile::short_name(*word) : *word, letters);
   if (t.rows.size() <= rows_for_people) return;
   t.title += fmt::format(" (the first {} of {})", rows_for_people, t.rows.size());
   t.rows.resize(rows_for_people);

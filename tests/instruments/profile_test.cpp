@@ -161,6 +161,18 @@ TEST(ActivityLog, NamesAreReadable) {
   EXPECT_EQ(readable(""), "");
 }
 
+TEST(ActivityLog, ShortNamesKeepWhatTellsKernelsApart) {
+  EXPECT_EQ(short_name("attention_fwd_sm90<attention::sm90::Forward64<__nv_bfloat16>, (attention::sm90::Reach)1>"),
+            "attention_fwd_sm90<Forward64<__nv_bfloat16>, 1>");
+  EXPECT_EQ(short_name("at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
+                       "at::native::GeluType)::{lambda()#2}::operator()() const::{lambda(float)#1}, std::array<char*, 2ul> >"),
+            "vectorized_elementwise_kernel<4, GeluCUDAKernelImpl, array<char*, 2ul>>");
+  EXPECT_EQ(short_name("nvjet_sm90_tst_128x160_64x5_2x1_v_bz_NNT"), "nvjet_sm90_tst_128x160_64x5_2x1_v_bz_NNT");
+  EXPECT_EQ(short_name("fill"), "fill");
+  EXPECT_EQ(short_name("a<b>::c<d::e>"), "a<b>::c<e>");
+  EXPECT_EQ(short_name("((("), "(((");
+}
+
 std::string unzipped(const std::string& file) {
   std::string text(1 << 20, '\0');
   gzFile f = gzopen(file.c_str(), "rb");
