@@ -18,6 +18,7 @@ void add_step(CLI::App& app, StepAsked& a) {
   add_choice(app, "--keep,--recompute", a.keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.attention, {"flash", "plain"}, "Attention variant");
   add_choice(app, "--masters", a.masters, {"whole", "halves"}, "FP32 weights: beside their bf16 copies, or sharing their bytes");
+  add_choice(app, "--gradients", a.gradients, {"whole", "half"}, "Of the blocks' matrices: FP32, or rounded to the precision");
   add_choice(app, "--update", a.updating, {"after", "during"}, "AdamW after backward, or group by group inside it: no clipping");
   add_integer(app, "--steps", a.steps, {1, 1 << 20}, "Calls that count");
   add_integers(app, "--warmup", s.warmups, {0, 1 << 20}, "Calls before them; a row for each");
@@ -35,6 +36,7 @@ StepTime StepAsked::settings(const Common& common) const {
   t.precisions = precisions_of(precisions);
   t.keep = *engine::keep_named(keep);
   t.masters = masters == "halves" ? engine::Masters::halves : engine::Masters::whole;
+  t.gradients = gradients == "half" ? engine::Gradients::half : engine::Gradients::whole;
   t.updating = updating == "during" ? engine::Updating::during : engine::Updating::after;
   t.steps = int(steps);
   t.seed = common.seed;
@@ -48,7 +50,7 @@ std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
   for (const auto& m : t.models) models.push_back(nlohmann::ordered_json::parse(engine::to_json(m)));
   return nlohmann::ordered_json{{"models", models},          {"batch", t.batch},       {"len", t.lens},
                                 {"precision", a.precisions}, {"keep", a.keep},         {"attention", t.attention},
-                                {"masters", a.masters},      {"updating", a.updating}, {"phases", t.phases},
+                                {"masters", a.masters},      {"updating", a.updating}, {"gradients", a.gradients}, {"phases", t.phases},
                                 {"steps", t.steps},          {"warmup", t.warmups},    {"threads", threads},
                                 {"memory", t.memory_bytes},  {"seed", t.seed}}
       .dump();

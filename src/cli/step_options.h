@@ -11,7 +11,7 @@ struct StepAsked {
   std::vector<std::string> precisions{"fp32"};
   std::string keep = "everything";
   std::optional<std::uint64_t> memory;
-  std::string masters = "whole", updating = "after";
+  std::string masters = "whole", updating = "after", gradients = "whole";
   std::int64_t steps = 10, threads = 0;
 
   StepTime settings(const Common&) const;  // checked

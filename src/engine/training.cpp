@@ -51,7 +51,7 @@ bool finite(const Tensor& t, const Context& ctx) {
 
 std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
   if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
-  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.masters, r.updating, ctx);
+  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, Holding{r.masters, r.updating, r.gradients}, ctx);
 }
 
 const Recipe& checked(const Recipe& r) {
@@ -73,8 +73,11 @@ void check(const Recipe& r) {
         "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
   check(r.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
         "step: masters in halves need bf16, {} was asked", name_of(r.precision));
-  check(r.ranks.count == 1 || (r.masters == Masters::whole && r.updating == Updating::after), Code::unsupported,
-        "step: several ranks are forecast with whole masters and an update after backward");
+  check(r.gradients == Gradients::whole || (size_of(r.precision.dtype) == 2 && r.micro_batches == 1), Code::bad_argument,
+        "step: gradients in half need bf16 or fp16 and one micro-batch; {} and {} were asked. Sums of several want FP32 gradients",
+        name_of(r.precision), r.micro_batches);
+  check(r.ranks.count == 1 || (r.masters == Masters::whole && r.updating == Updating::after && r.gradients == Gradients::whole),
+        Code::unsupported, "step: several ranks are forecast with whole masters and gradients and an update after backward");
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
@@ -87,8 +90,6 @@ Training::Training(const Recipe& recipe, Context& ctx)
       owned_(store_of(recipe_, ctx)),
       store_(*owned_),
       head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
-  check(ctx.dry() || !ctx.on_gpu() || !(recipe_.model.qkv_bias || recipe_.model.qk_norm), Code::unsupported,
-        "model {}: the biases of q, k, v and the norms of q and k are computed on the CPU only; try --device cpu", recipe_.model.name);
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
   {

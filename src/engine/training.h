@@ -31,6 +31,7 @@ struct Recipe {
   Purpose purpose = Purpose::training;
   Masters masters = Masters::whole;
   Updating updating = Updating::after;
+  Gradients gradients = Gradients::whole;
   Ranks ranks{};  // more than one: forecast only, `batch` is of each
 };
 

@@ -120,7 +120,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
             if (stop()) break;
             if (std::find(s.phases.begin(), s.phases.end(), name) == s.phases.end()) continue;
             Recipe r{model, s.batch, len, precision, {s.keep}, s.attention};
-            r.purpose = purpose, r.masters = s.masters, r.updating = s.updating;
+            r.purpose = purpose, r.masters = s.masters, r.updating = s.updating, r.gradients = s.gradients;
             engine::Forecast f;
             const double ceiling = gpu ? device.ceilings.of(precision) : cpu_ceiling;
             const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {

@@ -19,6 +19,7 @@ struct StepTime {
   engine::Keep keep = engine::Keep::everything;
   std::string attention = "flash";
   engine::Masters masters = engine::Masters::whole;
+  engine::Gradients gradients = engine::Gradients::whole;
   engine::Updating updating = engine::Updating::after;
   std::vector<std::string> phases{"forward", "forward+backward", "train"};
   int steps = 10;
