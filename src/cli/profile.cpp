@@ -101,7 +101,7 @@ int run_step(const Asked& a, const Common& common) {
   s.recipe.purpose = a.phase == "forward"            ? engine::Purpose::forward
                      : a.phase == "forward+backward" ? engine::Purpose::gradients
                                                      : engine::Purpose::training;
-  s.recipe.masters = t.masters, s.recipe.updating = t.updating, s.recipe.gradients = t.gradients;
+  s.recipe.holding = t.holding;
   s.memory_bytes = a.step.memory.value_or(d.memory_bytes);
   studies::ProfileOptions o = options_of(a, common);
   o.threads = int(a.step.threads);

@@ -46,7 +46,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   const auto step = [&] {
     if (recipe.purpose == Purpose::forward) return training.forward();
     if (recipe.purpose == Purpose::gradients) return training.backward();
-    training.passes({.clip = recipe.updating == engine::Updating::during ? 0.0 : 1.0});
+    training.passes({.clip = recipe.holding.updating == engine::Updating::during ? 0.0 : 1.0});
   };
   const auto warm_up = [&](const std::function<void()>& call) {
     for (int i = 0; i < o.warmup && !o.stop(); ++i) call();

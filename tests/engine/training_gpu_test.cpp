@@ -113,7 +113,7 @@ TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
         }
         if (!small) continue;
         Recipe half = r;  // what is rounded once more may be off by that rounding, and is what the CPU's is
-        half.gradients = Gradients::half;
+        half.holding.gradients = Gradients::half;
         const Ran narrow = run(half, card), narrow_on_cpu = run(half, {});
         for (std::size_t i = 0; i < table.size(); ++i) {
           const double honest = relative_error(exact.gradients[i], narrow_on_cpu.gradients[i]);
@@ -171,9 +171,9 @@ TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
   Recipe r = recipe("bf16");
   r.model = qwen_like();
   Workshop after(r, 2, cuda_device(0));
-  r.updating = Updating::during;
+  r.holding.updating = Updating::during;
   Workshop during(r, 2, cuda_device(0));
-  r.masters = Masters::halves;
+  r.holding.masters = Masters::halves;
   Workshop halves(r, 2, cuda_device(0)), on_cpu(r);
   for (Workshop* w : {&during, &halves}) w->training.warm();
   for (std::uint64_t step = 0; step < 5; ++step)
@@ -226,8 +226,8 @@ TEST_F(TrainingGpu, TheForecastIsTheLedgerToTheByte) {
     r.model.width = 8 * among(1, 40), r.model.layers = among(1, 3), r.model.ffn = 8 * among(1, 40), r.model.vocab = 8 * among(1, 90);
     r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1), r.batch = among(1, 3), r.len = among(1, 300),
     r.loss_rows = among(0, 1) * among(1, 200);
-    r.purpose = Purpose(among(0, 2)), r.gradients = Gradients(among(0, 1));
-    if (r.precision.dtype == DType::bf16) r.masters = Masters(among(0, 1));
+    r.purpose = Purpose(among(0, 2)), r.holding.gradients = Gradients(among(0, 1));
+    if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {}", trial, to_json(r.model), r.batch, r.len, r.attention));
     Workshop w(r, 2, card);
     if (r.purpose == Purpose::forward)

@@ -172,7 +172,7 @@ TEST(Training, UpdatingDuringBackwardGivesTheBitsOfUpdatingAfterIt) {
   for (const char* precision : {"fp32", "bf16"}) {
     Recipe r{tiny(), 2, 8, *precision_named(precision)};
     Workshop after(r);
-    r.updating = Updating::during;
+    r.holding.updating = Updating::during;
     Workshop during(r);
     EXPECT_LT(during.predicted, after.predicted);
     for (std::uint64_t step = 0; step < 4; ++step)
@@ -192,7 +192,7 @@ TEST(Training, UpdatingDuringBackwardGivesTheBitsOfUpdatingAfterIt) {
 TEST(Training, MastersInHalvesFollowWholeOnes) {
   Recipe r{tiny(), 2, 8, *precision_named("bf16")};
   Workshop whole(r);
-  r.masters = Masters::halves;
+  r.holding.masters = Masters::halves;
   Workshop halves(r);
   EXPECT_LT(halves.predicted, whole.predicted);
   for (std::uint64_t step = 0; step < 6; ++step)
@@ -221,7 +221,7 @@ TEST(Training, GradientsInHalfAreTheWholeOnesRounded) {
         Recipe r{tiny(), 2, 8, *precision_named(precision), {keep}};
         r.model.tied = tied;
         Workshop whole(r);
-        r.gradients = Gradients::half;
+        r.holding.gradients = Gradients::half;
         Workshop half(r);
         EXPECT_LT(half.predicted, whole.predicted);
         for (Workshop* w : {&whole, &half}) make_lively(*w), w->training.backward();
@@ -245,7 +245,7 @@ TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
     for (Masters masters : {Masters::whole, Masters::halves})
       for (Updating updating : {Updating::after, Updating::during}) {
         Recipe r{tiny(), 2, 8, *precision_named(precision)};
-        r.gradients = Gradients::half, r.masters = masters, r.updating = updating;
+        r.holding.gradients = Gradients::half, r.holding.masters = masters, r.holding.updating = updating;
         if (r.precision.dtype == DType::f16 && (masters == Masters::halves || updating == Updating::during)) {
           EXPECT_THROW(check(r), Error);
           continue;
@@ -267,7 +267,7 @@ TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
 
 TEST(Training, GradientsInHalfAreRefusedWhereTheyWouldBeSummed) {
   Recipe r{tiny(), 2, 8, *precision_named("bf16")};
-  r.gradients = Gradients::half, r.micro_batches = 2;
+  r.holding.gradients = Gradients::half, r.micro_batches = 2;
   EXPECT_THROW(check(r), Error);
   r.micro_batches = 1, r.ranks.count = 2;
   EXPECT_THROW(check(r), Error);
@@ -277,7 +277,7 @@ TEST(Training, GradientsInHalfAreRefusedWhereTheyWouldBeSummed) {
 
 TEST(Training, ANarrowGradientThatOverflowsIsSkipped) {
   Recipe r{tiny(), 2, 8, *precision_named("fp16")};
-  r.gradients = Gradients::half;
+  r.holding.gradients = Gradients::half;
   Workshop w(r);
   w.training.backward();
   const auto before = w.weights();

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(norm_blocks) adamw_prepare(const __grid_consta
 
 template <class T>
 struct Parameter {
-  const void* grad;     // FP32, or narrow: T
+  const void* grad;  // FP32, or narrow: T
   float *master, *m, *v;
   T* copy;              // or null
   std::uint16_t* rest;  // or null; else master is null
