@@ -67,4 +67,74 @@ __device__ __forceinline__ Limits limits_of(const Band& band, long long row, lon
   return {bounded(first), bounded(end)};
 }
 
+// A block's way: `rows` rows of one head (queries, or keys of a key head) stay, and of the other side all tiles that one of them sees pass.
+template <class S, bool rows_are_keys>
+struct Walk {
+  using T = typename S::T;
+  Place at;
+  const Band& band;
+  long long row0, rows, columns;
+  int valid, head_dim;  // so many of this block's rows exist
+  bool wide;
+  TileSpan tiles;
+
+  template <class Args>
+  __device__ __forceinline__ explicit Walk(const Args& a)
+      : at(place_of(a.deal, rows_are_keys ? a.heads / a.group : a.heads)),
+        band(a.band),
+        row0((long long)at.tile * S::rows),
+        rows(rows_are_keys ? band.len_k : band.len_q),
+        columns(rows_are_keys ? band.len_q : band.len_k),
+        valid(int(min((long long)S::rows, rows - row0))),
+        head_dim(a.head_dim),
+        wide(a.wide),
+        tiles(rows_are_keys ? band.row_tiles(row0, S::rows, S::columns) : band.key_tiles(row0, S::rows, S::columns)) {}
+
+  __device__ __forceinline__ static long long first_column(int tile) { return (long long)tile * S::columns; }
+  __device__ __forceinline__ int valid_columns(int tile) const { return int(min((long long)S::columns, columns - first_column(tile))); }
+  __device__ __forceinline__ bool plain(int tile) const { return tile >= tiles.plain_begin && tile < tiles.plain_end; }
+  __device__ __forceinline__ Limits seen_by(int row, int tile) const {
+    return limits_of<rows_are_keys>(band, row0 + row, first_column(tile));
+  }
+  __device__ __forceinline__ void fetch_rows(T* to, const Strided& from) const {
+    fetch<T, S::rows, S::dim, S::threads>(to, rows_at<T>(from, at.batch, at.head, row0), from.row, valid, head_dim, wide);
+  }
+  __device__ __forceinline__ void fetch_tile(T* to, const Strided& from, int head, int tile) const {
+    fetch<T, S::columns, S::dim, S::threads>(to, rows_at<T>(from, at.batch, head, first_column(tile)), from.row, valid_columns(tile),
+                                             head_dim, wide);
+  }
+};
+
+// Backward: keys meet the tiles of every query head that reads them, one head after another.
+template <class S, bool rows_are_keys>
+struct BackwardWalk : Walk<S, rows_are_keys> {
+  using T = typename S::T;
+  using Way = Walk<S, rows_are_keys>;
+  const BackwardArgs& a;
+  int across, steps;
+
+  __device__ __forceinline__ explicit BackwardWalk(const BackwardArgs& args)
+      : Way(args), a(args), across(Way::tiles.end - Way::tiles.begin), steps((rows_are_keys ? a.group : 1) * across) {}
+
+  __device__ __forceinline__ int head_of(int step) const {
+    return rows_are_keys ? Way::at.head * a.group + step / across : Way::at.head / a.group;
+  }
+  __device__ __forceinline__ int tile_of(int step) const { return Way::tiles.begin + step % across; }
+  __device__ __forceinline__ const float* statistics_of(const float* x, int head) const {
+    return x + ((long long)Way::at.batch * a.heads + head) * a.padded;
+  }
+  __device__ __forceinline__ void fetch_tiles(T* first, T* second, int step) const {
+    const int head = head_of(step), tile = tile_of(step);
+    Way::fetch_tile(first, rows_are_keys ? a.q : a.k, head, tile);
+    if constexpr (rows_are_keys)
+      fetch_statistics<T, S::columns, S::dim>(first, statistics_of(a.lse, head) + tile * S::columns,
+                                              statistics_of(a.delta, head) + tile * S::columns);
+    Way::fetch_tile(second, rows_are_keys ? a.d_o : a.v, head, tile);
+    warp::copies_commit();
+  }
+  __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
+    return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));
+  }
+};
+
 }  // namespace headroom::attention::blocks

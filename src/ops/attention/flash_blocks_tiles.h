@@ -11,7 +11,8 @@ template <int head_dim, int warp_count, int row_count, int column_count, int ste
 struct SimtTiles {
   using T = float;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, unroll = steps;
-  static constexpr int extra_bytes = rows * (columns + 8) * 4;
+  static constexpr int extra_bytes = rows * (columns + 4) * 4;
+  static constexpr bool turned = true;  // the block's rows lie as [dim][row]
 };
 template <int dim>
 struct SimtForward;
@@ -56,6 +57,7 @@ template <class Type, int head_dim, int warp_count, int row_count, int column_co
 struct Sm80Tiles {
   using T = Type;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, extra_bytes = 0;
+  static constexpr bool turned = false;
 };
 template <class T, int dim>
 struct Sm80Forward;
