@@ -105,6 +105,41 @@ struct Walk {
   }
 };
 
+// Forward: while scores are computed, V of that tile is on its way; while they meet V, the next tile's K is.
+template <class S>
+struct ForwardWalk : Walk<S, false> {
+  using T = typename S::T;
+  using Way = Walk<S, false>;
+  const ForwardArgs& a;
+
+  __device__ __forceinline__ explicit ForwardWalk(const ForwardArgs& args) : Way(args), a(args) {}
+
+  // q_starts() fetches the block's queries, scores(tile) has K, values() has V.
+  template <class Start, class Scores, class Values>
+  __device__ __forceinline__ void pass(T* k, T* v, Start q_starts, Scores scores, Values values) const {
+    if (Way::tiles.begin < Way::tiles.end) q_starts(), fetch_keys(k, a.k, Way::tiles.begin);
+    for (int tile = Way::tiles.begin; tile < Way::tiles.end; ++tile) {
+      warp::copies_wait<0>();
+      __syncthreads();  // K is there, and V of the tile before has been read
+      fetch_keys(v, a.v, tile);
+      scores(tile);
+      warp::copies_wait<0>();
+      __syncthreads();  // V is there, and K has been read
+      if (tile + 1 < Way::tiles.end) fetch_keys(k, a.k, tile + 1);
+      values();
+    }
+  }
+  __device__ __forceinline__ float* lse_of(long long row) const {
+    return a.lse + ((long long)Way::at.batch * a.heads + Way::at.head) * a.band.len_q + row;
+  }
+
+ private:
+  __device__ __forceinline__ void fetch_keys(T* to, const Strided& from, int tile) const {
+    Way::fetch_tile(to, from, Way::at.head / a.group, tile);
+    warp::copies_commit();
+  }
+};
+
 // Backward: keys meet the tiles of every query head that reads them, one head after another.
 template <class S, bool rows_are_keys>
 struct BackwardWalk : Walk<S, rows_are_keys> {
@@ -116,12 +151,30 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
   __device__ __forceinline__ explicit BackwardWalk(const BackwardArgs& args)
       : Way(args), a(args), across(Way::tiles.end - Way::tiles.begin), steps((rows_are_keys ? a.group : 1) * across) {}
 
-  __device__ __forceinline__ int head_of(int step) const {
-    return rows_are_keys ? Way::at.head * a.group + step / across : Way::at.head / a.group;
+  // gradients(step) has both tiles; after(step) has what all warps left in shared memory, while the next ones are on their way.
+  template <class Start, class Gradients, class After>
+  __device__ __forceinline__ void pass(T* first, T* second, Start rows_start, Gradients gradients, After after) const {
+    if (steps > 0) rows_start(), fetch_tiles(first, second, 0);
+    for (int step = 0; step < steps; ++step) {
+      warp::copies_wait<0>();
+      __syncthreads();  // the tiles are there, and what `after` read may be written again
+      gradients(step);
+      __syncthreads();  // the tiles have been read
+      if (step + 1 < steps) fetch_tiles(first, second, step + 1);
+      after(step);
+    }
   }
   __device__ __forceinline__ int tile_of(int step) const { return Way::tiles.begin + step % across; }
   __device__ __forceinline__ const float* statistics_of(const float* x, int head) const {
     return x + ((long long)Way::at.batch * a.heads + head) * a.padded;
+  }
+  __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
+    return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));
+  }
+
+ private:
+  __device__ __forceinline__ int head_of(int step) const {
+    return rows_are_keys ? Way::at.head * a.group + step / across : Way::at.head / a.group;
   }
   __device__ __forceinline__ void fetch_tiles(T* first, T* second, int step) const {
     const int head = head_of(step), tile = tile_of(step);
@@ -131,9 +184,6 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
                                               statistics_of(a.delta, head) + tile * S::columns);
     Way::fetch_tile(second, rows_are_keys ? a.d_o : a.v, head, tile);
     warp::copies_commit();
-  }
-  __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
-    return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));
   }
 };
 

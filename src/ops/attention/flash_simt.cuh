@@ -20,13 +20,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   float* const v = k + S::columns * S::row_pitch;
   float* const p = v + S::columns * S::row_pitch;
   const Lane lane;
-  const Walk<S, false> walk(a);
+  const ForwardWalk<S> walk(a);
   const Place at = walk.at;
-  const int kv_head = at.head / a.group, mine = first_row<S>(lane);
-  const auto fetch_keys = [&](float* to, const Strided& from, int tile) {
-    walk.fetch_tile(to, from, kv_head, tile);
-    warp::copies_commit();
-  };
+  const int mine = first_row<S>(lane);
 
   float o[S::high][S::deep], maximum[S::high], sum[S::high];
 #pragma unroll
@@ -37,15 +33,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   }
   const float scale = a.scale * log2e;
 
-  if (walk.tiles.begin < walk.tiles.end) {
-    fetch_keys(k, a.k, walk.tiles.begin);
-    fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim);
-  }
-  for (int tile = walk.tiles.begin; tile < walk.tiles.end; ++tile) {
-    warp::copies_wait<0>();
-    __syncthreads();  // K is there, and V of the tile before has been read
-    fetch_keys(v, a.v, tile);
-    float s[S::wide][S::high];
+  float s[S::wide][S::high];
+  const auto fetch_q = [&] { fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim); };
+  const auto scores = [&](int tile) {
     rows_times_rows<S>(s, q, k);
     const bool plain = walk.plain(tile);
     bool moved = false;
@@ -81,11 +71,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
         for (int c = 0; c < S::deep; ++c) o[i][c] *= factor[i];
     }
-    warp::copies_wait<0>();
-    __syncthreads();  // V is there, and K has been read
-    if (tile + 1 < walk.tiles.end) fetch_keys(k, a.k, tile + 1);
-    scores_times_rows<S>(o, p, v);
-  }
+  };
+  walk.pass(k, v, fetch_q, scores, [&] { scores_times_rows<S>(o, p, v); });
 
 #pragma unroll
   for (int i = 0; i < S::high; ++i) {
@@ -95,8 +82,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
     if (row >= a.band.len_q) continue;
     const bool empty = maximum[i] == -INFINITY;
     store_row<S>(rows_at<float>(a.o, at.batch, at.head, row), o[i], empty ? 0.f : 1 / sum[i], a.head_dim, a.wide);
-    if (lane.x == 0)
-      a.lse[((long long)at.batch * a.heads + at.head) * a.band.len_q + row] = empty ? -INFINITY : (maximum[i] + log2f(sum[i])) * ln2;
+    if (lane.x == 0) *walk.lse_of(row) = empty ? -INFINITY : (maximum[i] + log2f(sum[i])) * ln2;
   }
 }
 
@@ -127,20 +113,17 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
       lse[i] = walk.statistics_of(a.lse, at.head)[walk.row0 + mine + S::row(i)];
       delta[i] = walk.statistics_of(a.delta, at.head)[walk.row0 + mine + S::row(i)];
     }
-  if (walk.steps > 0) {
-    const auto fetch_rows = [&](float* to, const Strided& from) {
+  const auto fetch_rows = [&] {
+    const auto one = [&](float* to, const Strided& from) {
       fetch_turned<S>(to, rows_at<float>(from, at.batch, at.head, walk.row0), from.row, walk.valid, a.head_dim);
     };
-    walk.fetch_tiles(b1, b2, 0);
-    fetch_rows(a1, of_keys ? a.k : a.q);
-    if constexpr (first) fetch_rows(a2, of_keys ? a.v : a.d_o);
-  }
+    one(a1, of_keys ? a.k : a.q);
+    if constexpr (first) one(a2, of_keys ? a.v : a.d_o);
+  };
   const float scale = a.scale * log2e;
 
-  for (int step = 0; step < walk.steps; ++step) {
+  const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
-    warp::copies_wait<0>();
-    __syncthreads();  // the tile is there, and scores of the tile before have been read
     float s[S::wide][S::high];
     rows_times_rows<S>(s, a1, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
@@ -173,10 +156,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
       share<S>(p, s);
       scores_times_rows<S>(d1, p, b1);
     }
-    __syncthreads();  // the tile has been read, and dS of every warp is there
-    if (step + 1 < walk.steps) walk.fetch_tiles(b1, b2, step + 1);
-    if constexpr (all) add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(tile), a.head_dim, a.scale);
-  }
+  };
+  walk.pass(b1, b2, fetch_rows, gradients, [&](int step) {
+    if constexpr (all)
+      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale);
+  });
 
 #pragma unroll
   for (int i = 0; i < S::high; ++i) {
