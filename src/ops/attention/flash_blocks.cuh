@@ -41,6 +41,28 @@ __device__ __forceinline__ void fetch(T* to, const T* from, long long stride, in
   }
 }
 
+// What this thread has fetched of a tile, once it has landed, becomes tf32, rounded to nearest: once, and not by every warp that multiplies it.
+template <int rows, int dim, int threads>
+__device__ __forceinline__ void round_fetched(float* tile, bool wide) {
+  if (wide) {
+    constexpr int chunks = dim / 4, together = threads / chunks;
+    const int row = threadIdx.x / chunks, column = threadIdx.x % chunks * 4;
+#pragma unroll
+    for (int r = 0; r < rows; r += together) {
+      if (rows < together && row >= rows) continue;
+      uint4* const at = reinterpret_cast<uint4*>(tile + (row + r) * pitch<float>(dim) + column);
+      const uint4 x = *at;
+      *at = make_uint4(warp::round_bits(x.x), warp::round_bits(x.y), warp::round_bits(x.z), warp::round_bits(x.w));
+    }
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < rows * dim; i += threads) {
+      float& x = tile[i / dim * pitch<float>(dim) + i % dim];
+      x = __uint_as_float(warp::round_bits(__float_as_uint(x)));
+    }
+  }
+}
+
 // LSE and Δ of a tile's queries ride in the 16 spare bytes behind each of its rows.
 template <class T, int columns, int dim>
 __device__ __forceinline__ void fetch_statistics(T* tile, const float* lse, const float* delta) {
@@ -96,8 +118,15 @@ struct Walk {
   __device__ __forceinline__ Limits seen_by(int row, int tile) const {
     return limits_of<rows_are_keys>(band, row0 + row, first_column(tile));
   }
-  __device__ __forceinline__ void fetch_rows(T* to, const Strided& from) const {
+  __device__ __forceinline__ void fetch_rows(T* to, const Strided& from) const {  // and waits for them
     fetch<T, S::rows, S::dim, S::threads>(to, rows_at<T>(from, at.batch, at.head, row0), from.row, valid, head_dim, wide);
+    warp::copies_commit();
+    warp::copies_wait<0>();
+    arrived<S::rows>(to);
+  }
+  template <int count>
+  __device__ __forceinline__ void arrived(T* fetched) const {  // `count` rows that this thread helped to fetch
+    if constexpr (S::rounds) round_fetched<count, S::dim, S::threads>(fetched, wide);
   }
   __device__ __forceinline__ void fetch_tile(T* to, const Strided& from, int head, int tile) const {
     fetch<T, S::columns, S::dim, S::threads>(to, rows_at<T>(from, at.batch, head, first_column(tile)), from.row, valid_columns(tile),
@@ -114,16 +143,18 @@ struct ForwardWalk : Walk<S, false> {
 
   __device__ __forceinline__ explicit ForwardWalk(const ForwardArgs& args) : Way(args), a(args) {}
 
-  // q_starts() fetches the block's queries, scores(tile) has K, values() has V.
+  // fetch_q() fetches the block's queries, scores(tile) has K, values() has V.
   template <class Start, class Scores, class Values>
-  __device__ __forceinline__ void pass(T* k, T* v, Start q_starts, Scores scores, Values values) const {
-    if (Way::tiles.begin < Way::tiles.end) q_starts(), fetch_keys(k, a.k, Way::tiles.begin);
+  __device__ __forceinline__ void pass(T* k, T* v, Start fetch_q, Scores scores, Values values) const {
+    if (Way::tiles.begin < Way::tiles.end) fetch_keys(k, a.k, Way::tiles.begin), fetch_q();
     for (int tile = Way::tiles.begin; tile < Way::tiles.end; ++tile) {
       warp::copies_wait<0>();
+      Way::template arrived<S::columns>(k);
       __syncthreads();  // K is there, and V of the tile before has been read
       fetch_keys(v, a.v, tile);
       scores(tile);
       warp::copies_wait<0>();
+      Way::template arrived<S::columns>(v);
       __syncthreads();  // V is there, and K has been read
       if (tile + 1 < Way::tiles.end) fetch_keys(k, a.k, tile + 1);
       values();
@@ -153,10 +184,11 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
 
   // gradients(step) has both tiles; after(step) has what all warps left in shared memory, while the next ones are on their way.
   template <class Start, class Gradients, class After>
-  __device__ __forceinline__ void pass(T* first, T* second, Start rows_start, Gradients gradients, After after) const {
-    if (steps > 0) rows_start(), fetch_tiles(first, second, 0);
+  __device__ __forceinline__ void pass(T* first, T* second, Start fetch_own, Gradients gradients, After after) const {
+    if (steps > 0) fetch_tiles(first, second, 0), fetch_own();
     for (int step = 0; step < steps; ++step) {
       warp::copies_wait<0>();
+      Way::template arrived<S::columns>(first), Way::template arrived<S::columns>(second);
       __syncthreads();  // the tiles are there, and what `after` read may be written again
       gradients(step);
       __syncthreads();  // the tiles have been read

@@ -16,6 +16,7 @@ struct Shape {
   using T = float;
   static constexpr int dim = Tiles::dim, warps = Tiles::warps, threads = 32 * warps, rows = Tiles::rows, columns = Tiles::columns;
   static constexpr int unroll = Tiles::unroll;
+  static constexpr bool rounds = false;
   static constexpr int high = rows / warps / 4, wide = columns / 8;  // a lane's scores
   static constexpr int deep = dim / 8;                               // a lane's columns of what is dim wide
   static constexpr int row_pitch = pitch<float>(dim), turned_pitch = pitch<float>(rows), p_pitch = pitch<float>(columns);

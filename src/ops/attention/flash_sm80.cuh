@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   };
   walk.pass(b1, b2, fetch_rows, gradients, [&](int step) {
     if constexpr (all)
-      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale);
+      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale, a.wide);
   });
 
 #pragma unroll

@@ -15,6 +15,7 @@ struct Shape {
   static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
   static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
   static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
+  static constexpr bool rounds = sizeof(T) == 4;  // what has been fetched, to tf32
   static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
 };
 
@@ -32,11 +33,11 @@ __device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::scores], 
   for (int d = 0; d < S::dim; d += S::depth) {
     std::uint32_t x[S::high][4];
 #pragma unroll
-    for (int m = 0; m < S::high; ++m) warp::load_blocks(x[m], from_a + 16 * m * S::row_pitch + d), warp::round<T>(x[m]);
+    for (int m = 0; m < S::high; ++m) warp::load_blocks(x[m], from_a + 16 * m * S::row_pitch + d);
 #pragma unroll
     for (int j = 0; j < S::columns; j += 16) {
       std::uint32_t y[4];
-      warp::load_blocks(y, from_b + j * S::row_pitch + d), warp::round<T>(y);
+      warp::load_blocks(y, from_b + j * S::row_pitch + d);
 #pragma unroll
       for (int m = 0; m < S::high; ++m) {
         warp::multiply<T>(&s[m][j / 2], x[m], y[0], y[1]);
@@ -76,7 +77,6 @@ __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load,
       if constexpr (sizeof(T) == 4) {
         const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
         y[0] = bits(at), y[1] = bits(at + S::row_pitch), y[2] = bits(at + 8), y[3] = bits(at + S::row_pitch + 8);
-        warp::round<T>(y);
       } else {
         warp::load_blocks_transposed(y, at);
       }
@@ -104,17 +104,29 @@ __device__ __forceinline__ void share(T* p, const float (&s)[S::high][S::scores]
     for (int i = 0; i < S::scores; i += 2) {
       T* const to = p + (16 * m + lane / 4 + i / 2 % 2 * 8) * S::p_pitch + i / 4 * 8 + lane % 4 * 2;
       if constexpr (sizeof(T) == 4)
-        *reinterpret_cast<float2*>(to) = {s[m][i], s[m][i + 1]};
+        *reinterpret_cast<uint2*>(to) = {warp::round_bits(__float_as_uint(s[m][i])), warp::round_bits(__float_as_uint(s[m][i + 1]))};
       else
         *reinterpret_cast<std::uint32_t*>(to) = warp::pair<T>(s[m][i], s[m][i + 1]);
     }
+}
+
+// x and y to to[0] and to[1], of which `valid` exist; `wide`: both or neither, and they lie on 8 bytes.
+__device__ __forceinline__ void add_pair(float* to, float x, float y, int valid, bool wide) {
+#if __CUDA_ARCH__ >= 900
+  if (wide) {
+    if (valid > 0) atomicAdd(reinterpret_cast<float2*>(to), make_float2(x, y));
+    return;
+  }
+#endif
+  if (valid > 0) atomicAdd(to, x);
+  if (valid > 1) atomicAdd(to + 1, y);
 }
 
 // The scores of a whole tile, which all warps have written, times the block's rows: Σ_row p[row][column] · rows[row][d] is added, times `factor`,
 // to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
 template <class S, class T = typename S::T>
 __device__ __forceinline__ void add_scores_across_rows(const T* p, const T* rows, float* to, long long stride, int valid, int head_dim,
-                                                       float factor) {
+                                                       float factor, bool wide) {
   constexpr int parts = 16 * S::warps / S::columns, part = S::dim / parts;
   static_assert(parts >= 1 && part % 16 == 0);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16, d0 = warp % parts * part;
@@ -128,16 +140,15 @@ __device__ __forceinline__ void add_scores_across_rows(const T* p, const T* rows
         if constexpr (sizeof(T) == 4) {
           const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
           x[0] = bits(at), x[1] = bits(at + 8), x[2] = bits(at + S::p_pitch), x[3] = bits(at + S::p_pitch + 8);
-          warp::round<T>(x);
         } else {
           warp::load_blocks_transposed(x, at);
         }
       },
       rows + d0);
 #pragma unroll
-  for (int i = 0; i < part / 2; ++i) {
-    const int row = column + lane / 4 + i / 2 % 2 * 8, d = d0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-    if (row < valid && d < head_dim) atomicAdd(to + row * stride + d, sum[0][i] * factor);
+  for (int i = 0; i < part / 2; i += 2) {
+    const int row = column + lane / 4 + i / 2 % 2 * 8, d = d0 + i / 4 * 8 + lane % 4 * 2;
+    if (row < valid) add_pair(to + row * stride + d, sum[0][i] * factor, sum[0][i + 1] * factor, head_dim - d, wide);
   }
 }
 
