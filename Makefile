@@ -14,7 +14,7 @@ setup:
 
 build: setup  ## build/release/headroom and libheadroom.so
 	@cmake --preset release --log-level=WARNING
-	@cmake --build --preset release
+	@cmake --build --preset release --target product
 
 run: build  ## install what is missing, build, run a short attention study and a small step on this machine, and write a page of them
 	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
@@ -26,6 +26,7 @@ browser:  # for the tests of pages; they skip where it cannot be had
 	@sh tools/setup browser
 
 test: browser build  ## install what is missing, build, and run every test that this machine can run
+	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
 
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built

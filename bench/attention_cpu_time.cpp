@@ -4,7 +4,6 @@
 // repeats. "matmul n repeats" answers with GFLOP/s of n × n × n. The argument is the number of threads.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -13,6 +12,7 @@
 
 #include "base/convert.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "memory/block.h"
 #include "ops/attention/attention.h"
 #include "ops/matmul/matmul.h"
@@ -88,7 +88,7 @@ struct Run {  // tensors of one configuration, kept between requests
 }  // namespace
 
 int main(int argc, char** argv) {
-  Threads pool(argc > 1 ? std::atoi(argv[1]) : 0);
+  Threads pool(argc > 1 ? int(parse_integer(argv[1], "threads")) : 0);
   const Device cpu;
   std::string asked, before;
   std::unique_ptr<Run> run;

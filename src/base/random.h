@@ -52,7 +52,7 @@ struct Random {
 
   // cos 2πv, 0 ≤ v < 1: the nearest quarter of a turn is taken off exactly, the rest, at most an eighth, is Taylor's.
   HEADROOM_CONVERT static double cos_of_turn(double v) {
-    const int quarter = int(4 * v + 0.5);
+    const int quarter = (int(8 * v) + 1) / 2;
     const double a = 2 * std::numbers::pi * (v - 0.25 * quarter), z = a * a;
     double x = 1;
     if (quarter % 2 == 1) {  // a sine

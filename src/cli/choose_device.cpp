@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -21,6 +23,9 @@ Device chosen_device(const Common& common) {
   const std::string& wanted = common.device;
   if (wanted == "cpu" || (wanted.empty() && cuda_device_count() == 0)) return cpu_device();
   if (wanted.empty() || wanted == "cuda") return cuda_named(0);  // CUDA counts the fastest first
+  const auto& known = known_devices();
+  check(std::none_of(known.begin(), known.end(), [&](const Device& d) { return d.key == wanted; }), Code::bad_argument,
+        "--device: {} is described, not present, and this runs; choose from cpu, cuda, cuda:N", wanted);
   check(wanted.starts_with("cuda:"), Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
         did_you_mean(wanted, {"cpu", "cuda"}));
   return cuda_named(parse_integer(std::string_view(wanted).substr(5), "--device cuda:N", {0, 1023}));

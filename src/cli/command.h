@@ -19,6 +19,7 @@ struct Common {  // options that every command understands
   std::string device;         // cpu, cuda, cuda:N; empty: the best present
   std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
+  bool only_counts = false;  // set by a command that runs nothing: --device may then name a machine that is not here
 };
 
 // A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.

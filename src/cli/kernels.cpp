@@ -24,6 +24,7 @@ Run kernels(CLI::App& app, Common& common) {
   app.footer(
       "Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal\n  headroom kernels --dtype bf16 --device "
       "h200     (on a GPU that is not here)");
+  common.only_counts = true;
   return [asked, &common] {
     const Device d = described_device(common);
     const attention::Problem p{.batch = asked->batch,

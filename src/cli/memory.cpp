@@ -11,6 +11,9 @@ constexpr Command topics[] = {
 };
 }  // namespace
 
-Run memory(CLI::App& app, Common& common) { return with_topics(app, common, topics); }
+Run memory(CLI::App& app, Common& common) {
+  common.only_counts = true;
+  return with_topics(app, common, topics);
+}
 
 }  // namespace headroom::cli

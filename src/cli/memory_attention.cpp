@@ -47,7 +47,7 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   add_integers(app, "--len", s.lens, {1, many}, "Lengths");
   add_integer(app, "--len-k", s.len_k, {0, many}, "Length of the keys; 0: as --len");
   add_choices(app, "--dtype", a->dtypes, {"fp32", "tf32", "bf16", "fp16", "fp8"}, "Types");
-  app.add_option("--mask", a->mask, "full, causal or window:W")->default_str("full");
+  add_mask(app, a->mask, "full, causal, window:W (also causal:top-left, window:W:top-left)");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edge is sought for [the device's]");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide");
   add_choice(app, "--upstream", a->upstream, {"given", "sum"}, "As pytorch: o.backward(dO) with o kept, or o.sum().backward()");
@@ -70,9 +70,7 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
     s.variants = !a->variants.empty() ? a->variants
                  : s.as_pytorch       ? std::vector<std::string>{"plain"}
                                       : std::vector<std::string>{"plain", "flash"};
-    const auto mask = attention::mask_named(a->mask);
-    check(mask.has_value(), Code::bad_argument, "--mask: there is no '{}'; choose full, causal or window:W with W at least 1", a->mask);
-    s.mask = *mask;
+    s.mask = *attention::mask_named(a->mask);
     s.precisions.clear();
     for (const auto& name : a->dtypes) s.precisions.push_back(*precision_named(name));
     const bool of_pytorch = a->softmax != "builtin" || a->upstream != "given" || a->workspace_mib >= 0 || !a->peak_of.empty();

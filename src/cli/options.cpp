@@ -29,13 +29,14 @@ void check_choice(const std::string& name, const std::string& word, const std::v
 
 void check_mask(const std::string& word) {
   check(attention::mask_named(word).has_value(), Code::bad_argument,
-        "--mask: there is no '{}'; choose from full, causal, window:W, causal:top-left, window:W:top-left{}", word,
+        "--mask: there is no '{}'; choose from full, causal, window:W with W at least 1, causal:top-left, window:W:top-left{}", word,
         did_you_mean(word, {"full", "causal", "causal:top-left"}));
 }
 
 void check_out(const std::string& option, const std::string& file) {  // before anything is measured for it
   namespace fs = std::filesystem;
   std::error_code ignored;
+  check(!file.empty(), Code::bad_argument, "{}: no file is named; leave it out to print on the terminal", option);
   check(!fs::is_directory(file, ignored), Code::bad_argument, "{}: '{}' is a directory; name a file in it", option, file);
   const fs::path parent = fs::path(file).parent_path();
   check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "{}: there is no directory '{}'; make it first", option,
@@ -150,10 +151,14 @@ void add_common(CLI::App& app, Common& common) {
     common.out = s;
     if (const auto format = format_of_file(s); format && !common.format_given) common.format = *format;
   });
-  add_read(app, "--device", "cpu|cuda|cuda:N", "", "Where to run [the best present: a GPU, else the CPU]",
+  add_read(app, "--device", common.only_counts ? "cpu|cuda|cuda:N|NAME|FILE" : "cpu|cuda|cuda:N", "",
+           common.only_counts ? "The machine, here or not: a name of headroom device --known, or a JSON file of its own"
+                              : "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
-  add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]",
-           [&common](const std::string& s) { common.db = s; });
+  add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]", [&common](const std::string& s) {
+    check(!s.empty(), Code::bad_argument, "--db: no file is named; leave it out for the user's own store");
+    common.db = s;
+  });
   add_read(app, "--seed", "N", "0", "Seed of all random inputs",
            [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
 }

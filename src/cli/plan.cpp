@@ -31,6 +31,7 @@ Run plan(CLI::App& app, Common& common) {
       "  headroom plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 24\n"
       "  headroom plan --model 8B --batch 16 --len 4096 --gpus 8 --device h100 --precision bf16\n\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
+  common.only_counts = true;
   return [a, &common] {
     Plan& p = a->study;
     p.model = a->model.config();

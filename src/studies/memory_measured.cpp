@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/text.h"
 #include "engine/forecast.h"
 #include "studies/driver_bytes.h"
 #include "studies/lent_bytes.h"
@@ -33,7 +34,9 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
     const std::size_t forecast = engine::forecast_peak(r, device, threads);
     std::vector<Value> row{r.batch, r.len, std::string(name_of(r.precision)), std::string(name_of(r.keep[0])), std::int64_t(forecast)};
     try {
-      check(forecast <= device.memory_bytes, Code::out_of_memory, "the device has {} bytes", device.memory_bytes);
+      check(forecast <= device.memory_bytes, Code::out_of_memory,
+            "this needs {}, {} are available; try a smaller --batch or --len, or --keep input", bytes_in_words(double(forecast)),
+            bytes_in_words(double(device.memory_bytes)));
       driver.before_arena();
       const std::int64_t before = lent_bytes(device);
       const PlaceMemory memory = place.take(forecast);
@@ -48,7 +51,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       training.feed(0, zeros, zeros);
       training.warm();
       place.wait(), driver.after_first_run();
-      training.step({.clip = r.updating == engine::Updating::during ? 0.0 : 1.0});
+      training.step({.clip = r.holding.updating == engine::Updating::during ? 0.0 : 1.0});
       place.wait();
       const auto difference = std::int64_t(ledger.peak_bytes()) - std::int64_t(forecast);
       row.insert(row.end(), {std::int64_t(ledger.peak_bytes()), difference});

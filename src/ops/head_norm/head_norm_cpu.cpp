@@ -50,7 +50,7 @@ void backward_position(const Backward& t, std::int64_t b, std::int64_t position,
       const T* x = head_of<T>(t.x, b, position, h);
       T* d = head_of<T>(t.d, b, position, h);
       const float r = root_of(x, n, t.eps);
-      float g[most_dim];
+      float g[most_dim] = {};
       for (std::int64_t i = 0; i < half; ++i) {
         const float u = widen(d[i]), v = widen(d[half + i]);
         g[i] = u * cosine[i] + v * sine[i];
