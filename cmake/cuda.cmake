@@ -25,8 +25,7 @@ if(HEADROOM_HAS_CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
-# flash_simt and flash_sm80, a file per type, with the shapes of flash_blocks_tiles.h. Backward is one kernel and, for
-# bits that repeat, two; past head dim 128 always three.
+# flash_simt and flash_sm80, a file per type, with the shapes of flash_blocks_tiles.h. Past head dim 128, dK and dV are two kernels.
 function(headroom_block_instances result)
   set(files "")
   foreach(tiles "simt fp32 Simt@<" "sm80 bf16 Sm80@<__nv_bfloat16, " "sm80 fp16 Sm80@<__half, " "sm80 tf32 Sm80@<float, ")
@@ -56,9 +55,11 @@ function(headroom_block_instances result)
       list(GET parts 0 pass)
       list(GET parts 1 dim)
       string(REPLACE "@" "${pass}" tile "${type}${dim}>")
-      set(gradients dq dk_dv all)
+      set(gradients dq dk_dv)
       if(dim GREATER 128)
         set(gradients dq dk dv)
+      elseif(name MATCHES "32$")  # fp32 storage: also in one kernel
+        list(APPEND gradients all)
       endif()
       foreach(wants ${gradients})
         string(APPEND lines "template void start_backward<${tile}, Wants::${wants}>(const BackwardArgs&, cudaStream_t);\n")

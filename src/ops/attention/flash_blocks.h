@@ -53,8 +53,8 @@ struct StatisticsArgs {
   int heads, head_dim, len_q, padded;
 };
 
-struct RowsArgs {  // zero: `from` is none
-  Strided from, to;
+struct ZeroArgs {
+  Strided to;
   int head_dim, len;
 };
 
@@ -73,9 +73,7 @@ void start_backward(const BackwardArgs&, cudaStream_t);
 template <class T>
 void start_statistics(const StatisticsArgs&, int pairs, cudaStream_t);
 template <class T>
-void start_zero(const RowsArgs&, int batch, int heads, cudaStream_t);
-template <class T>
-void start_narrow(const RowsArgs&, int batch, int heads, cudaStream_t);  // fp32, rounded to T
+void start_zero(const ZeroArgs&, int batch, int heads, cudaStream_t);
 
 // Shared memory. A row of `dim` elements takes 16 bytes more, so that eight rows' same columns lie in different banks.
 template <class T>

@@ -1,5 +1,4 @@
-// flash_blocks_around.cu — what surrounds the backward of flash_simt and flash_sm80: Δ and LSE·log2 e of every row; zeros, and sums in fp32
-// rounded to what is stored.
+// flash_blocks_around.cu — what surrounds the backward of flash_simt and flash_sm80: Δ and LSE·log2 e of every row; zeros.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -34,21 +33,13 @@ __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_con
   a.delta[at] = blind ? 0 : sum - (a.dlse ? a.dlse[pair * a.len_q + row] : 0);
 }
 
-// attention_bwd_zero, attention_bwd_narrow — a warp per row of a head; grid (rows / 8, heads, batch).
+// attention_bwd_zero — a warp per row of a head; grid (rows / 8, heads, batch).
 template <class T>
-__global__ void __launch_bounds__(256) attention_bwd_zero(const __grid_constant__ RowsArgs a) {
+__global__ void __launch_bounds__(256) attention_bwd_zero(const __grid_constant__ ZeroArgs a) {
   const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
   if (row >= a.len) return;
   T* const to = rows_at<T>(a.to, blockIdx.z, blockIdx.y, row);
   for (int d = threadIdx.x % 32; d < a.head_dim; d += 32) to[d] = T(0.f);
-}
-template <class T>
-__global__ void __launch_bounds__(256) attention_bwd_narrow(const __grid_constant__ RowsArgs a) {
-  const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
-  if (row >= a.len) return;
-  const float* const from = rows_at<float>(a.from, blockIdx.z, blockIdx.y, row);
-  T* const to = rows_at<T>(a.to, blockIdx.z, blockIdx.y, row);
-  for (int d = threadIdx.x % 32; d < a.head_dim; d += 32) to[d] = T(from[d]);
 }
 
 }  // namespace
@@ -58,21 +49,15 @@ void start_statistics(const StatisticsArgs& a, int pairs, cudaStream_t stream) {
   launch(stream, attention_bwd_statistics<T>, {dim3(unsigned((long long)pairs * a.padded / 8)), 256}, a);
 }
 template <class T>
-void start_zero(const RowsArgs& a, int batch, int heads, cudaStream_t stream) {
+void start_zero(const ZeroArgs& a, int batch, int heads, cudaStream_t stream) {
   launch(stream, attention_bwd_zero<T>, {dim3((a.len + 7) / 8, heads, batch), 256}, a);
-}
-template <class T>
-void start_narrow(const RowsArgs& a, int batch, int heads, cudaStream_t stream) {
-  launch(stream, attention_bwd_narrow<T>, {dim3((a.len + 7) / 8, heads, batch), 256}, a);
 }
 
 template void start_statistics<float>(const StatisticsArgs&, int, cudaStream_t);
 template void start_statistics<__half>(const StatisticsArgs&, int, cudaStream_t);
 template void start_statistics<__nv_bfloat16>(const StatisticsArgs&, int, cudaStream_t);
-template void start_zero<float>(const RowsArgs&, int, int, cudaStream_t);
-template void start_zero<__half>(const RowsArgs&, int, int, cudaStream_t);
-template void start_zero<__nv_bfloat16>(const RowsArgs&, int, int, cudaStream_t);
-template void start_narrow<__half>(const RowsArgs&, int, int, cudaStream_t);
-template void start_narrow<__nv_bfloat16>(const RowsArgs&, int, int, cudaStream_t);
+template void start_zero<float>(const ZeroArgs&, int, int, cudaStream_t);
+template void start_zero<__half>(const ZeroArgs&, int, int, cudaStream_t);
+template void start_zero<__nv_bfloat16>(const ZeroArgs&, int, int, cudaStream_t);
 
 }  // namespace headroom::attention::blocks

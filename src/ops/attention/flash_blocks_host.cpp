@@ -1,10 +1,10 @@
 // flash_simt and flash_sm80, host side: what they serve, scratch, launches.
 //
 // flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. Any head dim up to 256 (padded in shared
-// memory to 32, 64, 128 or 256), any strides, any mask. Backward is one kernel that recomputes the scores: a block per tile of keys, which sums dK
-// and dV and adds its parts of dQ as they come. Where the same bits are asked for every time, and past head dim 128, dQ is a kernel of its own, a
-// block per tile of queries, so no sums meet in memory; past 128 dK and dV are two. Workspace: none forward, 8 bytes per row and head
-// backward, and dQ in fp32 where it is added up in one kernel and stored in 16 bits.
+// memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
+// tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time. Where nobody
+// asks for that, fp32 storage up to head dim 128 is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
+// Workspace: none forward, 8 bytes per row and head backward.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -155,7 +155,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
 
 template <class T>
 void zero(const Tensor& t, cudaStream_t stream) {
-  if (t.count() > 0) start_zero<T>({{}, rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
+  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
 }
 
 template <class Family>
@@ -176,11 +176,10 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
   with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
-    constexpr bool one_kernel = Tiles::dim <= 128;  // past it both sums do not fit the registers
-    const bool fused = one_kernel && !p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm);
+    constexpr bool together = Tiles::dim <= 128;          // past it both sums do not fit the registers
+    constexpr bool adds_dq = together && sizeof(T) == 4;  // in 16 bits the additions cost more than two products: docs/attention.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
-    const Tensor sums = fused && sizeof(T) == 2 ? ctx.arena.make("attention.dq", DType::f32, p.q_shape()) : t.dq;
     if (ctx.dry()) return;
     start_statistics<T>({rows_of(t.o), rows_of(t.d_o), t.lse.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, lse.as<float>(),
                          delta.as<float>(), int(p.heads), int(p.head_dim), int(p.len_q), int(padded)},
@@ -189,7 +188,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    rows_of(t.k),
                    rows_of(t.v),
                    rows_of(t.d_o),
-                   rows_of(sums),
+                   rows_of(t.dq),
                    rows_of(t.dk),
                    rows_of(t.dv),
                    lse.as<float>(),
@@ -202,14 +201,12 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    int(padded),
                    p.scale_or_default(),
                    wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
-    if constexpr (one_kernel) {
-      if (fused) {
-        zero<float>(sums, stream);
-        Family::template backward<Tiles, Wants::all>(a, stream);
-        if constexpr (sizeof(T) == 2)
-          start_narrow<T>({rows_of(sums), rows_of(t.dq), int(p.head_dim), int(p.len_q)}, int(p.batch), int(p.heads), stream);
-        return;
+    if constexpr (adds_dq)
+      if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
+        zero<T>(t.dq, stream);
+        return Family::template backward<Tiles, Wants::all>(a, stream);
       }
+    if constexpr (together) {
       Family::template backward<Tiles, Wants::dk_dv>(a, stream);
     } else {
       Family::template backward<Tiles, Wants::dk>(a, stream);
