@@ -58,6 +58,8 @@ function(headroom_block_instances result)
       set(gradients dq dk_dv)
       if(dim GREATER 128)
         set(gradients dq dk dv)
+      elseif(name MATCHES "32$")  # fp32 storage: also in one kernel
+        list(APPEND gradients all)
       endif()
       foreach(wants ${gradients})
         string(APPEND lines "template void start_backward<${tile}, Wants::${wants}>(const BackwardArgs&, cudaStream_t);\n")

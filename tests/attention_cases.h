@@ -113,6 +113,7 @@ inline Case random_case(std::uint64_t seed) {
   if (p.precision.dtype == DType::f16 && c.values != Values::one_hot) c.values = Values::normal;  // ±300 needs more bits than fp16 has
   c.with_dlse = below(2) == 0;
   c.seed = seed;
+  p.deterministic = below(2) == 0;
   return c;
 }
 

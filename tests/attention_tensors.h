@@ -27,9 +27,9 @@ inline std::string in_words(const Case& c) {
   constexpr const char* layouts[] = {"rows", "heads_first", "padded"};
   constexpr const char* values[] = {"normal", "one_hot", "far_above", "far_below"};
   const Problem& p = c.problem;
-  return fmt::format("{} batch {} heads {}/{} len {}x{} dim {} {} scale {} {} {} dlse {} seed {}", name_of(p.precision), p.batch, p.heads,
+  return fmt::format("{} batch {} heads {}/{} len {}x{} dim {} {} scale {} {} {} dlse {} {}seed {}", name_of(p.precision), p.batch, p.heads,
                      p.kv_heads, p.len_q, p.len_k, p.head_dim, name_of(p.mask), p.scale, layouts[int(c.layout)], values[int(c.values)],
-                     c.with_dlse, c.seed);
+                     c.with_dlse, p.deterministic ? "deterministic " : "", c.seed);
 }
 
 // A tensor with its own memory, every byte of it 0xff (a NaN in every format) until written; guard bands before, behind and in the gaps.

@@ -34,7 +34,7 @@ struct ForwardArgs {
   bool wide;  // every row starts and ends on 16 bytes
 };
 
-enum class Wants { dq, dk_dv, dk, dv };  // of one kernel
+enum class Wants { dq, dk_dv, dk, dv, all };  // of one kernel; all: parts of dQ are added to it as they come
 
 struct BackwardArgs {
   Strided q, k, v, d_o, dq, dk, dv;
@@ -55,7 +55,7 @@ struct StatisticsArgs {
 
 struct ZeroArgs {
   Strided to;
-  int head_dim;
+  int head_dim, len;
 };
 
 namespace simt {
@@ -73,7 +73,7 @@ void start_backward(const BackwardArgs&, cudaStream_t);
 template <class T>
 void start_statistics(const StatisticsArgs&, int pairs, cudaStream_t);
 template <class T>
-void start_zero(const ZeroArgs&, int batch, int len, int heads, cudaStream_t);
+void start_zero(const ZeroArgs&, int batch, int heads, cudaStream_t);
 
 // Shared memory. A row of `dim` elements takes 16 bytes more, so that eight rows' same columns lie in different banks.
 template <class T>
@@ -81,12 +81,26 @@ constexpr int pitch(int dim) {
   return dim + 16 / int(sizeof(T));
 }
 template <class Tiles>
+constexpr int rows_bytes() {
+  using T = typename Tiles::T;
+  return int(sizeof(T)) * (Tiles::turned ? Tiles::dim * pitch<T>(Tiles::rows) : Tiles::rows * pitch<T>(Tiles::dim));
+}
+template <class Tiles>
+constexpr int tile_bytes() {
+  return int(sizeof(typename Tiles::T)) * Tiles::columns * pitch<typename Tiles::T>(Tiles::dim);
+}
+template <class Tiles>
 constexpr int forward_shared_bytes() {
-  return (Tiles::rows + 2 * Tiles::columns) * pitch<typename Tiles::T>(Tiles::dim) * int(sizeof(typename Tiles::T)) + Tiles::extra_bytes;
+  return rows_bytes<Tiles>() + 2 * tile_bytes<Tiles>() + Tiles::extra_bytes;
 }
 template <class Tiles>
 constexpr int backward_shared_bytes() {
-  return 2 * (Tiles::rows + Tiles::columns) * pitch<typename Tiles::T>(Tiles::dim) * int(sizeof(typename Tiles::T)) + Tiles::extra_bytes;
+  return 2 * (rows_bytes<Tiles>() + tile_bytes<Tiles>()) + Tiles::extra_bytes;
+}
+template <class Tiles>
+constexpr int fused_shared_bytes() {  // dS on its way from warp to warp; flash_simt has the place anyway
+  using T = typename Tiles::T;
+  return backward_shared_bytes<Tiles>() + (Tiles::extra_bytes ? 0 : Tiles::rows * pitch<T>(Tiles::columns) * int(sizeof(T)));
 }
 
 }  // namespace headroom::attention::blocks

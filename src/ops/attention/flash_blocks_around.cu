@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "gpu/launch.cuh"
-#include "ops/attention/flash_blocks.h"
+#include "ops/attention/flash_blocks.cuh"
 
 namespace headroom::attention::blocks {
 
@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_con
   const int lane = threadIdx.x % 32;
   float sum = 0;
   if (row < a.len_q) {
-    const T* o = static_cast<const T*>(a.o.data) + batch * a.o.batch + row * a.o.row + head * a.o.head;
-    const T* d_o = static_cast<const T*>(a.d_o.data) + batch * a.d_o.batch + row * a.d_o.row + head * a.d_o.head;
+    const T *const o = rows_at<T>(a.o, batch, head, row), *const d_o = rows_at<T>(a.d_o, batch, head, row);
     for (int d = lane; d < a.head_dim; d += 32) sum += wide(o[d]) * wide(d_o[d]);
   }
   for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
@@ -34,10 +33,13 @@ __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_con
   a.delta[at] = blind ? 0 : sum - (a.dlse ? a.dlse[pair * a.len_q + row] : 0);
 }
 
+// attention_bwd_zero — a warp per row of a head; grid (rows / 8, heads, batch).
 template <class T>
-__global__ void attention_bwd_zero(const __grid_constant__ ZeroArgs a) {  // a block per (row, head, batch)
-  T* to = static_cast<T*>(a.to.data) + blockIdx.z * a.to.batch + blockIdx.x * a.to.row + blockIdx.y * a.to.head;
-  for (int i = threadIdx.x; i < a.head_dim; i += blockDim.x) to[i] = T(0.f);
+__global__ void __launch_bounds__(256) attention_bwd_zero(const __grid_constant__ ZeroArgs a) {
+  const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
+  if (row >= a.len) return;
+  T* const to = rows_at<T>(a.to, blockIdx.z, blockIdx.y, row);
+  for (int d = threadIdx.x % 32; d < a.head_dim; d += 32) to[d] = T(0.f);
 }
 
 }  // namespace
@@ -47,15 +49,15 @@ void start_statistics(const StatisticsArgs& a, int pairs, cudaStream_t stream) {
   launch(stream, attention_bwd_statistics<T>, {dim3(unsigned((long long)pairs * a.padded / 8)), 256}, a);
 }
 template <class T>
-void start_zero(const ZeroArgs& a, int batch, int len, int heads, cudaStream_t stream) {
-  launch(stream, attention_bwd_zero<T>, {dim3(len, heads, batch), 64}, a);
+void start_zero(const ZeroArgs& a, int batch, int heads, cudaStream_t stream) {
+  launch(stream, attention_bwd_zero<T>, {dim3((a.len + 7) / 8, heads, batch), 256}, a);
 }
 
 template void start_statistics<float>(const StatisticsArgs&, int, cudaStream_t);
 template void start_statistics<__half>(const StatisticsArgs&, int, cudaStream_t);
 template void start_statistics<__nv_bfloat16>(const StatisticsArgs&, int, cudaStream_t);
-template void start_zero<float>(const ZeroArgs&, int, int, int, cudaStream_t);
-template void start_zero<__half>(const ZeroArgs&, int, int, int, cudaStream_t);
-template void start_zero<__nv_bfloat16>(const ZeroArgs&, int, int, int, cudaStream_t);
+template void start_zero<float>(const ZeroArgs&, int, int, cudaStream_t);
+template void start_zero<__half>(const ZeroArgs&, int, int, cudaStream_t);
+template void start_zero<__nv_bfloat16>(const ZeroArgs&, int, int, cudaStream_t);
 
 }  // namespace headroom::attention::blocks

@@ -1,8 +1,9 @@
 // flash_simt and flash_sm80, host side: what they serve, scratch, launches.
 //
 // flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. Any head dim up to 256 (padded in shared
-// memory to 32, 64, 128 or 256), any strides, any mask. Backward is two kernels (three past head dim 128) that recompute the scores: one block
-// per tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time.
+// memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
+// tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time. Where nobody
+// asks for that, fp32 storage up to head dim 128 is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
 // Workspace: none forward, 8 bytes per row and head backward.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -154,7 +155,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
 
 template <class T>
 void zero(const Tensor& t, cudaStream_t stream) {
-  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3])}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), stream);
+  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
 }
 
 template <class Family>
@@ -175,6 +176,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
   with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
+    constexpr bool together = Tiles::dim <= 128;          // past it both sums do not fit the registers
+    constexpr bool adds_dq = together && sizeof(T) == 4;  // in 16 bits the additions cost more than two products: docs/attention.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
@@ -198,9 +201,14 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    int(padded),
                    p.scale_or_default(),
                    wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
-    if constexpr (Tiles::dim <= 128) {
+    if constexpr (adds_dq)
+      if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
+        zero<T>(t.dq, stream);
+        return Family::template backward<Tiles, Wants::all>(a, stream);
+      }
+    if constexpr (together) {
       Family::template backward<Tiles, Wants::dk_dv>(a, stream);
-    } else {  // both sums do not fit the registers
+    } else {
       Family::template backward<Tiles, Wants::dk>(a, stream);
       Family::template backward<Tiles, Wants::dv>(a, stream);
     }

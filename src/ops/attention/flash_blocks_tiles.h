@@ -11,28 +11,29 @@ template <int head_dim, int warp_count, int row_count, int column_count, int ste
 struct SimtTiles {
   using T = float;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, unroll = steps;
-  static constexpr int extra_bytes = rows * (columns + 8) * 4;
+  static constexpr int extra_bytes = rows * (columns + 4) * 4;
+  static constexpr bool turned = true;  // the block's rows lie as [dim][row]
 };
 template <int dim>
 struct SimtForward;
 template <>
-struct SimtForward<32> : SimtTiles<32, 4, 128, 64> {};  // 36.2; 64 rows 33.6
+struct SimtForward<32> : SimtTiles<32, 4, 128, 64, 2> {};  // 38.7; unrolled once 38.3; 32 columns 37.2
 template <>
-struct SimtForward<64> : SimtTiles<64, 4, 128, 64, 1> {};  // 41.3; unrolled twice 40.0, by four 40.7; 32 columns 35.8, 8 warps 34.8
+struct SimtForward<64> : SimtTiles<64, 4, 128, 64, 1> {};  // 43.4; unrolled twice 42.9; 32 columns 40.1; 256 rows by 8 warps 42.2
 template <>
-struct SimtForward<128> : SimtTiles<128, 8, 128, 64> {};  // 38.8; 8 × 16 of O a lane (4 warps, 32 columns) 28.7; unrolled by four 38.2
+struct SimtForward<128> : SimtTiles<128, 8, 128, 64, 4> {};  // 41.1; unrolled twice 40.0, once 39.0
 template <>
-struct SimtForward<256> : SimtTiles<256, 8, 128, 32> {};  // 36.2; 64 rows by 4 warps 28.1
+struct SimtForward<256> : SimtTiles<256, 8, 128, 32, 4> {};  // unrolled twice 36.4
 template <int dim>
 struct SimtBackward;
 template <>
-struct SimtBackward<32> : SimtTiles<32, 4, 64, 64> {};  // 37.8 and 38.6; 128 × 32 33.8 and 34.9
+struct SimtBackward<32> : SimtTiles<32, 4, 64, 64, 2> {};  // 38.5; 128 rows 38.1
 template <>
-struct SimtBackward<64> : SimtTiles<64, 4, 64, 64> {};  // 40.3 and 38.7; 128 × 32 39.8 and 37.9, and it spills
+struct SimtBackward<64> : SimtTiles<64, 4, 64, 64, 4> {};  // 40.2; unrolled twice 39.2, once 37.4
 template <>
-struct SimtBackward<128> : SimtTiles<128, 4, 64, 32> {};  // 37.9 and 38.6; 64 × 64 by 8 warps 24.9 and 25.8
+struct SimtBackward<128> : SimtTiles<128, 4, 64, 32, 4> {};  // 38.8; unrolled twice 37.6, once 36.2
 template <>
-struct SimtBackward<256> : SimtTiles<256, 4, 64, 32> {};  // 30.5, 31.1, 30.9; 16 columns 22.9
+struct SimtBackward<256> : SimtTiles<256, 4, 64, 32, 2> {};  // 16 columns lose a quarter
 
 // The same where a block may have only 99 KB of shared memory (163 on A100): not tuned.
 template <int dim>
@@ -56,6 +57,7 @@ template <class Type, int head_dim, int warp_count, int row_count, int column_co
 struct Sm80Tiles {
   using T = Type;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, extra_bytes = 0;
+  static constexpr bool turned = false;
 };
 template <class T, int dim>
 struct Sm80Forward;
