@@ -93,7 +93,8 @@ std::vector<std::pair<std::string, double>> values_of(const Chart& c) {
   for (std::size_t t = 0; t < c.ticks.size(); ++t)
     for (const auto& s : c.series)
       for (const auto& [x, y] : s.points)
-        if (std::size_t(x) == t) out.emplace_back(c.series.size() > 1 ? c.ticks[t] + ": " + s.name : c.ticks[t], y);
+        if (std::size_t(x) == t && (y != 0 || c.series.size() == 1))
+          out.emplace_back(c.series.size() > 1 ? c.ticks[t] + ": " + s.name : c.ticks[t], y);
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 #include "instruments/profile/trace.h"
@@ -17,7 +18,8 @@ using profile::Slice;
 namespace {
 
 constexpr std::size_t rows_for_people = 15;
-constexpr int letters_for_people = 72;
+constexpr int letters_for_people = 72, letters_of_two = 48;  // a name alone in its row; one of two
+constexpr int most_streams = 1000, most_lanes = 16;          // of a device, of a stream, in a trace
 constexpr double pause_ns = 1e7;  // who waits that long does not wait for the next launch: start-up, a graph made ready, input
 
 struct Wait {  // of one device, between two slices
@@ -47,8 +49,8 @@ Occupied occupied(const std::vector<Slice>& slices) {
   return o;
 }
 
-std::string shown(const std::string& kernel, bool for_people) {
-  return for_people ? shortened(profile::short_name(kernel), letters_for_people) : kernel;
+std::string shown(const std::string& kernel, bool for_people, int letters = letters_for_people) {
+  return for_people ? shortened(profile::short_name(kernel), letters) : kernel;
 }
 std::string shown_text(const std::string& text, bool for_people) { return for_people ? shortened(text, letters_for_people) : text; }
 
@@ -141,7 +143,8 @@ Table gaps_of(const Occupied& o, bool for_people) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [between, s] : sorted) {
     if (for_people && t.rows.size() == rows_for_people / 2) break;
-    t.add({shown(between.first, for_people), shown(between.second, for_people), s.count, s.ns / 1e6, s.longest / 1e3});
+    t.add({shown(between.first, for_people, letters_of_two), shown(between.second, for_people, letters_of_two), s.count, s.ns / 1e6,
+           s.longest / 1e3});
   }
   return t;
 }
@@ -154,8 +157,8 @@ Table pauses_of(const ActivityLog& log, const Occupied& o, bool for_people) {
   std::stable_sort(pauses.begin(), pauses.end(), [](const Wait& a, const Wait& b) { return a.ns() > b.ns(); });
   for (const Wait& w : pauses) {
     if (for_people && t.rows.size() == rows_for_people / 2) break;
-    t.add({double(w.after->end_ns - log.loaded_ns) / 1e6, w.ns() / 1e6, shown(w.after->kernel, for_people),
-           shown(w.before->kernel, for_people)});
+    t.add({double(w.after->end_ns - log.loaded_ns) / 1e6, w.ns() / 1e6, shown(w.after->kernel, for_people, letters_of_two),
+           shown(w.before->kernel, for_people, letters_of_two)});
   }
   return t;
 }
@@ -197,7 +200,8 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
     if (o.paused_ns > 0) r.add(Part{pauses_of(log, o, for_people)});
   }
   if (!for_people) r.add(Part{memory_of(log)});
-  if (log.ended_ns == 0) r.add(Part{Note{"The program did not come to its end; what it had done some 50 ms before that is shown."}});
+  if (log.ended_ns == 0)
+    r.add(Part{Note{"The program did not come to its end; what it had done until about a tenth of a second before is shown."}});
   if (log.strange_lines > 0)
     r.add(Part{Note{fmt::format("{} lines of the recording made no sense and were left out.", log.strange_lines)}});
 }
@@ -232,17 +236,26 @@ void write_program_trace(const std::string& file, const ProgramRun& run) {
   for (const ActivityLog& log : run.logs) {
     w.name_track(++process, -1, joined(run.command, " "));
     const auto since = [&](std::int64_t ns) { return ns - log.loaded_ns; };
-    std::map<int, bool> named;
+    std::map<std::pair<int, int>, profile::Lanes> streams;
+    std::set<int> named;
+    const auto name = [&](int track, const std::string& words) {
+      if (named.insert(track).second) w.name_track(process, track, words);
+    };
     for (const Slice& s : log.slices) {
-      const int track = 1000 * (1 + s.step) + s.stream;
-      if (!std::exchange(named[track], true)) w.name_track(process, track, fmt::format("GPU {} stream {}", s.step, s.stream));
+      const int lane = streams[{s.step, s.stream}].lane_of(s.start_ns, s.end_ns);
+      const int track = ((1 + s.step) * most_streams + s.stream % most_streams) * most_lanes + lane % most_lanes;
+      name(track, fmt::format("GPU {} stream {}{}", s.step, s.stream, lane > 0 ? ", beside" : ""));
       profile::TraceWriter::Args args;
       if (s.mark >= 0) args.emplace_back("phase", path_of(log, s.mark));
       if (s.bytes > 0) args.emplace_back("bytes", std::to_string(s.bytes));
       w.slice(process, track, s.kernel, name_of(s.kind), since(s.start_ns), s.ns(), args);
     }
-    for (const Range& r : log.ranges)
-      w.slice(process, int(r.thread % 1'000'000), r.name, "range", since(r.start_ns), r.end_ns - r.start_ns);
+    std::map<std::uint32_t, int> threads;
+    for (const Range& r : log.ranges) {
+      const int track = threads.try_emplace(r.thread, int(threads.size())).first->second;
+      name(track, fmt::format("NVTX ranges of thread {}", r.thread));
+      w.slice(process, track, r.name, "range", since(r.start_ns), r.end_ns - r.start_ns);
+    }
     for (const auto& m : log.memory) w.counter(process, "device memory", since(m.at_ns), "live", double(m.live_bytes));
   }
   w.close();

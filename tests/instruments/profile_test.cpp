@@ -4,8 +4,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -203,6 +205,28 @@ TEST_F(Trace, IsJsonWhateverTheNames) {
   for (const auto& e : events) slices += e["ph"] == "X" && e["tid"] >= 10, counters += e["ph"] == "C";
   EXPECT_EQ(slices, t.slices.size());
   EXPECT_EQ(counters, 1u);
+}
+
+TEST_F(Trace, SlicesOfOneTrackNeverOverlap) {
+  Timeline t;
+  t.marks = {mark(region(Region::Kind::module, {"attention", 0}), -1, 0, 100), mark(region(Region::Kind::op, "a"), 0, 0, 50),
+             mark(region(Region::Kind::module, {"ffn", 0}), -1, 0, 100), mark(region(Region::Kind::op, "b"), 2, 0, 50)};
+  t.steps = {{0, 100}};
+  t.slices = {{"a", SliceKind::kernel, 1, 0, 10, 50, 7, 0},  // b begins before a has ended, as its launch allows
+              {"b", SliceKind::kernel, 3, 0, 40, 70, 7, 0},
+              {"a", SliceKind::kernel, 1, 0, 60, 65, 7, 0},
+              {"b", SliceKind::kernel, 3, 0, 70, 90, 7, 0}};
+  TraceWriter w(file_);
+  write_trace(w, t, 1, "step");
+  w.close();
+  std::map<int, std::vector<std::pair<double, double>>> tracks;
+  for (const auto& e : nlohmann::json::parse(unzipped(file_)))
+    if (e["ph"] == "X") tracks[e["tid"]].emplace_back(e["ts"], e["ts"].get<double>() + e["dur"].get<double>());
+  EXPECT_EQ(tracks.size(), 4u) << "phase, module, the stream and what runs beside";
+  for (auto& [track, spans] : tracks) {
+    std::sort(spans.begin(), spans.end());
+    for (std::size_t i = 1; i < spans.size(); ++i) EXPECT_LE(spans[i - 1].second, spans[i].first + 1e-9) << track;
+  }
 }
 
 TEST_F(Trace, CanBeReadBeforeItIsClosed) {

@@ -184,6 +184,16 @@ TEST(Report, AFileMayHoldSeveralResults) {
   EXPECT_EQ(runs_from_text("a,b\n1,2\n", "x.csv").size(), 1u);
 }
 
+TEST(Report, ATableWithinARowIsATableOfItsOwn) {
+  const ReportRun run = run_from_text(
+      R"({"rows": [{"model": "a", "components": [{"name": "q"}]}, {"model": "b", "components": [{"name": "q"}, {"name": "k"}]}]})",
+      "x.json");
+  EXPECT_FALSE(run.rows()[0].contains("components"));
+  ASSERT_EQ(run.rows("components").size(), 3u);
+  EXPECT_EQ(run.rows("components")[2]["row"], 2);
+  EXPECT_EQ(run.rows("components")[2]["name"], "k");
+}
+
 TEST(Report, WordsStandBeforeNumbers) {
   const Record r = report_of({run_from_text("ms,settings,batch,why\n1.5,keep nothing,4,\n2.5,keep everything,4,\n", "x.csv")}, nullptr);
   const auto& section = std::get<Record>(r.parts.back().is);

@@ -8,10 +8,16 @@ namespace headroom::profile {
 
 ClockSamples::ClockSamples(const Device& device)
     : thread_([this, device](const std::stop_token& stop) {
-        for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+        do {  // once at least, however short that is which runs meanwhile
           if (const auto clocks = clocks_of(device); clocks && clocks->sm_mhz > 0) sum_hz_ = sum_hz_ + 1e6 * clocks->sm_mhz, ++count_;
+          if (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        } while (!stop.stop_requested());
       }) {}
 
-double ClockSamples::mean_hz() const { return count_ > 0 ? sum_hz_ / double(count_) : 0; }
+double ClockSamples::mean_hz() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  return count_ > 0 ? sum_hz_ / double(count_) : 0;
+}
 
 }  // namespace headroom::profile

@@ -1,4 +1,4 @@
-// The clock of a GPU's multiprocessors, sampled every few milliseconds as long as this lives.
+// The clock of a GPU's multiprocessors, sampled every few milliseconds until one asks for their mean.
 #pragma once
 #include <atomic>
 #include <thread>
@@ -10,7 +10,7 @@ namespace headroom::profile {
 class ClockSamples {
  public:
   explicit ClockSamples(const Device&);
-  double mean_hz() const;  // 0: the driver did not say
+  double mean_hz();  // 0: the driver did not say
 
  private:
   std::atomic<double> sum_hz_{0};

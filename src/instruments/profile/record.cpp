@@ -187,16 +187,16 @@ std::vector<Slice> Recording::gpu_slices(std::size_t first) const {
   return slices;
 }
 
-// Of the last step. The launch of a graph takes nothing from the arena: what its recording took is what it uses.
+// The launch of a graph takes nothing from the arena: what its recording took is what it uses.
+std::size_t Recording::gpu_first_event() const { return first_event_ < ledger_->events().size() ? first_event_ : events_before_; }
+
+// Of the last step.
 std::vector<Moment> Recording::gpu_memory(const std::vector<Slice>& slices) const {
   When when;
   for (const Slice& s : slices)
     if (s.mark >= 0 && s.step == int(steps_.size()) - 1) when.emplace_back(marks_.all()[std::size_t(s.mark)].events_begin, s.start_ns);
   std::sort(when.begin(), when.end());
-  const std::size_t last = ledger_->events().size(), first = first_event_ < last ? first_event_ : events_before_;
-  std::vector<Moment> moments = standing_before(*ledger_, first, when.empty() ? 0 : when.front().second);
-  for (Moment& m : memory_of(*ledger_, first, last, when)) moments.push_back(std::move(m));
-  return moments;
+  return memory_of(*ledger_, gpu_first_event(), ledger_->events().size(), when);
 }
 
 void Recording::write_gpu() {
@@ -225,7 +225,10 @@ Timeline Recording::gpu_timeline() const {
   }
   for (Span& span : t.steps)
     if (span.end_ns < span.start_ns) std::swap(span.start_ns, span.end_ns);  // nothing ran: the host's
-  if (ledger_) t.memory = gpu_memory(t.slices);
+  if (!ledger_) return t;
+  const std::vector<Moment> moments = gpu_memory(t.slices);
+  t.memory = standing_before(*ledger_, gpu_first_event(), moments.empty() ? 0 : moments.front().at_ns);
+  t.memory.insert(t.memory.end(), moments.begin(), moments.end());
   return t;
 }
 

@@ -34,6 +34,7 @@ class Recording {
   Timeline host_timeline() const;
   Timeline gpu_timeline() const;
   std::vector<Slice> gpu_slices(std::size_t first) const;  // of what was heard from there on
+  std::size_t gpu_first_event() const;
   std::vector<Moment> gpu_memory(const std::vector<Slice>&) const;
   void write_host();
   void write_gpu();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -17,6 +18,13 @@ gzFile of(void* f) { return static_cast<gzFile>(f); }
 std::string json_text(std::string_view s) { return nlohmann::json(s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 }  // namespace
+
+int Lanes::lane_of(std::int64_t start_ns, std::int64_t end_ns) {
+  auto lane = std::find_if(until_.begin(), until_.end(), [&](std::int64_t until) { return until <= start_ns; });
+  if (lane == until_.end()) lane = until_.insert(lane, end_ns);
+  *lane = end_ns;
+  return int(lane - until_.begin());
+}
 
 TraceWriter::TraceWriter(const std::string& file) : path_(file) {
   file_ = gzopen(file.c_str(), file.ends_with(".gz") ? "wb6" : "wbT");

@@ -10,6 +10,15 @@
 
 namespace headroom::profile {
 
+// Slices of one track must not overlap, kernels of one stream do: who would, goes to the next lane.
+class Lanes {
+ public:
+  int lane_of(std::int64_t start_ns, std::int64_t end_ns);  // in the order of their start
+
+ private:
+  std::vector<std::int64_t> until_;
+};
+
 class TraceWriter {
  public:
   explicit TraceWriter(const std::string& file);  // ends in .gz: compressed. An Error (io) when it cannot be written

@@ -8,17 +8,19 @@ namespace headroom::profile {
 
 namespace {
 
-constexpr int phase_track = 0, module_track = 1, first_stream = 10;
+constexpr int phase_track = 0, module_track = 1, first_stream = 10, most_lanes = 16;
 
 }  // namespace
 
 void TimelineTrace::Bar::add(const std::string& name, const Slice& s) {
-  if (name != name_ || s.step != step_) finish(), name_ = name, step_ = s.step, start_ = s.start_ns;
-  end_ = s.end_ns;
+  if (name != name_ || s.step != step_) finish(), name_ = name, step_ = s.step, start_ = end_ = s.start_ns;
+  end_ = std::max(end_, s.end_ns);
 }
 
 void TimelineTrace::Bar::finish() {
-  if (!name_.empty()) writer_.slice(process_, track_, name_, category_, start_, end_ - start_);
+  const std::int64_t from = std::max(start_, until_);
+  if (!name_.empty() && from < end_) writer_.slice(process_, track_, name_, category_, from, end_ - from);
+  until_ = std::max(until_, end_);
   name_.clear();
 }
 
@@ -35,11 +37,10 @@ TimelineTrace::~TimelineTrace() {
 }
 
 void TimelineTrace::add(const std::vector<Mark>& marks, const std::vector<Place>& places, const Slice& s) {
-  const int track = first_stream + s.stream;
-  if (std::find(streams_.begin(), streams_.end(), s.stream) == streams_.end()) {
-    streams_.push_back(s.stream);
-    writer_.name_track(process_, track, s.kind == SliceKind::host ? "ops" : fmt::format("stream {}", s.stream));
-  }
+  const int lane = streams_[s.stream].lane_of(s.start_ns, s.end_ns), track = first_stream + s.stream * most_lanes + lane % most_lanes;
+  if (named_.insert(track).second)
+    writer_.name_track(process_, track,
+                       s.kind == SliceKind::host ? "ops" : fmt::format("stream {}{}", s.stream, lane > 0 ? ", beside" : ""));
   if (s.mark < 0) return writer_.slice(process_, track, s.kernel, name_of(s.kind), s.start_ns, s.ns());
   const Place& p = places[std::size_t(s.mark)];
   phases_.add(std::string(name_of(p.phase)), s);

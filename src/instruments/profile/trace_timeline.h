@@ -1,6 +1,9 @@
 // TimelineTrace — a timeline as one process of a trace: a track for the slices of each stream, tracks of phases and modules above them,
 // and the bytes that live. Takes slices and moments as they come; bars of phases and modules are written when the next one begins.
 #pragma once
+#include <map>
+#include <set>
+
 #include "instruments/profile/timeline.h"
 #include "instruments/profile/trace.h"
 
@@ -30,13 +33,14 @@ class TimelineTrace {
     const char* category_;
     std::string name_;
     int step_ = -1;
-    std::int64_t start_ = 0, end_ = 0;
+    std::int64_t start_ = 0, end_ = 0, until_ = 0;  // until_: where the bar before ended
   };
 
   TraceWriter& writer_;
   int process_;
   Bar phases_, modules_;
-  std::vector<int> streams_;
+  std::map<int, Lanes> streams_;
+  std::set<int> named_;  // tracks
 };
 
 void write_trace(TraceWriter&, const Timeline&, int process, std::string_view name);

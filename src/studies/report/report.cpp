@@ -129,7 +129,7 @@ std::string fold_columns(Table& t) {
   return joined(same, " · ");
 }
 
-// Words tell rows apart, numbers are what came out: short words stand first.
+// Words tell rows apart, numbers are what came out: short words that differ stand first.
 void words_first(Table& t) {
   constexpr std::size_t most_letters = 60;
   const auto tells = [&](std::size_t c) {
@@ -137,8 +137,9 @@ void words_first(Table& t) {
     const auto is_short = [&](const auto& row) {
       return row[c] == Value() || (is_word(row) && std::get<std::string>(row[c]).size() <= most_letters);
     };
-    return t.columns[c].show != Show::detail && std::any_of(t.rows.begin(), t.rows.end(), is_word) &&
-           std::all_of(t.rows.begin(), t.rows.end(), is_short);
+    const auto differs = [&](const auto& row) { return row[c] != t.rows.front()[c]; };
+    return t.columns[c].show != Show::detail && std::any_of(t.rows.begin(), t.rows.end(), differs) &&
+           std::any_of(t.rows.begin(), t.rows.end(), is_word) && std::all_of(t.rows.begin(), t.rows.end(), is_short);
   };
   std::vector<std::size_t> order(t.columns.size());
   std::iota(order.begin(), order.end(), 0);

@@ -19,17 +19,34 @@ std::vector<RowObject>& table_named(ReportRun& run, const std::string& name) {
   return run.tables.emplace_back(RowTable{name, {}}).rows;
 }
 
+bool is_table(const RowObject& j) {
+  return j.is_array() && !j.empty() && std::all_of(j.begin(), j.end(), [](const auto& row) { return row.is_object(); });
+}
+
+// A table within a row, as the components of an account, is a table of its own; its lines say of which row they are.
+void lift_tables(ReportRun& run, RowObject& row, std::size_t number) {
+  std::vector<std::string> lifted;
+  for (const auto& [field, value] : row.items())
+    if (is_table(value)) lifted.push_back(field);
+  for (const std::string& field : lifted) {
+    for (const RowObject& line : row[field]) {
+      RowObject with_row{{"row", number}};
+      with_row.update(line);
+      table_named(run, field).push_back(std::move(with_row));
+    }
+    row.erase(field);
+  }
+}
+
 void add_row(ReportRun& run, RowObject row, const RowObject& detail) {
   const std::string table = row.contains("table") && row["table"].is_string() ? row["table"].get<std::string>() : "rows";
   row.erase("table");
+  const std::size_t number = table_named(run, table).size() + 1;  // it stands before those that lie in its rows
+  lift_tables(run, row, number);
   auto& into = table_named(run, table);
   if (!detail.is_object() || !detail.contains("rows") || !detail["rows"].is_array()) return into.push_back(std::move(row));
   for (const auto& line : detail["rows"])
     if (line.is_object()) into.push_back(line);
-}
-
-bool is_table(const RowObject& j) {
-  return j.is_array() && !j.empty() && std::all_of(j.begin(), j.end(), [](const auto& row) { return row.is_object(); });
 }
 
 // One line of CSV, from `at` on; quoted cells may hold line breaks.
