@@ -14,7 +14,7 @@ endif()
 function(headroom_add_page target)
   headroom_embed(${target} src/report/page/page.html page_html)
   headroom_embed(${target} src/report/page/page.css page_css)
-  headroom_embed(${target} "src/report/page/words.js;src/report/page/table.js;src/report/page/zoom.js;src/report/page/charts.js;src/report/page/page.js"
+  headroom_embed(${target} "src/report/page/words.js;src/report/page/table.js;src/report/page/zoom.js;src/report/page/marks.js;src/report/page/charts.js;src/report/page/page.js"
     page_js)
   headroom_embed(${target} ${chart_library} chart_library)
   headroom_embed(${target} ${chart_licence} chart_library_licence)

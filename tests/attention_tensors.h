@@ -1,5 +1,6 @@
 // Problems that attention variants are asked in tests, on any device: inputs of several characters, in memory with guard bands.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -44,12 +45,12 @@ class Guarded {
     }
     std::int64_t end = shape.count() == 0 ? 0 : 1;
     for (int d = 0; d < shape.rank && end; ++d) end += (shape[d] - 1) * view_.stride[std::size_t(d)];
-    bytes_.assign((std::size_t(end) + 2 * band) * size_of(dtype), std::byte{0xff});
+    bytes_.assign(std::size_t(end + 2 * band) * size_of(dtype), std::byte{0xff});
   }
   Tensor view() { return at(bytes_.data()); }
   Tensor at(void* base) const {  // the same view in a copy of the bytes, on any device
     Tensor t = view_;
-    t.data = static_cast<std::byte*>(base) + band * size_of(t.dtype);
+    t.data = static_cast<std::byte*>(base) + std::size_t(band) * size_of(t.dtype);
     return t;
   }
   std::vector<std::byte>& bytes() { return bytes_; }
@@ -67,18 +68,14 @@ class Guarded {
     return out;
   }
   bool guards_intact() {  // every byte that is no element is still 0xff
-    const auto size = size_of(view_.dtype);
-    std::vector<bool> element(bytes_.size(), false);
-    each([&](std::int64_t, std::int64_t offset) {
-      for (std::size_t i = 0; i < size; ++i) element[(std::size_t(offset) + band) * size + i] = true;
-    });
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
-      if (!element[i] && bytes_[i] != std::byte{0xff}) return false;
-    return true;
+    const auto size = std::int64_t(size_of(view_.dtype));
+    std::vector<std::byte> rest = bytes_;
+    each([&](std::int64_t, std::int64_t offset) { std::fill_n(rest.begin() + (offset + band) * size, size, std::byte{0xff}); });
+    return std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0xff}; });
   }
 
  private:
-  static constexpr std::size_t band = 64;  // elements
+  static constexpr std::int64_t band = 64;  // elements
   Tensor view_;
   std::vector<std::byte> bytes_;
 };

@@ -2,6 +2,7 @@
 // rounds_p: P and dS enter their products in the storage type, as a matrix unit of 16 bits needs them. In tf32 every factor is rounded.
 #pragma once
 #include <algorithm>
+#include <future>
 #include <limits>
 
 #include "tests/attention_tensors.h"
@@ -116,11 +117,17 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
   return r;
 }
 
-// The honest kernels of a case: where nothing is rounded on the way they are one.
+// The honest kernels of a case, each on a thread of its own: where nothing is rounded on the way they are one.
 inline std::vector<Textbook> textbooks(const Case& c, Tensors& x, bool rounds_p) {
-  std::vector<Textbook> all{textbook(c, x, rounds_p)};
+  std::vector<std::future<Textbook>> working;
+  const auto start = [&](Rounding how) {
+    working.push_back(std::async(std::launch::async, [&c, &x, rounds_p, how] { return textbook(c, x, rounds_p, how); }));
+  };
+  start({});
   if (rounds_p && c.problem.precision != Precision{DType::f32, Math::exact})
-    for (float shift : {0.0f, 1.7f, 3.1f}) all.push_back(textbook(c, x, rounds_p, {false, shift}));
+    for (float shift : {0.0f, 1.7f, 3.1f}) start({false, shift});
+  std::vector<Textbook> all;
+  for (auto& one : working) all.push_back(one.get());
   return all;
 }
 

@@ -2,7 +2,7 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
@@ -125,6 +125,10 @@ def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
             (16384 // n, 2048 // d, 2048 // d, n, n, d, causal)
             for d in (64, 128, 256) for causal in (False, True) for n in (512, 1024, 2048, 4096, 8192, 16384)
         ]  # fmt: skip
+    if which == "between":  # head dims between 64 and 128: a model of 32 heads of 80, then 16 384 tokens and 32 heads
+        return [(4, 32, 32, 1024, 1024, 80, True)] + [
+            (16384 // n, 32, 32, n, n, d, causal) for d in (80, 96) for causal in (False, True) for n in (512, 1024, 4096, 16384)
+        ]  # fmt: skip
     if which == "batch1":
         return [(1, 16, 16, 16384, 16384, 64, True)]
     if which == "decode":  # one new position, 32 query heads on 8 key heads of 128
@@ -188,12 +192,12 @@ def place_fa3(rows, which):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("library")
-    options.add_argument("--set", default="table", choices=("table", "one-head", "batch1", "decode"))
+    options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode"))
     options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
     options.add_argument("--variant", default="flash_sm90")
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     options.add_argument("--peers", default="cudnn,flash")
-    options.add_argument("--dims", default="16,32,64,128,256", help="only these head dims")
+    options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
     options.add_argument("--out")
     a = options.parse_args()
     library = c.CDLL(a.library)

@@ -50,6 +50,18 @@ int columns_of(std::string_view utf8) {
   return int(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
+std::string shortened(const std::string& utf8, int columns) {
+  if (columns_of(utf8) <= columns) return utf8;
+  const auto at = [&](int column) {  // where that character begins
+    std::size_t i = 0;
+    for (int passed = -1; i < utf8.size(); ++i)
+      if ((static_cast<unsigned char>(utf8[i]) & 0xc0) != 0x80 && ++passed == column) break;
+    return i;
+  };
+  const int tail = columns * 2 / 5;
+  return utf8.substr(0, at(columns - 1 - tail)) + "…" + utf8.substr(at(columns_of(utf8) - tail));
+}
+
 std::vector<std::string> parse_list(std::string_view text, std::string_view who) {
   std::vector<std::string> items;
   for (std::size_t at = 0; at <= text.size();) {

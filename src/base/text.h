@@ -16,7 +16,8 @@ std::string time_in_words(double ms);            // "183 µs", "1.23 ms", "12.3 
 std::string number_in_words(double x);           // four digits that matter: "0.01235", "123.4", "1.2e+12"
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 std::string repeated(std::string_view what, int times);
-int columns_of(std::string_view utf8);  // characters it takes on a terminal
+int columns_of(std::string_view utf8);                        // characters it takes on a terminal
+std::string shortened(const std::string& utf8, int columns);  // "attention_fwd…bf16, 64>": the middle gives way, both ends tell
 
 // To be understood. `who` is the option or key that the value belongs to: "--len".
 std::vector<std::string> parse_list(std::string_view text, std::string_view who);  // "a,b,c"; an empty item is an error

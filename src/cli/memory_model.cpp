@@ -1,7 +1,7 @@
 // headroom memory model — parse, ask the study, print.
 #include "studies/memory_model.h"
 #include "base/threads.h"
-#include "cli/model_options.h"
+#include "cli/step_options.h"
 #include "studies/memory_model_pytorch.h"
 
 namespace headroom::cli {
@@ -10,6 +10,7 @@ namespace {
 struct Asked {
   ModelMemory study;
   ModelOptions model;
+  HoldingAsked holding;
   std::vector<std::string> precisions{"fp32"}, keeps{"everything"};
   std::string as = "headroom", attention, softmax, adam;
   double workspace_mib = -1;
@@ -20,6 +21,8 @@ Record as_pytorch(const Asked& a, const Common& common) {
   const engine::ModelConfig c = a.model.config();
   check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument,
         "--keep: PyTorch eager is accounted for without recomputation; leave --keep out");
+  check(a.holding.plain(), Code::bad_argument,
+        "--masters, --gradients and --update are ways of this library's step; leave --as pytorch out");
   PyTorchModelMemory m;
   m.name = c.name;
   m.model.vocab = c.vocab, m.model.width = c.width, m.model.ffn = c.ffn, m.model.layers = c.layers;
@@ -50,6 +53,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   add_integers(app, "--len", s.lens, {1, 1 << 30}, "Tokens of a sequence");
   add_choices(app, "--precision", a->precisions, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choices(app, "--keep,--recompute", a->keeps, keep_words(), "What a block remembers for backward; the rest is computed again");
+  add_holding(app, a->holding);
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose step: this library's, or what PyTorch eager would hold");
   add_choice(app, "--attention", a->attention, {"flash", "plain"}, "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]");
   add_bytes(app, "--memory", s.memory_bytes, "Memory that the edges are sought for [the device's]");
@@ -71,7 +75,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
           "--softmax, --adam and --workspace-mib need --as pytorch");
     ModelMemory& m = a->study;
     if (!a->attention.empty()) m.attention = a->attention;
-    m.model = a->model.config();
+    m.model = a->model.config(), m.holding = a->holding.settings();
     m.device = m.measure ? chosen_device(common) : described_device(common);
     m.precisions = precisions_of(a->precisions, m.device), m.keeps = keeps_of(a->keeps);
     m.workers = m.device.kind == DeviceKind::cpu ? available_cores() : 1;

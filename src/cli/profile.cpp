@@ -2,12 +2,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "cli/attention_options.h"
 #include "cli/step_options.h"
 #include "store/results.h"
 #include "studies/profile.h"
 #include "studies/profile_program.h"
+#include "studies/report/report.h"
 
 namespace headroom::cli {
 
@@ -73,10 +75,20 @@ void keep(const studies::ProfileResult& result, const std::string& what, const n
   std::fputs(fmt::format("run {} in {}\n", run, results.file()).c_str(), stderr);
 }
 
+// A page is the report of this one run: charts beside the tables.
+Record for_format(Format format, const std::function<Record(bool for_people)>& record, const std::string& title,
+                  const std::string& machine) {
+  if (format != Format::html) return record(format == Format::text || format == Format::markdown);
+  studies::ReportRun run = studies::run_from_text(render_json(record(false)), "profile");
+  run.machine = machine;
+  Record report = studies::report_of({run}, nullptr);
+  return {"profile", title, std::move(std::get<Record>(report.parts.back().is).parts)};  // the run's own section
+}
+
 int show(const studies::ProfileResult& result, const std::string& trace, const Common& common) {
-  const bool for_people = common.format == Format::text || common.format == Format::markdown;
-  const int code = deliver(studies::profile_record(result, for_people), common, interrupted() ? failed : yes);
-  if (!trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev or in chrome://tracing\n", trace).c_str(), stderr);
+  const auto record = [&](bool for_people) { return studies::profile_record(result, for_people); };
+  const int code = deliver(for_format(common.format, record, result.title, result.device.name), common, interrupted() ? failed : yes);
+  if (!trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev\n", trace).c_str(), stderr);
   return code;
 }
 
@@ -89,7 +101,7 @@ int run_step(const Asked& a, const Common& common) {
   s.recipe.purpose = a.phase == "forward"            ? engine::Purpose::forward
                      : a.phase == "forward+backward" ? engine::Purpose::gradients
                                                      : engine::Purpose::training;
-  s.recipe.masters = t.masters, s.recipe.updating = t.updating;
+  s.recipe.holding = t.holding;
   s.memory_bytes = a.step.memory.value_or(d.memory_bytes);
   studies::ProfileOptions o = options_of(a, common);
   o.threads = int(a.step.threads);
@@ -135,15 +147,15 @@ int run_attention(const Asked& a, const Common& common) {
 
 // The program's own output goes where it went; ours to standard error, unless --out names a file.
 int run_program(const Asked& a, Common common) {
-  const bool for_people = common.format == Format::text || common.format == Format::markdown;
   const studies::ProgramRun run = studies::run_profiled(a.command);
   if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
-  const Record record = studies::program_record(run, for_people);
+  const Record record = for_format(
+      common.format, [&](bool for_people) { return studies::program_record(run, for_people); }, joined(run.command, " "), "");
   if (common.out.empty())
     std::fputs(render(record, common.format).c_str(), stderr);
   else
     deliver(record, common);
-  if (!a.trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev or in chrome://tracing\n", a.trace).c_str(), stderr);
+  if (!a.trace.empty()) std::fputs(fmt::format("wrote {}; open it at ui.perfetto.dev\n", a.trace).c_str(), stderr);
   return run.exit_code;
 }
 

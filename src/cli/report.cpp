@@ -10,16 +10,16 @@ namespace headroom::cli {
 
 namespace {
 
-studies::ReportRun run_named(const std::string& word, const Results* store) {
+std::vector<studies::ReportRun> runs_named(const std::string& word, const Results* store) {
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(word, ignored)) return studies::run_from_file(word);
+  if (std::filesystem::is_regular_file(word, ignored)) return studies::runs_from_file(word);
   check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
         "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
   const auto id = parse_integer(word, "RUN");
   const auto run = store ? store->run(id) : std::nullopt;
   check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id,
         store ? store->file() : "the store, which is still empty");
-  return studies::run_from_store(*store, *run);
+  return {studies::run_from_store(*store, *run)};
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ Run report(CLI::App& app, Common& common) {
     std::error_code ignored;
     if (std::filesystem::exists(file, ignored)) store.emplace(file, Results::Access::read);
     std::vector<studies::ReportRun> runs;
-    for (const std::string& word : *words) runs.push_back(run_named(word, store ? &*store : nullptr));
+    for (const std::string& word : *words)
+      for (studies::ReportRun& run : runs_named(word, store ? &*store : nullptr)) runs.push_back(std::move(run));
     if (words->empty() && store) runs = studies::newest_runs(*store);
     return deliver(studies::report_of(runs, store ? &*store : nullptr), common);
   };

@@ -9,6 +9,18 @@
 
 namespace headroom::cli {
 
+void add_holding(CLI::App& app, HoldingAsked& a) {
+  add_choice(app, "--masters", a.masters, {"whole", "halves"}, "FP32 weights: beside their bf16 copies, or sharing their bytes");
+  add_choice(app, "--gradients", a.gradients, {"whole", "half"}, "Of the blocks' matrices: FP32, or rounded to the precision");
+  add_choice(app, "--update", a.updating, {"after", "during"}, "AdamW after backward, or group by group inside it: no clipping");
+}
+
+engine::Holding HoldingAsked::settings() const {
+  return {masters == "halves" ? engine::Masters::halves : engine::Masters::whole,
+          updating == "during" ? engine::Updating::during : engine::Updating::after,
+          gradients == "half" ? engine::Gradients::half : engine::Gradients::whole};
+}
+
 void add_step(CLI::App& app, StepAsked& a) {
   StepTime& s = a.study;
   add_model(app, a.model);
@@ -17,8 +29,7 @@ void add_step(CLI::App& app, StepAsked& a) {
   add_choices(app, "--precision", a.precisions, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a.keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.attention, {"flash", "plain"}, "Attention variant");
-  add_choice(app, "--masters", a.masters, {"whole", "halves"}, "FP32 weights: beside their bf16 copies, or sharing their bytes");
-  add_choice(app, "--update", a.updating, {"after", "during"}, "AdamW after backward, or group by group inside it: no clipping");
+  add_holding(app, a.holding);
   add_integer(app, "--steps", a.steps, {1, 1 << 20}, "Calls that count");
   add_integers(app, "--warmup", s.warmups, {0, 1 << 20}, "Calls before them; a row for each");
   add_integer(app, "--threads", a.threads, {0, 4096}, "Threads; 0: every core");
@@ -34,8 +45,7 @@ StepTime StepAsked::settings(const Common& common) const {
   }
   t.precisions = precisions_of(precisions);
   t.keep = *engine::keep_named(keep);
-  t.masters = masters == "halves" ? engine::Masters::halves : engine::Masters::whole;
-  t.updating = updating == "during" ? engine::Updating::during : engine::Updating::after;
+  t.holding = holding.settings();
   t.steps = int(steps);
   t.seed = common.seed;
   return t;
@@ -46,11 +56,21 @@ namespace {
 std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
   auto models = nlohmann::ordered_json::array();
   for (const auto& m : t.models) models.push_back(nlohmann::ordered_json::parse(engine::to_json(m)));
-  return nlohmann::ordered_json{{"models", models},          {"batch", t.batch},       {"len", t.lens},
-                                {"precision", a.precisions}, {"keep", a.keep},         {"attention", t.attention},
-                                {"masters", a.masters},      {"updating", a.updating}, {"phases", t.phases},
-                                {"steps", t.steps},          {"warmup", t.warmups},    {"threads", threads},
-                                {"memory", t.memory_bytes},  {"seed", t.seed}}
+  return nlohmann::ordered_json{{"models", models},
+                                {"batch", t.batch},
+                                {"len", t.lens},
+                                {"precision", a.precisions},
+                                {"keep", a.keep},
+                                {"attention", t.attention},
+                                {"masters", a.holding.masters},
+                                {"updating", a.holding.updating},
+                                {"gradients", a.holding.gradients},
+                                {"phases", t.phases},
+                                {"steps", t.steps},
+                                {"warmup", t.warmups},
+                                {"threads", threads},
+                                {"memory", t.memory_bytes},
+                                {"seed", t.seed}}
       .dump();
 }
 

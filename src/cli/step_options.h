@@ -5,13 +5,21 @@
 
 namespace headroom::cli {
 
+struct HoldingAsked {  // how long what stands, and in which type
+  std::string masters = "whole", updating = "after", gradients = "whole";
+
+  bool plain() const { return masters == "whole" && updating == "after" && gradients == "whole"; }
+  engine::Holding settings() const;
+};
+void add_holding(CLI::App&, HoldingAsked&);
+
 struct StepAsked {
   StepTime study;
   ModelOptions model;
   std::vector<std::string> precisions{"fp32"};
   std::string keep = "everything";
   std::optional<std::uint64_t> memory;
-  std::string masters = "whole", updating = "after";
+  HoldingAsked holding;
   std::int64_t steps = 10, threads = 0;
 
   StepTime settings(const Common&) const;  // checked

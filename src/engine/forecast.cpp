@@ -10,7 +10,7 @@ void run_dry(const Recipe& recipe, Context& ctx, std::size_t* standing) {
   Training t(recipe, ctx);
   if (standing) *standing = ctx.arena.used();
   if (recipe.purpose == Purpose::forward) return t.forward();
-  if (recipe.purpose == Purpose::training && recipe.updating == Updating::during) return t.passes({.clip = 0});
+  if (recipe.purpose == Purpose::training && recipe.holding.updating == Updating::during) return t.passes({.clip = 0});
   t.backward();
   if (recipe.purpose == Purpose::training) t.update({});
 }

@@ -52,7 +52,7 @@ T number(const Metadata& m, const char* key, const std::string& path) {
 }  // namespace
 
 void save(Training& t, const Position& p, const std::string& folder) {
-  check(t.recipe().masters == Masters::whole, Code::unsupported, "checkpoints are written of whole masters only, not of halves");
+  check(t.recipe().holding.masters == Masters::whole, Code::unsupported, "checkpoints are written of whole masters only, not of halves");
   std::error_code failed;
   fs::create_directories(folder, failed);
   check(!failed, Code::io, "'{}' cannot be made: {}", folder, failed.message());

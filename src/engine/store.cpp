@@ -8,12 +8,12 @@
 
 namespace headroom::engine {
 
-WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Masters masters, Updating updating, Context& ctx)
+WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Holding holding, Context& ctx)
     : layers_(int(config.layers)), tied_(config.tied) {
   const auto table = param_table(config);
   params_.reserve(table.size());
   for (const ParamSpec& spec : table) params_.push_back({spec, {}, {}, {}, {}, {}, {}});
-  const bool halves = masters == Masters::halves && compute == DType::bf16 && purpose == Purpose::training;
+  const bool halves = holding.masters == Masters::halves && compute == DType::bf16 && purpose == Purpose::training;
   const auto make_each = [&](Phase phase, DType type, Tensor Param::*which, const auto& wanted) {
     auto in = ctx.arena.in_phase(phase);
     for (Param& p : params_)
@@ -25,7 +25,7 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
   if (compute != DType::f32) make_each(Phase::parameter, compute, &Param::copy, multiplied);
   if (halves) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
   if (purpose == Purpose::forward) return;
-  make_gradients(updating, ctx);
+  make_gradients(compute, holding, ctx);
   if (purpose == Purpose::gradients) return;
   make_each(Phase::optimizer, DType::f32, &Param::m, every);
   make_each(Phase::optimizer, DType::f32, &Param::v, every);
@@ -35,10 +35,14 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
 int WholeStore::group_of(const ParamSpec& s) const { return s.role == Role::embedding ? 0 : s.layer >= 0 ? 1 + s.layer : 1 + layers_; }
 
 // Gradients that do not stand lie at the beginning of one tensor, as large as the largest group's.
-void WholeStore::make_gradients(Updating updating, Context& ctx) {
+// The head's is summed over chunks of rows and a tied embedding's twice: those stay FP32.
+void WholeStore::make_gradients(DType compute, Holding holding, Context& ctx) {
   auto in = ctx.arena.in_phase(Phase::gradient);
-  if (updating == Updating::after) {
-    for (Param& p : params_) p.grad = ctx.arena.make({p.spec.name, p.spec.layer}, DType::f32, p.spec.shape);
+  const auto type_of = [&](const ParamSpec& s) {
+    return holding.gradients == Gradients::half && s.multiplied && s.layer >= 0 ? compute : DType::f32;
+  };
+  if (holding.updating == Updating::after) {
+    for (Param& p : params_) p.grad = ctx.arena.make({p.spec.name, p.spec.layer}, type_of(p.spec), p.spec.shape);
     return;
   }
   const auto place_all = [&](char* base) {
@@ -46,7 +50,7 @@ void WholeStore::make_gradients(Updating updating, Context& ctx) {
     int group = -1;
     for (Param& p : params_) {
       if (group_of(p.spec) != group) group = group_of(p.spec), at = 0;
-      p.grad = Tensor(base + at, DType::f32, p.spec.shape);
+      p.grad = Tensor(base + at, type_of(p.spec), p.spec.shape);
       at += Arena::rounded(p.grad.bytes());
       most = std::max(most, at);
     }

@@ -15,7 +15,7 @@ namespace headroom::engine {
 
 struct Weight {
   Tensor w;   // in the compute type when it is multiplied, else FP32
-  Tensor dw;  // FP32; none when the store was made for forward passes only
+  Tensor dw;  // FP32, or as Gradients say; none when the store was made for forward passes only
 };
 
 class ParamStore {
@@ -58,6 +58,15 @@ enum class Updating : std::uint8_t {
   after,  // all gradients stand until the update: their norm can be known
   during  // a gradient stands until backward has its whole group; then the group is updated: no clipping, no loss scaling
 };
+enum class Gradients : std::uint8_t {
+  whole,  // FP32
+  half    // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
+};
+struct Holding {  // of a store: what stands, in which type, for how long
+  Masters masters = Masters::whole;
+  Updating updating = Updating::after;
+  Gradients gradients = Gradients::whole;
+};
 
 struct Param {
   ParamSpec spec;
@@ -66,7 +75,7 @@ struct Param {
 
 class WholeStore final : public ParamStore {
  public:
-  WholeStore(const ModelConfig&, DType compute, Purpose, Masters, Updating, Context&);  // makes everything in the arena
+  WholeStore(const ModelConfig&, DType compute, Purpose, Holding, Context&);  // makes everything in the arena
 
   void prefetch(int) override {}
   void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
@@ -82,7 +91,7 @@ class WholeStore final : public ParamStore {
   Weight weight(int group, Role role) const override;
 
   int group_of(const ParamSpec&) const;
-  void make_gradients(Updating, Context&);
+  void make_gradients(DType compute, Holding, Context&);
 
   std::vector<Param> params_;
   std::vector<adamw::Update> updates_;  // in the order of params_

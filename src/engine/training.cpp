@@ -51,7 +51,7 @@ bool finite(const Tensor& t, const Context& ctx) {
 
 std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
   if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
-  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.masters, r.updating, ctx);
+  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.holding, ctx);
 }
 
 const Recipe& checked(const Recipe& r) {
@@ -69,12 +69,16 @@ void check(const Recipe& r) {
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
   check(size_of(r.precision.dtype) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16 and fp16 are", name_of(r.precision));
   check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
-  check(r.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16), Code::bad_argument,
-        "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
-  check(r.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
+  check(r.holding.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16),
+        Code::bad_argument, "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
+  check(r.holding.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
         "step: masters in halves need bf16, {} was asked", name_of(r.precision));
-  check(r.ranks.count == 1 || (r.masters == Masters::whole && r.updating == Updating::after), Code::unsupported,
-        "step: several ranks are forecast with whole masters and an update after backward");
+  check(r.holding.gradients == Gradients::whole || (size_of(r.precision.dtype) == 2 && r.micro_batches == 1), Code::bad_argument,
+        "step: gradients in half need bf16 or fp16 and one micro-batch; {} and {} were asked. Sums of several want FP32 gradients",
+        name_of(r.precision), r.micro_batches);
+  check(r.ranks.count == 1 ||
+            (r.holding.masters == Masters::whole && r.holding.updating == Updating::after && r.holding.gradients == Gradients::whole),
+        Code::unsupported, "step: several ranks are forecast with whole masters and gradients and an update after backward");
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
@@ -87,8 +91,6 @@ Training::Training(const Recipe& recipe, Context& ctx)
       owned_(store_of(recipe_, ctx)),
       store_(*owned_),
       head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
-  check(ctx.dry() || !ctx.on_gpu() || !(recipe_.model.qkv_bias || recipe_.model.qk_norm), Code::unsupported,
-        "model {}: the biases of q, k, v and the norms of q and k are computed on the CPU only; try --device cpu", recipe_.model.name);
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
   {
@@ -119,7 +121,7 @@ void Training::warm() {
   for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;
   const auto state = values_of<double>(state_, ctx_);
-  if (recipe_.updating == Updating::during) {
+  if (recipe_.holding.updating == Updating::during) {
     in_parts({.clip = 0}, true);
     return write(state.data(), state_, ctx_);
   }
@@ -259,8 +261,8 @@ void Training::update(const adamw::Hyper& hyper) {
 void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
 
 void Training::apply(const adamw::Hyper& hyper) {
-  check(recipe_.purpose == Purpose::training && recipe_.updating == Updating::after, Code::bad_argument, "step: this model was made {}",
-        recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
+  check(recipe_.purpose == Purpose::training && recipe_.holding.updating == Updating::after, Code::bad_argument,
+        "step: this model was made {}", recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
   store_.update(hyper, state_, ctx_);
 }
 
@@ -281,7 +283,7 @@ void Training::finish(int group) {
 }
 
 void Training::passes(const adamw::Hyper& hyper) {
-  if (recipe_.updating == Updating::during) return in_parts(hyper, false);
+  if (recipe_.holding.updating == Updating::during) return in_parts(hyper, false);
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) backward(micro);
   apply(hyper);
 }

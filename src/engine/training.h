@@ -29,8 +29,7 @@ struct Recipe {
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
   int micro_batches = 1;                        // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
-  Masters masters = Masters::whole;
-  Updating updating = Updating::after;
+  Holding holding{};
   Ranks ranks{};  // more than one: forecast only, `batch` is of each
 };
 

@@ -72,6 +72,8 @@ __device__ inline void pin(T (&r)[n]) {  // the compiler may not move uses of r 
 // two chained products.
 #define HR_ONES "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9"
 #define HR_TEN(t) ",%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define HR_R8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define HR_R16 HR_ONES ",%10,%11,%12,%13,%14,%15"
 #define HR_R24 HR_ONES HR_TEN(1) ",%20,%21,%22,%23"
 #define HR_R32 HR_ONES HR_TEN(1) HR_TEN(2) ",%30,%31"
 #define HR_R40 HR_ONES HR_TEN(1) HR_TEN(2) HR_TEN(3)
@@ -116,6 +118,8 @@ __device__ inline void pin(T (&r)[n]) {  // the compiler may not move uses of r 
     else                                                                                                       \
       HR_RS(N, "f16", REGS, P0, P1, P2, P3, P4, P5, P6, __VA_ARGS__);                                          \
   }
+HR_WGMMA(16, HR_R8, 8, 9, 10, 11, 12, 13, 14, HR_D8(0))
+HR_WGMMA(32, HR_R16, 16, 17, 18, 19, 20, 21, 22, HR_D8(0), HR_D8(8))
 HR_WGMMA(48, HR_R24, 24, 25, 26, 27, 28, 29, 30, HR_D8(0), HR_D8(8), HR_D8(16))
 HR_WGMMA(64, HR_R32, 32, 33, 34, 35, 36, 37, 38, HR_D32(0))
 HR_WGMMA(80, HR_R40, 40, 41, 42, 43, 44, 45, 46, HR_D32(0), HR_D8(32))
@@ -143,6 +147,8 @@ HR_WGMMA(256, HR_R128, 128, 129, 130, 131, 132, 133, 134, HR_D32(0), HR_D32(32),
 #undef HR_R40
 #undef HR_R32
 #undef HR_R24
+#undef HR_R16
+#undef HR_R8
 #undef HR_TEN
 #undef HR_ONES
 

@@ -51,7 +51,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       training.feed(0, zeros, zeros);
       training.warm();
       place.wait(), driver.after_first_run();
-      training.step({.clip = r.updating == engine::Updating::during ? 0.0 : 1.0});
+      training.step({.clip = r.holding.updating == engine::Updating::during ? 0.0 : 1.0});
       place.wait();
       const auto difference = std::int64_t(ledger.peak_bytes()) - std::int64_t(forecast);
       row.insert(row.end(), {std::int64_t(ledger.peak_bytes()), difference});

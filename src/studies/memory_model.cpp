@@ -28,6 +28,11 @@ Recipe with_purpose(Recipe r, Purpose p) {
   return r;
 }
 
+Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, Keep keep) {
+  Recipe r{s.model, batch, len, p, {keep}, s.attention};
+  r.holding = s.holding;
+  return r;
+}
 Case case_of(const ModelMemory& s, const Recipe& r) {
   return {r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers),
           engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers)};
@@ -179,6 +184,21 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.precision = {DType::bf16};
     now("activations and matmuls in bf16 (--precision bf16)", r);
   }
+  if (c.recipe.precision.dtype == DType::bf16) {
+    Recipe r = c.recipe;
+    r.holding.masters = engine::Masters::halves;
+    now("FP32 weights that share the copies' bytes (--masters halves)", r);
+  }
+  if (size_of(c.recipe.precision.dtype) == 2) {
+    Recipe r = c.recipe;
+    r.holding.gradients = engine::Gradients::half;
+    now("the blocks' gradients rounded to the precision (--gradients half)", r);
+  }
+  if (c.recipe.precision.dtype != DType::f16 && !c.recipe.model.tied) {
+    Recipe r = c.recipe;
+    r.holding.updating = engine::Updating::during;
+    now("AdamW block by block inside backward, nothing clipped (--update during)", r);
+  }
   if (c.recipe.batch > 1) {
     Recipe r = c.recipe;
     r.batch = (r.batch + 1) / 2;
@@ -187,6 +207,7 @@ Table mitigations(const Case& c, const ModelMemory& s) {
   for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
     Recipe r = c.recipe;
     r.ranks = {8, sharding};
+    r.holding = {};
     const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
     now(fmt::format("8 GPUs with this batch each, sharding {}; each sends {} (forecast only)", name_of(sharding), bytes_in_words(sent)), r);
   }
@@ -201,7 +222,7 @@ Record memory_model(const ModelMemory& s) {
   for (const Precision p : s.precisions)
     for (const Keep k : s.keeps)
       for (const auto batch : s.batches)
-        for (const auto len : s.lens) cases.push_back(case_of(s, {s.model, batch, len, p, {k}, s.attention}));
+        for (const auto len : s.lens) cases.push_back(case_of(s, recipe_of(s, batch, len, p, k)));
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});

@@ -16,6 +16,7 @@ struct ModelMemory {
   std::vector<Precision> precisions{{}};
   std::vector<engine::Keep> keeps{engine::Keep::everything};
   std::string attention = "flash";
+  engine::Holding holding{};
   Device device;
   int workers = 1;                            // threads that the CPU's scratch is counted for
   std::optional<std::uint64_t> memory_bytes;  // empty: the device's

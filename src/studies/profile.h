@@ -56,7 +56,7 @@ struct ProfileAttention {
 };
 ProfileResult profile_attention(const ProfileAttention&, const Device&, const ProfileOptions&);
 
-std::unique_ptr<profile::Recording> recording_of(const Place&, const Ledger&);
+std::unique_ptr<profile::Recording> recording_of(const Place&, const Ledger&, profile::TimelineTrace*);
 
 // Counts while `call` runs, together with what was counted before.
 void count(const Place&, const Device&, const std::function<void()>& call, std::optional<profile::Counted>& into);

@@ -14,7 +14,7 @@ namespace headroom::studies {
 namespace {
 
 Profile profile_variant(const attention::Problem& p, const attention::Variant& v, Passes passes, const Device& device,
-                        const ProfileOptions& o) {
+                        const ProfileOptions& o, profile::TimelineTrace* trace) {
   Place place(device, o.threads);
   const AttentionForecast forecast = forecast_case(p, v, passes, device, place.threads().count());
   const std::uint64_t limit = machine_limit(device);
@@ -39,7 +39,7 @@ Profile profile_variant(const attention::Problem& p, const attention::Variant& v
     return walk_case(p, v, passes, ctx, visit);
   };
 
-  auto recording = recording_of(place, ledger);
+  auto recording = recording_of(place, ledger, trace);
   std::optional<profile::ClockSamples> clock;
   if (place.on_gpu()) clock.emplace(device);
   int repeats = 0;  // a forward and a backward are one
@@ -71,8 +71,10 @@ ProfileResult profile_attention(const ProfileAttention& a, const Device& device,
   result.ceilings = device.ceilings, result.device = device;
   for (const std::string& wanted : a.variants) {
     if (o.stop()) break;
-    result.profiles.push_back(profile_variant(a.problem, attention::choose(a.problem, device, wanted), a.passes, device, o));
-    if (trace) write_trace(*trace, result.profiles.back().timeline, int(result.profiles.size()), result.profiles.back().phase);
+    const attention::Variant& variant = attention::choose(a.problem, device, wanted);
+    std::optional<profile::TimelineTrace> part;
+    if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, variant.name);
+    result.profiles.push_back(profile_variant(a.problem, variant, a.passes, device, o, part ? &*part : nullptr));
   }
   if (trace) trace->close();
   return result;

@@ -16,22 +16,41 @@ using profile::Slice;
 
 namespace {
 
-constexpr std::size_t rows_for_people = 15, letters_for_people = 72;
+constexpr std::size_t rows_for_people = 15;
+constexpr int letters_for_people = 72;
+constexpr double pause_ns = 1e7;  // who waits that long does not wait for the next launch: start-up, a graph made ready, input
 
-// Time in which at least one slice runs: kernels on several streams count once.
-double busy_ns(const std::vector<Slice>& slices) {
-  double busy = 0;
-  std::int64_t until = 0;
+struct Wait {  // of one device, between two slices
+  const Slice *after, *before;
+  double ns() const { return double(before->start_ns - after->end_ns); }
+  bool is_pause() const { return ns() >= pause_ns; }
+};
+
+// Devices from their first slice to their last, summed: kernels on several streams of one count once.
+struct Occupied {
+  double busy_ns = 0, span_ns = 0, paused_ns = 0;
+  std::vector<Wait> waits;
+};
+
+Occupied occupied(const std::vector<Slice>& slices) {
+  Occupied o;
+  std::map<int, std::pair<const Slice*, const Slice*>> devices;  // of each its first slice, and the one that ended last
   for (const Slice& s : slices) {
-    busy += double(std::max<std::int64_t>(0, s.end_ns - std::max(until, s.start_ns)));
-    until = std::max(until, s.end_ns);
+    auto& [first, last] = devices[s.step];
+    if (!first) first = &s;
+    if (last && s.start_ns > last->end_ns) o.waits.push_back({last, &s});
+    if (!last || s.end_ns > last->end_ns) last = &s;
   }
-  return busy;
+  for (const auto& [device, ends] : devices) o.span_ns += double(ends.second->end_ns - ends.first->start_ns);
+  o.busy_ns = o.span_ns;
+  for (const Wait& w : o.waits) o.busy_ns -= w.ns(), o.paused_ns += w.is_pause() ? w.ns() : 0;
+  return o;
 }
 
-std::string shown(const std::string& name, bool for_people) {
-  return for_people && name.size() > letters_for_people ? name.substr(0, letters_for_people - 3) + "..." : name;
+std::string shown(const std::string& kernel, bool for_people) {
+  return for_people ? shortened(profile::short_name(kernel), letters_for_people) : kernel;
 }
+std::string shown_text(const std::string& text, bool for_people) { return for_people ? shortened(text, letters_for_people) : text; }
 
 template <class Key, class KeyOf>
 std::vector<std::pair<Key, std::vector<const Slice*>>> grouped(const std::vector<Slice>& slices, KeyOf&& key_of) {
@@ -95,35 +114,48 @@ Table phases_of(const ActivityLog& log, double all_ns, bool for_people) {
   for (const auto& [path, slices] : grouped<std::string>(log.slices, [&](const Slice& s) { return path_of(log, s.mark); })) {
     const auto host = on_host.find(path);
     const bool known = host != on_host.end();
-    t.add({path.empty() ? std::string("(outside every range)") : shown(path, for_people), known ? Value(host->second.first) : Value(),
+    t.add({path.empty() ? std::string("(outside every range)") : shown_text(path, for_people), known ? Value(host->second.first) : Value(),
            known ? Value(host->second.second / 1e6) : Value(), sum_ns(slices) / 1e6, sum_ns(slices) / all_ns, std::int64_t(slices.size())});
     if (known) on_host.erase(host);
   }
-  for (const auto& [path, host] : on_host) t.add({shown(path, for_people), host.first, host.second / 1e6, 0.0, 0.0, std::int64_t(0)});
+  for (const auto& [path, host] : on_host) t.add({shown_text(path, for_people), host.first, host.second / 1e6, 0.0, 0.0, std::int64_t(0)});
   return t;
 }
 
-Table gaps_of(const ActivityLog& log, bool for_people) {
-  Table t{"gaps", "Where the GPU waits", {{"after"}, {"before"}, {"count"}, {"ms", Unit::ms, Show::bar}, {"longest_us"}}, {}};
+Table gaps_of(const Occupied& o, bool for_people) {
+  Table t{"gaps",
+          "Where the GPU waits, below 10 ms at a time",
+          {{"after"}, {"before"}, {"count"}, {"ms", Unit::ms, Show::bar}, {"longest_us"}},
+          {}};
   struct Sum {
     double ns = 0, longest = 0;
     std::int64_t count = 0;
   };
   std::map<std::pair<std::string, std::string>, Sum> sums;
-  const Slice* last = nullptr;
-  for (const Slice& s : log.slices) {
-    if (last && s.start_ns > last->end_ns) {
-      Sum& sum = sums[{last->kernel, s.kernel}];
-      const double ns = double(s.start_ns - last->end_ns);
-      sum.ns += ns, sum.longest = std::max(sum.longest, ns), ++sum.count;
-    }
-    if (!last || s.end_ns > last->end_ns) last = &s;
+  for (const Wait& w : o.waits) {
+    if (w.is_pause()) continue;
+    Sum& sum = sums[{w.after->kernel, w.before->kernel}];
+    sum.ns += w.ns(), sum.longest = std::max(sum.longest, w.ns()), ++sum.count;
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Sum>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [between, s] : sorted) {
     if (for_people && t.rows.size() == rows_for_people / 2) break;
     t.add({shown(between.first, for_people), shown(between.second, for_people), s.count, s.ns / 1e6, s.longest / 1e3});
+  }
+  return t;
+}
+
+Table pauses_of(const ActivityLog& log, const Occupied& o, bool for_people) {
+  Table t{"pauses", "Pauses: 10 ms and longer, the longest first", {{"at_ms"}, {"ms", Unit::ms, Show::bar}, {"after"}, {"before"}}, {}};
+  std::vector<Wait> pauses;
+  for (const Wait& w : o.waits)
+    if (w.is_pause()) pauses.push_back(w);
+  std::stable_sort(pauses.begin(), pauses.end(), [](const Wait& a, const Wait& b) { return a.ns() > b.ns(); });
+  for (const Wait& w : pauses) {
+    if (for_people && t.rows.size() == rows_for_people / 2) break;
+    t.add({double(w.after->end_ns - log.loaded_ns) / 1e6, w.ns() / 1e6, shown(w.after->kernel, for_people),
+           shown(w.before->kernel, for_people)});
   }
   return t;
 }
@@ -148,10 +180,12 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
   if (!for_people) r.add(Part{timeline_of(log)});
   double all_ns = 0;
   for (const Slice& s : log.slices) all_ns += double(s.ns());
-  const double busy = busy_ns(log.slices);
-  const double span = log.slices.empty() ? 0 : double(log.slices.back().end_ns - log.slices.front().start_ns);
+  const Occupied o = occupied(log.slices);
+  const double running_ns = o.span_ns - o.paused_ns;
   r.add("activities", std::int64_t(log.slices.size())).add("gpu_ms", all_ns / 1e6, Unit::ms);
-  r.add("busy_ms", busy / 1e6, Unit::ms).add("busy_share", span > 0 ? Value(busy / span) : Value(), Unit::share);
+  r.add("busy_ms", o.busy_ns / 1e6, Unit::ms).add("pauses_ms", o.paused_ns / 1e6, Unit::ms);
+  r.add("busy_share", o.span_ns > 0 ? Value(o.busy_ns / o.span_ns) : Value(), Unit::share);
+  r.add("busy_share_between_pauses", running_ns > 0 ? Value(o.busy_ns / running_ns) : Value(), Unit::share);
   r.add("overhead_ms", log.overhead_ns / 1e6, Unit::ms).add("overhead_share", log.overhead_ns / 1e9 / wall_s, Unit::share);
   const auto peak = std::max_element(log.memory.begin(), log.memory.end(), [](auto& a, auto& b) { return a.live_bytes < b.live_bytes; });
   if (peak != log.memory.end())
@@ -159,7 +193,8 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
   if (!log.slices.empty()) {
     r.add(Part{kernels_of(log, all_ns, for_people)});
     if (!log.ranges.empty()) r.add(Part{phases_of(log, all_ns, for_people)});
-    r.add(Part{gaps_of(log, for_people)});
+    r.add(Part{gaps_of(o, for_people)});
+    if (o.paused_ns > 0) r.add(Part{pauses_of(log, o, for_people)});
   }
   if (!for_people) r.add(Part{memory_of(log)});
   if (log.ended_ns == 0) r.add(Part{Note{"The program did not come to its end; what it had done some 50 ms before that is shown."}});
@@ -170,7 +205,7 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
 }  // namespace
 
 Record program_record(const ProgramRun& run, bool for_people) {
-  Record all{"", shown(joined(run.command, " "), for_people), {}};
+  Record all{"", shown_text(joined(run.command, " "), for_people), {}};
   all.add("command", joined(run.command, " ")).add("exit_code", std::int64_t(run.exit_code)).add("wall_s", run.wall_s);
   if (!run.ended_by.empty()) all.add("ended_by", run.ended_by);
   std::size_t shown_logs = 0;

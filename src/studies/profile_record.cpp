@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {
@@ -8,13 +11,23 @@ namespace {
 constexpr std::size_t rows_for_people = 12;
 
 void shorten(Table& t) {
-  constexpr std::size_t letters = 60;
+  constexpr int letters = 60;
+  const bool of_kernels = t.name == "kernels" || t.name == "gaps";
   for (auto& row : t.rows)
     for (Value& v : row)
-      if (auto* word = std::get_if<std::string>(&v); word && word->size() > letters) *word = word->substr(0, letters - 3) + "...";
+      if (auto* word = std::get_if<std::string>(&v)) *word = shortened(of_kernels ? profile::short_name(*word) : *word, letters);
   if (t.rows.size() <= rows_for_people) return;
   t.title += fmt::format(" (the first {} of {})", rows_for_people, t.rows.size());
   t.rows.resize(rows_for_people);
+}
+
+// A roof that is passed wants a word.
+bool passes_a_roof(const Table& roofline) {
+  const auto at = std::find_if(roofline.columns.begin(), roofline.columns.end(), [](const Column& c) { return c.name == "roof_share"; });
+  return std::any_of(roofline.rows.begin(), roofline.rows.end(), [&](const auto& row) {
+    const auto* share = std::get_if<double>(&row[std::size_t(at - roofline.columns.begin())]);
+    return share && *share > 1.05;
+  });
 }
 
 Record one_profile(const Profile& p, const ProfileResult& result, bool for_people, const std::string& name) {
@@ -30,8 +43,12 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
   Table list[] = {tables.kernels(), tables.phases(), tables.modules(), tables.attention(), tables.roofline(), tables.gaps()};
   for (Table& table : list) {
     if (table.rows.empty()) continue;
+    const bool passed = table.name == "roofline" && passes_a_roof(table);
     if (for_people) shorten(table);
     r.add(Part{std::move(table)});
+    if (passed)
+      r.add(Part{
+          Note{"Above 100 % of a roof: its tensors came from a cache, or the ceiling was measured while the machine was busy.", false}});
   }
   if (for_people) {
     if (const std::string chart = tables.roofline_chart(); !chart.empty()) r.add(Part{Note{chart, false}});
@@ -45,9 +62,10 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
 
 }  // namespace
 
-std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledger& ledger) {
-  if (!place.on_gpu()) return std::make_unique<profile::Recording>(&ledger);
-  return std::make_unique<profile::Recording>(&ledger, [&place] { place.wait(); });
+std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledger& ledger, profile::TimelineTrace* trace) {
+  if (!place.on_gpu()) return std::make_unique<profile::Recording>(&ledger, trace);
+  return std::make_unique<profile::Recording>(
+      &ledger, [&place] { place.wait(); }, trace);
 }
 
 Record profile_record(const ProfileResult& result, bool for_people) {

@@ -18,7 +18,7 @@ using engine::Training;
 
 // As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
 Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
-                      const ProfileOptions& o) {
+                      const ProfileOptions& o, profile::TimelineTrace* trace) {
   Place place(device, o.threads);
   const std::size_t bytes = engine::forecast_peak(recipe, device, place.threads().count());
   check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
@@ -35,13 +35,13 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   const auto step = [&] {
     if (recipe.purpose == Purpose::forward) return training.forward();
     if (recipe.purpose == Purpose::gradients) return training.backward();
-    training.passes({.clip = recipe.updating == engine::Updating::during ? 0.0 : 1.0});
+    training.passes({.clip = recipe.holding.updating == engine::Updating::during ? 0.0 : 1.0});
   };
   const auto warm_up = [&](const std::function<void()>& call) {
     for (int i = 0; i < o.warmup && !o.stop(); ++i) call();
   };
   if (!place.on_gpu()) warm_up(step);
-  auto recording = recording_of(place, ledger);
+  auto recording = recording_of(place, ledger, trace);
   ctx.listener = recording->listener();
   const engine::Recorded recorded(step, ctx);
   if (place.on_gpu()) warm_up(std::cref(recorded));
@@ -72,8 +72,9 @@ ProfileResult profile_step(const ProfileStep& s, const Device& device, const Pro
     if (purpose > s.recipe.purpose || o.stop()) break;
     engine::Recipe r = s.recipe;
     r.purpose = purpose;
-    result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o));
-    if (trace) write_trace(*trace, result.profiles.back().timeline, int(result.profiles.size()), name);
+    std::optional<profile::TimelineTrace> part;
+    if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, name);
+    result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, part ? &*part : nullptr));
   }
   if (trace) trace->close();
   return result;

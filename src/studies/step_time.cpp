@@ -49,7 +49,7 @@ bench::Measurement measured(Training& t, const Context& ctx, const Place& place,
   const auto step = [&] {
     if (t.recipe().purpose == Purpose::forward) return t.forward();
     if (t.recipe().purpose == Purpose::gradients) return t.backward();
-    t.passes({.clip = t.recipe().updating == engine::Updating::during ? 0.0 : 1.0});
+    t.passes({.clip = t.recipe().holding.updating == engine::Updating::during ? 0.0 : 1.0});
   };
   t.set_rate(1e-4);
   std::optional<engine::Recorded> recorded;
@@ -110,7 +110,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
             if (stop()) break;
             if (std::find(s.phases.begin(), s.phases.end(), name) == s.phases.end()) continue;
             Recipe r{model, s.batch, len, precision, {s.keep}, s.attention};
-            r.purpose = purpose, r.masters = s.masters, r.updating = s.updating;
+            r.purpose = purpose, r.holding = s.holding;
             engine::Forecast f;
             const double ceiling = gpu ? device.ceilings.of(precision) : cpu_ceiling;
             const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {

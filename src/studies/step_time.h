@@ -18,8 +18,7 @@ struct StepTime {
   std::vector<Precision> precisions{{}};
   engine::Keep keep = engine::Keep::everything;
   std::string attention = "flash";
-  engine::Masters masters = engine::Masters::whole;
-  engine::Updating updating = engine::Updating::after;
+  engine::Holding holding{};
   std::vector<std::string> phases{"forward", "forward+backward", "train"};
   int steps = 10;
   std::vector<std::int64_t> warmups{5};  // steps before those that count; a row for each

@@ -36,6 +36,12 @@ TEST(Text, BytesAndTimesReadAsPeopleSayThem) {
   EXPECT_EQ(columns_of("µs …"), 4);
 }
 
+TEST(Text, AShortenedTextKeepsBothEnds) {
+  EXPECT_EQ(shortened("0123456789", 10), "0123456789");
+  EXPECT_EQ(shortened("0123456789A", 10), "01234…789A");
+  EXPECT_EQ(shortened("µµµµµµµµµµµ", 5), "µµ…µµ");
+}
+
 TEST(Text, ListsRefuseEmptyItems) {
   EXPECT_EQ(parse_list("256,1024", "--len"), (std::vector<std::string>{"256", "1024"}));
   for (auto bad : {"256,", ",256", "256,,1024", ""}) EXPECT_NE(refusal([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);

@@ -1,4 +1,5 @@
 // headroom profile from the outside: a step, attention, other programs.
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <map>
@@ -74,6 +75,15 @@ TEST_F(Profile, TheTraceIsJsonAndTheRunIsKept) {
   EXPECT_GT(Json::parse(text).size(), 100u);
   const Ended kept = run("results --format json --db " + db_);
   EXPECT_NE(kept.out.find("\"profile\""), std::string::npos) << kept.out;
+}
+
+TEST_F(Profile, APageOfItHasTheReportsCharts) {
+  const std::string page = (folder_ / "p.html").string();
+  const Ended e = run(std::string(tiny) + "--db " + db_ + " --out " + page);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const std::string text = text_of(page);
+  for (const char* title : {"Kernel timeline", "Time by module", "Matmul against the rest", "Roofline", "Live bytes over the step"})
+    EXPECT_NE(text.find(fmt::format(R"("title":"{}","kind")", title)), std::string::npos) << title;
 }
 
 TEST_F(Profile, RefusesWhatMakesNoSense) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/convert.h"
 #include "ops/copy/split.h"
 #include "tests/engine/oracle.h"
 #include "tests/engine/workshop.h"
@@ -171,7 +172,7 @@ TEST(Training, UpdatingDuringBackwardGivesTheBitsOfUpdatingAfterIt) {
   for (const char* precision : {"fp32", "bf16"}) {
     Recipe r{tiny(), 2, 8, *precision_named(precision)};
     Workshop after(r);
-    r.updating = Updating::during;
+    r.holding.updating = Updating::during;
     Workshop during(r);
     EXPECT_LT(during.predicted, after.predicted);
     for (std::uint64_t step = 0; step < 4; ++step)
@@ -191,7 +192,7 @@ TEST(Training, UpdatingDuringBackwardGivesTheBitsOfUpdatingAfterIt) {
 TEST(Training, MastersInHalvesFollowWholeOnes) {
   Recipe r{tiny(), 2, 8, *precision_named("bf16")};
   Workshop whole(r);
-  r.masters = Masters::halves;
+  r.holding.masters = Masters::halves;
   Workshop halves(r);
   EXPECT_LT(halves.predicted, whole.predicted);
   for (std::uint64_t step = 0; step < 6; ++step)
@@ -210,6 +211,83 @@ TEST(Training, MastersInHalvesFollowWholeOnes) {
     }
   }
   EXPECT_LT(different, 0.5 * all);
+}
+
+// Summed in FP32 and rounded once, so the bits are those of the FP32 gradient, rounded; the head's, the embedding's and the norms' stay.
+TEST(Training, GradientsInHalfAreTheWholeOnesRounded) {
+  for (const char* precision : {"bf16", "fp16"})
+    for (bool tied : {false, true})
+      for (Keep keep : {Keep::everything, Keep::input}) {
+        Recipe r{tiny(), 2, 8, *precision_named(precision), {keep}};
+        r.model.tied = tied;
+        Workshop whole(r);
+        r.holding.gradients = Gradients::half;
+        Workshop half(r);
+        EXPECT_LT(half.predicted, whole.predicted);
+        for (Workshop* w : {&whole, &half}) make_lively(*w), w->training.backward();
+        for (std::size_t i = 0; i < whole.training.store().params().size(); ++i) {
+          const Param &a = whole.training.store().params()[i], &b = half.training.store().params()[i];
+          const bool narrow = a.spec.layer >= 0 && a.spec.multiplied;
+          ASSERT_EQ(b.grad.dtype, narrow ? r.precision.dtype : DType::f32) << a.spec.full_name();
+          for (std::int64_t e = 0; e < a.grad.count(); ++e) {
+            const float x = a.grad.as<float>()[e];
+            const double rounded = r.precision.dtype == DType::bf16 ? widen(headroom::narrow<bf16>(x)) : widen(headroom::narrow<f16>(x));
+            ASSERT_EQ(load_element(b.grad.data, b.grad.dtype, e), narrow ? rounded : double(x)) << a.spec.full_name();
+          }
+        }
+        half.training.update({.lr = 0.01});
+        EXPECT_EQ(half.arena.peak(), half.predicted);
+      }
+}
+
+TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
+  for (const char* precision : {"bf16", "fp16"})
+    for (Masters masters : {Masters::whole, Masters::halves})
+      for (Updating updating : {Updating::after, Updating::during}) {
+        Recipe r{tiny(), 2, 8, *precision_named(precision)};
+        r.holding.gradients = Gradients::half, r.holding.masters = masters, r.holding.updating = updating;
+        if (r.precision.dtype == DType::f16 && (masters == Masters::halves || updating == Updating::during)) {
+          EXPECT_THROW(check(r), Error);
+          continue;
+        }
+        Workshop one(r), two(r);
+        adamw::Hyper h{.lr = 0.02, .decay = 0, .clip = updating == Updating::during ? 0.0 : 1.0};
+        h.dynamic_scale = r.precision.dtype == DType::f16;
+        double first = 0;
+        for (int step = 0; step < 100; ++step) {
+          for (Workshop* w : {&one, &two}) w->training.step(h);
+          if (step == 0) first = one.training.loss();
+        }
+        EXPECT_LT(one.training.loss(), 0.2 * first) << precision;
+        EXPECT_EQ(one.weights(), two.weights());
+        EXPECT_EQ(one.gather(&Param::v), two.gather(&Param::v));
+        EXPECT_EQ(one.arena.peak(), one.predicted);
+      }
+}
+
+TEST(Training, GradientsInHalfAreRefusedWhereTheyWouldBeSummed) {
+  Recipe r{tiny(), 2, 8, *precision_named("bf16")};
+  r.holding.gradients = Gradients::half, r.micro_batches = 2;
+  EXPECT_THROW(check(r), Error);
+  r.micro_batches = 1, r.ranks.count = 2;
+  EXPECT_THROW(check(r), Error);
+  r.ranks.count = 1, r.precision = *precision_named("tf32");
+  EXPECT_THROW(check(r), Error);
+}
+
+TEST(Training, ANarrowGradientThatOverflowsIsSkipped) {
+  Recipe r{tiny(), 2, 8, *precision_named("fp16")};
+  r.holding.gradients = Gradients::half;
+  Workshop w(r);
+  w.training.backward();
+  const auto before = w.weights();
+  const Param& p = w.training.store().params()[2];
+  ASSERT_EQ(p.grad.dtype, DType::f16);
+  p.grad.as<f16>()[3] = narrow<f16>(1e9f);  // what a matmul writes of a sum that is too large
+  w.training.update({.dynamic_scale = true});
+  EXPECT_EQ(w.weights(), before);
+  EXPECT_EQ(w.training.first_gradient_not_finite(), "the weight " + p.spec.full_name());
+  EXPECT_EQ(w.training.state(adamw::loss_scale), 0x1p15);
 }
 
 TEST(Training, AGradientThatIsNotFiniteChangesNothingAndIsFound) {

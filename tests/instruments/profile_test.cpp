@@ -1,8 +1,10 @@
 // Marks, timelines, activity files and traces, from hand-made marks whose times are known.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -45,7 +47,7 @@ TEST(Timeline, EverySliceKnowsItsOpModuleLayerAndPhase) {
 }
 
 TEST(Timeline, AnOpIsCutIntoItsPartsAndWhatIsLeft) {
-  const auto slices = host_slices(example(), {{0, 100}}, 0);
+  const auto slices = host_slices(example(), places_of(example()), {{0, 100}}, 0);
   ASSERT_EQ(slices.size(), 4u);
   std::int64_t sum = 0;
   for (const Slice& s : slices) sum += s.ns();
@@ -61,7 +63,7 @@ TEST(Timeline, SlicesAndGapsMakeUpTheStep) {
   Timeline t;
   t.marks = example();
   t.steps = {{0, 100}};
-  t.slices = host_slices(t.marks, t.steps, 0);
+  t.slices = host_slices(t.marks, places_of(t.marks), t.steps, 0);
   std::int64_t covered = 0, idle = 0;
   for (const Slice& s : t.slices) covered += s.ns();
   const auto gaps = gaps_of(t);
@@ -103,6 +105,23 @@ TEST(Recording, TimesOnlyItsStepsAndTheBytesOfTheLast) {
   EXPECT_LE(t.memory[1].at_ns, t.steps[1].end_ns);
 }
 
+TEST(Recording, BeginsItsBytesWithThoseThatStood) {
+  Ledger ledger;
+  Arena arena(&ledger);
+  Recording recording(&ledger);
+  static_cast<void>(arena.make("weight", DType::f32, {64}));
+  recording.step([&] {
+    const auto scope = arena.scope();
+    const Running op(recording.listener(), region(Region::Kind::op, "op"));
+    static_cast<void>(arena.make("x", DType::f32, {64}));
+  });
+  const Timeline t = recording.timeline();
+  ASSERT_EQ(t.memory.size(), 3u);
+  EXPECT_EQ(t.memory[0].name, "weight");
+  EXPECT_EQ(t.memory[0].at_ns, t.steps[0].start_ns);
+  EXPECT_EQ(t.memory[1].live_bytes, 512);
+}
+
 TEST(ActivityLog, ReadsWhatTheLibraryWrites) {
   std::istringstream in(
       "V 1\nH 1000\nN 1 _ZN8headroom6kernelIfEEvPfi\nN 2 step\nN 3 cudaMalloc\nA 1100 4096 512 3\nB 1200 1 77 2\nL 1210 1220 77 5\n"
@@ -142,6 +161,18 @@ TEST(ActivityLog, NamesAreReadable) {
   EXPECT_EQ(readable(""), "");
 }
 
+TEST(ActivityLog, ShortNamesKeepWhatTellsKernelsApart) {
+  EXPECT_EQ(short_name("attention_fwd_sm90<attention::sm90::Forward64<__nv_bfloat16>, (attention::sm90::Reach)1>"),
+            "attention_fwd_sm90<Forward64<__nv_bfloat16>, 1>");
+  EXPECT_EQ(short_name("at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
+                       "at::native::GeluType)::{lambda()#2}::operator()() const::{lambda(float)#1}, std::array<char*, 2ul> >"),
+            "vectorized_elementwise_kernel<4, GeluCUDAKernelImpl, array<char*, 2ul>>");
+  EXPECT_EQ(short_name("nvjet_sm90_tst_128x160_64x5_2x1_v_bz_NNT"), "nvjet_sm90_tst_128x160_64x5_2x1_v_bz_NNT");
+  EXPECT_EQ(short_name("fill"), "fill");
+  EXPECT_EQ(short_name("a<b>::c<d::e>"), "a<b>::c<e>");
+  EXPECT_EQ(short_name("((("), "(((");
+}
+
 std::string unzipped(const std::string& file) {
   std::string text(1 << 20, '\0');
   gzFile f = gzopen(file.c_str(), "rb");
@@ -160,7 +191,7 @@ TEST_F(Trace, IsJsonWhateverTheNames) {
   Timeline t;
   t.marks = example();
   t.steps = {{0, 100}};
-  t.slices = host_slices(t.marks, t.steps, 0);
+  t.slices = host_slices(t.marks, places_of(t.marks), t.steps, 0);
   t.slices[0].kernel = "\"</script>\\ \x01 \xff";
   t.slices[1].mark = -1;
   t.memory = {{5, 100, 100, "x", "2x3", Phase::forward}};
@@ -180,6 +211,49 @@ TEST_F(Trace, CanBeReadBeforeItIsClosed) {
   w.flush();
   const std::string text = unzipped(file_);
   EXPECT_NE(text.find("\"name\":\"name\""), std::string::npos) << text;
+}
+
+TEST_F(Trace, AProgramThatIsKilledLeavesWhatItHadRecorded) {
+  const pid_t child = fork();
+  if (child == 0) {  // dies within the third op of its second step
+    TraceWriter w(file_);
+    TimelineTrace part(w, 1, "train");
+    Ledger ledger;
+    Arena arena(&ledger);
+    Recording recording(&ledger, &part);
+    const auto op = [&](const char* name) {
+      const Running running(recording.listener(), region(Region::Kind::op, name));
+      const auto scope = arena.scope();
+      static_cast<void>(arena.make("x", DType::f32, {64}));
+    };
+    recording.step([&] { op("first"); });
+    recording.step([&] {
+      const Running module(recording.listener(), region(Region::Kind::module, "attention"));
+      op("second");
+      usleep(150'000);
+      op("third");
+      const Running open(recording.listener(), region(Region::Kind::op, "fourth"));
+      raise(SIGKILL);
+    });
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  std::string text(1 << 20, '\0');
+  gzFile f = gzopen(file_.c_str(), "rb");
+  const int bytes = gzread(f, text.data(), unsigned(text.size()));
+  EXPECT_EQ(gzclose(f), Z_OK) << "whole members: Perfetto refuses one that is cut short";
+  ASSERT_GT(bytes, 0);
+  text.resize(std::size_t(bytes));
+  std::vector<std::string> ops;
+  std::size_t counters = 0;
+  for (const auto& e : nlohmann::json::parse(text + "]")) {
+    if (e["ph"] == "X" && e["tid"] >= 10) ops.push_back(e["name"]);
+    counters += e["ph"] == "C";
+  }
+  EXPECT_EQ(ops, (std::vector<std::string>{"first", "second", "third"}));
+  EXPECT_EQ(counters, 6u);
 }
 
 TEST_F(Trace, SaysWhenItCannotBeWritten) { EXPECT_THROW(TraceWriter("/no/such/folder/t.json.gz"), Error); }

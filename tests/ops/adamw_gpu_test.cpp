@@ -22,6 +22,7 @@ struct Model {
       Parameter p{
           {DType::f32, {sizes[i]}, shift}, {DType::f32, {sizes[i]}}, {DType::f32, {sizes[i]}}, {DType::f32, {sizes[i]}}, {}, i % 2 == 0};
       if (compute != DType::f32 && i % 3 != 0) p.copy = Twin(compute, {sizes[i]});
+      if (p.copy && i % 2 == 1) p.grad = Twin(compute, {sizes[i]}, shift);  // some are narrow, some FP32
       p.grad.normal(10 * i), p.master.normal(10 * i + 1);
       for (std::int64_t e = 0; e < sizes[i]; ++e) p.m.set(e, 0), p.v.set(e, 0);
       all.push_back(std::move(p));

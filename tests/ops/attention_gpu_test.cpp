@@ -110,11 +110,12 @@ class AttentionGpu : public testing::Test {
 
   void check_case(const Case& c) {
     std::optional<Expected> expected;
+    std::optional<Tensors> inputs;
     for (const Variant& v : variants()) {
       if (!serves(v, c.problem, Pass::forward)) continue;
       SCOPED_TRACE(v.name);
-      Tensors x = tensors_of(c);
-      if (!expected) expected = expected_of(c, x, true);
+      if (!inputs) expected = expected_of(c, inputs.emplace(tensors_of(c)), true);
+      Tensors x = *inputs;
       try {
         const bool gradients = run(v, c, x);
         judge(c, x, *expected, gradients);
@@ -156,7 +157,7 @@ TEST_F(AttentionGpu, EveryMaskAndTypeAndLayout) {
 TEST_F(AttentionGpu, EveryHeadDimension) {
   for (Precision precision : precisions)
     for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
-      for (std::int64_t dim : {8, 16, 32, 40, 64, 80, 96, 128, 160, 192, 256})
+      for (std::int64_t dim : {8, 16, 32, 40, 64, 72, 80, 88, 96, 104, 128, 160, 192, 256})
         check_case({problem(2, 2, 150, 170, dim, mask, precision), Layout::rows, Values::normal, true, 6});
 }
 
@@ -174,6 +175,8 @@ TEST_F(AttentionGpu, LengthsThatNoTileDivides) {
     for (std::int64_t len : {1, 2, 63, 64, 65, 79, 80, 81, 127, 128, 129, 191, 192, 193, 255, 257, 385}) {
       check_case({problem(1, 1, len, len, 64, mask), Layout::rows, Values::normal, true, std::uint64_t(len)});
       check_case({problem(1, 1, len, len + 3, 128, mask, {DType::f16}), Layout::rows, Values::normal, true, std::uint64_t(len)});
+      check_case({problem(4, 2, len, len + 70, 80, mask), Layout::heads_first, Values::normal, true, std::uint64_t(len)});
+      check_case({problem(2, 1, len + 150, len, 96, mask, {DType::f16}), Layout::rows, Values::normal, true, std::uint64_t(len)});
       check_case({problem(1, 1, len, len + 2, 32, mask, {DType::f32}), Layout::rows, Values::normal, true, std::uint64_t(len)});
       check_case({problem(1, 1, len + 1, len, 72, mask, {DType::f32, Math::tf32}), Layout::rows, Values::normal, true, std::uint64_t(len)});
     }
@@ -227,7 +230,7 @@ TEST_F(AttentionGpu, RandomConfigurations) {
 
 TEST_F(AttentionGpu, FullyMaskedRowsAreZeroAndMinusInfinity) {
   for (Precision precision : precisions)
-    for (std::int64_t dim : {16, 64, 128, 256}) {
+    for (std::int64_t dim : {16, 64, 80, 96, 128, 256}) {
       const Case c{problem(1, 1, 290, 20, dim, Mask::causal(), precision), Layout::rows, Values::normal, true,
                    2};  // rows 0 … 269 see nothing
       for (const Variant& v : variants()) {
@@ -279,7 +282,7 @@ TEST_F(AttentionGpu, SameBitsEveryTimeWhateverSharesTheCard) {
 TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
   for (const Variant& v : variants())
     for (Precision precision : {precisions[0], precisions[2], precisions[3]})
-      for (std::int64_t dim : {64, 128, 256})
+      for (std::int64_t dim : {64, 80, 96, 128, 256})
         for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(200)}) {
           Case c{problem(6, 2, 700, 900, dim, mask, precision), Layout::rows, Values::normal, false, 13};
           c.problem.deterministic = true;

@@ -187,6 +187,35 @@ class Pages(unittest.TestCase):
         self.assertEqual(len(seen), 5, seen)  # three names, two grounds
         self.clean()
 
+    def test_one_choice_is_made_in_every_frame(self):
+        file = self.folder / "choices.json"
+        rows = [row(i) for i in range(64)]
+        file.write_text(json.dumps({"device": {"name": "a card", "kind": "cpu"}, "rows": rows}))
+        self.page(str(file), name="choices.html")
+        self.draw_all()
+        chosen = "[...document.querySelectorAll('figure select')].map(s => s.value)"
+        self.assertGreater(len(self.browser.run(chosen)), 3)
+        self.browser.run("""(() => { const s = document.querySelector('figure select'); s.selectedIndex = 1;
+            s.dispatchEvent(new Event('change')) })()""")
+        word = self.browser.run("document.querySelector('figure select').value")
+        for other in self.browser.run(chosen):
+            self.assertTrue(other == word or other.endswith(" · " + word), (other, word))
+        self.clean()
+
+    def test_a_profile_shows_what_stood_by_category(self):
+        page = self.folder / "profile.html"
+        self.headroom("profile", "step", "--device", "cpu", "--layers", "2", "--width", "32", "--heads", "2", "--vocab", "64", "--batch", "1",
+                      "--len", "16", "--steps", "2", "--out", str(page))
+        self.browser.open(page)
+        self.draw_all()
+        self.clean()
+        legend = "[...document.querySelectorAll('figure[data-kind=areas] .legend button')].map(b => b.textContent)"
+        lives = self.browser.run(legend)
+        for category in ("parameter", "gradient", "optimizer", "saved for backward"):
+            self.assertIn(category, lives)
+        said = self.hover("document.querySelector('figure[data-kind=areas]')")
+        self.assertRegex(said, r"[+−] .*\d+x\d+, .*\((parameter|optimizer|gradient|input|saved for backward|forward|backward|workspace)\)")
+
     def test_a_step_shows_its_phases_and_who_lives(self):
         self.page("3")
         self.draw_all()

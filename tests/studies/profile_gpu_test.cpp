@@ -65,7 +65,7 @@ TEST_F(ProfileGpu, KernelsOfAGraphKnowTheOpThatWasRecorded) {
   };
   call(), place.wait();
 
-  const auto recording = recording_of(place, ledger);
+  const auto recording = recording_of(place, ledger, nullptr);
   ctx.listener = recording->listener();
   const Graph graph(place.queue(), call);
   for (int i = 0; i < 2; ++i) recording->step([&] { graph.launch(place.queue()); });

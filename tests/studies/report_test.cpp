@@ -155,6 +155,48 @@ TEST(Report, AProfilesTablesBecomeItsCharts) {
   EXPECT_EQ(charts[3].series[2].names[1], "+ s 20, 200 B (workspace)");
 }
 
+TEST(Report, AnotherProgramsTimelineIsOfItsPhases) {
+  const ReportRun run = run_from_text(R"json({"exit_code": 0, "timeline": [
+      {"start_ms": 5.0, "ms": 1.0, "kernel": "ns::k<int>(int)", "kind": "kernel", "phase": "step", "stream": 7},
+      {"start_ms": 7.0, "ms": 1.0, "kernel": "fill", "kind": "fill", "phase": null, "stream": 7}],
+    "kernels": [{"kernel": "ns::k<int>(int)", "ms": 1.0}],
+    "memory": [{"at_ms": 1.0, "live_bytes": 100, "bytes": 100, "name": "cudaMalloc"}]})json",
+                                      "program.json");
+  Record r;
+  add_profile(run, r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(titles(charts), (std::vector<std::string>{"Kernel timeline", "Kernels by total time", "Live bytes over the step"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"step", "outside every range"}));
+  EXPECT_EQ(charts[0].series[0].names[0], "k<int>, step");
+  EXPECT_EQ(charts[1].ticks[0], "k<int>");
+  EXPECT_EQ(names(charts[2]), std::vector<std::string>{"device memory"});
+}
+
+TEST(Report, AFileMayHoldSeveralResults) {
+  const auto runs = runs_from_text(R"({"machine": "a card", "runs": [
+      {"command": "headroom profile step", "result": {"step_ms": 3.0, "kernels": [{"kernel": "k", "ms": 1.0}]}},
+      {"command": "headroom profile attention", "result": {"step_ms": 4.0, "kernels": [{"kernel": "k", "ms": 2.0}]}}]})",
+                                   "x.json");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].command, "headroom profile attention");
+  EXPECT_EQ(runs[1].machine, "a card");
+  EXPECT_EQ(runs[1].rows("step")[0]["step_ms"], 4.0);
+  EXPECT_EQ(runs_from_text("a,b\n1,2\n", "x.csv").size(), 1u);
+}
+
+TEST(Report, WordsStandBeforeNumbers) {
+  const Record r = report_of({run_from_text("ms,settings,batch,why\n1.5,keep nothing,4,\n2.5,keep everything,4,\n", "x.csv")}, nullptr);
+  const auto& section = std::get<Record>(r.parts.back().is);
+  for (const Part& p : section.parts)
+    if (const auto* t = std::get_if<Table>(&p.is); t && t->name == "rows") {
+      EXPECT_EQ(t->columns[0].name, "settings");
+      EXPECT_EQ(t->rows[1][0], Value("keep everything"));
+      EXPECT_EQ(t->columns[1].name, "ms");
+      return;
+    }
+  FAIL() << "no table of rows";
+}
+
 TEST(Report, TwoRunsBeginWithTheirDifferences) {
   ReportRun a = attention_run(), b = attention_run();
   b.name = "after";
@@ -179,7 +221,7 @@ TEST(Report, AFileThatIsNoneIsRefusedInOneLine) {
   for (const char* bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})", R"({"a": [1, 2]})"})
     EXPECT_THROW(run_from_text(bad, "x.json"), Error) << bad;
   for (const char* bad : {"", "# only a remark", "a,b\n", "a,b\n1\n"}) EXPECT_THROW(run_from_text(bad, "x.csv"), Error) << bad;
-  EXPECT_THROW(run_from_file("/no/such/file.json"), Error);
+  EXPECT_THROW(runs_from_file("/no/such/file.json"), Error);
 }
 
 TEST(Report, CsvIsReadAsItIsWritten) {

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -204,6 +205,34 @@ std::string readable(const std::string& mangled) {
   for (const std::string noise : {"headroom::", "(anonymous namespace)::"})
     for (auto at = s.find(noise); at != std::string::npos; at = s.find(noise)) s.erase(at, noise.size());
   return s;
+}
+
+std::string short_name(const std::string& readable) {
+  const auto erase_all = [](std::string& s, const std::string& what) {
+    for (auto at = s.find(what); at != std::string::npos; at = s.find(what)) s.erase(at, what.size());
+  };
+  std::string plain;  // outside of brackets
+  int round = 0, curly = 0;
+  for (const char c : readable) {
+    round -= c == ')' && round > 0, curly -= c == '}' && curly > 0;
+    if (round == 0 && curly == 0 && c != '(' && c != ')' && c != '{' && c != '}') plain += c;
+    round += c == '(', curly += c == '{';
+  }
+  erase_all(plain, "::operator const");
+  std::string s;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (plain.compare(i, 2, "::") != 0) {
+      s += plain[i];
+      continue;
+    }
+    const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    const bool goes_on = i + 2 < plain.size() && in_name(plain[i + 2]);
+    if (goes_on && !s.empty() && !in_name(s.back())) s += "::";  // of a template's instance
+    while (goes_on && !s.empty() && in_name(s.back())) s.pop_back();
+    ++i;
+  }
+  for (auto at = s.find("> >"); at != std::string::npos; at = s.find("> >")) s.replace(at, 3, ">>");
+  return s.empty() ? readable : s;
 }
 
 ActivityLog read_activity(std::istream& in) {

@@ -32,4 +32,7 @@ ActivityLog read_activity(std::istream&);
 // A kernel's name as people write it: demangled, without its return type and arguments.
 std::string readable(const std::string& mangled);
 
+// The same for a narrow table: without namespaces, arguments within and lambdas. "vectorized_kernel<4, GeluBackwardKernel, array<char*, 3ul>>"
+std::string short_name(const std::string& readable);
+
 }  // namespace headroom::profile

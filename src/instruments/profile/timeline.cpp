@@ -13,11 +13,18 @@ std::string_view name_of(SliceKind k) {
 }
 
 std::vector<Place> places_of(const std::vector<Mark>& marks) {
-  std::vector<Place> places(marks.size());
-  std::vector<bool> has_parts(marks.size(), false);
-  for (const Mark& m : marks)
-    if (m.region.kind == Region::Kind::part && m.parent >= 0) has_parts[std::size_t(m.parent)] = true;
-  for (std::size_t i = 0; i < marks.size(); ++i) {
+  std::vector<Place> places;
+  add_places(places, marks);
+  return places;
+}
+
+void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
+  const std::size_t first = places.size();
+  places.resize(marks.size());
+  std::vector<bool> has_parts(marks.size() - first, false);
+  for (std::size_t i = first; i < marks.size(); ++i)
+    if (marks[i].region.kind == Region::Kind::part && marks[i].parent >= int(first)) has_parts[std::size_t(marks[i].parent) - first] = true;
+  for (std::size_t i = first; i < marks.size(); ++i) {
     const Region& r = marks[i].region;
     Place& p = places[i];
     if (marks[i].parent >= 0) p = places[std::size_t(marks[i].parent)];
@@ -32,10 +39,9 @@ std::vector<Place> places_of(const std::vector<Mark>& marks) {
     if (r.kind == Region::Kind::part) p.part = r.name.text;
     if (outermost || r.kind == Region::Kind::part) {
       p.work = r.work, p.precision = r.precision;
-      p.cost_of = has_parts[i] ? -1 : int(i);
+      p.cost_of = has_parts[i - first] ? -1 : int(i);
     }
   }
-  return places;
 }
 
 std::string Place::place_name() const {
@@ -59,15 +65,15 @@ int step_at(const std::vector<Span>& steps, std::int64_t ns) {  // of a moment o
 
 }  // namespace
 
-std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector<Span>& steps, std::int64_t origin) {
-  const auto places = places_of(marks);
+std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector<Place>& places, const std::vector<Span>& steps,
+                               std::int64_t origin, std::size_t first) {
   std::vector<Slice> slices;
   const auto add = [&](int mark, std::int64_t from, std::int64_t to) {
     if (to > from)
       slices.push_back(
           {places[std::size_t(mark)].label(), SliceKind::host, mark, step_at(steps, from - origin), from - origin, to - origin});
   };
-  for (std::size_t i = 0; i < marks.size(); ++i) {
+  for (std::size_t i = first; i < marks.size(); ++i) {
     const Mark& m = marks[i];
     const bool outermost = m.parent < 0 || marks[std::size_t(m.parent)].region.kind == Region::Kind::module;
     if (m.region.kind != Region::Kind::op || !outermost) continue;
@@ -83,6 +89,26 @@ std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector
   return slices;
 }
 
+namespace {
+
+Moment moment_of(const Entry& e, bool take, std::int64_t at, std::int64_t live) {
+  std::string shape;
+  for (int d = 0; d < e.shape.rank; ++d) shape += fmt::format("{}{}", d ? "x" : "", e.shape[d]);
+  return {at, live, (take ? 1 : -1) * std::int64_t(e.taken), e.name.full(), shape, e.phase};
+}
+
+}  // namespace
+
+std::vector<Moment> standing_before(const Ledger& ledger, std::size_t first, std::int64_t at) {
+  std::vector<bool> stands(ledger.entries().size(), false);
+  for (std::size_t e = 0; e < first; ++e) stands[ledger.events()[e].entry] = ledger.events()[e].take;
+  std::vector<Moment> moments;
+  std::int64_t live = 0;
+  for (std::size_t i = 0; i < stands.size(); ++i)
+    if (stands[i]) moments.push_back(moment_of(ledger.entries()[i], true, at, live += std::int64_t(ledger.entries()[i].taken)));
+  return moments;
+}
+
 std::vector<Moment> memory_of(const Ledger& ledger, std::size_t first, std::size_t last,
                               const std::vector<std::pair<std::uint32_t, std::int64_t>>& when) {
   std::vector<Moment> moments;
@@ -91,11 +117,7 @@ std::vector<Moment> memory_of(const Ledger& ledger, std::size_t first, std::size
   for (std::size_t e = first; e < last; ++e) {
     while (next != when.end() && next->first <= e) at = std::max(at, (next++)->second);
     const auto& event = ledger.events()[e];
-    const Entry& entry = ledger.entries()[event.entry];
-    const std::int64_t bytes = std::int64_t(entry.taken);
-    std::string shape;
-    for (int d = 0; d < entry.shape.rank; ++d) shape += fmt::format("{}{}", d ? "x" : "", entry.shape[d]);
-    moments.push_back({at, std::int64_t(event.live), event.take ? bytes : -bytes, entry.name.full(), shape, entry.phase});
+    moments.push_back(moment_of(ledger.entries()[event.entry], event.take, at, std::int64_t(event.live)));
   }
   return moments;
 }

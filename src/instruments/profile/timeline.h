@@ -40,7 +40,7 @@ struct Timeline {
   std::vector<Mark> marks;
   std::vector<Slice> slices;   // in order of their start
   std::vector<Span> steps;     // one after the other
-  std::vector<Moment> memory;  // of the last step, from what stood before it
+  std::vector<Moment> memory;  // of the last step, after those that stood before it
   int repeats = 0;             // how often the whole was done, when that took several steps; 0: every step is the whole
 };
 
@@ -56,10 +56,15 @@ struct Place {
   std::string label() const { return part.empty() ? op : op + ": " + part; }
   std::string place_name() const;  // what a person calls it: norms, projections, scores, softmax, values, feed-forward, …
 };
-std::vector<Place> places_of(const std::vector<Mark>&);  // one for each mark
+std::vector<Place> places_of(const std::vector<Mark>&);          // one for each mark
+void add_places(std::vector<Place>&, const std::vector<Mark>&);  // of the marks that have none yet, when no op of them is still open
 
-// On a CPU an op is its own kernel. An op with parts is cut into them, and what is left over is the op's.
-std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Span>& steps, std::int64_t origin_ns);
+// On a CPU an op is its own kernel. An op with parts is cut into them, and what is left over is the op's. Of the marks from `first` on.
+std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Place>&, const std::vector<Span>& steps, std::int64_t origin_ns,
+                               std::size_t first = 0);
+
+// Who stood in the ledger before event `first`, each as taken at that moment.
+std::vector<Moment> standing_before(const Ledger&, std::size_t first, std::int64_t at_ns);
 
 // Events [first, last) of the ledger, each at the moment of the next mark. `when`: how far the ledger was at which moment, in order.
 std::vector<Moment> memory_of(const Ledger&, std::size_t first, std::size_t last,

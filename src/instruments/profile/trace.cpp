@@ -11,6 +11,8 @@ namespace headroom::profile {
 
 namespace {
 
+constexpr std::size_t most_text = 1 << 20;  // between two flushes
+
 gzFile of(void* f) { return static_cast<gzFile>(f); }
 std::string json_text(std::string_view s) { return nlohmann::json(s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
@@ -19,7 +21,9 @@ std::string json_text(std::string_view s) { return nlohmann::json(s).dump(-1, ' 
 TraceWriter::TraceWriter(const std::string& file) : path_(file) {
   file_ = gzopen(file.c_str(), file.ends_with(".gz") ? "wb6" : "wbT");
   check(file_ != nullptr, Code::io, "--trace: '{}' cannot be written to; choose another place", file);
-  gzputs(of(file_), "[");  // the array form: a reader forgives a missing end
+  gzbuffer(of(file_), most_text);  // a member goes into the file in one write
+  text_ = "[";                     // the array form: a reader forgives a missing end
+  flush();
 }
 
 TraceWriter::~TraceWriter() {
@@ -30,8 +34,8 @@ TraceWriter::~TraceWriter() {
 }
 
 void TraceWriter::event(const std::string& json) {
-  const std::string text = (events_++ ? ",\n" : "\n") + json;
-  if (gzwrite(of(file_), text.data(), unsigned(text.size())) != int(text.size())) failed_ = true;
+  text_ += (events_++ ? ",\n" : "\n") + json;
+  if (text_.size() >= most_text) flush();
 }
 
 void TraceWriter::name_track(int process, int track, std::string_view name) {
@@ -53,12 +57,16 @@ void TraceWriter::counter(int process, std::string_view name, std::int64_t at_ns
 }
 
 void TraceWriter::flush() {
-  if (gzflush(of(file_), Z_SYNC_FLUSH) != Z_OK) failed_ = true;
+  if (text_.empty()) return;
+  if (gzwrite(of(file_), text_.data(), unsigned(text_.size())) != int(text_.size())) failed_ = true;
+  if (gzflush(of(file_), Z_FINISH) != Z_OK) failed_ = true;
+  text_.clear();
 }
 
 void TraceWriter::close() {
   if (!file_) return;
-  gzputs(of(file_), "\n]\n");
+  text_ += "\n]\n";
+  flush();
   if (gzclose(of(std::exchange(file_, nullptr))) != Z_OK) failed_ = true;
   check(!failed_, Code::io, "--trace: '{}' could not be written to its end: is the disk full?", path_);
 }

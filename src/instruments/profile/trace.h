@@ -1,5 +1,6 @@
-// TraceWriter — a Chrome trace (the JSON that Perfetto and chrome://tracing load), gzipped, written as it comes: what is in the file
-// when a program dies can be read. Times are microseconds in the format, nanoseconds here.
+// TraceWriter — a Chrome trace (the JSON that Perfetto and chrome://tracing load), written as it comes. After flush() the file is whole but
+// for the closing bracket, which the format forgives: what a program had flushed when it died loads. A gzipped file is whole gzip members,
+// one after the other, because Perfetto refuses one that was cut short. Times are microseconds in the format, nanoseconds here.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +22,7 @@ class TraceWriter {
   void slice(int process, int track, std::string_view name, std::string_view category, std::int64_t start_ns, std::int64_t ns,
              const Args& = {});
   void counter(int process, std::string_view name, std::int64_t at_ns, std::string_view series, double value);
-  void flush();  // what was written is on disk when it returns
+  void flush();  // what was written is in the file when it returns
   void close();  // an Error (io) when something was not written; the destructor closes too, and says nothing
 
   std::uint64_t events() const { return events_; }
@@ -29,8 +30,8 @@ class TraceWriter {
  private:
   void event(const std::string& json);
 
-  std::string path_;
-  void* file_ = nullptr;  // a gzFile
+  std::string path_, text_;  // text_: not in the file yet
+  void* file_ = nullptr;     // a gzFile
   bool failed_ = false;
   std::uint64_t events_ = 0;
 };

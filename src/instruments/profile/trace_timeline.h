@@ -1,9 +1,43 @@
-// Writes a timeline into a trace, as one process of it.
+// TimelineTrace — a timeline as one process of a trace: a track for the slices of each stream, tracks of phases and modules above them,
+// and the bytes that live. Takes slices and moments as they come; bars of phases and modules are written when the next one begins.
 #pragma once
 #include "instruments/profile/timeline.h"
 #include "instruments/profile/trace.h"
 
 namespace headroom::profile {
+
+class TimelineTrace {
+ public:
+  TimelineTrace(TraceWriter&, int process, std::string_view name);
+  ~TimelineTrace();  // finishes the bars
+  TimelineTrace(const TimelineTrace&) = delete;
+  TimelineTrace& operator=(const TimelineTrace&) = delete;
+
+  void add(const std::vector<Mark>&, const std::vector<Place>&, const Slice&);
+  void add(const Moment&);
+  void flush() { writer_.flush(); }
+
+ private:
+  class Bar {  // consecutive slices of one name
+   public:
+    Bar(TraceWriter& w, int process, int track, const char* category) : writer_(w), process_(process), track_(track), category_(category) {}
+    void add(const std::string& name, const Slice&);
+    void finish();
+
+   private:
+    TraceWriter& writer_;
+    int process_, track_;
+    const char* category_;
+    std::string name_;
+    int step_ = -1;
+    std::int64_t start_ = 0, end_ = 0;
+  };
+
+  TraceWriter& writer_;
+  int process_;
+  Bar phases_, modules_;
+  std::vector<int> streams_;
+};
 
 void write_trace(TraceWriter&, const Timeline&, int process, std::string_view name);
 

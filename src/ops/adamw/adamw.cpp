@@ -19,7 +19,7 @@ void set_rate(const Tensor& state, double lr, Context& ctx) {
 namespace {
 
 struct Size {
-  double elements = 0, copy_bytes = 0, state_bytes = 0;  // state: of weights and moments
+  double elements = 0, grad_bytes = 0, copy_bytes = 0, state_bytes = 0;  // state: of weights and moments
   std::int64_t pieces = 0;
 };
 
@@ -28,13 +28,15 @@ Size checked(std::span<const Update> all) {
   const Tensor* copy = nullptr;
   for (const Update& t : all) {
     const auto count = t.grad.count();
-    for (const Tensor& x : {t.grad, t.rest ? t.grad : t.master, t.m, t.v})
+    for (const Tensor& x : {t.rest ? t.m : t.master, t.m, t.v})
       check(x.dtype == DType::f32 && x.count() == count, Code::bad_argument,
-            "adamw: gradient, weight and moments must be fp32 of one size; one is {} of {} elements, the gradient has {}", name_of(x.dtype),
-            x.count(), count);
+            "adamw: weight and moments must be fp32 of the gradient's size; one is {} of {} elements, the gradient has {}",
+            name_of(x.dtype), x.count(), count);
+    check(t.grad.dtype == DType::f32 || (t.copy && t.grad.dtype == t.copy.dtype), Code::bad_argument,
+          "adamw: a gradient is {}; it must be fp32 or of the weight's copy's type", name_of(t.grad.dtype));
     check(!t.rest || (!t.master && t.copy.dtype == DType::bf16 && t.rest.dtype == DType::u16 && t.rest.count() == count),
           Code::bad_argument, "adamw: a weight without a master is a bf16 copy and a rest of 16 bits, of {} elements each", count);
-    s.elements += double(count), s.pieces = std::max(s.pieces, (count + piece - 1) / piece);
+    s.elements += double(count), s.grad_bytes += double(t.grad.bytes()), s.pieces = std::max(s.pieces, (count + piece - 1) / piece);
     s.state_bytes += double(count) * (t.rest ? 2 * 2 + 2 + 16 : 24);
     if (!t.copy) continue;
     if (!copy) copy = &t.copy;
@@ -59,7 +61,7 @@ void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Co
   auto scope = ctx.arena.scope();
   const Scratch scratch{ctx.arena.make("norm.sums", DType::f64, {ctx.on_gpu() ? norm_blocks : size.pieces}), make_numbers(ctx)};
   {
-    const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, 4 * size.elements});
+    const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes});
     prepare(all, scratch, state, h, ctx);
   }
   advance(all, scratch.numbers, ctx);
@@ -75,7 +77,7 @@ Tensor begin(const Tensor& state, const Hyper& h, Context& ctx) {
 
 void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const Size size = checked(all);
-  const auto op = ctx.note("adamw", {DType::f32}, {15 * size.elements, 4 * size.elements + size.state_bytes + size.copy_bytes});
+  const auto op = ctx.note("adamw", {DType::f32}, {15 * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes});
   if (ctx.dry()) return;
   ctx.on_gpu() ? advance_cuda(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
 }

@@ -23,7 +23,7 @@ struct Hyper {
 };
 
 struct Update {         // of one parameter; every tensor contiguous
-  Tensor grad;          // FP32, with the loss scale in it
+  Tensor grad;          // FP32 or the copy's type, with the loss scale in it
   Tensor master, m, v;  // FP32, updated
   Tensor copy;          // optional: the weight in the compute type, one type for all parameters, written
   bool decay = true;

@@ -14,19 +14,26 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::adamw {
 namespace HWY_NAMESPACE {
 
-double squares(const float* g, std::int64_t n) {
+double squares(const Tensor& grad, std::int64_t begin, std::int64_t end) {
   double sum = 0;
   constexpr std::int64_t run = 1024;  // FP32 lanes within a run, FP64 across runs
-  for (std::int64_t i = 0; i < n; i += run)
-    sum += double(headroom::HWY_NAMESPACE::sum_over(std::min(run, n - i), [&](std::int64_t j) { return g[i + j] * g[i + j]; }));
+  with_float(grad.dtype, [&]<class G>() {
+    const G* g = grad.as<G>();
+    for (std::int64_t i = begin; i < end; i += run)
+      sum += double(headroom::HWY_NAMESPACE::sum_over(std::min(run, end - i), [&](std::int64_t j) {
+        const float x = widen(g[i + j]);
+        return x * x;
+      }));
+  });
   return sum;
 }
 
-void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
-  const float* __restrict g = t.grad.as<float>();
+template <class G>
+void step_with(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
+  const G* __restrict g = t.grad.as<G>();
   float* __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
   const auto advance = [&](std::int64_t i, float w) {
-    const float x = g[i] * k.factor;
+    const float x = widen(g[i]) * k.factor;
     m[i] = k.beta1 * m[i] + k.rest1 * x;
     v[i] = k.beta2 * v[i] + k.rest2 * x * x;
     return k.keep * w - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
@@ -49,6 +56,10 @@ void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int6
   });
 }
 
+void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
+  with_float(t.grad.dtype, [&]<class G>() { step_with<G>(t, k, begin, end); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace headroom::adamw
 HWY_AFTER_NAMESPACE();
@@ -65,7 +76,7 @@ std::int64_t pieces_of(const Tensor& t) { return (t.count() + piece - 1) / piece
 
 double sum_squares(const Tensor& grad, const Tensor& sums, Context& ctx) {
   ctx.share(pieces_of(grad), [&](std::int64_t p, int) {
-    sums.as<double>()[p] = HWY_DYNAMIC_DISPATCH(squares)(grad.as<float>() + p * piece, std::min(piece, grad.count() - p * piece));
+    sums.as<double>()[p] = HWY_DYNAMIC_DISPATCH(squares)(grad, p * piece, std::min(grad.count(), (p + 1) * piece));
   });
   double sum = 0;
   for (std::int64_t p = 0; p < pieces_of(grad); ++p) sum += sums.as<double>()[p];

@@ -18,13 +18,27 @@ struct Sending {
   static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
 };
 
+// dQ of a step, shared out: each consumer makes 64 rows of all columns, or all 64 rows of some columns.
+template <class C>
+constexpr int dq_columns(int group) {
+  return C::rows == 128 ? C::dim : C::dim == 64 ? 32 : group == 0 ? 64 : C::dim - 64;
+}
+
+// A thread that sends in a fixed order spills at 24, which costs more than a step has to spare: 5–10 % at head dim 64. The free order's consumers
+// want all they can get instead, and so do those of 128, where ptxas would serialise the products (H200, 2026-11-21).
+template <class C, bool ordered>
+struct Registers {
+  static constexpr int producer = ordered && C::dim < 128 ? 40 : 24, consumer = producer == 40 ? 232 : 240;
+};
+
 template <class C>
 struct Shared {
   using T = typename C::T;
-  T k[keys * C::dim], v[keys * C::dim];
-  T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
+  static constexpr int columns = columns_of<C>;
+  T k[keys * columns], v[keys * columns];
+  T q[C::stages][C::rows * columns], dout[C::stages][C::rows * columns];
   T ds[2][C::rows * keys];
-  float dq[2][2][C::rows * C::dim / 2];  // of two steps: each consumer's half
+  float dq[2][C::rows * C::dim];  // of two steps: each consumer's share
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
   Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
   Barrier ds_full[2], dq_full[6], dq_empty[2][2], tile_full[2], tile_empty[2];
@@ -40,7 +54,7 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   int parity = 1;
   const int padded = a.query_tiles * C::rows;
   const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
-    for (int p = 0; p < C::dim / 64; ++p)
+    for (int p = 0; p < columns_of<C> / 64; ++p)
       load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, Keep::normal, p * 64, row, head, batch);
   };
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
@@ -98,7 +112,7 @@ __device__ __forceinline__ void add_release(int* p, int x) {
 
 template <class C, bool ordered>
 __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int sender) {
-  constexpr int half = C::rows * C::dim / 2, senders = Sending<C, ordered>::senders;
+  constexpr int share = 64 * dq_columns<C>(0), senders = Sending<C, ordered>::senders;  // floats of the first consumer
   Turn<2> next;
   Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
   int buffer = 0;
@@ -116,11 +130,13 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int sender)
         }
         s.dq_full[full.stage + group].wait_awake(full.parity);
         proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
-        float* const to = a.dq + std::size_t(at) * half;
+        float* const to = a.dq + std::size_t(at / 2) * (C::rows * C::dim) + group * share;
+        const float* const from = s.dq[buffer] + group * share;
+        const int bytes = 256 * dq_columns<C>(group);
         if (before == 0)
-          store_run(to, s.dq[buffer][group], sizeof s.dq[0][0]);
+          store_run(to, from, bytes);
         else
-          add_to(to, s.dq[buffer][group], sizeof s.dq[0][0]);
+          add_to(to, from, bytes);
         store_commit();
         store_wait_read<0>();
         s.dq_empty[buffer][group].arrive();
@@ -156,12 +172,11 @@ __device__ __forceinline__ Plain plain_tiles(const Sight& s, int n) {
 }
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
-template <class C, bool ordered>
+template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
 __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
-  constexpr int dq_n = rows * dim / 128;  // dQ: a group has 64 rows × dq_n columns of it
-  group = __shfl_sync(~0u, group, 0);     // tells the compiler that it is the same for the whole warp
+  group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto release = [&](Barrier& b) {
@@ -171,7 +186,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   const int my_rows = group * 64 * 128;                                // of K and V
   const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;  // dQ's share of a group: 64 query rows, or half the dims
-  const int k_columns = rows == 128 ? 0 : dim == 128 ? group * panel_bytes(keys) : group * 64;
+  const int k_columns = rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
   constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
@@ -213,7 +228,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       pin(dq);
 #pragma unroll
       for (int j = 0; j < dq_n / 8; ++j)
-        *reinterpret_cast<float4*>(&s.dq[n % buffers][group][(j * 128 + thread) * 4]) =
+        *reinterpret_cast<float4*>(&s.dq[n % buffers][group * 64 * dq_columns<C>(0) + (j * 128 + thread) * 4]) =
             make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
       __syncwarp();
       release(s.dq_full[2 * n % Sending<C, ordered>::ring + group]);
@@ -348,6 +363,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
 template <class C, bool ordered>
 __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  using R = Registers<C, ordered>;
+  static_assert(R::producer + 2 * R::consumer <= 3 * 168);  // what 384 threads are launched with
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
@@ -361,13 +378,19 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    registers_down<24>();  // 24 + 2·240 = 504 = 3·168: all that 384 threads are launched with
+    registers_down<R::producer>();
     if (threadIdx.x == 0) produce<C, ordered>(a, s);
     if (threadIdx.x % 32 == 0 && threadIdx.x > 0 && threadIdx.x <= 32 * Sending<C, ordered>::senders)
       send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
   } else {
-    registers_up<240>();
-    consume<C, ordered>(a, s, threadIdx.x / 128 - 1);
+    registers_up<R::consumer>();
+    constexpr int first = dq_columns<C>(0), second = dq_columns<C>(1);
+    if constexpr (first == second)
+      consume<C, ordered, first>(a, s, threadIdx.x / 128 - 1);
+    else if (__shfl_sync(~0u, threadIdx.x, 0) < 256)  // the same for the whole warp, as the compiler then knows
+      consume<C, ordered, first>(a, s, 0);
+    else
+      consume<C, ordered, second>(a, s, 1);
   }
 }
 

@@ -56,11 +56,12 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
   const bool seen = a.sight.last_key(min(m * rows + rows, a.sight.len_q) - 1) >= a.sight.first_key(m * rows);  // else no block wrote here
   T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
 #pragma unroll
-  for (int c = 0; c < dim / 64; ++c) {
+  for (int c = 0; c < columns_of<C> / 64; ++c) {
     float d[32];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float4 x = seen ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
+      const float4 x =
+          seen && c * 8 + j < dim / 8 ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
       d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
     }
     store_rows(d, a.scale, to, a.strides.row, row, a.sight.len_q, c * 64, a.head_dim);
@@ -95,5 +96,9 @@ template void start_after<Backward64<__nv_bfloat16>>(const PostArgs&, int, cudaS
 template void start_after<Backward64<__half>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward96<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward96<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward80<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward80<__half>>(const PostArgs&, int, cudaStream_t);
 
 }  // namespace headroom::attention::sm90::backward

@@ -60,7 +60,7 @@ void run_before(const Problem& p, const Backward& t, const Statistics& s, std::i
       int(p.batch * p.heads), stream);
 }
 
-template <class Tiles, bool ordered>
+template <class Tiles, bool ordered, class Before = Tiles>  // Before: a shape of as many rows that has that kernel
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = divided_up(p.len_q, Tiles::rows),
                      padded = query_tiles * Tiles::rows;
@@ -68,7 +68,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
   if (ctx.dry()) return;
   const auto stream = static_cast<cudaStream_t>(ctx.stream);
-  run_before<Tiles>(p, t, s, padded, ordered ? nullptr : dq, stream);
+  run_before<Before>(p, t, s, padded, ordered ? nullptr : dq, stream);
 
   Args a{};
   a.q = map_of(t.q, Tiles::rows), a.dout = map_of(t.d_o, Tiles::rows), a.k = map_of(t.k, backward_keys), a.v = map_of(t.v, backward_keys);
@@ -125,8 +125,10 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
 template <class T>
 void backward_as(const Problem& p, const Backward& t, Context& ctx) {
   if (p.head_dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
-  if (p.head_dim > 64)
+  if (p.head_dim > 96)
     return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
+  if (p.head_dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);  // the order costs nothing here
+  if (p.head_dim > 64) return backward_with<Backward80<T>, true, Backward128<T>>(p, t, ctx);
   return p.deterministic ? backward_with<Backward64<T>, true>(p, t, ctx) : backward_with<Backward64<T>, false>(p, t, ctx);
 }
 

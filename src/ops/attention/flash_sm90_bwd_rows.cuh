@@ -16,7 +16,7 @@ __device__ __forceinline__ void store_rows(const float (&d)[n], float factor, T*
     for (int r = 0; r < 2; ++r) {
       std::uint32_t x[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = pack<T>(d[4 * (j + i) + 2 * r] * factor, d[4 * (j + i) + 2 * r + 1] * factor);
+      for (int i = 0; i < 4; ++i) x[i] = j + i < n / 4 ? pack<T>(d[4 * (j + i) + 2 * r] * factor, d[4 * (j + i) + 2 * r + 1] * factor) : 0;
       transpose_in_quad(x, threadIdx.x % 4);
       const int at = column + 8 * (j + int(threadIdx.x % 4));
       if (row + 8 * r < rows && at < columns)

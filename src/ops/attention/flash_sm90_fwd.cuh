@@ -14,11 +14,11 @@ namespace headroom::attention::sm90 {
 template <class C, Reach reach>
 __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   using T = typename C::T;
-  constexpr int q_bytes = sizeof s.q[0], kv_bytes = sizeof s.k[0];
+  constexpr int columns = columns_of<C>, q_bytes = sizeof s.q[0], kv_bytes = sizeof s.k[0];
   Turn<C::q_stages> q;
   Turn<C::stages> k, v;
   const auto fetch = [](void* to, const Map& m, Barrier& full, int rows, Keep keep, int row, int head, int batch) {
-    for (int p = 0; p < C::dim / 64; ++p) load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
+    for (int p = 0; p < columns / 64; ++p) load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
   };
   const auto load_k = [&](const Tile& t, int tile) {
     s.k_empty[k.stage].wait(k.parity ^ 1);
@@ -36,10 +36,10 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
     s.q_empty[q.stage].wait(q.parity ^ 1);
     s.q_full[q.stage].arrive_and_expect(q_bytes);
     for (int w = 0; w < C::consumers; ++w) {
-      T* const to = s.q[q.stage] + w * 64 * C::dim;
+      T* const to = s.q[q.stage] + w * 64 * columns;
       const int row = t.row + w * 64;
       if constexpr (C::way == Way::cluster)
-        for (int p = 0; p < C::dim / 64; ++p)
+        for (int p = 0; p < columns / 64; ++p)
           load(to + p * 64 * 64, a.q, s.q_full[q.stage], Keep::once, p * 64, 0, row >> a.packed_log2, t.head, t.batch);
       else
         fetch(to, a.q, s.q_full[q.stage], 64, Keep::once, row, t.head, t.batch);
@@ -75,7 +75,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32, group_barrier = first_group_barrier + group;
   const int row_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto q_at = describe(s.q[0] + group * 64 * dim), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
+  const auto q_at = describe(s.q[0] + group * 64 * columns_of<C>), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
   const auto release = [&](Barrier& b) {
     if (lane == 0) b.arrive();
   };  // one arrival per warp: each knows only of its own wgmma

@@ -32,7 +32,7 @@ __device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const 
 #pragma unroll
   for (int j = 0; j < C::dim / 8; j += 4)
     store_columns(to, to + 8 * a.o_row, row < a.len_q, row + 8 < a.len_q, j * 8, a.head_dim,
-                  [&](int i, int e) { return o[4 * (j + i) + e] * inverse[e / 2]; });
+                  [&](int i, int e) { return j + i < C::dim / 8 ? o[4 * (j + i) + e] * inverse[e / 2] : 0.f; });
 }
 
 // Through shared memory, in the layout that TMA reads; TMA clips what lies outside the tensor.
@@ -41,7 +41,7 @@ __device__ void store_through_shared(const ForwardArgs& a, const Tile& t, const 
                                      Shared<C>& s, int group, int group_barrier) {
   using T = typename C::T;
   const int thread = threadIdx.x % 128, lane = thread % 32;
-  char* staged = reinterpret_cast<char*>(s.o + group * 64 * C::dim);
+  char* staged = reinterpret_cast<char*>(s.o + group * 64 * columns_of<C>);
   if (thread == 0) store_wait_read<0>();  // the store of the tile before has left this buffer
   meet(group_barrier, 128);
 #pragma unroll
@@ -53,7 +53,7 @@ __device__ void store_through_shared(const ForwardArgs& a, const Tile& t, const 
   proxy_fence();
   meet(group_barrier, 128);
   if (thread == 0) {
-    for (int panel = 0; panel < C::dim / 64; ++panel)
+    for (int panel = 0; panel < columns_of<C> / 64; ++panel)
       if (panel * 64 < a.head_dim) store(a.o, staged + panel * panel_bytes(64), panel * 64, t.row + group * 64, t.head, t.batch);
     store_commit();
   }

@@ -18,11 +18,12 @@ struct Tile {
 template <class C>
 struct Shared {
   using T = typename C::T;
-  static constexpr bool stages_o = C::dim <= 128 && C::way != Way::cluster;  // O passes through shared memory
-  T q[C::q_stages][C::consumers * 64 * C::dim];
-  T o[stages_o ? C::consumers * 64 * C::dim : 512];
-  T k[C::stages][C::keys * C::dim];
-  T v[C::stages][C::keys * C::dim];
+  static constexpr bool stages_o = C::stages_o && C::way != Way::cluster;  // O passes through shared memory
+  static constexpr int columns = columns_of<C>;
+  T q[C::q_stages][C::consumers * 64 * columns];
+  T o[stages_o ? C::consumers * 64 * columns : 512];
+  T k[C::stages][C::keys * columns];
+  T v[C::stages][C::keys * columns];
   Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
       tile_full[2], tile_empty[2];
   Tile tile[2];  // the next ones

@@ -114,11 +114,15 @@ void forward_by(const Problem& p, const Forward& t, const Plan& plan, Context& c
 }
 
 template <class Tiles>
-void forward_with(const Problem& p, const Forward& t, Context& ctx) {
+Plan plan_for(const Problem& p, const Context& ctx) {
   const int packed = packed_log2_of(p);
   const std::int64_t tiles = divided_up(p.len_q, Tiles::consumers * 64) * p.batch * p.heads,
                      tiles_of_cluster = divided_up(p.len_q << packed, Cluster<Tiles>::consumers * 64) * p.batch * (p.heads >> packed);
-  const Plan plan = plan_of(tiles, tiles_of_cluster, divided_up(p.len_k, Tiles::keys), ctx.device.units, packed > 0);
+  return plan_of(tiles, tiles_of_cluster, divided_up(p.len_k, Tiles::keys), ctx.device.units, packed > 0);
+}
+
+template <class Tiles>
+void forward_with(const Problem& p, const Forward& t, const Plan& plan, Context& ctx) {
   switch (plan.way) {
     case Way::whole: return forward_by<Tiles>(p, t, plan, ctx);
     case Way::parts: return forward_by<Parts<Tiles>>(p, t, plan, ctx);
@@ -126,17 +130,28 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   }
 }
 
+// Head dims 65 … 128. Up to 96 only whole tiles have instances of their own; problems that are dealt otherwise are small.
+template <class T>
+void forward_between(const Problem& p, const Forward& t, Context& ctx) {
+  const auto plan = plan_for<Forward128<T>>(p, ctx);
+  if (p.head_dim > 96 || plan.way != Way::whole) return forward_with<Forward128<T>>(p, t, plan, ctx);
+  const std::int64_t keys = p.mask.kind == MaskKind::full ? p.len_k : p.len_k / 2;  // that a row sees
+  if (keys <= 2048)
+    return p.head_dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
+  return p.head_dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
+}
+
 template <class T>
 void forward_as(const Problem& p, const Forward& t, Context& ctx) {
   const std::int64_t tiles = divided_up(p.len_q, 256) * p.batch * p.heads;
   if (p.head_dim > 128)
-    forward_with<Forward256<T>>(p, t, ctx);
+    forward_with<Forward256<T>>(p, t, plan_for<Forward256<T>>(p, ctx), ctx);
   else if (p.head_dim > 64)
-    forward_with<Forward128<T>>(p, t, ctx);
+    forward_between<T>(p, t, ctx);
   else if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= ctx.device.units)
     forward_by<Forward64Short<T>>(p, t, {}, ctx);
   else
-    forward_with<Forward64<T>>(p, t, ctx);
+    forward_with<Forward64<T>>(p, t, plan_for<Forward64<T>>(p, ctx), ctx);
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 const charts = (() => {
   const shapes = ['circle', 'rectRot', 'triangle', 'rect'];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const {in_lines} = marks;
   const colour = index => css('--c' + (index % 8 + 1));
+  const shape = index => shapes[(index + Math.floor(index / 8)) % shapes.length];  // a colour that comes again has another
+  const is_bound = (data, s) => s.joined && !s.continues && data.series.some(o => !o.joined);  // a line among dots: what they cannot pass
   const alpha = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, '0');
   const wide = data => data.kind === 'areas' || data.kind === 'spans' || (data.kind === 'bars' && (data.ticks.length > 8 || data.ticks.some(t => t.length > 22)));
   const logarithmic = data => data.log && data.kind === 'lines';
@@ -13,7 +16,7 @@ const charts = (() => {
   // By place, and what goes on with a series has its colour.
   function colours_of(data) {
     const own = data.series.filter(s => !s.continues).map(s => s.name);
-    return new Map(data.series.map(s => [s.name, Math.max(0, own.indexOf(s.continues || s.name)) % 8]));
+    return new Map(data.series.map(s => [s.name, Math.max(0, own.indexOf(s.continues || s.name))]));
   }
 
   function bounds(data) {
@@ -30,10 +33,10 @@ const charts = (() => {
   }
 
   // Ticks of a logarithmic axis: powers of two for bytes and lengths, else 1, 2, 5, as many as are good to read.
-  function log_ticks(min, max, unit, binary) {
+  function log_ticks(min, max, unit, binary, most) {
     const found = [];
     if (unit === 'bytes' || binary) {
-      const low = Math.ceil(Math.log2(min) - 1e-9), high = Math.floor(Math.log2(max) + 1e-9), step = Math.max(1, Math.ceil((high - low) / 7));
+      const low = Math.ceil(Math.log2(min) - 1e-9), high = Math.floor(Math.log2(max) + 1e-9), step = Math.max(1, Math.ceil((high - low) / most));
       for (let e = Math.ceil(low / step) * step; e <= high; e += step) found.push(2 ** e);
       return found;
     }
@@ -58,61 +61,17 @@ const charts = (() => {
     const binary = axis === 'x' && data.series.some(s => s.x.length > 1) &&
       data.series.every(s => s.continues || s.x.every(x => Number.isInteger(Math.log2(x))));
     return {...common, type: 'logarithmic',
-            afterBuildTicks: s => { s.ticks = log_ticks(s.min, s.max, unit, binary).map(value => ({value})); }};
+            afterBuildTicks: s => { s.ticks = log_ticks(s.min, s.max, unit, binary, axis === 'x' ? Math.max(3, Math.floor((s.maxWidth || 490) / (s.max < 1e6 ? 58 : 75))) : 7).map(value => ({value})); }};
   }
 
   function lane_scale() {
     return {type: 'category', ticks: {color: css('--ink'), autoSkip: false}, grid: {display: false, borderColor: css('--line')}};
   }
 
-  // Marks: a dashed line across, and its name where no other name stands.
-  const mark_lines = {
-    id: 'mark_lines',
-    afterDatasetsDraw(chart, _, {marks}) {
-      const {ctx, chartArea: area, scales: {x, y}} = chart, written = [];
-      ctx.save();
-      ctx.font = '12px ' + Chart.defaults.font.family;
-      ctx.fillStyle = ctx.strokeStyle = css('--muted');
-      ctx.setLineDash([5, 4]);
-      for (const m of marks) {
-        const at = (m.upright ? x : y).getPixelForValue(m.at), width = ctx.measureText(m.name).width;
-        if (m.upright ? at < area.left - 1 || at > area.right + 1 : at < area.top - 1 || at > area.bottom + 1) continue;
-        ctx.beginPath();
-        ctx.moveTo(...(m.upright ? [at, area.top] : [area.left, at]));
-        ctx.lineTo(...(m.upright ? [at, area.bottom] : [area.right, at]));
-        ctx.stroke();
-        const left = !m.upright ? area.left + 6 : at + 5 + width > area.right ? at - 5 - width : at + 5;
-        const above = chart.options.indexAxis === 'y';  // bars leave room there
-        let base = m.upright ? area.top + (above ? -5 : 12) : at - area.top < 16 ? at + 13 : at - 5;
-        const meets = () => written.some(w => left < w.right && left + width > w.left && Math.abs(base - w.base) < 14);
-        while (meets() && base < area.bottom) base += 14;
-        written.push({left, right: left + width, base});
-        ctx.save();
-        ctx.setLineDash([]);
-        ctx.strokeStyle = css('--card');
-        ctx.lineWidth = 4;
-        ctx.strokeText(m.name, left, base);
-        ctx.fillText(m.name, left, base);
-        ctx.restore();
-      }
-      ctx.restore();
-    },
-  };
-
-  // A long name in lines, so that it leaves room for its bar.
-  function in_lines(text) {
-    const most = innerWidth < 760 ? 16 : 34, lines = [''];
-    for (const word of text.split(' ')) {
-      if (lines.at(-1) !== '' && (lines.at(-1) + ' ' + word).length > most) lines.push('');
-      lines[lines.length - 1] += (lines.at(-1) === '' ? '' : ' ') + word;
-    }
-    return lines;
-  }
-
   function sets_of(data, hues) {
     const hover = (s, i) => s.names.length ? data.words[s.names[i]] : '';
     return data.series.map((s, n) => {
-      const hue = colour(hues.get(s.name)), base = {label: s.name, borderColor: hue, continues: s.continues};
+      const bound = is_bound(data, s), hue = bound ? css('--muted') : colour(hues.get(s.name)), base = {label: s.name, borderColor: hue, continues: s.continues};
       switch (data.kind) {
         case 'areas':
           return {...base, data: s.x.map((x, i) => ({x, y: s.y[i], name: hover(s, i)})), backgroundColor: alpha(hue, 0.72), borderWidth: 0,
@@ -126,8 +85,8 @@ const charts = (() => {
                   borderWidth: 0, grouped: false, minBarLength: 1, barPercentage: 0.9, categoryPercentage: 0.9};
         default:
           return {...base, data: s.x.map((x, i) => ({x, y: s.y[i], name: hover(s, i)})), showLine: s.joined, backgroundColor: hue,
-                  borderWidth: 2, borderDash: s.continues ? [3, 4] : [], pointStyle: shapes[hues.get(s.name) % shapes.length],
-                  pointRadius: s.continues ? 0 : s.joined ? (s.x.length > 60 ? 0 : 3.5) : 4.5, pointHoverRadius: 6, pointHitRadius: 4};
+                  borderWidth: 2, borderDash: s.continues ? [3, 4] : [], pointStyle: shape(hues.get(s.name)),
+                  pointRadius: s.continues || bound ? 0 : s.joined ? (s.x.length > 60 ? 0 : 3.5) : 4.5, pointHoverRadius: 6, pointHitRadius: 4};
       }
     });
   }
@@ -162,18 +121,18 @@ const charts = (() => {
       : data.kind === 'spans' ? {x: x_scale, y: lane_scale()} : {x: x_scale, y: y_scale};
     const sums = data.series.reduce((all, s) => s.y.map((y, i) => y + (all[i] ?? 0)), []);
     if (data.kind === 'areas') range.y[1] = 1.06 * Math.max(...sums, ...data.marks.filter(m => !m.upright).map(m => m.at)), y_scale.max = range.y[1];
-    const marks = data.kind === 'bars' ? data.marks.map(m => ({...m, upright: !m.upright})) : data.marks;
+    const across = data.kind === 'bars' ? data.marks.map(m => ({...m, upright: !m.upright})) : data.marks;
     const labels = data.kind === 'bars' ? data.ticks.map(in_lines) : data.kind === 'spans' ? data.series.map(s => s.name) : undefined;
     return {
       type: lying ? 'bar' : 'line',
       data: {labels, datasets: sets_of(data, hues)},
       options: {
         animation: false, responsive: true, maintainAspectRatio: false, parsing: data.kind === 'lines' || data.kind === 'areas' ? false : undefined,
-        normalized: true, indexAxis: lying ? 'y' : 'x', scales, layout: {padding: {top: lying && marks.length ? 18 : 6, right: 8}},
+        normalized: true, indexAxis: lying ? 'y' : 'x', scales, layout: {padding: {top: marks.room(across), right: 8}},
         interaction: lying ? {mode: data.kind === 'bars' ? 'index' : 'nearest', axis: 'y', intersect: data.kind === 'spans'}
           : {mode: data.kind === 'lines' && !data.series.every(s => s.joined) ? 'nearest' : 'x_nearest', axis: 'xy', intersect: false},
         plugins: {
-          legend: {display: false}, mark_lines: {marks},
+          legend: {display: false}, mark_lines: {marks: across},
           tooltip: {
             filter: item => data.kind !== 'areas' || item.raw.y > 0 || item.raw.name !== '', itemSort: data.kind === 'areas' ? (a, b) => b.datasetIndex - a.datasetIndex : undefined,
             backgroundColor: css('--tip'), titleColor: css('--tip-ink'), bodyColor: css('--tip-ink'), footerColor: css('--tip-ink'),
@@ -183,7 +142,7 @@ const charts = (() => {
           },
         },
       },
-      plugins: [mark_lines],
+      plugins: [marks.lines],
     };
   }
 
@@ -230,7 +189,7 @@ const charts = (() => {
     if (data.kind === 'spans') return box;
     data.series.forEach((s, index) => {
       if (s.continues) return;
-      const swatch = element('span', {class: 'swatch c' + (hues.get(s.name) % 8 + 1), 'aria-hidden': 'true'});
+      const swatch = element('span', {class: 'swatch ' + (is_bound(data, s) ? 'bound' : 'c' + (hues.get(s.name) % 8 + 1)), 'aria-hidden': 'true'});
       box.append(element('button', {type: 'button', 'aria-pressed': 'true', title: 'Show or hide', click: e => {
         const on = e.currentTarget.getAttribute('aria-pressed') !== 'true';
         e.currentTarget.setAttribute('aria-pressed', String(on));
@@ -258,25 +217,43 @@ const charts = (() => {
 
   function height(data) {
     if (data.kind === 'bars') return Math.max(110, 54 + data.ticks.reduce((all, t) => all + Math.max(30, 8 + 15 * in_lines(t).length), 0));
-    if (data.kind === 'spans') return Math.max(140, 60 + 30 * data.series.length);
+    if (data.kind === 'spans') return Math.max(140, 60 + marks.room(data.marks) + 30 * data.series.length);
     return null;
   }
 
+  // What is chosen in one frame is chosen in all that have it: "bf16 · dim 64", and in a longer choice as its end.
+  const choosers = [];
+  const has = (long, short) => long === short || long.endsWith(' · ' + short);
+  function choose(word, by) {
+    for (const c of choosers) if (c !== by && !(has(word, c.now()) || has(c.now(), word))) c.pick(w => has(w, word) || has(word, w));
+  }
+  // At first what the frames before it have chosen, else the one that shows most.
+  const size_of = f => f.series.reduce((all, s) => all + s.x.length, 0);
+  const first_of = frames => frames.find(f => choosers.some(c => has(f.choice, c.now()) || has(c.now(), f.choice)))
+    ?? frames.reduce((best, f) => size_of(f) >= size_of(best) ? f : best);
+
   // One frame for charts of one title: the reader chooses among them.
   function build(frames) {
-    let data = frames[0], chart = null;
+    let data = first_of(frames), chart = null;
     const figure = element('figure', {class: wide(data) ? 'chart wide' : 'chart', 'data-kind': data.kind});
     const canvas = element('canvas', {tabindex: '0', role: 'img'}), plot = element('div', {class: 'plot'}, canvas);
     const legend_box = element('div'), tools = element('div', {class: 'tools'});
     const choice = frames.length < 2 ? null
-      : element('select', {'aria-label': 'Which: ' + data.title, change: e => { data = frames[e.target.selectedIndex]; draw(); }},
+      : element('select', {'aria-label': 'Which: ' + data.title, change: e => { show(frames[e.target.selectedIndex]); choose(data.choice, chooser); }},
                 ...frames.map(f => element('option', {}, f.choice)));
+    const chosen = element('span', {class: 'chosen'}, data.choice);  // on paper
+    const show = frame => {
+      data = frame, choice.selectedIndex = frames.indexOf(frame), chosen.textContent = frame.choice;
+      if (chart) draw();
+    };
+    const chooser = {now: () => data.choice, pick: fits => { const f = frames.find(x => fits(x.choice)); if (f) show(f); }};
+    if (choice) choice.selectedIndex = frames.indexOf(data), choosers.push(chooser);
     const details = element('details', {class: 'numbers', toggle: () => { if (details.open) details.lastChild.replaceWith(numbers(data)); }},
                             element('summary', {}, 'The numbers'), element('div'));
-    figure.append(element('figcaption', {}, element('span', {}, data.title + (frames.length < 2 && data.choice ? ' · ' + data.choice : '')), choice), legend_box);
+    figure.append(element('figcaption', {}, element('span', {}, data.title + (frames.length < 2 && data.choice ? ' · ' + data.choice : '')), choice, choice && chosen), legend_box);
     if (typeof Chart === 'undefined') {
       details.open = true;
-      return figure.append(element('p', {class: 'note'}, 'This program was built without a chart library; these are the numbers.'), details), {figure, draw: () => {}};
+      return figure.append(element('p', {class: 'note'}, 'This program was built without a chart library; these are the numbers.'), details), {figure, wide: wide(data), draw: () => {}};
     }
     figure.append(plot, tools, details);
 
@@ -294,8 +271,8 @@ const charts = (() => {
       tools.querySelector('.left-out')?.remove();
       if (data.left_out) tools.append(element('span', {class: 'note left-out'}, `${words.cell(data.left_out)} of its points are left out here.`));
     }
-    return {figure, draw};
+    return {figure, wide: wide(data), draw};
   }
 
-  return {build, wide};
+  return {build};
 })();

@@ -34,14 +34,25 @@
       if (last && last[0].title === c.title && last[0].kind === c.kind) last.push(c);
       else frames.push([c]);
     }
-    for (const frame of frames) {
-      const chart = charts.build(frame);
+    const built = frames.map(charts.build);
+    fill_rows(built);
+    for (const chart of built) {
       drawn.push(chart);
       box.append(chart.figure);
       waiting.observe(chart.figure);
     }
     if (frames.length === 1) box.classList.add('alone');
     return box;
+  }
+
+  // Of two columns no place stays empty: a chart without a neighbour takes both.
+  function fill_rows(built) {
+    let waits = null;
+    for (const c of built) {
+      if (c.wide) waits?.figure.classList.add('wide');
+      waits = c.wide || waits ? null : c;
+    }
+    waits?.figure.classList.add('wide');
   }
 
   // Neighbouring parts of one kind belong together.

@@ -95,6 +95,21 @@ std::vector<Edge> edges_in(const Record& analysis) {
   return out;
 }
 
+// The machine by its name: a page is read on another.
+void name_machine(Record& analysis, const std::string& machine) {
+  for (Part& p : analysis.parts)
+    if (auto* t = std::get_if<Table>(&p.is); t && t->name == "edge" && !machine.empty())
+      for (auto& row : t->rows)
+        for (Value& v : row)
+          if (v == Value("this machine")) v = machine;
+}
+
+std::string grouped(std::int64_t n) {  // 35 706 364, as the page's tables write it
+  std::string digits = std::to_string(n);
+  for (auto at = std::int64_t(digits.size()) - 3; at > 0 && n >= 10'000; at -= 3) digits.insert(std::size_t(at), "\u202f");
+  return digits;
+}
+
 using Member = std::function<std::optional<double>(const AttentionRow&)>;
 
 // One frame: a chart for every dtype, dim and mask, a line for every variant.
@@ -145,7 +160,7 @@ void go_on_to_the_edge(std::vector<Chart>& charts, const std::vector<Edge>& edge
       if (named == c.marks.end()) c.marks.push_back({fmt::format("{}: {}", e.memory, bytes_in_words(e.memory_bytes)), e.memory_bytes});
       for (const auto& s : c.series) {
         if (s.name != e.variant) continue;
-        c.marks.push_back({fmt::format("{} ends at {}", s.name, std::int64_t(e.len)), e.len, true});
+        c.marks.push_back({fmt::format("{} ends at {}", s.name, grouped(std::int64_t(e.len))), e.len, true});
         if (s.points.back().first < e.len)
           dashed.push_back({s.name + ", forecast", {s.points.back(), {e.len, e.peak_bytes}}, {}, true, s.name});
       }
@@ -209,6 +224,7 @@ void add_attention(const ReportRun& run, Record& into) {
       const auto* t = std::get_if<Table>(&p.is);
       return t && t->name == "edge";
     });
+  name_machine(analysis, device.name);
   const auto optional = [](auto member) {
     return [member](const AttentionRow& r) { return r.*member ? std::optional<double>(double(*(r.*member))) : std::nullopt; };
   };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 #include "memory/ledger.h"
 #include "studies/live_bytes.h"
 #include "studies/report/parts.h"
@@ -30,6 +31,14 @@ std::string layer_of(const RowObject& row) {
   return layer < 0 ? "" : fmt::format("block {} ", std::int64_t(layer));
 }
 
+// Whose row of the timeline a slice is on: its module's; of another program's slices its phase's, or its stream's.
+std::string lane_of(const RowObject& slice, bool of_modules, bool of_phases) {
+  const std::string module = text_at(slice, "module"), phase = text_at(slice, "phase");
+  if (of_modules) return module.empty() ? "other" : module;
+  if (of_phases) return phase.empty() ? "outside every range" : phase;
+  return fmt::format("stream {}", std::int64_t(number_at(slice, "stream")));
+}
+
 // A row of the chart for every module, in the order in which they first run; the last step that was recorded.
 void add_timeline(const std::vector<RowObject>& slices, Record& into) {
   if (slices.empty()) return;
@@ -38,17 +47,21 @@ void add_timeline(const std::vector<RowObject>& slices, Record& into) {
   Chart c{"Kernel timeline", "ms", "", Unit::none, false, {}, Chart::Kind::spans, Unit::ms};
   std::string phase;
   bool first = true;
+  const auto some = [&](const char* field) {
+    return std::any_of(slices.begin(), slices.end(), [&](const auto& s) { return !text_at(s, field).empty(); });
+  };
+  const bool of_modules = some("module"), of_phases = some("phase");
   for (const auto& s : slices) {
     if (number_at(s, "step") != step) continue;
     if (std::exchange(first, false)) start = number_at(s, "start_ms");
     const double from = number_at(s, "start_ms") - start;
-    const std::string module = text_at(s, "module"), op = text_at(s, "op"), part = text_at(s, "part"), kernel = text_at(s, "kernel");
-    auto& lane = series_named(c.series, module.empty() ? "other" : module);
+    const std::string op = text_at(s, "op"), part = text_at(s, "part"), kernel = profile::short_name(text_at(s, "kernel"));
+    auto& lane = series_named(c.series, lane_of(s, of_modules, of_phases));
     lane.points.emplace_back(from, from + number_at(s, "ms"));
-    std::string name = layer_of(s) + op + (part.empty() ? "" : ": " + part);
-    if (!kernel.empty() && kernel != op) name += fmt::format(" [{}]", kernel);
+    std::string name = op.empty() ? kernel : layer_of(s) + op + (part.empty() ? "" : ": " + part);
+    if (!kernel.empty() && !op.empty() && kernel != op) name += fmt::format(" [{}]", kernel);
     lane.names.push_back(name + (text_at(s, "phase").empty() ? "" : ", " + text_at(s, "phase")));
-    if (const std::string now = text_at(s, "phase"); now != phase && !now.empty()) {
+    if (const std::string now = text_at(s, "phase"); of_modules && now != phase && !now.empty()) {
       const bool again = std::any_of(c.marks.begin(), c.marks.end(), [&](const auto& m) { return m.name == now; });
       if (!again && (now == "backward" || now == "optimizer")) c.marks.push_back({now, from, true});
       phase = now;
@@ -88,7 +101,7 @@ void add_bars(const std::vector<RowObject>& rows, const char* title, const char*
     ++f;
     if (std::any_of(s.points.begin(), s.points.end(), [](const auto& p) { return p.second > 0; })) c.series.push_back(std::move(s));
   }
-  for (const auto& b : bars) c.ticks.push_back(b.first.empty() ? "other" : b.first);
+  for (const auto& b : bars) c.ticks.push_back(b.first.empty() ? "other" : profile::short_name(b.first));
   into.add(Part{std::move(c)});
 }
 
@@ -144,6 +157,8 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
   constexpr std::size_t most = 500;
   for (const Phase p : stacking) c.series.push_back({std::string(name_of(p)), {}});
   std::map<std::string, double> live;
+  const auto series_of = [](const RowObject& m) { return text_at(m, "phase").empty() ? "device memory" : text_at(m, "phase"); };
+  for (const RowObject& m : moments) series_named(c.series, series_of(m));  // another program's have no phase
   const double start = number_at(moments.front(), "at_ms");
   std::size_t top = 0;
   for (std::size_t i = 0; i < moments.size(); ++i)
@@ -152,15 +167,16 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
   if (standing > 0) live["standing"] = standing, c.series.insert(c.series.begin(), {"standing", {}});
   for (std::size_t i = 0; i < moments.size(); ++i) {
     const RowObject& m = moments[i];
-    live[text_at(m, "phase")] += number_at(m, "bytes");
+    live[series_of(m)] += number_at(m, "bytes");
     const std::size_t stretch = std::max<std::size_t>(1, moments.size() / most);
-    if (i % stretch != 0 && i != top) continue;
+    const bool stands_before = i + 1 < moments.size() && number_at(moments[i + 1], "at_ms") == start;
+    if ((i % stretch != 0 || stands_before) && i != top) continue;
     for (auto& s : c.series) {
       s.points.emplace_back(number_at(m, "at_ms") - start, std::max(0.0, live[s.name]));
       const double bytes = number_at(m, "bytes");
-      s.names.push_back(s.name == text_at(m, "phase") ? fmt::format("{} {} {}, {} ({})", bytes < 0 ? "−" : "+", text_at(m, "name"),
-                                                                    text_at(m, "shape"), bytes_in_words(std::abs(bytes)), s.name)
-                                                      : "");
+      s.names.push_back(s.name == series_of(m) ? fmt::format("{} {} {}, {} ({})", bytes < 0 ? "−" : "+", text_at(m, "name"),
+                                                             text_at(m, "shape"), bytes_in_words(std::abs(bytes)), s.name)
+                                               : "");
     }
   }
   std::erase_if(c.series,

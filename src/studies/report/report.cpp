@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 #include "studies/comparison.h"
 #include "studies/report/parts.h"
 #include "studies/rows_table.h"
@@ -101,6 +104,8 @@ Table what_was_run(const std::vector<ReportRun>& runs) {
     t.add({run.name, known(run.command), known(run.machine), rows, known(run.started), cut_short ? Value("cut short") : known(run.finished),
            known(run.version), run.settings.empty() ? Value() : value_of(run.settings)});
   }
+  for (std::size_t c = 1; c < t.columns.size(); ++c)
+    if (std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) { return row[c] == Value(); })) t.columns[c].show = Show::detail;
   return t;
 }
 
@@ -124,6 +129,50 @@ std::string fold_columns(Table& t) {
   return joined(same, " · ");
 }
 
+// Words tell rows apart, numbers are what came out: short words stand first.
+void words_first(Table& t) {
+  constexpr std::size_t most_letters = 60;
+  const auto tells = [&](std::size_t c) {
+    const auto is_word = [&](const auto& row) { return std::holds_alternative<std::string>(row[c]); };
+    const auto is_short = [&](const auto& row) {
+      return row[c] == Value() || (is_word(row) && std::get<std::string>(row[c]).size() <= most_letters);
+    };
+    return t.columns[c].show != Show::detail && std::any_of(t.rows.begin(), t.rows.end(), is_word) &&
+           std::all_of(t.rows.begin(), t.rows.end(), is_short);
+  };
+  std::vector<std::size_t> order(t.columns.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_partition(order.begin(), order.end(), tells);
+  const auto in_order = [&](auto& cells) {
+    auto moved = cells;
+    for (std::size_t c = 0; c < order.size(); ++c) moved[c] = cells[order[c]];
+    cells = std::move(moved);
+  };
+  for (auto& row : t.rows) in_order(row);
+  in_order(t.columns);
+}
+
+// Kernels by their short names, as long as those tell them apart.
+void shorten_kernels(Table& t) {
+  for (std::size_t c = 0; c < t.columns.size(); ++c) {
+    if (t.columns[c].name != "kernel" && t.columns[c].name != "after" && t.columns[c].name != "before") continue;
+    std::map<std::string, std::set<std::string>> meant;
+    const auto name = [&](auto& row) { return std::get_if<std::string>(&row[c]); };
+    for (auto& row : t.rows)
+      if (const auto* full = name(row)) meant[profile::short_name(*full)].insert(*full);
+    for (auto& row : t.rows)
+      if (auto* full = name(row))
+        if (std::string brief = profile::short_name(*full); meant[brief].size() == 1) *full = std::move(brief);
+  }
+}
+
+// What is said of a profile as a whole: not a table of one row.
+void add_whole(const ReportRun& run, Record& into) {
+  if (run.rows("step").size() != 1) return;
+  for (const auto& [field, value] : run.rows("step")[0].items())
+    if (!value.is_null()) into.add(field, value_of(value), unit_of(field));
+}
+
 // Long tables that a chart shows come last, and those that were read from a file's own analysis give way to ours.
 void add_tables(const ReportRun& run, Record& into) {
   std::set<std::string> there;
@@ -132,9 +181,11 @@ void add_tables(const ReportRun& run, Record& into) {
   const auto is_long = [](const RowTable& t) { return t.name == "timeline" || t.name == "memory"; };
   for (const bool longs : {false, true})
     for (const RowTable& rows : run.tables) {
-      if (is_long(rows) != longs || there.contains(rows.name)) continue;
+      if (is_long(rows) != longs || there.contains(rows.name) || (rows.name == "step" && rows.rows.size() == 1)) continue;
       Table t = rows_table(rows.name, title_of(rows.name), rows.rows);
       const std::string same = fold_columns(t);
+      if (rows.name == "rows") words_first(t);
+      shorten_kernels(t);
       into.add(Part{std::move(t)});
       if (!same.empty()) into.add(Part{Note{"In every row: " + same, false}});
     }
@@ -148,7 +199,7 @@ void in_reading_order(Record& r) {
 
 Record section(const ReportRun& run) {
   Record r{run.name, run.name, {}};
-  if (!run.command.empty()) r.title = fmt::format("{}: {}", run.name, run.command);
+  if (!run.command.empty()) r.title = fmt::format("{}: {}", run.name, shortened(run.command, 72));
   if (!run.machine.empty()) r.title += " on " + run.machine;
   add_attention(run, r);
   add_growth(run, r);
@@ -156,6 +207,9 @@ Record section(const ReportRun& run) {
   add_profile(run, r);
   add_forecast(run, r);
   in_reading_order(r);
+  Record whole;
+  add_whole(run, whole);
+  r.parts.insert(r.parts.begin(), whole.parts.begin(), whole.parts.end());
   for (const std::string& note : run.notes) r.add(Part{Note{note}});
   add_tables(run, r);
   return r;
@@ -173,6 +227,7 @@ std::string title_of(const std::string& table) {
                                                             {"attention", "Softmax against the matmuls of attention"},
                                                             {"roofline", "Ops against the ceilings"},
                                                             {"gaps", "Gaps in which nothing runs"},
+                                                            {"pauses", "Pauses of 10 ms and longer"},
                                                             {"timeline", "Every slice of the timeline"},
                                                             {"memory", "Every take and give"},
                                                             {"at_peak", "Who stood at the peak"}};

@@ -111,6 +111,10 @@ void read_json(const std::string& text, ReportRun& run) {
     run.device = j["device"];
     if (run.device.contains("name") && run.device["name"].is_string()) run.machine = run.device["name"];
   }
+  RowObject whole = RowObject::object();  // of a profile: what is said of the step, beside its tables
+  for (const auto& [key, value] : j.items())
+    if (j.contains("kernels") && !value.is_structured() && key != "command") whole[key] = value;
+  if (!whole.empty()) run.tables.push_back({"step", {std::move(whole)}});
   for (const auto& [key, value] : j.items()) {
     if (key != "rows" && is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
     if (!value.is_structured() && key != "command") run.settings[key] = value;
@@ -159,12 +163,28 @@ ReportRun run_from_text(const std::string& text, const std::string& file_name) {
   return run;
 }
 
-ReportRun run_from_file(const std::string& file) {
+std::vector<ReportRun> runs_from_text(const std::string& text, const std::string& file_name) {
+  const RowObject j = file_name.ends_with(".csv") ? RowObject() : RowObject::parse(text, nullptr, false);
+  const auto is_result = [](const RowObject& r) { return r.is_object() && r.contains("result") && r["result"].is_object(); };
+  const bool several =
+      j.is_object() && j.contains("runs") && is_table(j["runs"]) && std::all_of(j["runs"].begin(), j["runs"].end(), is_result);
+  if (!several) return {run_from_text(text, file_name)};
+  std::vector<ReportRun> runs;
+  for (const RowObject& one : j["runs"]) {
+    const std::string result = one["result"].dump(-1, ' ', false, RowObject::error_handler_t::replace);
+    ReportRun& run = runs.emplace_back(run_from_text(result, fmt::format("{} ({})", file_name, runs.size() + 1)));
+    if (one.contains("command") && one["command"].is_string()) run.command = one["command"];
+    if (run.machine.empty() && j.contains("machine") && j["machine"].is_string()) run.machine = j["machine"];
+  }
+  return runs;
+}
+
+std::vector<ReportRun> runs_from_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
   check(bool(in), Code::io, "'{}' cannot be read", file);
-  return run_from_text(text.str(), std::filesystem::path(file).filename().string());
+  return runs_from_text(text.str(), std::filesystem::path(file).filename().string());
 }
 
 }  // namespace headroom::studies

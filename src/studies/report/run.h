@@ -26,7 +26,9 @@ struct ReportRun {
 };
 
 ReportRun run_from_store(const Results&, const Run&);
-ReportRun run_from_file(const std::string& file);                                // an Error says why it is not one
-ReportRun run_from_text(const std::string& text, const std::string& file_name);  // CSV when it ends in .csv
+ReportRun run_from_text(const std::string& text,
+                        const std::string& file_name);  // CSV when it ends in .csv; an Error says why it is not one
+std::vector<ReportRun> runs_from_text(const std::string& text, const std::string& file_name);  // also {"runs": [{"command", "result"}]}
+std::vector<ReportRun> runs_from_file(const std::string& file);
 
 }  // namespace headroom::studies

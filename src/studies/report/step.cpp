@@ -56,8 +56,9 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
   r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
   r.keep = {engine::keep_named(text_at(s, "keep")).value_or(engine::Keep::everything)};
   if (const std::string attention = text_at(s, "attention"); !attention.empty()) r.attention = attention;
-  if (text_at(s, "masters") == "halves") r.masters = engine::Masters::halves;
-  if (text_at(s, "updating") == "during") r.updating = engine::Updating::during;
+  if (text_at(s, "masters") == "halves") r.holding.masters = engine::Masters::halves;
+  if (text_at(s, "gradients") == "half") r.holding.gradients = engine::Gradients::half;
+  if (text_at(s, "updating") == "during") r.holding.updating = engine::Updating::during;
   const Device here = cpu_device();
   const auto forecast = engine::forecast(r, here, std::max(1, int(number_at(s, "threads"))));
   Chart c = live_bytes_chart(forecast, std::uint64_t(number_at(s, "memory")));

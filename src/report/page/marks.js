@@ -1,0 +1,57 @@
+// marks — what stands at the edge of a chart in words: dashed lines across it with their names, and names of bars that leave room for them.
+'use strict';
+
+const marks = (() => {
+  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const line = 15;
+
+  // Names of upright lines stand above the chart, in as many rows as keep them apart.
+  const room = all => 6 + line * Math.min(3, all.filter(m => m.upright).length);
+
+  function write(ctx, text, left, base) {
+    ctx.save();
+    ctx.setLineDash([]);
+    ctx.strokeStyle = css('--card');
+    ctx.lineWidth = 4;
+    ctx.strokeText(text, left, base);
+    ctx.fillText(text, left, base);
+    ctx.restore();
+  }
+
+  const lines = {
+    id: 'mark_lines',
+    afterDatasetsDraw(chart, _, {marks}) {
+      const {ctx, chartArea: area, scales: {x, y}} = chart, written = [];
+      ctx.save();
+      ctx.font = '12px ' + Chart.defaults.font.family;
+      ctx.fillStyle = ctx.strokeStyle = css('--muted');
+      ctx.setLineDash([5, 4]);
+      for (const m of marks) {
+        const at = (m.upright ? x : y).getPixelForValue(m.at), width = ctx.measureText(m.name).width;
+        if (m.upright ? at < area.left - 1 || at > area.right + 1 : at < area.top - 1 || at > area.bottom + 1) continue;
+        let left = area.left + 6, base = at - area.top < 16 ? at + 13 : at - 5, step = line;
+        if (m.upright) left = Math.max(area.left, Math.min(at - width / 2, chart.width - width - 2)), base = area.top - 5, step = -line;
+        const meets = () => written.some(w => left < w.right + 8 && left + width + 8 > w.left && Math.abs(base - w.base) < line - 1);
+        while (meets() && base + step > 8 && base + step < area.bottom) base += step;
+        written.push({name: m.name, left, right: left + width, base});
+        ctx.beginPath();
+        ctx.moveTo(...(m.upright ? [at, base + 3] : [area.left, at]));
+        ctx.lineTo(...(m.upright ? [at, area.bottom] : [area.right, at]));
+        ctx.stroke();
+      }
+      for (const w of written) write(ctx, w.name, w.left, w.base);
+      ctx.restore();
+    },
+  };
+
+  // A long name in two lines at most; its middle gives way, both ends tell.
+  function in_lines(text) {
+    const most = innerWidth < 760 ? 17 : 42;
+    if (text.length > 2 * most) text = text.slice(0, Math.ceil(1.2 * most) - 1) + '…' + text.slice(-Math.floor(0.8 * most));
+    if (text.length <= most) return [text];
+    const first = text.slice(0, most), at = Math.max(...[' ', ',', '_', '<', ':', '.'].map(c => first.lastIndexOf(c) + 1));
+    return at > 0 && text.length - at <= most ? [text.slice(0, at), text.slice(at)] : [first, text.slice(most)];
+  }
+
+  return {lines, room, in_lines};
+})();
