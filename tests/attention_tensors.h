@@ -9,6 +9,7 @@
 #include "base/convert.h"
 #include "base/random.h"
 #include "ops/attention/attention.h"
+#include "tests/each_element.h"
 
 namespace headroom::attention::cases {
 
@@ -56,13 +57,7 @@ class Guarded {
 
   template <class F>
   void each(F&& f) {  // f(flat index, offset in elements)
-    const Shape& s = view_.shape;
-    std::int64_t flat = 0;
-    for (std::int64_t a = 0; a < s[0]; ++a)
-      for (std::int64_t b = 0; b < s[1]; ++b)
-        for (std::int64_t c = 0; c < s[2]; ++c)
-          for (std::int64_t d = 0; d < s[3]; ++d, ++flat)
-            f(flat, a * view_.stride[0] + b * view_.stride[1] + c * view_.stride[2] + d * view_.stride[3]);
+    each_element(view_, f);
   }
   void set(std::int64_t offset, float x) {
     with_float(view_.dtype, [&]<class T>() { view().as<T>()[offset] = narrow<T>(x); });

@@ -2,11 +2,11 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
+#include "studies/feed_random.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {
@@ -15,17 +15,6 @@ namespace {
 
 using engine::Purpose;
 using engine::Training;
-
-void feed_random(Training& t, std::uint64_t seed) {
-  const Random random{seed};
-  const auto vocab = std::uint64_t(t.recipe().model.vocab);
-  std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = std::int32_t(random.below(2 * i, vocab));
-    targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
-  }
-  t.feed(0, tokens, targets);
-}
 
 // As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
 Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,

@@ -10,6 +10,7 @@
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
 #include "studies/driver_bytes.h"
+#include "studies/feed_random.h"
 
 namespace headroom {
 
@@ -42,17 +43,6 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
   return "";
 }
 
-void feed_random(Training& t, std::uint64_t seed) {
-  const Random random{seed};
-  const auto vocab = std::uint64_t(t.recipe().model.vocab);
-  std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = std::int32_t(random.below(2 * i, vocab));
-    targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
-  }
-  t.feed(0, tokens, targets);
-}
-
 // On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
 bench::Measurement measured(Training& t, const Context& ctx, const Place& place, const bench::Protocol& protocol, std::uint64_t seed,
                             DriverBytes& driver, const std::function<bool()>& stop) {
@@ -67,7 +57,7 @@ bench::Measurement measured(Training& t, const Context& ctx, const Place& place,
   if (place.on_gpu()) watch.emplace();
   const auto call = [&] {
     const bool first = !recorded;
-    if (first) t.warm(), feed_random(t, seed), recorded.emplace(step, ctx);
+    if (first) t.warm(), studies::feed_random(t, seed), recorded.emplace(step, ctx);
     (*recorded)();
     if (first) place.wait(), driver.after_first_run();
   };

@@ -15,6 +15,7 @@
 #include "gpu/device.h"
 #include "memory/block.h"
 #include "ops/op.h"
+#include "tests/each_element.h"
 
 namespace headroom::on_card {
 
@@ -79,13 +80,7 @@ class Twin {
   }
   template <class F>
   void each(F&& f) {
-    const Shape& s = view_.shape;
-    std::int64_t flat = 0;
-    for (std::int64_t a = 0; a < s[0]; ++a)
-      for (std::int64_t b = 0; b < s[1]; ++b)
-        for (std::int64_t c = 0; c < s[2]; ++c)
-          for (std::int64_t d = 0; d < s[3]; ++d, ++flat)
-            f(flat, a * view_.stride[0] + b * view_.stride[1] + c * view_.stride[2] + d * view_.stride[3]);
+    each_element(view_, f);
   }
 
   Tensor view_;

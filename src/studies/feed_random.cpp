@@ -1,0 +1,20 @@
+#include "studies/feed_random.h"
+
+#include <vector>
+
+#include "base/random.h"
+
+namespace headroom::studies {
+
+void feed_random(engine::Training& t, std::uint64_t seed) {
+  const Random random{seed};
+  const auto vocab = std::uint64_t(t.recipe().model.vocab);
+  std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = std::int32_t(random.below(2 * i, vocab));
+    targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
+  }
+  t.feed(0, tokens, targets);
+}
+
+}  // namespace headroom::studies
