@@ -1,4 +1,4 @@
-// Times the ops beside matmul and attention on a GPU, at the shapes of models large and 2.7B, batch 4, len 1024, in bf16 and fp32. Each
+// Times the ops beside matmul and attention on a GPU, at the shapes of models small, large and 2.7B, batch 4, len 1024, in bf16 and fp32. Each
 // op's calls are recorded as a graph over several sets of tensors, more than any cache holds, so every call finds its tensors in
 // memory. Bytes are those of the op's own account; the last column is the share of what a plain copy of 2 GiB reaches in the same run.
 //
@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "base/random.h"
+#include "engine/head.h"
 #include "engine/params.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "ops/adamw/adamw.h"
+#include "ops/bias/bias.h"
 #include "ops/copy/copy.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
+#include "ops/head_norm/head_norm.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
@@ -68,6 +71,7 @@ class Clock {
     return rate;
   }
   const Stream& stream() const { return stream_; }
+  const Device& device() const { return device_; }
 
  private:
   const Device& device_;
@@ -121,6 +125,28 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
     return [=](Context& ctx) { rope::rotate(x, table, rope::Turn::forward, ctx); };
   });
+  clock.time(name("head_norm.forward of q"), [&](Arena& a) {
+    const Tensor weight = a.make("w", DType::f32, {c.head_dim}), table = a.make("table", DType::f32, {len, c.head_dim}),
+                 y = a.make("q", type, {batch, len, c.heads, c.head_dim});
+    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
+    x.shape = y.shape, x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    return [=](Context& ctx) { head_norm::forward({x, weight, table, y}, ctx); };
+  });
+  clock.time(name("head_norm.backward of q"), [&](Arena& a) {
+    const Tensor weight = a.make("w", DType::f32, {c.head_dim}), table = a.make("table", DType::f32, {len, c.head_dim}),
+                 dweight = a.make("dw", DType::f32, {c.head_dim}), d = a.make("dq", type, {batch, len, c.heads, c.head_dim});
+    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
+    x.shape = d.shape, x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    return [=](Context& ctx) { head_norm::backward({x, weight, table, d, dweight}, ctx); };
+  });
+  clock.time(name("bias"), [&](Arena& a) {
+    const Tensor y = a.make("qkv", type, {rows, c.qkv_width()}), b = a.make("bias", DType::f32, {c.qkv_width()});
+    return [=](Context& ctx) { bias::add(y, b, ctx); };
+  });
+  clock.time(name("bias.backward"), [&](Arena& a) {
+    const Tensor dy = a.make("dqkv", type, {rows, c.qkv_width()}), db = a.make("db", DType::f32, {c.qkv_width()});
+    return [=](Context& ctx) { bias::backward(dy, db, Gradient::overwrite, ctx); };
+  });
   clock.time(name("embedding.forward"), [&](Arena& a) {
     const Tensor table = a.make("table", DType::f32, {c.vocab, w}), x = a.make("x", type, {rows, w});
     const Tensor t = tokens_in(a, tokens, clock.stream());
@@ -132,8 +158,10 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     return [=](Context& ctx) { embedding::backward(t, x, table, Gradient::overwrite, ctx); };
   });
   for (const std::int64_t vocab : {c.vocab, std::int64_t(151936)}) {
-    const std::int64_t chunk = vocab > 100000 ? 512 : 1664;
-    clock.time(name(vocab > 100000 ? "cross_entropy 512x151936" : "cross_entropy 1664x10000"), [&](Arena& a) {
+    engine::ModelConfig of_vocab = c;
+    of_vocab.vocab = vocab;
+    const std::int64_t chunk = engine::chunk_of(of_vocab, clock.device(), rows);
+    clock.time(name(fmt::format("cross_entropy {}x{}", chunk, vocab).c_str()), [&](Arena& a) {
       const Tensor logits = a.make("logits", DType::f32, {chunk, vocab}), losses = a.make("losses", DType::f32, {chunk});
       const Tensor t = tokens_in(a, {tokens.begin(), tokens.begin() + chunk}, clock.stream());
       return [=](Context& ctx) { cross_entropy::run({logits, t, losses, cross_entropy::gradient_inside(logits, type)}, ctx); };
@@ -160,7 +188,7 @@ int main(int argc, char** argv) {
   try {
     const Device device = cuda_device(0);
     Clock clock(device, argc > 1 ? argv[1] : "");
-    for (const char* model : {"large", "2.7B"})
+    for (const char* model : {"small", "large", "2.7B"})
       for (const DType type : {DType::bf16, DType::f32})
         for (const auto& c : engine::presets())
           if (c.name == model) time_model(clock, c, type);

@@ -115,6 +115,11 @@ def headroom(preset, a, more):
     return (row["ms"], row["peak_bytes"]) if row["status"] == "ok" else (None, row["why"])
 
 
+def median_of(rounds):
+    good = [r for r in rounds if r[0] is not None]
+    return (statistics.median(r[0] for r in good), max(r[1] for r in good)) if good else None
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--headroom", default="build/release/headroom")
@@ -129,6 +134,8 @@ def main():
     a = p.parse_args()
     ours = [""] + (a.ours or [])
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
+    mode_of_peer = a.modes.split(",")[-1]  # the one that ratios are against
+    peer = f"torch {mode_of_peer}"
     rows = []
     for preset in a.models.split(","):
         seen = {}
@@ -138,19 +145,18 @@ def main():
             torch.cuda.empty_cache()
             for more in ours:
                 seen.setdefault(f"headroom {more}".strip(), []).append(headroom(preset, a, more.split()))
-        base = None
+        base = median_of(seen[peer])
         for who, results in seen.items():
-            good = [r for r in results if r[0] is not None]
-            if not good:
+            measured = median_of(results)
+            if not measured:
                 print(f"{preset:6} {who:40} {results[0][1]}", flush=True)
                 continue
-            ms, peak = statistics.median(r[0] for r in good), max(r[1] for r in good)
-            base = (ms, peak) if who == "torch compile" else base
+            ms, peak = measured
             ratio = (base[0] / ms, peak / base[1]) if base else (None, None)
-            rows.append({"model": preset, "who": who, "ms": ms, "peak_bytes": peak, "speed_over_compile": ratio[0],
-                         "bytes_over_compile": ratio[1], "torch": torch.__version__, "device": torch.cuda.get_device_name(),
-                         "batch": a.batch, "len": a.len, "all_ms": [r[0] for r in good]})
-            words = f"{ratio[0]:.2f} x its speed, {ratio[1]:.3f} of its bytes" if base else ""
+            rows.append({"model": preset, "who": who, "ms": ms, "peak_bytes": peak, f"speed_over_{mode_of_peer}": ratio[0],
+                         f"bytes_over_{mode_of_peer}": ratio[1], "torch": torch.__version__, "device": torch.cuda.get_device_name(),
+                         "batch": a.batch, "len": a.len, "all_ms": [r[0] for r in results]})
+            words = f"{ratio[0]:.2f} x the speed of {peer}, {ratio[1]:.3f} of its bytes" if base else ""
             print(f"{preset:6} {who:40} {ms:9.2f} ms {peak / 1e6:9.0f} MB  {words}", flush=True)
     if a.out:
         with open(a.out, "w") as f:

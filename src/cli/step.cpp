@@ -67,6 +67,7 @@ std::string settings_json(const StepTime& t, const StepAsked& a, int threads) {
                                 {"gradients", a.holding.gradients},
                                 {"phases", t.phases},
                                 {"steps", t.steps},
+                                {"seconds", t.seconds},
                                 {"warmup", t.warmups},
                                 {"threads", threads},
                                 {"memory", t.memory_bytes},
@@ -94,14 +95,18 @@ Run step(CLI::App& app, Common& common) {
   auto a = std::make_shared<StepAsked>();
   add_step(app, *a);
   add_choices(app, "--phase", a->study.phases, {"forward", "forward+backward", "train"}, "What a call does; a row for each");
+  add_number(app, "--seconds", a->study.seconds, 0, 1e6, "A row that counts longer than this stops as soon as it has three; 0: never");
   app.footer(
       "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4\n"
-      "  headroom step --device cuda --model small,medium,large,xl,2.7B --len 128,256,512,1024 --precision fp32,bf16");
+      "  headroom step --device cuda --model small,medium,large,xl,2.7B --len 128,256,512,1024 --precision fp32,bf16 --seconds 1\n"
+      "  headroom step --device cuda --model small --len 1024 --precision bf16 --warmup 0,1,2,5");
   return [a, &common] {
     StepTime t = a->settings(common);
-    const Device d = chosen_device(common);
-    if (d.kind == DeviceKind::cpu && a->threads == 0)
-      if (const auto kept = kept_ceilings(d, common)) t.matmul_flops = kept->fp32_flops;  // it used every core
+    Device d = chosen_device(common);
+    if (const auto kept = kept_ceilings(d, common)) {
+      if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
+      if (d.kind == DeviceKind::cpu && a->threads == 0) t.matmul_flops = kept->fp32_flops;  // it used every core
+    }
     t.memory_bytes = a->memory.value_or(d.memory_bytes);
     const int threads = a->threads > 0 ? int(a->threads) : available_cores();
     return deliver(kept_step_time(t, *a, d, threads, common), common, interrupted() ? failed : yes);

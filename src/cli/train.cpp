@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "cli/model_options.h"
+#include "cli/step_options.h"
 #include "cli/progress.h"
 #include "studies/train_run.h"
 
@@ -14,6 +14,7 @@ struct Asked {
   TrainRun study;
   ModelOptions model;
   std::string text, tokens, tokens_type = "uint16", precision = "fp32", keep = "everything";
+  HoldingAsked holding;
   std::int64_t steps = 1000, micro_batches = 1, threads = 0;
 };
 }  // namespace
@@ -33,6 +34,7 @@ Run train(CLI::App& app, Common& common) {
   add_choice(app, "--precision", a->precision, {"fp32", "tf32", "bf16", "fp16"}, "Activations and matmuls; the optimiser is fp32");
   add_choice(app, "--keep,--recompute", a->keep, keep_words(), "What a block remembers for backward");
   add_choice(app, "--attention", s.recipe.attention, {"flash", "plain"}, "Attention variant");
+  add_holding(app, a->holding);
   add_number(app, "--lr", s.schedule.peak, 0, 1e6, "Learning rate after warm-up");
   add_integer(app, "--warmup", s.schedule.warmup, {0, 1 << 30}, "Steps of warm-up; then a cosine to a tenth of --lr");
   add_number(app, "--decay", s.hyper.decay, 0, 1e6, "Weight decay");
@@ -75,6 +77,10 @@ Run train(CLI::App& app, Common& common) {
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
     r.recipe.precision = *precision_named(a->precision);
     r.recipe.keep = {*engine::keep_named(a->keep)};
+    r.recipe.holding = a->holding.settings();
+    check(a->holding.updating == "after" || app.count("--clip") == 0 || r.hyper.clip == 0, Code::bad_argument,
+          "--clip {}: with --update during the norm of all gradients is never known; leave --clip out, or take --update after",
+          r.hyper.clip);
     r.recipe.micro_batches = int(a->micro_batches);
     r.schedule.floor = r.schedule.peak / 10, r.schedule.steps = a->steps, r.schedule.warmup = std::min(r.schedule.warmup, a->steps / 2);
     r.seed = common.seed;

@@ -143,7 +143,8 @@ void load_pretrained(Training& t, const std::string& folder) {
   std::vector<char> bytes;
   HostView view(t.context());
   for (const Param& p : t.store().params()) {
-    float* to = reinterpret_cast<float*>(view.room(p.master));
+    const Tensor& whole = p.rest ? p.copy : p.master;
+    float* to = reinterpret_cast<float*>(view.room(whole, p.rest));
     for (const Source& source : sources_of(p.spec, c)) {
       const Found& from = files.at(source.name);
       std::ifstream in(from.file, std::ios::binary);
@@ -158,7 +159,7 @@ void load_pretrained(Training& t, const std::string& folder) {
       });
       to += count;
     }
-    view.write(p.master);
+    view.write(whole, p.rest);
   }
   t.store().refresh_copies(t.context());
 }

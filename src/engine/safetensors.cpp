@@ -152,8 +152,8 @@ std::uint64_t place_of(const SafetensorsHeader& h, const NamedTensor& t, const s
   check(at != h.tensors.end(), Code::io, "'{}' holds no tensor {}", path, t.name);
   const auto& dim = t.tensor.shape.dim;
   const std::vector<std::int64_t> mine(dim.begin(), dim.begin() + t.tensor.shape.rank);
-  check(at->second.shape == mine && at->second.type == type_name(t.tensor.dtype), Code::io, "'{}': {} is {} {}, this model's is {} {}",
-        path, t.name, at->second.type, shape_in_words(at->second.shape), type_name(t.tensor.dtype), shape_in_words(mine));
+  check(at->second.shape == mine && at->second.type == type_name(t.type()), Code::io, "'{}': {} is {} {}, this model's is {} {}", path,
+        t.name, at->second.type, shape_in_words(at->second.shape), type_name(t.type()), shape_in_words(mine));
   return at->second.at;
 }
 
@@ -167,9 +167,9 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   std::uint64_t at = 0;
   for (const auto& t : tensors) {
     std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
-    header[t.name] = {{"dtype", type_name(t.tensor.dtype)}, {"shape", shape}, {"data_offsets", {at, at + t.tensor.bytes()}}};
-    at += t.tensor.bytes();
-    sum.add(view.read(t.tensor), t.tensor.bytes());
+    header[t.name] = {{"dtype", type_name(t.type())}, {"shape", shape}, {"data_offsets", {at, at + t.bytes()}}};
+    at += t.bytes();
+    sum.add(view.read(t.tensor, t.rest), t.bytes());
   }
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
@@ -181,7 +181,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
     file.write_all(&length, 8);
     file.write_all(text.data(), text.size());
-    for (const auto& t : tensors) file.write_all(view.read(t.tensor), t.tensor.bytes());
+    for (const auto& t : tensors) file.write_all(view.read(t.tensor, t.rest), t.bytes());
     file.settle();  // the bytes are on the disk before the name points at them
   }
   std::error_code failed;
@@ -221,9 +221,9 @@ Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor
   check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     in.seekg(std::streamoff(offsets[i]));
-    in.read(view.room(tensors[i].tensor), std::streamsize(tensors[i].tensor.bytes()));
+    in.read(view.room(tensors[i].tensor, tensors[i].rest), std::streamsize(tensors[i].bytes()));
     check(bool(in), Code::io, "'{}' cannot be read to its end", path);
-    view.write(tensors[i].tensor);
+    view.write(tensors[i].tensor, tensors[i].rest);
   }
   return metadata;
 }

@@ -12,7 +12,11 @@ namespace headroom::engine {
 
 struct NamedTensor {
   std::string name;
-  Tensor tensor;  // contiguous; read: the memory that its bytes go to
+  Tensor tensor;     // contiguous; read: the memory that its bytes go to
+  Tensor rest = {};  // with it, FP32 values lie in two halves here and whole in the file (transfer.h)
+
+  DType type() const { return rest ? DType::f32 : tensor.dtype; }
+  std::size_t bytes() const { return std::size_t(tensor.count()) * size_of(type()); }
 };
 
 using Metadata = std::map<std::string, std::string>;

@@ -20,7 +20,7 @@ std::vector<NamedTensor> tensors_of(Training& t, What what) {
   std::vector<NamedTensor> all;
   for (const Param& p : t.store().params()) {
     const std::string name = p.spec.full_name();
-    all.push_back({name, p.master});
+    all.push_back(p.rest ? NamedTensor{name, p.copy, p.rest} : NamedTensor{name, p.master});
     if (p.m && what == What::everything) all.push_back({name + ".m", p.m}), all.push_back({name + ".v", p.v});
   }
   if (what == What::everything) all.push_back({"adamw.state", t.state_tensor()});
@@ -52,7 +52,6 @@ T number(const Metadata& m, const char* key, const std::string& path) {
 }  // namespace
 
 void save(Training& t, const Position& p, const std::string& folder) {
-  check(t.recipe().holding.masters == Masters::whole, Code::unsupported, "checkpoints are written of whole masters only, not of halves");
   std::error_code failed;
   fs::create_directories(folder, failed);
   check(!failed, Code::io, "'{}' cannot be made: {}", folder, failed.message());

@@ -67,6 +67,9 @@ struct Holding {  // of a store: what stands, in which type, for how long
   Updating updating = Updating::after;
   Gradients gradients = Gradients::whole;
 };
+constexpr const char* name_of(Masters m) { return m == Masters::whole ? "whole" : "halves"; }
+constexpr const char* name_of(Updating u) { return u == Updating::after ? "after" : "during"; }
+constexpr const char* name_of(Gradients g) { return g == Gradients::whole ? "whole" : "half"; }
 
 struct Param {
   ParamSpec spec;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gpu/staging.h"
+#include "ops/copy/split.h"
 
 namespace headroom::engine {
 
@@ -18,20 +19,51 @@ void write(const void* from, const Tensor& to, const Context& ctx) {
   std::memcpy(to.data, from, to.bytes());
 }
 
-const char* HostView::read(const Tensor& t) {
-  if (in_place()) return t.as<char>();
-  engine::read(t, room(t), *ctx_);
+const char* HostView::read(const Tensor& t, const Tensor& rest) {
+  if (!rest && !on_gpu()) return t.as<char>();
+  char* to = room(t, rest);
+  if (!rest) {
+    engine::read(t, to, *ctx_);
+    return to;
+  }
+  const auto upper = halves_of<bf16>(t);
+  const auto lower = halves_of<std::uint16_t>(rest);
+  auto* values = reinterpret_cast<float*>(to);
+  for (std::size_t i = 0; i < upper.size(); ++i) values[i] = copy::join({upper[i], lower[i]});
+  return to;
+}
+
+char* HostView::room(const Tensor& t, const Tensor& rest) {
+  if (!rest && !on_gpu()) return t.as<char>();
+  const std::size_t bytes = rest ? std::size_t(t.count()) * sizeof(float) : t.bytes();
+  if (buffer_.size() < bytes) buffer_.resize(bytes);
   return buffer_.data();
 }
 
-char* HostView::room(const Tensor& t) {
-  if (in_place()) return t.as<char>();
-  if (buffer_.size() < t.bytes()) buffer_.resize(t.bytes());
-  return buffer_.data();
+void HostView::write(const Tensor& t, const Tensor& rest) {
+  if (rest) {
+    const auto* values = reinterpret_cast<const float*>(buffer_.data());
+    std::vector<bf16> upper(std::size_t(t.count()));
+    std::vector<std::uint16_t> lower(upper.size());
+    for (std::size_t i = 0; i < upper.size(); ++i) {
+      const copy::Halves h = copy::split(values[i]);
+      upper[i] = h.upper, lower[i] = h.rest;
+    }
+    put(upper.data(), t), put(lower.data(), rest);
+  } else if (on_gpu()) {
+    engine::write(buffer_.data(), t, *ctx_);
+  }
 }
 
-void HostView::write(const Tensor& t) {
-  if (!in_place()) engine::write(buffer_.data(), t, *ctx_);
+template <class T>
+std::vector<T> HostView::halves_of(const Tensor& t) const {
+  if (on_gpu()) return values_of<T>(t, *ctx_);
+  return {t.as<T>(), t.as<T>() + t.count()};
+}
+
+void HostView::put(const void* from, const Tensor& to) const {
+  if (on_gpu()) return engine::write(from, to, *ctx_);
+  std::memcpy(to.data, from, to.bytes());
 }
 
 }  // namespace headroom::engine

@@ -17,17 +17,21 @@ std::vector<T> values_of(const Tensor& t, const Context& ctx) {
   return all;
 }
 
-// The bytes of one tensor after another as the host sees them: in place on a CPU, through a buffer of the largest on a GPU.
+// The bytes of one tensor after another as the host sees them: in place on a CPU, through a buffer of the largest on a GPU. With a rest
+// the tensor is the upper half of FP32 values (ops/copy/split.h), and these are what the host sees.
 class HostView {
  public:
   HostView() = default;  // of tensors on a CPU
   explicit HostView(const Context& ctx) : ctx_(&ctx) {}
-  const char* read(const Tensor&);  // good until the next call
-  char* room(const Tensor&);        // to be filled and then handed to write()
-  void write(const Tensor&);
+  const char* read(const Tensor&, const Tensor& rest = {});  // good until the next call
+  char* room(const Tensor&, const Tensor& rest = {});        // to be filled and then handed to write()
+  void write(const Tensor&, const Tensor& rest = {});
 
  private:
-  bool in_place() const { return !ctx_ || !ctx_->on_gpu(); }
+  bool on_gpu() const { return ctx_ && ctx_->on_gpu(); }
+  template <class T>
+  std::vector<T> halves_of(const Tensor&) const;
+  void put(const void* from, const Tensor& to) const;
   const Context* ctx_ = nullptr;
   std::vector<char> buffer_;
 };

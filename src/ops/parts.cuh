@@ -2,6 +2,7 @@
 #pragma once
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
+#include "gpu/reduce.cuh"
 #include "ops/gradient.h"
 #include "ops/parts.h"
 
@@ -14,28 +15,26 @@ struct Args {
   bool add;
 };
 
-constexpr int lanes = 8;
-
-// parts_sum — 32 columns a block; every 8th part in a thread, then the threads in order.
-static __global__ void __launch_bounds__(32 * lanes) parts_sum(const __grid_constant__ Args a) {
-  __shared__ float part[lanes][32];
-  const int column = int(blockIdx.x) * 32 + int(threadIdx.x);
+// parts_sum — 32 columns a block; every 32nd part in a thread, then a warp for each column.
+static __global__ void __launch_bounds__(1024) parts_sum(const __grid_constant__ Args a) {
+  __shared__ float part[32][33];
+  const int x = int(threadIdx.x), y = int(threadIdx.y), first = int(blockIdx.x) * 32;
   float sum = 0;
-  if (column < a.width) {
+  if (first + x < a.width) {
 #pragma unroll 8
-    for (int p = int(threadIdx.y); p < a.count; p += lanes) sum += a.sums[std::int64_t(p) * a.width + column];
+    for (int p = y; p < a.count; p += 32) sum += a.sums[std::int64_t(p) * a.width + first + x];
   }
-  part[threadIdx.y][threadIdx.x] = sum;
+  part[y][x] = sum;
   __syncthreads();
-  if (threadIdx.y > 0 || column >= a.width) return;
-  for (int p = 1; p < lanes; ++p) sum += part[p][threadIdx.x];
-  a.out[column] = a.add ? a.out[column] + sum : sum;
+  sum = warp_sum(part[x][y]);
+  const int column = first + y;
+  if (x == 0 && column < a.width) a.out[column] = a.add ? a.out[column] + sum : sum;
 }
 
 inline void add_up(const Tensor& sums, const Parts& parts, const Tensor& out, Gradient into, cudaStream_t stream) {
   const auto width = out.count();
   if (width == 0) return;
-  launch(stream, parts_sum, {grid_of((width + 31) / 32), dim3(32, lanes)},
+  launch(stream, parts_sum, {grid_of((width + 31) / 32), dim3(32, 32)},
          {sums.as<float>(), out.as<float>(), int(parts.count), int(width), into == Gradient::accumulate});
 }
 

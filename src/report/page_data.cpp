@@ -28,7 +28,7 @@ Json json_of(const Value& v, Unit unit) {
   return nullptr;
 }
 
-constexpr const char* show_names[] = {"always", "detail", "bar"};
+constexpr const char* show_names[] = {"always", "detail", "bar", "always"};
 
 Json json_of(const Table& t, std::size_t most) {
   const std::size_t rows = std::min(t.rows.size(), most);

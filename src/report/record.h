@@ -35,7 +35,8 @@ struct Field {
 enum class Show : std::uint8_t {
   always,
   detail,  // in CSV and JSON only: a page is not wide enough for everything
-  bar      // for people a bar is drawn beside the number, as long as the largest of the column
+  bar,     // for people a bar is drawn beside the number, as long as the largest of the column
+  spread   // of the column before it; in text and Markdown written beside that: 8.27 ± 0.07
 };
 
 struct Column {

@@ -47,19 +47,37 @@ std::string bar(double share, int columns) {  // eighths of a character
   return repeated("█", steps / 8) + std::string(eighths[std::size_t(steps % 8)]);
 }
 
+namespace {
+// Words that no row has: such as why, where everything went well.
+bool says_nothing(const Table& t, std::size_t column) {
+  return !t.rows.empty() && std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) {
+    const auto* words = std::get_if<std::string>(&row[column]);
+    return words && words->empty();
+  });
+}
+std::string with_spread(const Value& mean, const Value& spread, Unit unit) {
+  const std::string words = in_words(mean, unit);
+  if (!numeric(mean) || !numeric(spread)) return words;
+  const double s = number_of(spread);
+  return fmt::format("{} ± {}", words, s > 0 && s < 1e-4 ? fmt::format("{:.0e}", s) : fmt::format("{:.2g}", s));
+}
+}  // namespace
+
 Worded worded(const Table& t, int bar_columns) {
   Worded w;
   w.rows.resize(t.rows.size());
   for (std::size_t c = 0; c < t.columns.size(); ++c) {
     const Column& column = t.columns[c];
-    if (column.show == Show::detail) continue;
+    if (column.show == Show::detail || column.show == Show::spread || says_nothing(t, c)) continue;
+    const bool spread = c + 1 < t.columns.size() && t.columns[c + 1].show == Show::spread;
     bool right = false;
     double top = 0;
     for (const auto& row : t.rows)
       if (numeric(row[c])) right = true, top = std::max(top, number_of(row[c]));
     w.header.push_back(column.name);
     w.right.push_back(right);
-    for (std::size_t r = 0; r < t.rows.size(); ++r) w.rows[r].push_back(in_words(t.rows[r][c], column.unit));
+    for (std::size_t r = 0; r < t.rows.size(); ++r)
+      w.rows[r].push_back(spread ? with_spread(t.rows[r][c], t.rows[r][c + 1], column.unit) : in_words(t.rows[r][c], column.unit));
     if (column.show != Show::bar || bar_columns == 0 || top <= 0) continue;
     w.header.push_back("");
     w.right.push_back(false);

@@ -70,6 +70,24 @@ bench::Measurement measured(Training& t, const Context& ctx, const Place& place,
   return bench::measure(call, protocol, watch ? timer : bench::host_timer(), stop);
 }
 
+// The same step after each number of warm-up steps, side by side.
+Table by_warm_up(const Table& rows, const std::vector<std::int64_t>& warmups) {
+  enum : std::size_t { model, len = 2, precision, phase, ms, ms_std };
+  Table t{"warmup", "Milliseconds after so many warm-up steps", {{"model"}, {"len"}, {"precision"}, {"phase"}}, {}};
+  for (const auto w : warmups) {
+    t.columns.push_back({fmt::format("after_{}", w), Unit::ms});
+    t.columns.push_back({fmt::format("after_{}_std", w), Unit::ms, Show::spread});
+  }
+  for (const auto& row : rows.rows) {
+    const std::vector<Value> which{row[model], row[len], row[precision], row[phase]};
+    const bool more = !t.rows.empty() && std::equal(which.begin(), which.end(), t.rows.back().begin());
+    if (!more) t.add(which);
+    t.rows.back().insert(t.rows.back().end(), {row[ms], row[ms_std]});
+  }
+  for (auto& row : t.rows) row.resize(t.columns.size());  // Ctrl-C left some out
+  return t;
+}
+
 }  // namespace
 
 Record step_time(const StepTime& s, const Device& device, int threads, const std::function<bool()>& stop) {
@@ -85,7 +103,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
            {"precision"},
            {"phase"},
            {"ms", Unit::ms},
-           {"ms_std", Unit::ms},
+           {"ms_std", Unit::ms, Show::spread},
            {"tokens_per_s"},
            {"model_tflops", Unit::tflops},
            {"mfu", Unit::share},
@@ -151,7 +169,8 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
               Context ctx{arena, device, &place.threads(), place.stream()};
               Training training(r, ctx);
               training.initialise(s.seed);
-              const auto m = measured(training, ctx, place, {.warmup = int(warmup), .steps = s.steps}, s.seed + 1, driver, stop);
+              const auto m =
+                  measured(training, ctx, place, {.warmup = int(warmup), .steps = s.steps, .seconds = s.seconds}, s.seed + 1, driver, stop);
               row(m.complete ? "ok" : "interrupted", "", m, std::int64_t(arena.peak()));
             } catch (const Error& e) {
               if (e.at.code == Code::bad_argument) throw;  // the question is wrong, not the answer
@@ -160,13 +179,16 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
               row(e.at.code == Code::out_of_memory ? "oom" : e.at.code == Code::unsupported ? "refused" : "failed", why, {}, {});
             }
           }
+  std::optional<Table> warm_up;
+  if (s.warmups.size() > 1) warm_up = by_warm_up(t, s.warmups);
   Record record{"", gpu ? device.name : fmt::format("{}, {} threads", device.name, threads), {}};
   if (gpu) {
     record.add("context_bytes", driver.context(), Unit::bytes);
     record.add(Part{t});
+    if (warm_up) record.add(Part{*warm_up});
     record.add(Part{Note{
         fmt::format("MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no "
-                    "recomputation; against the matmul rate of the precision, {}.",
+                    "recomputation; over the card's matmul rate in that precision ({}).",
                     device.ceilings.source)}});
     return record.add(Part{
         Note{"driver is all that cudaMemGetInfo says is taken: the arena (forecast), the context and what other programs hold "
@@ -174,6 +196,7 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
   }
   record.add("matmul_ceiling_tflops", cpu_ceiling / 1e12, Unit::tflops).add("threads", std::int64_t(threads));
   record.add(Part{t});
+  if (warm_up) record.add(Part{*warm_up});
   return record.add(Part{
       Note{fmt::format("MFU is against {}.",
                        s.matmul_flops > 0 ? "the FP32 matmul that headroom device measured last"

@@ -21,6 +21,7 @@ struct StepTime {
   engine::Holding holding{};
   std::vector<std::string> phases{"forward", "forward+backward", "train"};
   int steps = 10;
+  double seconds = 0;                    // > 0: a row that counts longer than this stops as soon as it has three
   std::vector<std::int64_t> warmups{5};  // steps before those that count; a row for each
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = 0;  // that a step may take

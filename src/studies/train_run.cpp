@@ -28,6 +28,9 @@ std::string settings_of(const TrainRun& r, const engine::Data& data) {
                         {"precision", name_of(r.recipe.precision)},
                         {"attention", r.recipe.attention},
                         {"micro_batches", r.recipe.micro_batches},
+                        {"masters", engine::name_of(r.recipe.holding.masters)},
+                        {"gradients", engine::name_of(r.recipe.holding.gradients)},
+                        {"update", engine::name_of(r.recipe.holding.updating)},
                         {"lr", r.schedule.peak},
                         {"floor", r.schedule.floor},
                         {"warmup", r.schedule.warmup},
@@ -104,6 +107,15 @@ void refuse_other_settings(const std::string& mine, const std::string& theirs, c
                                          : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
 }
 
+// An update during backward looks at no gradient before it is made, so weights may have become not finite: then their loss is.
+void save_good(Training& t, const engine::Position& at, const std::string& folder) {
+  if (t.recipe().holding.updating == engine::Updating::during) {
+    t.forward();
+    if (!std::isfinite(t.loss())) stop_for("loss after the update", at.step, t.first_not_finite(), folder);
+  }
+  engine::save(t, at, folder);
+}
+
 void begin_with(Training& t, const std::string& folder) {
   if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::load_weights(t, *checkpoint);
   engine::load_pretrained(t, folder);
@@ -152,6 +164,8 @@ Trained train_run(const TrainRun& r, const Device& device, int threads, const st
   const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches);
   adamw::Hyper hyper = r.hyper;
   hyper.dynamic_scale = r.recipe.precision.dtype == DType::f16;
+  const bool norm_is_known = r.recipe.holding.updating == engine::Updating::after;
+  if (!norm_is_known) hyper.clip = 0;
   t.warm();
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
@@ -172,11 +186,11 @@ Trained train_run(const TrainRun& r, const Device& device, int threads, const st
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
       speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       show({at.step, r.schedule.steps, loss, speed});
-      if (reported) rows.add({at.step, loss, rate, t.state(adamw::grad_norm), speed});
+      if (reported) rows.add({at.step, loss, rate, norm_is_known ? Value(t.state(adamw::grad_norm)) : Value(), speed});
     }
-    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) engine::save(t, at, r.folder);
+    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
   }
-  if (!r.folder.empty() && at.step > from) engine::save(t, at, r.folder);
+  if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
   const bool stopped = at.step < r.schedule.steps;
 
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};

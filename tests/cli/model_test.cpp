@@ -223,6 +223,25 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
   refused("train --steps 1 --layers 2 --init " + save + common, 2, "leave --layers out");
 }
 
+TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {
+  std::ofstream(folder_ / "text.txt") << std::string(2000, 'a') << "bcd" << std::string(2000, 'e');
+  const std::string common = "train --text " + (folder_ / "text.txt").string() +
+                             " --layers 1 --width 32 --heads 2 --len 16 --batch 2 --validate 0 --precision bf16 --warmup 0",
+                    less = common + " --masters halves --gradients half --update during", save = (folder_ / "run").string();
+  const Json whole = answer(common + " --clip 0 --steps 20"), through = answer(less + " --steps 20");
+  EXPECT_LT(through["forecast_peak_bytes"], whole["forecast_peak_bytes"]);
+  EXPECT_NEAR(through["validation_loss"].get<double>(), whole["validation_loss"].get<double>(), 0.02);
+  EXPECT_TRUE(through["rows"][0]["grad_norm"].is_null()) << "nobody knows it";
+  EXPECT_GT(whole["rows"][0]["grad_norm"], 0);
+  answer(less + " --steps 20 --every 5 --save " + save);
+  fs::remove(save + "/step-00000020.safetensors");  // as if it had been killed after step 15
+  EXPECT_EQ(answer(less + " --steps 20 --resume --save " + save)["validation_loss"], through["validation_loss"]);
+  fs::remove(save + "/step-00000020.safetensors");
+  refused(common + " --steps 20 --resume --save " + save, 2, "was trained with");
+  refused(less + " --clip 1 --steps 20", 2, "--update after");
+  refused(less + " --steps 20 --micro-batches 2", 2, "one micro-batch");
+}
+
 TEST_F(ModelProgram, ATrainingThatWasKilledEndsInTheSameBits) {
   {
     std::ofstream text(folder_ / "text.txt");

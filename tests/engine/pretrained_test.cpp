@@ -108,6 +108,11 @@ TEST_F(Pretrained, EveryTensorFindsItsPlace) {
     EXPECT_EQ(to.weights(), from.weights());
     to.training.backward(), from.training.backward();
     EXPECT_EQ(to.gradients(), from.gradients()) << "the copies in the compute type are new too";
+    r.holding.masters = Masters::halves;
+    Workshop halves(r);
+    halves.training.initialise(99);
+    load_pretrained(halves.training, folder_.string());
+    EXPECT_EQ(halves.weights(), from.weights());
   }
 }
 

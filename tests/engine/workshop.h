@@ -41,7 +41,15 @@ struct Workshop {
     training.feed(micro, tokens, targets);
   }
   std::vector<float> gradients() const { return gather(&Param::grad); }
-  std::vector<float> weights() const { return gather(&Param::master); }
+  std::vector<float> weights() const {  // FP32, whole also where they lie in halves
+    std::vector<float> all;
+    HostView view(ctx);
+    for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {
+      const auto* values = reinterpret_cast<const float*>(p.rest ? view.read(p.copy, p.rest) : view.read(p.master));
+      all.insert(all.end(), values, values + p.spec.shape.count());
+    }
+    return all;
+  }
   std::vector<float> gather(Tensor Param::*which) const {
     std::vector<float> all;
     for (const Param& p : const_cast<Workshop*>(this)->training.store().params()) {

@@ -50,6 +50,20 @@ TEST(Render, TextAlignsAndDrawsBars) {
   EXPECT_NE(text.find("a remark"), std::string::npos);
 }
 
+TEST(Render, ASpreadStandsBesideItsValueAndWordsThatNobodySaysAreLeftOut) {
+  Record r;
+  Table t{"rows", "", {{"ms", Unit::ms}, {"ms_std", Unit::ms, Show::spread}, {"why"}}, {}};
+  t.add({8.26676, 0.0699, std::string()});
+  t.add({{}, {}, std::string()});
+  r.add(Part{t});
+  EXPECT_EQ(render(r, Format::text), "            ms\n  8.267 ± 0.07\n             –\n");
+  EXPECT_EQ(render(r, Format::csv), "ms,ms_std,why\n8.26676,0.0699,\n,,\n");
+  t.add({1.0, 2e-5, std::string("a reason")});
+  Record with;
+  with.add(Part{t});
+  EXPECT_NE(render(with, Format::markdown).find("| 1 ± 2e-05 | a reason |"), std::string::npos) << render(with, Format::markdown);
+}
+
 TEST(Render, MarkdownEscapesPipes) {
   const std::string md = render(sample(), Format::markdown);
   EXPECT_NE(md.find("fl\\|ash"), std::string::npos) << md;

@@ -10,7 +10,8 @@ namespace headroom::embedding {
 
 namespace {
 
-constexpr int threads = 128, sorting_threads = 1024;
+constexpr int threads = 128, sum_threads = 256, sorting_threads = 1024;
+constexpr std::int64_t most_words = 24 * 1024;  // counted at once: 96 KiB, which every card has
 
 template <class From, class To>
 struct ForwardArgs {
@@ -38,38 +39,60 @@ __global__ void __launch_bounds__(threads) embedding_fwd(const __grid_constant__
 struct SortArgs {
   const int* tokens;
   int *starts, *rows, *unordered;
-  int count, vocab;
+  int count, vocab, words;  // words: that are counted at once
 };
 
-// embedding_bwd_sort — one block: counts, their running sum, and every row put among its token's, as it comes.
-//   starts[v + 1] first counts v's rows, then says where they begin, then, moved on by each row that is put down, where they end.
+// embedding_bwd_sort — one block: counts, their running sum, and every row put among its token's, as it comes; for as many words of the
+// vocabulary at a time as shared memory counts.
 __global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __grid_constant__ SortArgs a) {
-  __shared__ int total[32];
+  extern __shared__ int total[];  // of each warp
+  int* counts = total + 32;       // of the words from `low` on; then where the next row of a word is put
   const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  for (int v = thread; v <= a.vocab; v += sorting_threads) a.starts[v] = 0;
-  __syncthreads();
-  for (int row = thread; row < a.count; row += sorting_threads) atomicAdd(&a.starts[a.tokens[row] + 1], 1);
-  __syncthreads();
-  const int each = (a.vocab + sorting_threads - 1) / sorting_threads, begin = 1 + thread * each, end = min(a.vocab + 1, begin + each);
-  int mine = 0;
-  for (int v = begin; v < end; ++v) mine += a.starts[v];
-  int before = mine;  // inclusive sum over the warp, then over the warps
+  int below = 0;  // rows of the words before `low`
+  for (int low = 0; low < a.vocab; low += a.words) {
+    const int words = min(a.words, a.vocab - low);
+    const auto each_row = [&](auto&& f) {  // f(row, word) of the rows whose word is among these
+#pragma unroll 4
+      for (int row = thread; row < a.count; row += sorting_threads)
+        if (const int word = __ldg(a.tokens + row) - low; word >= 0 && word < words) f(row, word);
+    };
+    for (int w = thread; w < words; w += sorting_threads) counts[w] = 0;
+    __syncthreads();
+    each_row([&](int, int word) { atomicAdd(&counts[word], 1); });
+    __syncthreads();
+    const int each = (words + sorting_threads - 1) / sorting_threads | 1;  // odd: a warp's words lie in different banks
+    const int begin = min(words, thread * each), end = min(words, begin + each);
+    int mine = 0;
+    for (int w = begin; w < end; ++w) mine += counts[w];
+    int before = mine;  // inclusive sum over the warp, then over the warps
 #pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int lower = __shfl_up_sync(~0u, before, step);
-    if (lane >= step) before += lower;
+    for (int step = 1; step < 32; step *= 2) {
+      const int lower = __shfl_up_sync(~0u, before, step);
+      if (lane >= step) before += lower;
+    }
+    if (lane == 31) total[warp] = before;
+    __syncthreads();
+    int in_all = 0;
+#pragma unroll
+    for (int w = 0; w < 32; ++w) {
+      const int of_warp = total[w];
+      if (w < warp) before += of_warp;
+      in_all += of_warp;
+    }
+    before += below - mine;
+    for (int w = begin; w < end; ++w) {
+      const int count = counts[w];
+      counts[w] = before;
+      before += count;
+    }
+    __syncthreads();
+    for (int w = thread; w < words; w += sorting_threads) a.starts[low + w] = counts[w];
+    below += in_all;
+    __syncthreads();
+    each_row([&](int row, int word) { a.unordered[atomicAdd(&counts[word], 1)] = row; });
+    __syncthreads();
   }
-  if (lane == 31) total[warp] = before;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) before += total[w];
-  before -= mine;
-  for (int v = begin; v < end; ++v) {
-    const int count = a.starts[v];
-    a.starts[v] = before;
-    before += count;
-  }
-  __syncthreads();
-  for (int row = thread; row < a.count; row += sorting_threads) a.unordered[atomicAdd(&a.starts[a.tokens[row] + 1], 1)] = row;
+  if (thread == 0) a.starts[a.vocab] = below;
 }
 
 // embedding_bwd_order — a thread per row: its place among its token's rows is how many of them come before it. Atomics have put them
@@ -97,11 +120,11 @@ struct SumArgs {
 //   reads  dx once, dtable when adding     writes  dtable; words that do not occur are cleared, or left alone when adding
 //   numerics  FP32, rows in order     limit  bandwidth
 template <class T, int vec>
-__global__ void __launch_bounds__(threads) embedding_bwd_sum(const __grid_constant__ SumArgs<T> a) {
+__global__ void __launch_bounds__(sum_threads) embedding_bwd_sum(const __grid_constant__ SumArgs<T> a) {
   const int begin = a.starts[blockIdx.x], end = a.starts[blockIdx.x + 1];
   if (a.add && begin == end) return;
   float* out = a.dtable + std::int64_t(blockIdx.x) * a.width;
-  for (int i = int(threadIdx.x) * vec; i < a.width; i += threads * vec) {
+  for (int i = int(threadIdx.x) * vec; i < a.width; i += sum_threads * vec) {
     Pack<float, vec> sum{};
     if (a.add) sum = load<vec>(out + i);
 #pragma unroll 8
@@ -134,13 +157,14 @@ void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable,
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   if (dtable.count() == 0) return;
   check(rows < (1ll << 31), Code::unsupported, "embedding: {} rows; a GPU serves fewer than 2^31", rows);
-  const SortArgs sort{tokens.as<int>(), sorted.starts.as<int>(), sorted.rows.as<int>(), sorted.unordered.as<int>(), int(rows), int(vocab)};
-  launch(stream, embedding_bwd_sort, {1, sorting_threads}, sort);
+  const SortArgs sort{tokens.as<int>(), sorted.starts.as<int>(),         sorted.rows.as<int>(), sorted.unordered.as<int>(), int(rows),
+                      int(vocab),       int(std::min(vocab, most_words))};
+  launch(stream, embedding_bwd_sort, {1, sorting_threads, std::size_t(32 + sort.words) * sizeof(int)}, sort);
   if (rows > 0) launch(stream, embedding_bwd_order, {grid_of((rows + threads - 1) / threads), threads}, sort);
   with_float(dx.dtype, [&]<class T>() {
     const SumArgs<T> args{dx.as<T>(), dtable.as<float>(), sort.starts, sort.rows, int(width), into_dtable == Gradient::accumulate};
     const bool wide = pieces_of<float>(width, args.dx, args.dtable) > 1;  // 16 bytes of the sums
-    launch(stream, wide ? embedding_bwd_sum<T, 4> : embedding_bwd_sum<T, 1>, {grid_of(vocab), threads}, args);
+    launch(stream, wide ? embedding_bwd_sum<T, 4> : embedding_bwd_sum<T, 1>, {grid_of(vocab), sum_threads}, args);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
+#include "gpu/rows_ahead.cuh"
 #include "gpu/vec.cuh"
 #include "ops/parts.cuh"
 #include "ops/rmsnorm/impl.h"
@@ -32,38 +33,64 @@ struct Row {
 };
 static_assert(Row<1, 32>::widest() == widest_on_gpu);
 
+// Rows fetched ahead: two, or as many as 64 bytes of each tensor a thread hold; with more of them fewer blocks are at work in a
+// multiprocessor (measured on an H200, 2026-11-21). None where rows are not made of 16-byte pieces, or are so wide that not one fits;
+// these are read twice.
+template <class T, class Row>
+constexpr int depth_of() {
+  return sizeof(T) * Row::vec == 16 ? std::min(2, 64 / int(sizeof(T) * Row::own)) : 0;
+}
+template <class T, class Row, int tensors>
+using Rows = RowsAhead<T, Row::vec, tensors, depth_of<T, Row>()>;
+
+using Room = float[2][32];  // of the sums over a block, in turns, so that one barrier a row is enough
+
+template <class Row>
+struct Weights {  // of a thread's columns, the same for every row
+  float at[Row::pieces][Row::vec];
+  __device__ Weights(const float* from, int width) {
+    Row::each(width, [&](int k, int i) {
+      const auto piece = load<Row::vec>(from + i);
+#pragma unroll
+      for (int e = 0; e < Row::vec; ++e) at[k][e] = piece.at[e];
+    });
+  }
+};
+
 template <class T>
 struct ForwardArgs {
   const T* x;
   const float* weight;
   T* y;
   float* rstd;
+  std::int64_t rows;
   int width;
   float eps;
 };
 
-// rmsnorm_fwd — one block per row.
+// rmsnorm_fwd — blocks take rows in turn.
 //   reads  x once, weight     writes  y, rstd     numerics  FP32, fixed order     limit  bandwidth
 template <class T, class Row>
 __global__ void __launch_bounds__(most_threads) rmsnorm_fwd(const __grid_constant__ ForwardArgs<T> a) {
-  __shared__ float room[32];
-  const std::int64_t row = blockIdx.x;
-  const T* x = a.x + row * a.width;
-  T* y = a.y + row * a.width;
-  Pack<T, Row::vec> kept[Row::pieces];
-  Row::each(a.width, [&](int k, int i) { kept[k] = load<Row::vec>(x + i); });
-  float sum = 0;
-  Row::each(a.width, [&](int k, int) {
-    for (T v : kept[k].at) sum += widened(v) * widened(v);
-  });
-  const float r = 1.0f / sqrtf(block_sum(sum, room) / float(a.width) + a.eps);
-  if (threadIdx.x == 0) a.rstd[row] = r;
-  Row::each(a.width, [&](int k, int i) {
-    const auto w = load<Row::vec>(a.weight + i);
+  extern __shared__ uint4 shared[];
+  Room& room = *reinterpret_cast<Room*>(shared);
+  Rows<T, Row, 1> rows(&room + 1, {a.x}, a.width, a.width, {blockIdx.x, gridDim.x, a.rows});
+  const Weights<Row> w(a.weight, a.width);
+  for (int turn = 0; rows.more(); rows.next(), turn ^= 1) {
+    rows.arrive();
+    float sum = 0;
+    Row::each(a.width, [&](int, int i) {
+      for (T v : rows.read(0, i).at) sum += widened(v) * widened(v);
+    });
+    const float r = 1.0f / sqrtf(block_sum(sum, room[turn]) / float(a.width) + a.eps);
+    if (threadIdx.x == 0) a.rstd[rows.row()] = r;
+    Row::each(a.width, [&](int k, int i) {
+      auto y = rows.read(0, i);
 #pragma unroll
-    for (int e = 0; e < Row::vec; ++e) kept[k].at[e] = rounded<T>(widened(kept[k].at[e]) * r * w.at[e]);
-    store(y + i, kept[k]);
-  });
+      for (int e = 0; e < Row::vec; ++e) y.at[e] = rounded<T>(widened(y.at[e]) * r * w.at[k][e]);
+      store(a.y + rows.row() * a.width + i, y);
+    });
+  }
 }
 
 template <class T>
@@ -77,52 +104,43 @@ struct BackwardArgs {
   bool add;
 };
 
-// rmsnorm_bwd — one block per part, row after row; the next row's loads are under way while this one is summed.
+// rmsnorm_bwd — one block per part, row after row.
 //   reads  x, dy, weight, rstd, dx when adding     writes  dx, the part's share of dweight
 //   numerics  dx = r·(w·dy − x̂·mean(w·dy·x̂)), x̂ = r·x, FP32, fixed order     limit  bandwidth
 template <class T, class Row>
 __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constant__ BackwardArgs<T> a) {
   constexpr int vec = Row::vec;
-  __shared__ float room[2][32];  // in turns, so that one barrier a row is enough
+  extern __shared__ uint4 shared[];
+  Room& room = *reinterpret_cast<Room*>(shared);
   const std::int64_t begin = blockIdx.x * a.rows_each, end = min(a.rows, begin + a.rows_each);
-  Pack<T, vec> x[Row::pieces], dy[Row::pieces], before[Row::pieces];
-  float root = 0, dweight[Row::pieces][vec] = {};
-  const auto fetch = [&](std::int64_t row) {
-    root = a.rstd[row];
+  Rows<T, Row, 3> rows(&room + 1, {a.x, a.dy, a.add ? a.dx : nullptr}, a.width, a.width, {begin, 1, end});
+  const Weights<Row> w(a.weight, a.width);
+  float dweight[Row::pieces][vec] = {}, next_root = a.rstd[begin];
+  for (int turn = 0; rows.more(); rows.next(), turn ^= 1) {
+    const float r = next_root;
+    if (rows.row() + 1 < end) next_root = a.rstd[rows.row() + 1];
+    rows.arrive();
+    float sum = 0;
     Row::each(a.width, [&](int k, int i) {
-      x[k] = load<vec>(a.x + row * a.width + i);
-      dy[k] = load<vec>(a.dy + row * a.width + i);
-      if (a.add) before[k] = load<vec>(a.dx + row * a.width + i);
-    });
-  };
-  fetch(begin);
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float r = root;
-    Pack<T, vec> old[Row::pieces];
-#pragma unroll
-    for (int k = 0; k < Row::pieces; ++k) old[k] = before[k];
-    float sum = 0, unit[Row::pieces][vec], slope[Row::pieces][vec];
-    Row::each(a.width, [&](int k, int i) {
-      const auto w = load<vec>(a.weight + i);
+      const auto x = rows.read(0, i), dy = rows.read(1, i);
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
-        const float g = widened(dy[k].at[e]);
-        unit[k][e] = widened(x[k].at[e]) * r;
-        slope[k][e] = w.at[e] * g;
-        dweight[k][e] += g * unit[k][e];
-        sum += slope[k][e] * unit[k][e];
+        const float slope = widened(dy.at[e]) * (widened(x.at[e]) * r);
+        dweight[k][e] += slope;
+        sum += w.at[k][e] * slope;
       }
     });
-    if (row + 1 < end) fetch(row + 1);
-    const float mean = block_sum(sum, room[row & 1]) / float(a.width);
+    const float mean = block_sum(sum, room[turn]) / float(a.width);
     Row::each(a.width, [&](int k, int i) {
+      const auto x = rows.read(0, i), dy = rows.read(1, i);
       Pack<T, vec> out;
+      if (a.add) out = rows.read(2, i);
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
-        const float value = r * (slope[k][e] - unit[k][e] * mean);
-        out.at[e] = rounded<T>(a.add ? widened(old[k].at[e]) + value : value);
+        const float value = r * (w.at[k][e] * widened(dy.at[e]) - widened(x.at[e]) * r * mean);
+        out.at[e] = rounded<T>(a.add ? widened(out.at[e]) + value : value);
       }
-      store(a.dx + row * a.width + i, out);
+      store(a.dx + rows.row() * a.width + i, out);
     });
   }
   Row::each(a.width, [&](int k, int i) {
@@ -162,8 +180,11 @@ void forward_cuda(const Forward& t, Context& ctx) {
     with_row<least>(
         t.x.dtype, width,
         [&]<class T, class Row>() {
-          launch(static_cast<cudaStream_t>(ctx.stream), rmsnorm_fwd<T, Row>, {grid_of(rows), Row::threads(width)},
-                 {t.x.as<T>(), t.weight.as<float>(), t.y.as<T>(), t.rstd.as<float>(), int(width), t.eps});
+          const unsigned threads = Row::threads(width);
+          const std::int64_t at_once = std::int64_t(ctx.device.units) * std::max(1u, 1536 / threads);
+          launch(static_cast<cudaStream_t>(ctx.stream), rmsnorm_fwd<T, Row>,
+                 {grid_of(std::min(rows, at_once)), threads, sizeof(Room) + Rows<T, Row, 1>::shared_bytes(width)},
+                 {t.x.as<T>(), t.weight.as<float>(), t.y.as<T>(), t.rstd.as<float>(), rows, int(width), t.eps});
         },
         t.x.as<char>(), t.y.as<char>(), t.weight.as<char>());
   };
@@ -178,7 +199,8 @@ void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Co
     with_row<8>(
         t.x.dtype, width,
         [&]<class T, class Row>() {
-          launch(stream, rmsnorm_bwd<T, Row>, {grid_of(parts.count), Row::threads(width)},
+          launch(stream, rmsnorm_bwd<T, Row>,
+                 {grid_of(parts.count), Row::threads(width), sizeof(Room) + Rows<T, Row, 3>::shared_bytes(width)},
                  {t.x.as<T>(), t.dy.as<T>(), t.weight.as<float>(), t.rstd.as<float>(), t.dx.as<T>(), sums.as<float>(), rows,
                   parts.rows_each, int(width), t.into_dx == Gradient::accumulate});
         },
