@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "cli/step_options.h"
 #include "cli/progress.h"
+#include "cli/step_options.h"
 #include "studies/train_run.h"
 
 namespace headroom::cli {
