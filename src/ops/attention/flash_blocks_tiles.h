@@ -23,7 +23,7 @@ struct SimtForward<64> : SimtTiles<64, 4, 128, 64, 1> {};  // 43.4; unrolled twi
 template <>
 struct SimtForward<128> : SimtTiles<128, 8, 128, 64, 4> {};  // 41.1; unrolled twice 40.0, once 39.0
 template <>
-struct SimtForward<256> : SimtTiles<256, 8, 128, 32, 4> {};  // unrolled twice 36.4
+struct SimtForward<256> : SimtTiles<256, 8, 128, 32, 2> {};  // 36.4; 64 rows by 4 warps lost a fifth
 template <int dim>
 struct SimtBackward;
 template <>
