@@ -1,9 +1,9 @@
-// flash_sm90_bwd.cuh — exact attention backward on Hopper for head dims up to 64 and 128: the kernel that makes dK, dV and sums dQ.
+// flash_sm90_bwd.cuh — exact attention backward on Hopper for head dims up to 128: the kernel that makes dK, dV and sums dQ.
 // A block owns 128 keys of one kv head and streams query tiles past them; dK and dV stay in registers, dQ is summed in global memory in fp32.
 //   Sᵀ = K Qᵀ    P = exp(scale·S - LSE)    dPᵀ = V dOᵀ    dS = P ∘ (dP - Δ)    dV += Pᵀ dO    dK += dSᵀ Q    dQ += dS K
 // Scores are kept transposed, so that Pᵀ and dSᵀ are already the register operand of dV and dK.
 #pragma once
-#include "gpu/launch_together.cuh"
+#include "gpu/launch.cuh"
 #include "ops/attention/flash_sm90_bwd_feed.cuh"
 #include "ops/attention/flash_sm90_bwd_rows.cuh"
 
@@ -217,11 +217,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
 
 template <class C, bool ordered>
 void start_main(const Args& a, int blocks, cudaStream_t stream) {
-  const Grid grid{blocks, 384, sizeof(Shared<C>)};
-  if constexpr (ordered)
-    launch_together(stream, attention_bwd_sm90<C, ordered>, grid, a);
-  else
-    launch(stream, attention_bwd_sm90<C, ordered>, grid, a);
+  launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C>)}, a);
 }
 
 }  // namespace headroom::attention::sm90::backward

@@ -1,7 +1,8 @@
 // flash_sm90 — Hopper's attention backward, host side: scratch, tensor maps, launches.
 //
 // Head dims up to 128: a kernel before (Δ, LSE·log2e), the main one, and one that rounds dQ. dK and dV repeat bit for bit; dQ too when the
-// problem asks to be deterministic: then key tiles add to it in a fixed order. Head dims up to 256: two kernels, always deterministic.
+// problem asks to be deterministic, and always from 65 to 96: then key tiles add to it in a fixed order. Head dims up to 256: two kernels,
+// always deterministic.
 // Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
 #include <algorithm>
 #include <climits>
