@@ -59,7 +59,7 @@ inline void judge(const Case& c, Tensors& x, const Expected& expected, bool grad
                       : p.precision.dtype == DType::f32  ? 0x1p-24
                       : p.precision.dtype == DType::bf16 ? 0x1p-9
                                                          : 0x1p-12;
-  const auto honest_error = [&](const std::vector<double> Textbook::*of, const std::vector<double>& right) {
+  const auto honest_error = [&, &honest = honest](const std::vector<double> Textbook::*of, const std::vector<double>& right) {
     double worst = 0;
     for (const Textbook& one : honest) worst = std::max(worst, largest_error(one.*of, right));
     return worst;

@@ -79,7 +79,7 @@ std::string conversion_in_words(const std::string& said) {  // "Could not conver
 }
 
 // What a library calls itself before its sentence, the command has said already.
-std::string without_name(std::string said, const std::string& name) {
+std::string without_name(const std::string& said, const std::string& name) {
   return said.starts_with(name + ": ") ? said.substr(name.size() + 2) : said;
 }
 

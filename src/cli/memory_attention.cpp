@@ -23,7 +23,7 @@ Device described(const Common& common, bool as_pytorch) {
   const std::string& name = common.device;
   if (name.empty()) return as_pytorch ? device_described("h200") : cpu_device();
   if (name == "cpu" || name.starts_with("cuda")) {
-    const Device d = chosen_device(common);
+    Device d = chosen_device(common);
     check(!as_pytorch || d.kind == DeviceKind::cuda, Code::bad_argument,
           "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
     return d;

@@ -76,7 +76,7 @@ CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::
                   [&values, name](const std::string& s) { values = parse_list(s, name); });
 }
 
-CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, std::vector<std::string> allowed,
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, const std::vector<std::string>& allowed,
                         const std::string& about) {
   return add_read(app, name, joined(allowed, "|"), value, about, [&value, name, allowed](const std::string& s) {
     check_choice(name, s, allowed);
@@ -84,7 +84,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& val
   });
 }
 
-CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& values, std::vector<std::string> allowed,
+CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::vector<std::string>& allowed,
                          const std::string& about) {
   return add_read(app, name, joined(allowed, ","), joined(values, ","), about, [&values, name, allowed](const std::string& s) {
     auto words = parse_list(s, name);

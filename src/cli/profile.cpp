@@ -52,7 +52,7 @@ void keep(const studies::ProfileResult& result, const std::string& what, const n
   Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::write);
   const auto run = results.start_run("profile", settings.dump(), device.name);
   const auto record = nlohmann::ordered_json::parse(render_json(studies::profile_record(result, false)));
-  const auto add = [&](nlohmann::ordered_json row, const nlohmann::ordered_json& detail) {
+  const auto add = [&](const nlohmann::ordered_json& row, const nlohmann::ordered_json& detail) {
     results.add_row(run, {nlohmann::json{row.value("table", ""), results.rows(run).size()}.dump(), row.dump(), detail.dump()});
   };
   nlohmann::ordered_json whole{{"table", "step"}, {"what", what}};

@@ -46,7 +46,7 @@ std::string within_script(const std::string& json) {
 
 std::string data_of(const Record& r) {
   for (PageLimits limits;; limits.rows /= 2, limits.points /= 2) {
-    const std::string data = within_script(page_data(r, limits).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    std::string data = within_script(page_data(r, limits).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     if (data.size() <= most_data_bytes || limits.rows < 100) return data;
   }
 }

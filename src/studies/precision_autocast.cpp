@@ -27,7 +27,7 @@ OpModel language_model(const engine::ModelConfig& c) {
             {},
             {},
             "The loss here is one fp32 number per token: the engine adds them up in fp64, and the scalar loss it reports is fp64."};
-  const auto block = [](std::string name) { return "blocks.N." + name; };
+  const auto block = [](const std::string& name) { return "blocks.N." + name; };
   const auto op = [&](std::string name, const char* kind, std::vector<std::string> inputs, std::vector<std::string> weights = {}) {
     m.ops.push_back({std::move(name), kind, std::move(inputs), std::move(weights)});
     return m.ops.back().name;

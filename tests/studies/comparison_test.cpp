@@ -17,7 +17,7 @@ std::string verdict(double a, double b, double std, int steps = 100) {
   const auto c = compare_runs({"A", {row("flash", 64, a, std, steps)}}, {"B", {row("flash", 64, b, std, steps, "another machine")}}, 0.02);
   EXPECT_EQ(c.pairs, 1u);
   const auto j = nlohmann::json::parse(render(c.record, Format::json));
-  const std::string said = j["rows"][0]["verdict"];
+  std::string said = j["rows"][0]["verdict"];
   EXPECT_EQ(c.slower, said == "slower");
   return said;
 }

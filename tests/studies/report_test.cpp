@@ -70,7 +70,7 @@ TEST(Report, AttentionGrowsToTheEdgeOfMemory) {
   ASSERT_EQ(peak.series.size(), 4u);
   EXPECT_EQ(peak.series[2].continues, peak.series[0].name);
   ASSERT_EQ(peak.marks.size(), 3u) << "the memory, and where either ends";
-  EXPECT_EQ(peak.marks[0].at, double(1073741824ll / 16 * 15));
+  EXPECT_EQ(peak.marks[0].at, 1073741824.0 / 16 * 15);
   EXPECT_TRUE(peak.marks[1].upright);
   EXPECT_EQ(peak.series[2].points.back().first, peak.marks[1].at) << "the forecast goes on to the edge";
   EXPECT_LE(peak.series[2].points.back().second, peak.marks[0].at);

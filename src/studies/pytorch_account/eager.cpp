@@ -273,7 +273,7 @@ Value Eager::embedding(const std::string& name, const Parameter& table, Shape to
 }
 
 // log_softmax keeps its result. Autocast runs the loss itself in FP32, on a copy that is kept as well.
-Value Eager::cross_entropy(const std::string& name, Value logits) {
+Value Eager::cross_entropy(const std::string& name, const Value& logits) {
   Value out = fresh(name + " log-probabilities", logits.dtype, logits.shape);
   Value log_p = record(name + " log_softmax", out, {logits},
                        [this, out = out.saved(), name](const Value& g) { return Node::Gradients{make("d(logits)", g.dtype, g.shape)}; });
