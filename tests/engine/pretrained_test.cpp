@@ -63,7 +63,7 @@ class Pretrained : public testing::Test {
   void SetUp() override { fs::create_directories(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
 
-  void write(const std::string& file, const Values& values, DType type = DType::f32) const {
+  void write(const std::string& file, Values values, DType type = DType::f32) const {
     std::vector<std::vector<std::uint16_t>> narrowed;
     std::vector<NamedTensor> tensors;
     for (auto& [name, value] : values) {

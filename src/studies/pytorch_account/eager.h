@@ -56,7 +56,7 @@ class Eager : public Engine {
   Value every_second(const Value& x);  // x[..., 0::2], a view
   Value stacked(const std::string& name, const Value& a, const Value& b);
   Value embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width);
-  Value cross_entropy(const std::string& name, Value logits);
+  Value cross_entropy(const std::string& name, const Value& logits);
   Value fused_attention(const std::string& name, Value q, Value k, Value v);  // scaled_dot_product_attention's kernels
 
  private:
