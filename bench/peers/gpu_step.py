@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""A language model's training step on one GPU: PyTorch eager, torch.compile and headroom, one after the other on one card, and their ratios.
+"""A language model's training step on one GPU: PyTorch eager, torch.compile and headroom, in turns on one card, and their ratios.
 
 The model is the same: RMSNorm, rotary positions, causal attention, SwiGLU, untied head, vocabulary 10 000, AdamW (fused) on FP32
 weights, autocast to bf16, no clipping in PyTorch (headroom's step clips by the global norm). PyTorch's peak is
-torch.cuda.max_memory_allocated of a step; headroom's is its arena's, forecast and ledger being equal.
+torch.cuda.max_memory_allocated of a step; headroom's is its arena's, forecast and ledger being equal. Times are means of a round's steps
+after three that do not count; of several rounds the median counts. A model of PyTorch's is compiled once, in a process of its own, which
+keeps its weights and moments on the card between the rounds.
 
     python3 bench/peers/gpu_step.py [--headroom build/release/headroom] [--models small,large,2.7B] [--len 1024] [--batch 4]
-                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--out FILE]
+                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE]
 """
 import argparse
 import json
+import multiprocessing
 import statistics
 import subprocess
+import time
 
 import torch
 import torch.nn.functional as F
@@ -73,36 +77,81 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
-def pytorch(preset, mode, a):
-    torch.manual_seed(0)
-    torch.cuda.empty_cache()
-    torch._dynamo.reset()
-    with torch.device("cuda"):
-        model = Model(preset, a.len)
-        tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    run = torch.compile(model) if mode == "compile" else model
+def serve(preset, mode, a, pipe):
+    """A model of PyTorch's: says when it is ready, then times a round whenever it is asked."""
+    try:
+        torch.manual_seed(0)
+        with torch.device("cuda"):
+            model = Model(preset, a.len)
+            tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+        run = torch.compile(model) if mode == "compile" else model
 
-    def step():
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = run(tokens, targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        def step():
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = run(tokens, targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
 
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    times = []
-    for _ in range(a.steps):
-        start.record()
-        step()
-        stop.record()
-        stop.synchronize()
-        times.append(start.elapsed_time(stop))
-    return statistics.median(times), torch.cuda.max_memory_allocated()
+        def warm(times):
+            for _ in range(times):
+                step()
+            torch.cuda.synchronize()
+
+        begin = time.monotonic()
+        warm(2)
+        torch.cuda.empty_cache()
+        pipe.send(f"ready after {time.monotonic() - begin:.0f} s")
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        while pipe.recv() == "round":
+            warm(3)
+            torch.cuda.reset_peak_memory_stats()
+            times = []
+            for _ in range(a.steps):
+                start.record()
+                step()
+                stop.record()
+                stop.synchronize()
+                times.append(start.elapsed_time(stop))
+            peak = torch.cuda.max_memory_allocated()
+            torch.cuda.empty_cache()
+            pipe.send((statistics.mean(times), peak))
+    except Exception as e:  # whatever it was, it becomes the row's words
+        pipe.send((None, str(e).splitlines()[0][:200]))
+
+
+class Peer:
+    def __init__(self, preset, mode, a):
+        self.words = None
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=serve, args=(preset, mode, a, theirs))
+        self.process.start()
+        theirs.close()
+
+    def hear(self):
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            return None, "PyTorch's process ended"
+
+    def ready(self, seconds=None):
+        if self.words is None and self.pipe.poll(seconds):
+            self.words = self.hear()
+        return self.words
+
+    def round(self):
+        if isinstance(self.ready(), str):
+            self.pipe.send("round")
+            result = self.hear()
+            if result[0] is not None:
+                return result
+            self.words = result
+        return self.words
+
+    def end(self):
+        self.process.terminate()
+        self.process.join()
 
 
 def headroom(preset, a, more):
@@ -130,21 +179,35 @@ def main():
     p.add_argument("--rounds", type=int, default=2, help="times each is measured, in turn; the median round counts")
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--ours", action="append", help="options of headroom step for one more row, as one word; may be repeated")
+    p.add_argument("--ahead", type=float, default=0,
+                   help="compile all models beside one another, waiting so many seconds at most before anything is timed")
     p.add_argument("--out")
     a = p.parse_args()
+    multiprocessing.set_start_method("spawn")
     ours = [""] + (a.ours or [])
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
     mode_of_peer = a.modes.split(",")[-1]  # the one that ratios are against
     peer = f"torch {mode_of_peer}"
     rows = []
+
+    def begin(preset):
+        return {f"torch {mode}": Peer(preset, mode, a) for mode in a.modes.split(",")}
+
+    ahead = {preset: begin(preset) for preset in a.models.split(",")} if a.ahead else {}
+    until = time.monotonic() + a.ahead
+    for preset, peers in ahead.items():
+        for who, one in peers.items():
+            print(f"{preset:6} {who}: {one.ready(max(0, until - time.monotonic())) or 'still compiling'}", flush=True)
     for preset in a.models.split(","):
+        peers = ahead.get(preset) or begin(preset)
         seen = {}
         for _ in range(a.rounds):
-            for mode in a.modes.split(","):
-                seen.setdefault(f"torch {mode}", []).append(pytorch(preset, mode, a))
-            torch.cuda.empty_cache()
+            for who, one in peers.items():
+                seen.setdefault(who, []).append(one.round())
             for more in ours:
                 seen.setdefault(f"headroom {more}".strip(), []).append(headroom(preset, a, more.split()))
+        for one in peers.values():
+            one.end()
         base = median_of(seen[peer])
         for who, results in seen.items():
             measured = median_of(results)
@@ -156,11 +219,11 @@ def main():
             rows.append({"model": preset, "who": who, "ms": ms, "peak_bytes": peak, f"speed_over_{mode_of_peer}": ratio[0],
                          f"bytes_over_{mode_of_peer}": ratio[1], "torch": torch.__version__, "device": torch.cuda.get_device_name(),
                          "batch": a.batch, "len": a.len, "all_ms": [r[0] for r in results]})
-            words = f"{ratio[0]:.2f} x the speed of {peer}, {ratio[1]:.3f} of its bytes" if base else ""
+            words = f"{ratio[0]:.3f} x the speed of {peer}, {ratio[1]:.3f} of its bytes" if base else ""
             print(f"{preset:6} {who:40} {ms:9.2f} ms {peak / 1e6:9.0f} MB  {words}", flush=True)
-    if a.out:
-        with open(a.out, "w") as f:
-            json.dump(rows, f, indent=1)
+        if a.out:  # after every model, so that an end before the last loses only what was not run
+            with open(a.out, "w") as f:
+                json.dump(rows, f, indent=1)
 
 
 if __name__ == "__main__":
