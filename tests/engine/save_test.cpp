@@ -32,9 +32,12 @@ void train(Workshop& w, int from, int to) {
 }
 
 TEST(Save, AResumedRunIsTheRunThatNeverStopped) {
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+  for (const auto& [precision, gradients] :
+       {std::pair{"fp32", Gradients::whole}, std::pair{"bf16", Gradients::whole}, std::pair{"fp16", Gradients::whole},
+        std::pair{"bf16", Gradients::half}, std::pair{"fp16", Gradients::half}}) {
     const Folder folder;
-    const Recipe r{tiny(), 2, 8, *precision_named(precision)};
+    Recipe r{tiny(), 2, 8, *precision_named(precision)};
+    r.holding.gradients = gradients;
     Workshop through(r), first(r), second(r);
     train(through, 0, 9);
     train(first, 0, 4);
@@ -43,8 +46,8 @@ TEST(Save, AResumedRunIsTheRunThatNeverStopped) {
     load(second.training, *newest_checkpoint(folder.path));
     EXPECT_EQ(describe_checkpoint(*newest_checkpoint(folder.path)).position.step, 4);
     train(second, 4, 9);
-    EXPECT_EQ(second.weights(), through.weights()) << precision;
-    EXPECT_EQ(second.gather(&Param::v), through.gather(&Param::v)) << precision;
+    EXPECT_EQ(second.weights(), through.weights()) << precision << ", gradients " << name_of(gradients);
+    EXPECT_EQ(second.gather(&Param::v), through.gather(&Param::v)) << precision << ", gradients " << name_of(gradients);
   }
 }
 
@@ -53,7 +56,7 @@ TEST(Save, MastersInHalvesAreSavedWholeAndComeBackToTheBit) {
   const Folder folder;
   Recipe r{tiny(), 2, 8, *precision_named("bf16")};
   Workshop whole(r);
-  r.holding.masters = Masters::halves, r.holding.updating = Updating::during;
+  r.holding = {Masters::halves, Updating::during, Gradients::half};
   Workshop through(r), first(r), second(r);
   const auto train = [](Workshop& w, int from, int to) {
     for (int s = from; s < to; ++s) w.fill(std::uint64_t(s)), w.training.step({.lr = 0.01, .clip = 0});
