@@ -157,7 +157,7 @@ TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
   for (int step = 0; step < 4; ++step) {
     h.lr = 0.01 / (1 + step);  // recorded with none of these
     for (int micro = 0; micro < 2; ++micro)
-      for (Workshop* w : {&eager, &replayed}) w->fill(std::uint64_t(10 * step + micro), micro);
+      for (Workshop* w : {&eager, &replayed}) w->fill(10 * std::uint64_t(step) + std::uint64_t(micro), micro);
     eager.training.step(h);
     replayed.training.set_rate(h.lr);
     passes();
