@@ -179,6 +179,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
 // attention_bwd_sm90 — dK, dV and the fp32 sum of dQ/scale
 //   reads   Q, dO, LSE, Δ once per 128 keys; K, V once (through TMA)     writes  dK, dV; adds to dq (ordered: the first key tile stores)
 //   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
+//           ordered: all blocks on the card at once, for they wait for each other
 //   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
 //   limit   shared memory bandwidth, then the tensor cores
 template <class C, bool ordered>

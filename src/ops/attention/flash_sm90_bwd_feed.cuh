@@ -11,7 +11,7 @@ namespace headroom::attention::sm90::backward {
 template <class C, bool ordered>
 struct Sending {
   static constexpr int senders = ordered ? 3 : 2;
-  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;  // two cost the free order up to 10 % at dim 64 (docs/attention.md)
+  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;  // two cost the free order up to 11 % at dim 64
   static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
 };
 
