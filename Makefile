@@ -59,7 +59,7 @@ lint:  ## warnings are errors, clang-tidy, the format
 	@sh tools/setup lint
 	@$(SOURCES) | xargs -r clang-format --dry-run --Werror
 	@cmake --preset dev --log-level=WARNING
-	@cmake --build --preset dev
+	@cmake --build --preset dev -- -k 0
 
 FUZZ_SECONDS ?= 60
 fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)

@@ -17,7 +17,8 @@ CLI::Option* add_integers(CLI::App&, const std::string& name, std::vector<std::i
 CLI::Option* add_number(CLI::App&, const std::string& name, double& value, double low, double high, const std::string& about);
 CLI::Option* add_words(CLI::App&, const std::string& name, std::vector<std::string>& values, const std::string& about);
 // One word or several of those allowed; anything else is refused with the list and the nearest.
-CLI::Option* add_choice(CLI::App&, const std::string& name, std::string& value, const std::vector<std::string>& allowed, const std::string& about);
+CLI::Option* add_choice(CLI::App&, const std::string& name, std::string& value, const std::vector<std::string>& allowed,
+                        const std::string& about);
 CLI::Option* add_choices(CLI::App&, const std::string& name, std::vector<std::string>& values, const std::vector<std::string>& allowed,
                          const std::string& about);
 CLI::Option* add_fraction(CLI::App&, const std::string& name, double& value, const std::string& about);                     // 0.5%

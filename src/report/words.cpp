@@ -56,7 +56,7 @@ bool says_nothing(const Table& t, std::size_t column) {
   });
 }
 std::string with_spread(const Value& mean, const Value& spread, Unit unit) {
-  const std::string words = in_words(mean, unit);
+  std::string words = in_words(mean, unit);
   if (!numeric(mean) || !numeric(spread)) return words;
   const double s = number_of(spread);
   return fmt::format("{} ± {}", words, s > 0 && s < 1e-4 ? fmt::format("{:.0e}", s) : fmt::format("{:.2g}", s));

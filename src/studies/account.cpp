@@ -10,12 +10,6 @@
 
 namespace headroom {
 
-std::string shape_text(const Shape& s) {
-  std::string out;
-  for (int i = 0; i < s.rank; ++i) out += fmt::format("{}{}", i ? "×" : "", s[i]);
-  return out;
-}
-
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol> symbols) {
   std::string in_symbols, in_numbers;
   for (int i = 0; i < shape.rank; ++i) {

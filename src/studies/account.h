@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shape_text.h"
 #include "base/tensor.h"
 
 namespace headroom {
@@ -43,8 +44,6 @@ struct Symbol {
   std::int64_t probe;
 };
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol>);
-
-std::string shape_text(const Shape&);  // "8×1×256×256"
 
 // Components that differ only in their block ("block 3 q", "block 4 q") become one.
 std::vector<Component> blocks_together(const std::vector<Component>&);

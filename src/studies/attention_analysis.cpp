@@ -201,6 +201,15 @@ Chart growth(const std::vector<Series>& all, const char* title, auto member, Uni
   return c;
 }
 
+// What every row has in common, in the words of the options.
+std::string in_common(const AttentionSweep& s) {
+  std::string words = fmt::format("batch {}, heads {}", s.batch, s.heads);
+  if (s.kv_heads && s.kv_heads != s.heads) words += fmt::format(", kv_heads {}", s.kv_heads);
+  if (s.len_k) words += fmt::format(", len_k {}", s.len_k);
+  if (s.passes != Passes::both) words += s.passes == Passes::forward ? ", forward alone" : ", backward alone";
+  return words;
+}
+
 }  // namespace
 
 Record analysis_of(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) {
@@ -231,7 +240,9 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
     roof.add("tf32_flops", known(c.tf32_flops), Unit::flops).add("bf16_flops", known(c.bf16_flops), Unit::flops);
     d.add(Part{roof.add("fp16_flops", known(c.fp16_flops), Unit::flops).add("source", c.source)});
   }
-  r.add(Part{std::move(d)}).add(Part{table_of(result.rows)});
+  Table rows = table_of(result.rows);
+  rows.title = in_common(s);
+  r.add(Part{std::move(d)}).add(Part{std::move(rows)});
   for (const AttentionRow& row : result.rows)
     if (!row.why.empty())
       r.add(Part{

@@ -113,7 +113,8 @@ OpModel op_model_from_json(const std::string& text, const std::string& source) {
   if (j.contains("inputs")) {
     check(j["inputs"].is_object(), Code::bad_argument, "{}: inputs must be an object such as {{\"x\": \"fp32\"}}", source);
     for (const auto& [name, dtype] : j["inputs"].items())
-      m.inputs.emplace_back(name, float_named(dtype.is_string() ? dtype.get<std::string>() : dtype.dump(), source + ": " + name));
+      m.inputs.emplace_back(name,
+                            float_named(dtype.is_string() ? dtype.get<std::string>() : dtype.dump(), fmt::format("{}: {}", source, name)));
   } else {
     m.inputs.emplace_back("x", DType::f32);
   }

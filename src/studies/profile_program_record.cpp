@@ -99,7 +99,7 @@ Table kernels_of(const ActivityLog& log, double all_ns, bool for_people) {
 std::string path_of(const ActivityLog& log, int range) {  // "step / forward"
   std::string path;
   for (; range >= 0; range = log.ranges[std::size_t(range)].parent)
-    path = log.ranges[std::size_t(range)].name + (path.empty() ? "" : " / " + path);
+    path.insert(0, log.ranges[std::size_t(range)].name + (path.empty() ? "" : " / "));
   return path;
 }
 

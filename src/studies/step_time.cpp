@@ -123,12 +123,13 @@ Record step_time(const StepTime& s, const Device& device, int threads, const std
   for (const engine::ModelConfig& model : s.models)
     for (const Precision precision : s.precisions)
       for (const auto len : s.lens)
-        for (const auto& [purpose, name] : phases)
+        for (const auto& phase : phases)
           for (const auto warmup : s.warmups) {
             if (stop()) break;
+            const char* const name = phase.second;  // a binding could not be captured below: clang 14
             if (std::find(s.phases.begin(), s.phases.end(), name) == s.phases.end()) continue;
             Recipe r{model, s.batch, len, precision, {s.keep}, s.attention};
-            r.purpose = purpose, r.holding = s.holding;
+            r.purpose = phase.first, r.holding = s.holding;
             engine::Forecast f;
             const double ceiling = gpu ? device.ceilings.of(precision) : cpu_ceiling;
             const auto row = [&](const char* status, const std::string& why, const bench::Measurement& m, Value peak) {

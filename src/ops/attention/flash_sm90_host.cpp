@@ -136,8 +136,7 @@ void forward_between(const Problem& p, const Forward& t, Context& ctx) {
   const auto plan = plan_for<Forward128<T>>(p, ctx);
   if (p.head_dim > 96 || plan.way != Way::whole) return forward_with<Forward128<T>>(p, t, plan, ctx);
   const std::int64_t keys = p.mask.kind == MaskKind::full ? p.len_k : p.len_k / 2;  // that a row sees
-  if (keys <= 2048)
-    return p.head_dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
+  if (keys <= 2048) return p.head_dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
   return p.head_dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
 }
 

@@ -104,9 +104,9 @@ struct Model {
       x = torch.add("feed-forward residual", x, feed_forward(blocks[i], norm("norm2", x, blocks[i].norm2)));
     }
     torch.in_block(-1);
-    Value logits = torch.linear("logits", norm("final norm", x, norm_weight), head);
+    const Value logits = torch.linear("logits", norm("final norm", x, norm_weight), head);
     x = {};
-    Value result = torch.cross_entropy("loss", std::move(logits));
+    Value result = torch.cross_entropy("loss", logits);
     torch.autocast({});
     return result;
   }
