@@ -6,10 +6,10 @@
 #include <numeric>
 #include <set>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
-#include "studies/comparison.h"
 #include "studies/report/parts.h"
 #include "studies/rows_table.h"
 
@@ -22,28 +22,25 @@ using Json = nlohmann::json;
 constexpr double tolerance = 0.02;
 constexpr std::size_t most_bars = 40;  // of differences: the largest
 
-// What two runs have in common. A profile's tables count as rows by their words and milliseconds.
-ComparedRun compared(const ReportRun& run) {
-  ComparedRun c{run.name, {}};
-  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
-  if (!c.rows.empty()) return c;
-  for (const char* table : {"phases", "modules", "kernels"})
-    for (const RowObject& row : run.rows(table)) {
-      Json words{{"table", table}};
-      for (const auto& [field, value] : row.items())
-        if (value.is_string() || field == "ms") words[field] = Json(value);
-      c.rows.push_back(std::move(words));
-    }
-  return c;
+// A line of a profile's table as a row of a comparison: what it is of, its time, and how sure that is.
+Json profile_line(const std::string& table, const RowObject& row) {
+  std::vector<std::string> words;
+  for (const char* field : {"phase", "module", "part", "kernel"})
+    if (row.contains(field) && row[field].is_string() && row[field] != "") words.push_back(row[field]);
+  Json line{{"problem", fmt::format("{}{}{}", table, words.empty() ? "" : ": ", joined(words, ", "))}};
+  for (const char* field : {"step_ms", "step_ms_std", "steps", "gpu_ms", "ms"})
+    if (row.contains(field)) line[field] = Json(row[field]);
+  return line;
 }
 
 Chart ratios(const Table& rows, const std::string& b) {
   Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
   c.marks.push_back({"as before", 1});
   std::vector<std::pair<double, std::string>> bars;
+  const bool one_time = std::all_of(rows.rows.begin(), rows.rows.end(), [&](const auto& row) { return row[1] == rows.rows[0][1]; });
   for (const auto& row : rows.rows)
     if (const auto* ratio = std::get_if<double>(&row[4]))
-      bars.emplace_back(*ratio, std::get<std::string>(row[0]) + ", " + std::get<std::string>(row[1]));
+      bars.emplace_back(*ratio, shortened(std::get<std::string>(row[0]), 60) + (one_time ? "" : ", " + std::get<std::string>(row[1])));
   std::stable_sort(bars.begin(), bars.end(),
                    [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
   if (bars.size() > most_bars)
@@ -72,6 +69,19 @@ Record differences(const ReportRun& a, const ReportRun& b) {
   return r;
 }
 
+// What the program knows of a machine by its name, where nobody measured one.
+void add_known(const Device& d, Record& into) {
+  into.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes).add("units", std::int64_t(d.units));
+  const Ceilings& c = d.ceilings;
+  const std::pair<const char*, double> rates[] = {
+      {"fp32", c.fp32_flops}, {"tf32", c.tf32_flops}, {"bf16", c.bf16_flops}, {"fp16", c.fp16_flops}, {"fp8", c.fp8_flops}};
+  if (c.copy_bytes_per_s > 0) into.add("copy", c.copy_bytes_per_s, Unit::bytes_per_s);
+  for (const auto& [dtype, rate] : rates)
+    if (rate > 0) into.add(fmt::format("{}_matmul", dtype), rate, Unit::flops);
+  into.add(
+      Part{Note{fmt::format("As this program knows it by its name ({}); headroom device measures and keeps what is here.", c.source)}});
+}
+
 // The machine, as files describe it and as headroom device measured it last.
 Record machine(const std::string& name, const std::vector<ReportRun>& runs, const Results* store) {
   Record r{"machine", name, {}};
@@ -88,6 +98,8 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
         if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }
+  for (const Device& d : known_devices())
+    if (d.name == name) return add_known(d, r), r;
   return r.add(Part{Note{"Its ceilings are not in the store; headroom device measures and keeps them."}});
 }
 
@@ -110,7 +122,7 @@ Table what_was_run(const std::vector<ReportRun>& runs) {
 }
 
 std::string in_every_row(const std::string& column, const Value& v) {
-  if (const auto* word = std::get_if<std::string>(&v)) return fmt::format("{} {}", column, word->empty() ? "–" : *word);
+  if (const auto* word = std::get_if<std::string>(&v)) return word->empty() ? "" : fmt::format("{} {}", column, *word);
   if (const auto* i = std::get_if<std::int64_t>(&v)) return fmt::format("{} {}", column, *i);
   if (const auto* d = std::get_if<double>(&v)) return fmt::format("{} {:.6g}", column, *d);
   return "";
@@ -217,6 +229,20 @@ Record section(const ReportRun& run) {
 }
 
 }  // namespace
+
+ComparedRun compared(const ReportRun& run) {
+  ComparedRun c{run.name, {}};
+  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
+  if (!c.rows.empty()) return c;
+  const auto add = [&](const char* table, const char* called) {
+    for (const RowObject& row : run.rows(table))
+      if (Json line = profile_line(called, row); c.rows.empty() || line["problem"] != c.rows[0]["problem"])
+        c.rows.push_back(std::move(line));
+  };
+  add("step", "step"), add("work", "step");  // the smaller steps beside the whole
+  for (const char* table : {"phases", "modules", "kernels"}) add(table, table);
+  return c;
+}
 
 std::string title_of(const std::string& table) {
   constexpr std::pair<const char*, const char*> titles[] = {{"rows", "Every row"},
