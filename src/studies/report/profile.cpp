@@ -63,7 +63,7 @@ void add_timeline(const std::vector<RowObject>& slices, Record& into) {
     lane.names.push_back(name + (text_at(s, "phase").empty() ? "" : ", " + text_at(s, "phase")));
     if (const std::string now = text_at(s, "phase"); of_modules && now != phase && !now.empty()) {
       const bool again = std::any_of(c.marks.begin(), c.marks.end(), [&](const auto& m) { return m.name == now; });
-      if (!again && (now == "backward" || now == "optimizer")) c.marks.push_back({now, from, true});
+      if (!again && (now == "backward" || now == "optimizer")) c.marks.push_back({now == "optimizer" ? "optimiser" : now, from, true});
       phase = now;
     }
   }
