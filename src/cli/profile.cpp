@@ -80,7 +80,9 @@ void keep(const studies::ProfileResult& result, const std::string& what, const n
 Record for_format(Format format, const std::function<Record(bool for_people)>& record, const std::string& title,
                   const std::string& machine) {
   if (format != Format::html) return record(format == Format::text || format == Format::markdown);
-  studies::ReportRun run = studies::run_from_text(render_json(record(false)), "profile");
+  const Record data = record(false);
+  if (std::none_of(data.parts.begin(), data.parts.end(), [](const Part& p) { return std::holds_alternative<Table>(p.is); })) return data;
+  studies::ReportRun run = studies::run_from_text(render_json(data), "profile");
   run.machine = machine;
   Record report = studies::report_of({run}, nullptr);
   return {"profile", title, std::move(std::get<Record>(report.parts.back().is).parts)};  // the run's own section
@@ -229,6 +231,8 @@ Run profile(CLI::App& app, Common& common) {
       "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)\n\n"
       "A COMMAND keeps its own output and exit code; the tables go to standard error, or to --out.");
   return [a, step, attention, &common] {
+    const bool of_ours = step->parsed() || attention->parsed();
+    check(!of_ours || a->command.empty(), Code::bad_argument, "'{}' belongs to no option", a->command.empty() ? "" : a->command[0]);
     if (attention->parsed()) return run_attention(*a, common);
     if (!step->parsed()) {
       check(!a->command.empty(), Code::bad_argument, "say what: step, attention, or -- and a program (see headroom profile --help)");

@@ -101,6 +101,8 @@ TEST_F(Profile, APageOfItHasTheReportsCharts) {
 
 TEST_F(Profile, RefusesWhatMakesNoSense) {
   refused("profile", 2, "say what");
+  refused("profile --counters -- true", 2, "--counters is an option of step and of attention");
+  refused("profile step sideways", 2, "'sideways' belongs to no option");
   refused("profile step --len 64,128", 2, "one at a time");
   refused("profile step --precision fp32,bf16 --len 16", 2, "one at a time");
   refused("profile step --phase sideways", 2, "there is no 'sideways'");
@@ -119,6 +121,9 @@ TEST_F(Profile, AProgramsOutputAndExitCodePassThrough) {
   EXPECT_EQ(e.out, "words\n");
   EXPECT_NE(e.err.find("did not use CUDA"), std::string::npos) << e.err;
   EXPECT_EQ(run("profile -- sh -c 'kill -9 $$'").code, 128 + 9);
+  const std::string page = (folder_ / "p.html").string();
+  EXPECT_EQ(run("profile --out " + page + " -- sh -c 'exit 7'").code, 7);
+  EXPECT_NE(text_of(page).find("did not use CUDA"), std::string::npos);
 }
 #endif
 

@@ -60,7 +60,7 @@ Record differences(const ReportRun& a, const ReportRun& b) {
     if (const auto* summary = std::get_if<Record>(&p.is))
       for (const Part& field : summary->parts) r.add(field);
   r.add(
-      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across."}});
+      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across, or is not known."}});
   for (Part& p : c.record.parts)
     if (auto* table = std::get_if<Table>(&p.is)) {
       r.add(Part{ratios(*table, b.name)});
