@@ -60,7 +60,8 @@ Record differences(const ReportRun& a, const ReportRun& b) {
     if (const auto* summary = std::get_if<Record>(&p.is))
       for (const Part& field : summary->parts) r.add(field);
   r.add(
-      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across, or is not known."}});
+      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across, or "
+                "is not known."}});
   for (Part& p : c.record.parts)
     if (auto* table = std::get_if<Table>(&p.is)) {
       r.add(Part{ratios(*table, b.name)});
@@ -93,9 +94,12 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
   for (const Run& run : store ? store->runs() : std::vector<Run>()) {
     if (run.command != "device" || run.machine != name || run.finished.empty()) continue;
     auto rows = row_objects(*store, run.id);
-    for (RowObject& row : rows)
+    for (RowObject& row : rows) {
       for (auto& [field, value] : row.items())
         if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
+      for (const char* of_a_gpu : {"sm_mhz", "held_back"})
+        if (row.contains(of_a_gpu) && (row[of_a_gpu] == 0 || row[of_a_gpu] == "")) row.erase(of_a_gpu);
+    }
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }
   for (const Device& d : known_devices())
