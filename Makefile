@@ -20,7 +20,7 @@ run: build  ## install what is missing, build, run a short attention study and a
 	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
 	$(BUILD)/headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 1000 --batch 2 --len 128 --warmup 1 --steps 3
 	$(BUILD)/headroom report --out build/report.html
-	@echo "Open $(CURDIR)/build/report.html in a browser: the charts and tables of these two runs."
+	@echo "Open $(CURDIR)/build/report.html in a browser: the newest run of every command, these two among them."
 
 browser:  # for the tests of pages; they skip where it cannot be had
 	@sh tools/setup browser

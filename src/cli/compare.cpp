@@ -1,4 +1,4 @@
-// headroom compare A B — two runs, by number or as JSON files, held against each other. Exit 3 when something in B is slower.
+// headroom compare A B — two runs, by number or as files, held against each other. Exit 3 when something in B is slower.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -6,8 +6,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "store/row_objects.h"
-#include "studies/comparison.h"
+#include "studies/report/report.h"
 
 namespace headroom::cli {
 
@@ -16,18 +15,20 @@ namespace {
 studies::ComparedRun read_run(const std::string& word, const Common& common) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(word, ignored)) {
-    std::ifstream in(word);
+    std::ifstream in(word, std::ios::binary);
     std::stringstream text;
     text << in.rdbuf();
-    return {word, studies::rows_of_json(text.str(), word)};
+    const auto runs = studies::runs_from_text(text.str(), word);
+    check(runs.size() == 1, Code::bad_argument, "'{}' holds {} runs; a comparison takes a file of one on either side", word, runs.size());
+    return studies::compared(runs.front());
   }
   check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
         "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
   const auto id = parse_integer(word, "run");
   const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
-  check(results.run(id).has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, results.file());
-  const auto rows = row_objects(results, id);
-  return {"run " + word, {rows.begin(), rows.end()}};
+  const auto run = results.run(id);
+  check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, results.file());
+  return studies::compared(studies::run_from_store(results, *run));
 }
 
 }  // namespace
@@ -38,8 +39,8 @@ Run compare(CLI::App& app, Common& common) {
     double tolerance = 0.02;
   };
   auto asked = std::make_shared<Asked>();
-  app.add_option("A", asked->a, "A run's number or a JSON file: what was")->required();
-  app.add_option("B", asked->b, "A run's number or a JSON file: what is")->required();
+  app.add_option("A", asked->a, "A run's number, or a file that --format json or csv wrote: what was")->required();
+  app.add_option("B", asked->b, "The same: what is")->required();
   add_fraction(app, "--tolerance", asked->tolerance, "Differences below this are the same")->default_str("2%");
   app.footer(
       "Verdicts: same, faster, slower, or unclear where the spread reaches across the\n"

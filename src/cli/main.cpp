@@ -53,6 +53,10 @@ std::vector<std::string> option_names(const CLI::App& app) {
 // CLI11 names what is left over in a sentence; what matters is the word.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string word = words.empty() ? "?" : words.front().substr(0, words.front().find('='));
+  std::vector<std::string> owners;
+  for (const auto* topic : app.get_subcommands({}))
+    if (word.starts_with("-") && topic->get_option_no_throw(word)) owners.push_back(topic->get_name());
+  if (!owners.empty()) return fmt::format("{} is an option of {}: it stands after that word", word, joined(owners, " and of "));
   if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
   std::vector<std::string> topics;
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());

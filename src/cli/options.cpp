@@ -161,6 +161,9 @@ void add_common(CLI::App& app, Common& common) {
   });
   add_read(app, "--seed", "N", "0", "Seed of all random inputs",
            [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
+  for (CLI::App* topic : app.get_subcommands({}))  // their own help does not show what they take from here
+    topic->footer(topic->get_footer() + (topic->get_footer().empty() ? "" : "\n\n") +
+                  fmt::format("Also --format, --out, --device, --db and --seed: see {} --help.", app.get_name()));
 }
 
 }  // namespace headroom::cli

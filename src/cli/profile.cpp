@@ -1,4 +1,5 @@
 // headroom profile step|attention|-- COMMAND — where the time of a step, of attention or of any CUDA program goes.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -37,8 +38,8 @@ studies::ProfileOptions options_of(const Asked& a, const Common& common) {
   return o;
 }
 
-Device device_with_ceilings(const Common& common) {
-  Device d = chosen_device(common);
+// Last of the preparations: where nobody kept them they are measured, for seconds.
+Device with_ceilings(Device d, const Common& common) {
   if (auto kept = kept_ceilings(d, common))
     d.ceilings = *kept;
   else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
@@ -79,7 +80,9 @@ void keep(const studies::ProfileResult& result, const std::string& what, const n
 Record for_format(Format format, const std::function<Record(bool for_people)>& record, const std::string& title,
                   const std::string& machine) {
   if (format != Format::html) return record(format == Format::text || format == Format::markdown);
-  studies::ReportRun run = studies::run_from_text(render_json(record(false)), "profile");
+  const Record data = record(false);
+  if (std::none_of(data.parts.begin(), data.parts.end(), [](const Part& p) { return std::holds_alternative<Table>(p.is); })) return data;
+  studies::ReportRun run = studies::run_from_text(render_json(data), "profile");
   run.machine = machine;
   Record report = studies::report_of({run}, nullptr);
   return {"profile", title, std::move(std::get<Record>(report.parts.back().is).parts)};  // the run's own section
@@ -94,7 +97,6 @@ int show(const studies::ProfileResult& result, const std::string& trace, const C
 
 int run_step(const Asked& a, const Common& common) {
   const StepTime t = a.step.settings(common);
-  const Device d = device_with_ceilings(common);
   studies::ProfileStep s;
   const engine::ModelConfig& model = only(t.models, "--model");
   s.recipe = {model, t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {t.keep}, t.attention};
@@ -102,6 +104,7 @@ int run_step(const Asked& a, const Common& common) {
                      : a.phase == "forward+backward" ? engine::Purpose::gradients
                                                      : engine::Purpose::training;
   s.recipe.holding = t.holding;
+  const Device d = with_ceilings(chosen_device(common), common);
   s.memory_bytes = a.step.memory.value_or(d.memory_bytes);
   studies::ProfileOptions o = options_of(a, common);
   o.threads = int(a.step.threads);
@@ -114,6 +117,9 @@ int run_step(const Asked& a, const Common& common) {
         {"precision", name_of(t.precisions[0])},
         {"keep", a.step.keep},
         {"attention", t.attention},
+        {"masters", a.step.holding.masters},
+        {"gradients", a.step.holding.gradients},
+        {"updating", a.step.holding.updating},
         {"phase", a.phase},
         {"steps", a.steps},
         {"warmup", a.warmup}},
@@ -121,13 +127,27 @@ int run_step(const Asked& a, const Common& common) {
   return show(result, a.trace, common);
 }
 
+// Those that serve the problem; who was asked for by name and does not is an error, before the first is run.
+std::vector<std::string> who_serves(const studies::AttentionSweep& sweep, const Device& device) {
+  const bool all = std::find(sweep.variants.begin(), sweep.variants.end(), "all") != sweep.variants.end();
+  std::vector<std::string> names, refusals;
+  for (const studies::AttentionCase& c : studies::cases_of(sweep, device)) {
+    check(c.too_large.empty(), Code::bad_argument, "{}", c.too_large);
+    if (c.variant) names.emplace_back(c.variant->name);
+    if (!c.variant) refusals.push_back(fmt::format("{} does not serve {}: {}", c.wanted, studies::describe(c.problem), c.refusal));
+  }
+  check(refusals.empty() || (all && !names.empty()), Code::unsupported, "{}", joined(refusals, "; "));
+  return names;
+}
+
 int run_attention(const Asked& a, const Common& common) {
   const auto sweep = a.attention.settings();
-  const Device d = device_with_ceilings(common);
+  Device d = chosen_device(common);
   studies::ProfileAttention p;
   p.problem =
       sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
-  p.variants = sweep.variants, p.passes = sweep.passes;
+  p.variants = who_serves(sweep, d), p.passes = sweep.passes;
+  d = with_ceilings(std::move(d), common);
   const auto result = studies::profile_attention(p, d, options_of(a, common));
   keep(result, "attention",
        {{"what", "attention"},
@@ -159,6 +179,11 @@ int run_program(const Asked& a, Common common) {
   return run.exit_code;
 }
 
+// Options that take lists elsewhere, and here one.
+void say_one(CLI::App& app, std::initializer_list<std::pair<const char*, const char*>> shapes) {
+  for (const auto& [option, shape] : shapes) app.get_option(option)->type_name(shape);
+}
+
 void add_recording(CLI::App& app, Asked& a) {
   add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
@@ -173,12 +198,28 @@ Run profile(CLI::App& app, Common& common) {
   CLI::App* step = app.add_subcommand("step", "One step of a language model: forward, forward + backward, train")->fallthrough();
   add_step(*step, a->step);
   add_choice(*step, "--phase", a->phase, {"forward", "forward+backward", "train"}, "The largest that is profiled; those before it are too");
+  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16"}});
+  step->get_option("--steps")->description("Steps that are recorded");
+  step->get_option("--warmup")->description("Steps before them");
   add_recording(*step, *a);
+  step->footer(
+      "Examples:\n"
+      "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
+      "  headroom profile step --model small --len 128 --batch 1 --out step.html\n"
+      "  headroom profile step --device cuda --model small --len 1024 --precision bf16 --counters");
   CLI::App* attention = app.add_subcommand("attention", "One attention problem, variant beside variant; the last in full")->fallthrough();
   add_attention(*attention, a->attention);
   add_integer(*attention, "--steps", a->steps, {1, 1 << 20}, "Calls that are recorded");
   add_integer(*attention, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
+  say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--dtype", "fp32|tf32|bf16|fp16|fp8"}});
+  attention->get_option("--dim")->description("Head dimension");
+  attention->get_option("--len")->description("Length of the queries, and of the keys unless --len-k says otherwise");
+  attention->get_option("--pass")->description("What is recorded");
   add_recording(*attention, *a);
+  attention->footer(
+      "Examples:\n"
+      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile attention --device cuda --variant plain,flash --dtype bf16 --dim 128 --len 4096 --mask causal");
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
   add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
@@ -187,8 +228,11 @@ Run profile(CLI::App& app, Common& common) {
       "  headroom profile step --model small --len 128 --batch 1\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
       "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
-      "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)");
+      "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)\n\n"
+      "A COMMAND keeps its own output and exit code; the tables go to standard error, or to --out.");
   return [a, step, attention, &common] {
+    const bool of_ours = step->parsed() || attention->parsed();
+    check(!of_ours || a->command.empty(), Code::bad_argument, "'{}' belongs to no option", a->command.empty() ? "" : a->command[0]);
     if (attention->parsed()) return run_attention(*a, common);
     if (!step->parsed()) {
       check(!a->command.empty(), Code::bad_argument, "say what: step, attention, or -- and a program (see headroom profile --help)");

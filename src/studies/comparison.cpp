@@ -59,16 +59,6 @@ bool is_measured(const std::string& field) {
          std::find(std::begin(whole), std::end(whole), field) != std::end(whole);
 }
 
-std::vector<Json> rows_of_json(const std::string& text, const std::string& who) {
-  const RowObject j = RowObject::parse(text, nullptr, false);
-  const RowObject& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
-  check(rows.is_array(), Code::bad_argument, "'{}' holds no rows; give what --format json wrote, or a run's number", who);
-  const auto bad = std::find_if_not(rows.begin(), rows.end(), is_row);
-  check(bad == rows.end(), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number",
-        bad - rows.begin() + 1, who);
-  return {rows.begin(), rows.end()};
-}
-
 Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance) {
   Comparison c;
   Table t{"rows",

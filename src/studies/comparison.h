@@ -28,7 +28,4 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
 // A field that a run finds out; every other scalar of a row is part of the question.
 bool is_measured(const std::string& field);
 
-// {"rows": [...]} or [...]; an Error says what is wrong with the text.
-std::vector<nlohmann::json> rows_of_json(const std::string& text, const std::string& who);
-
 }  // namespace headroom::studies

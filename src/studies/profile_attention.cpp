@@ -63,18 +63,19 @@ Profile profile_variant(const attention::Problem& p, const attention::Variant& v
 
 ProfileResult profile_attention(const ProfileAttention& a, const Device& device, const ProfileOptions& o) {
   attention::check(a.problem);
+  std::vector<const attention::Variant*> variants;  // before the first is run: whether all can be
+  for (const std::string& wanted : a.variants) variants.push_back(&attention::choose(a.problem, device, wanted));
   std::unique_ptr<profile::TraceWriter> trace;
   if (!o.trace.empty()) trace = std::make_unique<profile::TraceWriter>(o.trace);
   ProfileResult result;
   result.title = fmt::format("attention batch {} heads {} {} on {}", a.problem.batch, a.problem.heads, describe(a.problem), device.name);
   result.precision = a.problem.precision;
   result.ceilings = device.ceilings, result.device = device;
-  for (const std::string& wanted : a.variants) {
+  for (const attention::Variant* variant : variants) {
     if (o.stop()) break;
-    const attention::Variant& variant = attention::choose(a.problem, device, wanted);
     std::optional<profile::TimelineTrace> part;
-    if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, variant.name);
-    result.profiles.push_back(profile_variant(a.problem, variant, a.passes, device, o, part ? &*part : nullptr));
+    if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, variant->name);
+    result.profiles.push_back(profile_variant(a.problem, *variant, a.passes, device, o, part ? &*part : nullptr));
   }
   if (trace) trace->close();
   return result;

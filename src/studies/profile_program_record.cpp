@@ -224,7 +224,7 @@ Record program_record(const ProgramRun& run, bool for_people) {
     }
     for (Part& p : one.parts) all.add(std::move(p));
   }
-  if (shown_logs == 0) all.add(Part{Note{"The program did not use CUDA."}});
+  if (shown_logs == 0) return all.add(Part{Note{"The program did not use CUDA."}});
   all.add(
       Part{Note{"overhead_ms is the time that CUPTI says its own recording took; calls that launch are a little slower besides.", false}});
   return all;

@@ -35,7 +35,8 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
   Record r{name, p.phase, {}};
   const auto& t = p.timeline;
   if (!for_people) r.add(Part{tables.timeline_rows()});
-  r.add("phase", p.phase).add("steps", std::int64_t(t.steps.size())).add("step_ms", tables.step_ms(), Unit::ms);
+  r.add("phase", p.phase).add("steps", std::int64_t(tables.steps())).add("step_ms", tables.step_ms(), Unit::ms);
+  if (const auto std = tables.step_ms_std()) r.add("step_ms_std", *std, Unit::ms);
   r.add("covered", tables.covered(), Unit::share).add("slices", std::int64_t(t.slices.size()));
   r.add("recording_ms", p.recording_ms, Unit::ms);
   r.add("peak_bytes", std::int64_t(p.peak_bytes), Unit::bytes);

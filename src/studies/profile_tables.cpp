@@ -1,6 +1,7 @@
 #include "studies/profile_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -63,10 +64,26 @@ std::string slice_name(const Timeline& t, const std::vector<Place>& places, int 
 
 }  // namespace
 
+double ProfileTables::steps() const { return steps_of(timeline); }
+
 double ProfileTables::step_ms() const {
   double ns = 0;
   for (const auto& s : timeline.steps) ns += double(s.ns());
   return ns / steps_of(timeline) / 1e6;
+}
+
+// Steps that are parts of one whole (all forwards, then all backwards) vary each for itself.
+std::optional<double> ProfileTables::step_ms_std() const {
+  const std::size_t each = timeline.repeats > 0 ? std::size_t(timeline.repeats) : timeline.steps.size();
+  if (each < 2 || timeline.steps.size() % each != 0) return std::nullopt;
+  double variance = 0;
+  for (std::size_t from = 0; from < timeline.steps.size(); from += each) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = from; i < from + each; ++i) sum += double(timeline.steps[i].ns()) / 1e6;
+    for (std::size_t i = from; i < from + each; ++i) squares += std::pow(double(timeline.steps[i].ns()) / 1e6 - sum / double(each), 2);
+    variance += squares / double(each - 1);
+  }
+  return std::sqrt(variance);
 }
 
 double ProfileTables::covered() const {
@@ -216,42 +233,6 @@ Table ProfileTables::gaps() const {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [between, s] : sorted)
     t.add({between.first, between.second, double(s.count) / steps, s.ns / steps / 1e6, s.longest / 1e3});
-  return t;
-}
-
-Table ProfileTables::timeline_rows() const {
-  const auto places = places_of(timeline.marks);
-  Table t{"timeline",
-          "Timeline",
-          {{"start_ms"}, {"ms"}, {"kernel"}, {"op"}, {"part"}, {"module"}, {"layer"}, {"phase"}, {"stream"}, {"step"}},
-          {}};
-  for (const Slice& s : timeline.slices) {
-    const Place p = s.mark < 0 ? Place{} : places[std::size_t(s.mark)];
-    t.add({double(s.start_ns) / 1e6, double(s.ns()) / 1e6, s.kernel, s.mark < 0 ? Value() : Value(p.op),
-           s.mark < 0 ? Value() : Value(p.place_name()), p.module.empty() ? Value() : Value(p.module),
-           p.layer < 0 ? Value() : Value(std::int64_t(p.layer)), s.mark < 0 ? Value() : Value(phase_name(p)), std::int64_t(s.stream),
-           std::int64_t(s.step)});
-  }
-  return t;
-}
-
-Table ProfileTables::memory() const {
-  Table t{"memory", "Bytes over the last step", {{"at_ms"}, {"live_bytes", Unit::bytes}, {"bytes"}, {"name"}, {"shape"}, {"phase"}}, {}};
-  for (const auto& m : timeline.memory)
-    t.add({double(m.at_ns) / 1e6, m.live_bytes, m.bytes, m.name, m.shape, std::string(name_of(m.phase))});
-  return t;
-}
-
-Table at_peak_table(const std::vector<Entry>& standing, std::size_t most) {
-  Table t{"at_peak", "Who stands at the peak", {{"name"}, {"shape"}, {"dtype"}, {"bytes", Unit::bytes, Show::bar}, {"phase"}}, {}};
-  std::vector<Entry> sorted = standing;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Entry& a, const Entry& b) { return a.taken > b.taken; });
-  for (const Entry& e : sorted) {
-    if (t.rows.size() == most) break;
-    std::vector<std::string> dims;
-    for (int d = 0; d < e.shape.rank; ++d) dims.push_back(std::to_string(e.shape[d]));
-    t.add({e.name.full(), joined(dims, "x"), std::string(name_of(e.dtype)), std::int64_t(e.bytes), std::string(name_of(e.phase))});
-  }
   return t;
 }
 

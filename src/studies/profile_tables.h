@@ -9,6 +9,7 @@
 //   gaps      after before count ms longest_us                           timeline start_ms ms kernel op part module layer phase stream step
 //   memory    at_ms live_bytes bytes name shape phase                    at_peak  name shape dtype bytes phase
 #pragma once
+#include <optional>
 #include <string>
 
 #include "base/device.h"
@@ -26,7 +27,9 @@ struct ProfileTables {
       timeline_rows() const, memory() const;
   Table work() const;  // without rows
   void add_work(Table&, const std::string& phase) const;
-  double step_ms() const;              // mean
+  double step_ms() const;                     // mean
+  std::optional<double> step_ms_std() const;  // of a step; nothing of a single one
+  double steps() const;
   double covered() const;              // share of the steps in which something ran
   std::string roofline_chart() const;  // drawn in text; empty when a ceiling is missing
 };

@@ -22,7 +22,8 @@ Unit unit_of(const std::string& field) {
   if (is("bytes")) return Unit::bytes;
   if (is("ms") || field.ends_with("_ms_std")) return Unit::ms;
   if (is("tflops")) return Unit::tflops;
-  if (is("share") || field == "mfu" || field == "covered" || is("counted")) return Unit::share;
+  if (is("share") || field.find("_share_") != std::string::npos || field == "mfu" || field == "covered" || is("counted"))
+    return Unit::share;
   if (is("error") || field.starts_with("max_error")) return Unit::error;
   if (is("ratio") || is("faster") || is("fewer") || field == "counted_over_formula") return Unit::ratio;
   return Unit::none;

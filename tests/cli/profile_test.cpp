@@ -77,6 +77,19 @@ TEST_F(Profile, TheTraceIsJsonAndTheRunIsKept) {
   EXPECT_NE(kept.out.find("\"profile\""), std::string::npos) << kept.out;
 }
 
+TEST_F(Profile, AllIsEveryVariantThatServesAndTwoRunsAreCompared) {
+  const std::string attention = "profile attention --device cpu --variant all --len 32 --dim 16 --batch 1 --steps 4 --db " + db_;
+  const Ended e = run(attention + " --format json");
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  EXPECT_EQ(j["steps"], 4) << "a forward and a backward are one";
+  EXPECT_GT(j["step_ms_std"], 0);
+  ASSERT_EQ(j["work"].size(), 2u) << "plain and flash";
+  ASSERT_EQ(run(attention).code, 0);
+  const Ended against = run("compare 1 2 --tolerance 99% --format json --db " + db_);
+  EXPECT_EQ(Json::parse(against.out)["rows"][0]["problem"], "step: flash") << against.out << against.err;
+}
+
 TEST_F(Profile, APageOfItHasTheReportsCharts) {
   const std::string page = (folder_ / "p.html").string();
   const Ended e = run(std::string(tiny) + "--db " + db_ + " --out " + page);
@@ -88,10 +101,14 @@ TEST_F(Profile, APageOfItHasTheReportsCharts) {
 
 TEST_F(Profile, RefusesWhatMakesNoSense) {
   refused("profile", 2, "say what");
+  refused("profile --counters -- true", 2, "--counters is an option of step and of attention");
+  refused("profile step sideways", 2, "'sideways' belongs to no option");
   refused("profile step --len 64,128", 2, "one at a time");
   refused("profile step --precision fp32,bf16 --len 16", 2, "one at a time");
   refused("profile step --phase sideways", 2, "there is no 'sideways'");
-  refused("profile attention --variant none", 1, "none");
+  refused("profile attention --variant none", 2, "there is no 'none'; choose from");
+  refused("profile attention --variant plain,flash_sm90 --len 16 --db " + db_, 1, "flash_sm90 does not serve");
+  EXPECT_FALSE(fs::exists(db_)) << "it is said before the first of them is run";
   refused("profile step --trace /no/such/folder/t.json", 2, "there is no directory");
 }
 
@@ -104,6 +121,9 @@ TEST_F(Profile, AProgramsOutputAndExitCodePassThrough) {
   EXPECT_EQ(e.out, "words\n");
   EXPECT_NE(e.err.find("did not use CUDA"), std::string::npos) << e.err;
   EXPECT_EQ(run("profile -- sh -c 'kill -9 $$'").code, 128 + 9);
+  const std::string page = (folder_ / "p.html").string();
+  EXPECT_EQ(run("profile --out " + page + " -- sh -c 'exit 7'").code, 7);
+  EXPECT_NE(text_of(page).find("did not use CUDA"), std::string::npos);
 }
 #endif
 

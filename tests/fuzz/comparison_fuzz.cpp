@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "report/render.h"
-#include "studies/comparison.h"
+#include "studies/report/report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;
   try {
-    const studies::ComparedRun run{"fuzzed", studies::rows_of_json({reinterpret_cast<const char*>(data), size}, "fuzzed")};
+    const auto run = studies::compared(studies::run_from_text({reinterpret_cast<const char*>(data), size}, "fuzzed"));
     const auto c = studies::compare_runs(run, run, 0.02);
     if (c.pairs != run.rows.size() || c.slower) std::abort();
     for (const Format f : {Format::text, Format::json, Format::csv}) render(c.record, f);

@@ -202,6 +202,16 @@ class Pages(unittest.TestCase):
             self.assertTrue(other == word or other.endswith(" · " + word), (other, word))
         self.clean()
 
+    def test_a_name_keeps_its_colour(self):
+        self.page("1")
+        self.draw_all()
+        colours = self.browser.run("""[...document.querySelectorAll('figure')].flatMap(f => f.chart.data.datasets
+            .filter(d => !d.continues).map(d => [d.label.split(' · ~ ')[0], d.borderColor]))""")
+        for variant in ("plain", "flash"):
+            seen = {colour for name, colour in colours if name == variant}
+            self.assertEqual(len(seen), 1, colours)
+        self.assertNotEqual(*[next(c for n, c in colours if n == v) for v in ("plain", "flash")])
+
     def test_a_profile_shows_what_stood_by_category(self):
         page = self.folder / "profile.html"
         self.headroom("profile", "step", "--device", "cpu", "--layers", "2", "--width", "32", "--heads", "2", "--vocab", "64", "--batch", "1",
@@ -291,6 +301,11 @@ class Pages(unittest.TestCase):
             self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         finally:
             self.browser.call("Emulation.clearDeviceMetricsOverride")
+        self.browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        widths = self.browser.run("[...document.querySelectorAll('canvas')].map(c => c.getBoundingClientRect().width)")
+        self.browser.run("window.dispatchEvent(new Event('afterprint'))")
+        self.assertGreater(min(widths), 500, "drawn anew for a sheet of paper")
+        self.assertLess(max(widths), 182 / 25.4 * 96, "A4 within its margins")
         self.assertGreater(len(self.browser.call("Page.printToPDF", printBackground=True)["data"]), 20_000)
         self.clean()
 

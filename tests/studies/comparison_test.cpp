@@ -1,9 +1,11 @@
 #include "studies/comparison.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "report/render.h"
+#include "studies/report/report.h"
 
 namespace headroom::studies {
 namespace {
@@ -78,12 +80,34 @@ TEST(Comparison, ARowThatNoLongerRunsIsSlower) {
   EXPECT_FALSE(compare_runs({"A", {dead}}, {"B", {row("flash", 64, 1, 0)}}, 0.02).slower);
 }
 
+TEST(Comparison, ProfilesAreHeldAgainstEachOtherByWhatTookTheTime) {
+  const auto profile = [](double covered, double step_ms, double kernel_ms) {
+    return compared(run_from_text(fmt::format(R"({{"phase": "train", "steps": 10, "step_ms": {}, "step_ms_std": 0.01, "covered": {},
+        "kernels": [{{"kernel": "k", "kind": "host", "count": 12.0, "ms": {}, "share": {}, "mean_us": 1.5}}],
+        "modules": [{{"module": "attention", "part": "norms", "forward_ms": null, "ms": 1.0, "share": 0.2}}],
+        "roofline": [{{"op": "k", "ms": 1.0}}]}})",
+                                              step_ms, covered, kernel_ms, kernel_ms / step_ms),
+                                  "profile.json"));
+  };
+  const auto c = compare_runs(profile(0.99, 10, 4), profile(0.98, 12, 6), 0.02);
+  EXPECT_EQ(c.pairs, 3u) << "what came out, as the share that is covered, is no question";
+  const auto rows = nlohmann::json::parse(render(c.record, Format::json))["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["problem"], "step: train");
+  EXPECT_EQ(rows[0]["verdict"], "slower");
+  EXPECT_EQ(rows[1]["problem"], "modules: attention, norms");
+  EXPECT_EQ(rows[2]["problem"], "kernels: k");
+  EXPECT_EQ(rows[2]["ratio"], 1.5);
+  EXPECT_EQ(rows[2]["verdict"], "unclear") << "its spread is not known";
+}
+
 TEST(Comparison, FilesThatHoldNoRowsAreRefused) {
-  EXPECT_EQ(rows_of_json(R"({"rows": [{"a": 1}]})", "f").size(), 1u);
-  EXPECT_EQ(rows_of_json(R"([{"a": 1}, {}])", "f").size(), 2u);
-  for (auto bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})"}) EXPECT_THROW(rows_of_json(bad, "f"), Error) << bad;
+  EXPECT_EQ(compared(run_from_text(R"({"rows": [{"a": 1}]})", "f")).rows.size(), 1u);
+  EXPECT_EQ(compared(run_from_text(R"([{"a": 1}, {}])", "f")).rows.size(), 2u);
+  EXPECT_EQ(compared(run_from_text("a,b\n1,2\n3,4\n", "f.csv")).rows.size(), 2u);
+  for (auto bad : {"", "{", "{}", "3", "[1]", R"({"rows": 4})", R"({"rows": [null]})"}) EXPECT_THROW(run_from_text(bad, "f"), Error) << bad;
   try {
-    rows_of_json(R"([{"status": "ok"}, {"status": 5}])", "f");
+    run_from_text(R"([{"status": "ok"}, {"status": 5}])", "f");
     FAIL() << "a status is a word";
   } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("row 2 of 'f' is damaged"), std::string::npos) << e.what(); }
 }

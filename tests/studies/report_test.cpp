@@ -155,6 +155,37 @@ TEST(Report, AProfilesTablesBecomeItsCharts) {
   EXPECT_EQ(charts[3].series[2].names[1], "+ s 20, 200 B (workspace)");
 }
 
+TEST(Report, AttentionAloneIsOfItsPartsForwardAndBackward) {
+  const ReportRun run = run_from_text(R"({"step_ms": 3.0, "timeline": [
+      {"start_ms": 1.0, "ms": 1.0, "op": "a", "part": "scores", "module": null, "phase": "forward", "step": 0},
+      {"start_ms": 10.0, "ms": 1.0, "op": "a", "part": "scores", "module": null, "phase": "forward", "step": 1},
+      {"start_ms": 11.0, "ms": 2.0, "op": "a", "part": "softmax", "module": null, "phase": "forward", "step": 1},
+      {"start_ms": 90.0, "ms": 4.0, "op": "a", "part": "scores", "module": null, "phase": "backward", "step": 2}],
+    "modules": [{"module": "", "part": "scores", "forward_ms": 1.0, "backward_ms": 4.0}]})",
+                                      "attention.json");
+  Record r;
+  add_profile(run, r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(titles(charts), (std::vector<std::string>{"Kernel timeline", "Time by part"}));
+  EXPECT_EQ(names(charts[0]), (std::vector<std::string>{"scores", "softmax"}));
+  ASSERT_EQ(charts[0].series[0].points.size(), 2u) << "the last of each phase";
+  EXPECT_EQ(charts[0].series[0].points[1], (std::pair<double, double>{3, 7})) << "backward follows forward";
+  EXPECT_EQ(charts[0].marks[0].at, 3);
+}
+
+TEST(Report, AFieldThatAnotherSaysTellsNoLinesApart) {
+  std::string rows;
+  for (const char* model : {"small", "large"})
+    for (const int len : {128, 256})
+      rows += fmt::format(R"({}{{"model": "{}", "params": {}, "len": {}, "ms": 1.5}})", rows.empty() ? "" : ",", model,
+                          model[0] == 's' ? 12 : 34, len);
+  Record r;
+  add_growth(run_from_text("[" + rows + "]", "rows.json"), r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_TRUE(charts[0].series[0].name.starts_with("small · ~")) << charts[0].series[0].name;
+}
+
 TEST(Report, AnotherProgramsTimelineIsOfItsPhases) {
   const ReportRun run = run_from_text(R"json({"exit_code": 0, "timeline": [
       {"start_ms": 5.0, "ms": 1.0, "kernel": "ns::k<int>(int)", "kind": "kernel", "phase": "step", "stream": 7},

@@ -13,10 +13,19 @@ const charts = (() => {
   const wide = data => data.kind === 'areas' || data.kind === 'spans' || (data.kind === 'bars' && (data.ticks.length > 8 || data.ticks.some(t => t.length > 22)));
   const logarithmic = data => data.log && data.kind === 'lines';
 
-  // By place, and what goes on with a series has its colour.
+  // A name keeps the colour that it was first given on this page, where that is free in its chart; a new one takes the first that is.
+  // What goes on with a series has its colour.
+  const known = new Map(), settled = new WeakMap();
   function colours_of(data) {
-    const own = data.series.filter(s => !s.continues).map(s => s.name);
-    return new Map(data.series.map(s => [s.name, Math.max(0, own.indexOf(s.continues || s.name))]));
+    if (settled.has(data)) return settled.get(data);
+    const plain = name => name.split(' · ~ ')[0];  // without the exponent
+    const hues = new Map(), taken = new Set(), own = data.series.filter(s => !s.continues && !is_bound(data, s));
+    const give = (s, hue) => { taken.add(hue), hues.set(s.name, hue), known.has(plain(s.name)) || known.set(plain(s.name), hue); };
+    for (const s of own) if (known.has(plain(s.name)) && !taken.has(known.get(plain(s.name)))) give(s, known.get(plain(s.name)));
+    for (const s of own) if (!hues.has(s.name)) give(s, [...Array(taken.size + 1).keys()].find(hue => !taken.has(hue)));
+    for (const s of data.series) if (!hues.has(s.name)) hues.set(s.name, hues.get(s.continues) ?? 0);
+    settled.set(data, hues);
+    return hues;
   }
 
   function bounds(data) {
@@ -61,7 +70,7 @@ const charts = (() => {
     const binary = axis === 'x' && data.series.some(s => s.x.length > 1) &&
       data.series.every(s => s.continues || s.x.every(x => Number.isInteger(Math.log2(x))));
     return {...common, type: 'logarithmic',
-            afterBuildTicks: s => { s.ticks = log_ticks(s.min, s.max, unit, binary, axis === 'x' ? Math.max(3, Math.floor((s.maxWidth || 490) / (s.max < 1e6 ? 58 : 75))) : 7).map(value => ({value})); }};
+            afterBuildTicks: s => { s.ticks = log_ticks(s.min, s.max, unit, binary, axis === 'x' ? Math.max(3, Math.floor((s.maxWidth || 490) / (s.max < 1e6 ? 64 : 78))) : 7).map(value => ({value})); }};
   }
 
   function lane_scale() {
@@ -116,7 +125,7 @@ const charts = (() => {
     const hues = colours_of(data), range = bounds(data), lying = data.kind === 'bars' || data.kind === 'spans';
     const x_scale = scale(data, 'x', data.x_name, data.x_unit, range.x), y_scale = scale(data, 'y', data.y_name, data.unit, range.y);
     if (data.kind === 'areas' || (data.kind === 'bars' && data.series.length > 1)) y_scale.stacked = true, delete y_scale.max;
-    if (data.kind === 'bars') y_scale.min = 0, y_scale.max = undefined;
+    if (data.kind === 'bars') y_scale.min = 0, y_scale.max = data.unit === 'share' && range.y[1] <= 1.06 ? 1 : undefined;
     const scales = data.kind === 'bars' ? {x: {...y_scale}, y: {...lane_scale(), stacked: data.series.length > 1}}
       : data.kind === 'spans' ? {x: x_scale, y: lane_scale()} : {x: x_scale, y: y_scale};
     const sums = data.series.reduce((all, s) => s.y.map((y, i) => y + (all[i] ?? 0)), []);
@@ -189,7 +198,7 @@ const charts = (() => {
     if (data.kind === 'spans') return box;
     data.series.forEach((s, index) => {
       if (s.continues) return;
-      const swatch = element('span', {class: 'swatch ' + (is_bound(data, s) ? 'bound' : 'c' + (hues.get(s.name) % 8 + 1)), 'aria-hidden': 'true'});
+      const swatch = element('span', {class: 'swatch ' + (is_bound(data, s) ? 'bound' : 'c' + (hues.get(s.name) % 8 + 1) + (data.kind === 'lines' ? ' ' + shape(hues.get(s.name)) : '')), 'aria-hidden': 'true'});
       box.append(element('button', {type: 'button', 'aria-pressed': 'true', title: 'Show or hide', click: e => {
         const on = e.currentTarget.getAttribute('aria-pressed') !== 'true';
         e.currentTarget.setAttribute('aria-pressed', String(on));
@@ -235,6 +244,7 @@ const charts = (() => {
   // One frame for charts of one title: the reader chooses among them.
   function build(frames) {
     let data = first_of(frames), chart = null;
+    [data, ...frames].forEach(colours_of);
     const figure = element('figure', {class: wide(data) ? 'chart wide' : 'chart', 'data-kind': data.kind});
     const canvas = element('canvas', {tabindex: '0', role: 'img'}), plot = element('div', {class: 'plot'}, canvas);
     const legend_box = element('div'), tools = element('div', {class: 'tools'});

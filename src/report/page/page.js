@@ -22,7 +22,7 @@
     const list = element('dl', {class: 'fields'});
     for (const f of parts) {
       const text = words.full(f.value, f.unit);
-      list.append(element('div', {class: text.length > 36 ? 'long' : ''}, element('dt', {}, words.title(f.name)), element('dd', {}, text)));
+      list.append(element('div', {class: text.length > 36 ? 'long' : ''}, element('dt', {}, words.title_with(f.name, f.unit)), element('dd', {}, text)));
     }
     return list;
   }
@@ -118,11 +118,15 @@
 
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw_all(true));
   let before = null;
-  window.addEventListener('beforeprint', () => {  // on paper it is light, and everything is there
+  window.addEventListener('beforeprint', () => {  // on paper it is light, as wide as a sheet, and everything is there
     before = document.documentElement.dataset.theme ?? 'auto';
     document.documentElement.dataset.theme = 'light';
+    document.documentElement.classList.add('paper');
     draw_all(true);
     draw_all(false);
   });
-  window.addEventListener('afterprint', () => set_theme(before));
+  window.addEventListener('afterprint', () => {
+    document.documentElement.classList.remove('paper');
+    set_theme(before);
+  });
 })();

@@ -15,7 +15,7 @@ function element(name, attributes = {}, ...children) {
 }
 
 const tables = (() => {
-  const first_rows = 25, more_rows = 500;
+  const first_rows = 25, more_rows = 500, paper_rows = 60;
   const verdicts = new Set(['ok', 'oom', 'refused', 'failed', 'interrupted', 'slower', 'faster', 'same', 'unclear']);
 
   const is_number = v => typeof v === 'number';
@@ -95,6 +95,7 @@ const tables = (() => {
     }
 
     const body = element('tbody'), head = element('tr'), count = element('span', {class: 'count'});
+    const rest = element('p', {class: 'note on_paper'});
     const more = element('button', {type: 'button', class: 'more', click: () => { state.most += more_rows; draw(); }});
 
     function sort_by(index) {
@@ -118,7 +119,9 @@ const tables = (() => {
       body.replaceChildren(...rows.slice(0, most).map(r => element('tr', {}, ...seen.map(c => cell_of(c, r)))));
       const left = rows.length - Math.min(most, rows.length);
       more.hidden = left === 0;
-      more.textContent = `Show ${Math.min(left, more_rows)} more of ${words.cell(left)}`;
+      more.textContent = left <= more_rows ? `Show all ${words.cell(rows.length)}` : `Show ${more_rows} more of ${words.cell(left)}`;
+      rest.hidden = left === 0;
+      rest.textContent = `${words.cell(left)} more rows are not printed.`;
       const all = data.rows + data.left_out;
       count.textContent = words.cell(rows.length) + (rows.length === all ? '' : ' of ' + words.cell(all)) + (all === 1 ? ' row' : ' rows');
     }
@@ -140,11 +143,11 @@ const tables = (() => {
     if (data.title) box.append(element('h3', {}, data.title));
     if (data.rows === 0) return box.append(element('p', {class: 'note'}, 'No rows.')), box;
     const table = element('table', {'aria-label': data.title || data.name}, element('thead', {}, head), body);
-    box.append(tools, element('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': data.title || data.name}, table), more);
+    box.append(tools, element('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': data.title || data.name}, table), more, rest);
     if (data.left_out > 0)
       box.append(element('p', {class: 'note'},
                          `${words.cell(data.left_out)} more rows do not fit into this page; headroom results RUN --format csv has them all.`));
-    window.addEventListener('beforeprint', () => draw(Math.max(state.most, 200)));
+    window.addEventListener('beforeprint', () => draw(Math.max(state.most, paper_rows)));
     window.addEventListener('afterprint', () => draw());
     draw();
     return box;

@@ -58,5 +58,9 @@ const words = (() => {
     return Number.isInteger(value) && Math.abs(value) < 1e9 ? integer(value) : number(value);
   }
 
-  return {cell, full, tick, title: name => name.replaceAll('_', ' ')};
+  const title = name => name.replaceAll('_', ' ');
+  // Of a value that says its unit itself: "step" of step_ms.
+  const title_with = (name, unit) => title(unit === 'ms' ? name.replace(/_ms(?=_|$)/, '') : name);
+
+  return {cell, full, tick, title, title_with};
 })();

@@ -232,6 +232,9 @@ void add_attention(const ReportRun& run, Record& into) {
   add_all(over_len(*rows, "Backward time over len", Unit::ms, optional(&AttentionRow::bwd_ms)), true, into);
   auto peak = over_len(*rows, "Peak bytes over len", Unit::bytes, optional(&AttentionRow::forecast_peak_bytes));
   go_on_to_the_edge(peak, edges_in(analysis));
+  if (!why_not.empty() && device.memory_bytes > 0)
+    for (Chart& c : peak)
+      c.marks.push_back({fmt::format("{}: {}", device.name, bytes_in_words(double(sweep.limit(device)))), double(sweep.limit(device))});
   add_all(std::move(peak), true, into);
   add_all(over_len(*rows, "Bytes held for backward over len", Unit::bytes, optional(&AttentionRow::saved_bytes)), true, into);
   add_all(over_len(*rows, "Forward rate over len", Unit::tflops, optional(&AttentionRow::fwd_tflops)), false, into);

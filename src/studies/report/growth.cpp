@@ -48,6 +48,15 @@ struct Question {
   std::vector<std::string> apart, determined;
 };
 
+// Whether `field` says no more than `by` does, as a model's name says its parameters.
+bool says_no_more(const std::vector<RowObject>& rows, const std::string& field, const std::string& by) {
+  std::map<std::string, RowObject> meant;
+  return std::all_of(rows.begin(), rows.end(), [&](const RowObject& row) {
+    if (!row.contains(field) || !row.contains(by) || !row[field].is_number() || !row[by].is_string()) return false;
+    return meant.try_emplace(row[by].get<std::string>(), row[field]).first->second == row[field];
+  });
+}
+
 Question question_of(const std::vector<RowObject>& rows, const Axis& axis) {
   std::map<std::string, std::map<double, std::set<std::string>>> seen;
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -66,6 +75,9 @@ Question question_of(const std::vector<RowObject>& rows, const Axis& axis) {
     else if (all.size() > 1 && !field.starts_with("len"))
       out.determined.push_back(field);
   }
+  std::erase_if(out.apart, [&, named = out.apart](const std::string& field) {
+    return std::any_of(named.begin(), named.end(), [&](const std::string& by) { return says_no_more(rows, field, by); });
+  });
   return out;
 }
 

@@ -1,6 +1,7 @@
 // The tables of headroom profile: the timeline of one step, where its time goes by module and phase, the roofline, the live bytes.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -31,39 +32,54 @@ std::string layer_of(const RowObject& row) {
   return layer < 0 ? "" : fmt::format("block {} ", std::int64_t(layer));
 }
 
-// Whose row of the timeline a slice is on: its module's; of another program's slices its phase's, or its stream's.
-std::string lane_of(const RowObject& slice, bool of_modules, bool of_phases) {
-  const std::string module = text_at(slice, "module"), phase = text_at(slice, "phase");
-  if (of_modules) return module.empty() ? "other" : module;
-  if (of_phases) return phase.empty() ? "outside every range" : phase;
-  return fmt::format("stream {}", std::int64_t(number_at(slice, "stream")));
+// The first of the fields that any row has a word in.
+const char* first_with_words(const std::vector<RowObject>& rows, std::initializer_list<const char*> fields) {
+  for (const char* field : fields)
+    if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return !text_at(row, field).empty(); })) return field;
+  return "";
 }
 
-// A row of the chart for every module, in the order in which they first run; the last step that was recorded.
+// Whose row of the timeline a slice is on: its module's, of attention alone its part's; of another program's its phase's, or its stream's.
+std::string lane_of(const RowObject& slice, std::string_view by) {
+  if (by.empty()) return fmt::format("stream {}", std::int64_t(number_at(slice, "stream")));
+  const std::string lane = text_at(slice, by.data());
+  return !lane.empty() ? lane : by == "phase" ? "outside every range" : "other";
+}
+
+// The steps of which a whole consists: the last one that was recorded; of attention alone the last forward and the last backward.
+std::set<double> last_steps(const std::vector<RowObject>& slices, bool of_each_phase) {
+  std::map<std::string, double> last;
+  for (const auto& s : slices) {
+    const auto at = last.try_emplace(of_each_phase ? text_at(s, "phase") : "", 0).first;
+    at->second = std::max(at->second, number_at(s, "step"));
+  }
+  std::set<double> steps;
+  for (const auto& [phase, step] : last) steps.insert(step);
+  return steps;
+}
+
+// A row of the chart for every module, in the order in which they first run.
 void add_timeline(const std::vector<RowObject>& slices, Record& into) {
   if (slices.empty()) return;
-  double step = 0, start = 0;
-  for (const auto& s : slices) step = std::max(step, number_at(s, "step"));
   Chart c{"Kernel timeline", "ms", "", Unit::none, false, {}, Chart::Kind::spans, Unit::ms};
   std::string phase;
-  bool first = true;
-  const auto some = [&](const char* field) {
-    return std::any_of(slices.begin(), slices.end(), [&](const auto& s) { return !text_at(s, field).empty(); });
-  };
-  const bool of_modules = some("module"), of_phases = some("phase");
+  const std::string_view by = first_with_words(slices, {"module", "part", "phase"});
+  const std::set<double> steps = last_steps(slices, by == "part");
+  double step = -1, start = 0, end = 0;  // a step begins where the one before it ended
   for (const auto& s : slices) {
-    if (number_at(s, "step") != step) continue;
-    if (std::exchange(first, false)) start = number_at(s, "start_ms");
+    if (!steps.contains(number_at(s, "step"))) continue;
+    if (std::exchange(step, number_at(s, "step")) != number_at(s, "step")) start = number_at(s, "start_ms") - end;
     const double from = number_at(s, "start_ms") - start;
+    end = std::max(end, from + number_at(s, "ms"));
     const std::string op = text_at(s, "op"), part = text_at(s, "part"), kernel = profile::short_name(text_at(s, "kernel"));
-    auto& lane = series_named(c.series, lane_of(s, of_modules, of_phases));
+    auto& lane = series_named(c.series, lane_of(s, by));
     lane.points.emplace_back(from, from + number_at(s, "ms"));
     std::string name = op.empty() ? kernel : layer_of(s) + op + (part.empty() ? "" : ": " + part);
     if (!kernel.empty() && !op.empty() && kernel != op) name += fmt::format(" [{}]", kernel);
     lane.names.push_back(name + (text_at(s, "phase").empty() ? "" : ", " + text_at(s, "phase")));
-    if (const std::string now = text_at(s, "phase"); of_modules && now != phase && !now.empty()) {
+    if (const std::string now = text_at(s, "phase"); by != "phase" && now != phase && !now.empty()) {
       const bool again = std::any_of(c.marks.begin(), c.marks.end(), [&](const auto& m) { return m.name == now; });
-      if (!again && (now == "backward" || now == "optimizer")) c.marks.push_back({now, from, true});
+      if (!again && (now == "backward" || now == "optimizer")) c.marks.push_back({now == "optimizer" ? "optimiser" : now, from, true});
       phase = now;
     }
   }
@@ -190,7 +206,8 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
 
 void add_profile(const ReportRun& run, Record& into) {
   add_timeline(run.rows("timeline"), into);
-  add_bars(run.rows("modules"), "Time by module", "module",
+  const bool of_modules = first_with_words(run.rows("modules"), {"module", "part"}) == std::string_view("module");
+  add_bars(run.rows("modules"), of_modules ? "Time by module" : "Time by part", of_modules ? "module" : "part",
            {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"optimizer_ms", "optimiser"}}, Order::largest_first, into);
   add_bars(run.rows("work"), "Matmul against the rest", "phase",
            {{"matmul_ms", "matmul"},

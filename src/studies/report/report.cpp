@@ -6,10 +6,10 @@
 #include <numeric>
 #include <set>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
-#include "studies/comparison.h"
 #include "studies/report/parts.h"
 #include "studies/rows_table.h"
 
@@ -22,28 +22,25 @@ using Json = nlohmann::json;
 constexpr double tolerance = 0.02;
 constexpr std::size_t most_bars = 40;  // of differences: the largest
 
-// What two runs have in common. A profile's tables count as rows by their words and milliseconds.
-ComparedRun compared(const ReportRun& run) {
-  ComparedRun c{run.name, {}};
-  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
-  if (!c.rows.empty()) return c;
-  for (const char* table : {"phases", "modules", "kernels"})
-    for (const RowObject& row : run.rows(table)) {
-      Json words{{"table", table}};
-      for (const auto& [field, value] : row.items())
-        if (value.is_string() || field == "ms") words[field] = Json(value);
-      c.rows.push_back(std::move(words));
-    }
-  return c;
+// A line of a profile's table as a row of a comparison: what it is of, its time, and how sure that is.
+Json profile_line(const std::string& table, const RowObject& row) {
+  std::vector<std::string> words;
+  for (const char* field : {"phase", "module", "part", "kernel"})
+    if (row.contains(field) && row[field].is_string() && row[field] != "") words.push_back(row[field]);
+  Json line{{"problem", fmt::format("{}{}{}", table, words.empty() ? "" : ": ", joined(words, ", "))}};
+  for (const char* field : {"step_ms", "step_ms_std", "steps", "gpu_ms", "ms"})
+    if (row.contains(field)) line[field] = Json(row[field]);
+  return line;
 }
 
 Chart ratios(const Table& rows, const std::string& b) {
   Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
   c.marks.push_back({"as before", 1});
   std::vector<std::pair<double, std::string>> bars;
+  const bool one_time = std::all_of(rows.rows.begin(), rows.rows.end(), [&](const auto& row) { return row[1] == rows.rows[0][1]; });
   for (const auto& row : rows.rows)
     if (const auto* ratio = std::get_if<double>(&row[4]))
-      bars.emplace_back(*ratio, std::get<std::string>(row[0]) + ", " + std::get<std::string>(row[1]));
+      bars.emplace_back(*ratio, shortened(std::get<std::string>(row[0]), 60) + (one_time ? "" : ", " + std::get<std::string>(row[1])));
   std::stable_sort(bars.begin(), bars.end(),
                    [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
   if (bars.size() > most_bars)
@@ -63,13 +60,27 @@ Record differences(const ReportRun& a, const ReportRun& b) {
     if (const auto* summary = std::get_if<Record>(&p.is))
       for (const Part& field : summary->parts) r.add(field);
   r.add(
-      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across."}});
+      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across, or "
+                "is not known."}});
   for (Part& p : c.record.parts)
     if (auto* table = std::get_if<Table>(&p.is)) {
       r.add(Part{ratios(*table, b.name)});
       r.add(std::move(p));
     }
   return r;
+}
+
+// What the program knows of a machine by its name, where nobody measured one.
+void add_known(const Device& d, Record& into) {
+  into.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes).add("units", std::int64_t(d.units));
+  const Ceilings& c = d.ceilings;
+  const std::pair<const char*, double> rates[] = {
+      {"fp32", c.fp32_flops}, {"tf32", c.tf32_flops}, {"bf16", c.bf16_flops}, {"fp16", c.fp16_flops}, {"fp8", c.fp8_flops}};
+  if (c.copy_bytes_per_s > 0) into.add("copy", c.copy_bytes_per_s, Unit::bytes_per_s);
+  for (const auto& [dtype, rate] : rates)
+    if (rate > 0) into.add(fmt::format("{}_matmul", dtype), rate, Unit::flops);
+  into.add(
+      Part{Note{fmt::format("As this program knows it by its name ({}); headroom device measures and keeps what is here.", c.source)}});
 }
 
 // The machine, as files describe it and as headroom device measured it last.
@@ -83,11 +94,16 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
   for (const Run& run : store ? store->runs() : std::vector<Run>()) {
     if (run.command != "device" || run.machine != name || run.finished.empty()) continue;
     auto rows = row_objects(*store, run.id);
-    for (RowObject& row : rows)
+    for (RowObject& row : rows) {
       for (auto& [field, value] : row.items())
         if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
+      for (const char* of_a_gpu : {"sm_mhz", "held_back"})
+        if (row.contains(of_a_gpu) && (row[of_a_gpu] == 0 || row[of_a_gpu] == "")) row.erase(of_a_gpu);
+    }
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }
+  for (const Device& d : known_devices())
+    if (d.name == name) return add_known(d, r), r;
   return r.add(Part{Note{"Its ceilings are not in the store; headroom device measures and keeps them."}});
 }
 
@@ -110,7 +126,7 @@ Table what_was_run(const std::vector<ReportRun>& runs) {
 }
 
 std::string in_every_row(const std::string& column, const Value& v) {
-  if (const auto* word = std::get_if<std::string>(&v)) return fmt::format("{} {}", column, word->empty() ? "–" : *word);
+  if (const auto* word = std::get_if<std::string>(&v)) return word->empty() ? "" : fmt::format("{} {}", column, *word);
   if (const auto* i = std::get_if<std::int64_t>(&v)) return fmt::format("{} {}", column, *i);
   if (const auto* d = std::get_if<double>(&v)) return fmt::format("{} {:.6g}", column, *d);
   return "";
@@ -217,6 +233,20 @@ Record section(const ReportRun& run) {
 }
 
 }  // namespace
+
+ComparedRun compared(const ReportRun& run) {
+  ComparedRun c{run.name, {}};
+  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
+  if (!c.rows.empty()) return c;
+  const auto add = [&](const char* table, const char* called) {
+    for (const RowObject& row : run.rows(table))
+      if (Json line = profile_line(called, row); c.rows.empty() || line["problem"] != c.rows[0]["problem"])
+        c.rows.push_back(std::move(line));
+  };
+  add("step", "step"), add("work", "step");  // the smaller steps beside the whole
+  for (const char* table : {"phases", "modules", "kernels"}) add(table, table);
+  return c;
+}
 
 std::string title_of(const std::string& table) {
   constexpr std::pair<const char*, const char*> titles[] = {{"rows", "Every row"},
