@@ -91,6 +91,7 @@ __global__ void __launch_bounds__(rows* lanes) attention_row_sums(const __grid_c
     __syncwarp();
   }
   sum = over_lanes(sum), delta = over_lanes(delta), size = over_lanes(size);
+  __syncthreads();  // dO is there, also where a block saw no key
   double of_o = 0;  // kernels form Δ from O as it is stored, so O's roundings are in it
   for (int m = 0; m * lanes + lane < a.dim; ++m) of_o += fabs(o[m] * d_o[r * pitch + m * lanes + lane]);
   of_o = over_lanes(of_o);
