@@ -46,7 +46,7 @@ asan: setup  ## build with the address and undefined-behaviour sanitizers, and r
 	@cmake --build --preset asan --target $(ASAN)
 	@ctest --preset asan -j $(JOBS)
 
-tsan: setup  ## the same under the thread sanitizer
+tsan: setup  ## the same under the thread sanitizer (300 random attention problems, not 2000)
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build --preset tsan
 	@ctest --preset tsan -j $(JOBS)

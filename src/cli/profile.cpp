@@ -80,7 +80,7 @@ void keep(const studies::ProfileResult& result, const std::string& what, const n
 Record for_format(Format format, const std::function<Record(bool for_people)>& record, const std::string& title,
                   const std::string& machine) {
   if (format != Format::html) return record(format == Format::text || format == Format::markdown);
-  const Record data = record(false);
+  Record data = record(false);
   if (std::none_of(data.parts.begin(), data.parts.end(), [](const Part& p) { return std::holds_alternative<Table>(p.is); })) return data;
   studies::ReportRun run = studies::run_from_text(render_json(data), "profile");
   run.machine = machine;
@@ -166,7 +166,7 @@ int run_attention(const Asked& a, const Common& common) {
 }
 
 // The program's own output goes where it went; ours to standard error, unless --out names a file.
-int run_program(const Asked& a, Common common) {
+int run_program(const Asked& a, const Common& common) {
   const studies::ProgramRun run = studies::run_profiled(a.command);
   if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
   const Record record = for_format(

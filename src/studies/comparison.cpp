@@ -35,6 +35,11 @@ double number(const Json& row, const std::string& name, double otherwise) {
   return at != row.end() && at->is_number() ? at->get<double>() : otherwise;
 }
 
+std::string status_of(const Json& row) {  // another program's may be a number
+  const auto at = row.find("status");
+  return at != row.end() && at->is_string() ? at->get<std::string>() : "ok";
+}
+
 // Of the mean of x, relative to it; a single step says nothing of the next.
 std::optional<double> relative_error(const Json& row, const std::string& field) {
   const double mean = number(row, field, 0), std = number(row, field + "_std", -1), steps = number(row, "steps", 0);
@@ -78,7 +83,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     used[other] = true;
     ++c.pairs;
     const Json& partner = b.rows[other];
-    const std::string problem = in_words(question), status_a = row.value("status", "ok"), status_b = partner.value("status", "ok");
+    const std::string problem = in_words(question), status_a = status_of(row), status_b = status_of(partner);
     if (status_a != status_b) {
       t.add({problem, std::string("status"), {}, {}, {}, {}, fmt::format("{} → {}", status_a, status_b)});
       if (status_a == "ok") ++slower;

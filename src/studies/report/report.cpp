@@ -26,7 +26,8 @@ constexpr std::size_t most_bars = 40;  // of differences: the largest
 Json profile_line(const std::string& table, const RowObject& row) {
   std::vector<std::string> words;
   for (const char* field : {"phase", "module", "part", "kernel"})
-    if (row.contains(field) && row[field].is_string() && row[field] != "") words.push_back(row[field]);
+    if (row.contains(field) && row[field].is_string()) words.push_back(row[field]);
+  std::erase(words, "");
   Json line{{"problem", fmt::format("{}{}{}", table, words.empty() ? "" : ": ", joined(words, ", "))}};
   for (const char* field : {"step_ms", "step_ms_std", "steps", "gpu_ms", "ms"})
     if (row.contains(field)) line[field] = Json(row[field]);
@@ -96,9 +97,8 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
     auto rows = row_objects(*store, run.id);
     for (RowObject& row : rows) {
       for (auto& [field, value] : row.items())
-        if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
-      for (const char* of_a_gpu : {"sm_mhz", "held_back"})
-        if (row.contains(of_a_gpu) && (row[of_a_gpu] == 0 || row[of_a_gpu] == "")) row.erase(of_a_gpu);
+        if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;            // a copy has no FLOPs
+      if (row.contains("sm_mhz") && row["sm_mhz"] == 0) row.erase("sm_mhz"), row.erase("held_back");  // a CPU's are not sampled
     }
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }

@@ -141,7 +141,7 @@ void read_json(const std::string& text, ReportRun& run) {
       if (n.is_string()) run.notes.push_back(n);
   if (j.contains("analysis") && j["analysis"].is_object())
     for (const auto& [key, value] : j["analysis"].items())
-      if (is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
+      if (key != "rows" && is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
   check(!run.tables.empty() || rows.is_array(), Code::bad_argument,
         "'{}' holds no rows; give what --format json or csv wrote, or a run's number", run.name);
 }
