@@ -54,7 +54,7 @@ AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   if (keep == Keep::no_attention_inputs) return s;
   s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
   s.core = variant.make_saved(problem, ctx), s.core_valid = true;
-  if (keep == Keep::everything) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  if (keep == Keep::everything || keep == Keep::no_product) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
   return s;
 }
 

@@ -13,7 +13,8 @@ FfnSaved Ffn::make_kept(Keep keep, Context& ctx) const {
   if (keep == Keep::input) return s;
   s.rstd = ctx.arena.make({"norm2.rstd", layer}, DType::f32, {rows});
   s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, precision.dtype, {rows, 2 * config.ffn});
-  if (keep == Keep::everything) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
+  if (keep == Keep::everything || keep == Keep::no_product) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
+  if (keep == Keep::everything) s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn}), s.act_kept = true;
   return s;
 }
 
@@ -21,7 +22,7 @@ FfnSaved Ffn::complete(FfnSaved s, Context& ctx) const {
   if (!s.rstd) s.rstd = ctx.arena.make({"norm2.rstd", layer}, DType::f32, {rows});
   if (!s.gate_up) s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, precision.dtype, {rows, 2 * config.ffn});
   if (!s.n) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
-  s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn});
+  if (!s.act) s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn});
   return s;
 }
 
@@ -36,14 +37,19 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
   matmul::multiply({all.act, transposed(w[Role::down].w), out, 1, 1, precision.math, h}, ctx, {"ffn.down", layer});
 }
 
-// What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors.
+// What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors, but for
+// the gradient of a product that was kept.
 void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const Tensor& d, Gradient into_dw,
                    Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
   const float beta = beta_of(into_dw);
   const Weight down = w[Role::down], gate_up = w[Role::gate_up], norm = w[Role::norm2];
-  matmul::multiply({d, down.w, all.act, 1, 0, precision.math}, ctx, {"ffn.down.dx", layer});
-  swiglu::backward({all.gate_up, all.act, all.gate_up, all.act}, ctx);  // and act again, in the place of its gradient
+  {
+    auto scope = ctx.arena.scope();
+    const Tensor dact = all.act_kept ? ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape) : all.act;
+    matmul::multiply({d, down.w, dact, 1, 0, precision.math}, ctx, {"ffn.down.dx", layer});
+    swiglu::backward({all.gate_up, dact, all.gate_up, all.act_kept ? Tensor() : all.act}, ctx);  // or act again, in its gradient's place
+  }
   matmul::multiply({transposed(d), all.act, down.dw, 1, beta, precision.math}, ctx, {"ffn.down.dw", layer});
   matmul::multiply({transposed(all.gate_up), all.n, gate_up.dw, 1, beta, precision.math}, ctx, {"ffn.gate_up.dw", layer});
   matmul::multiply({all.gate_up, gate_up.w, all.n, 1, 0, precision.math}, ctx, {"ffn.gate_up.dx", layer});

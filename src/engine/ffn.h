@@ -10,7 +10,8 @@ namespace headroom::engine {
 struct FfnSaved {
   Tensor n, rstd;  // norm(h) [rows, width], FP32 [rows]
   Tensor gate_up;  // [rows, 2 ffn]
-  Tensor act;      // [rows, ffn]; never kept
+  Tensor act;      // [rows, ffn]
+  bool act_kept = false;
 };
 
 struct Ffn {

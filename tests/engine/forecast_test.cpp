@@ -52,7 +52,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
     r.keep.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 3)));
+    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
     if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
     SCOPED_TRACE(
         fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
@@ -107,7 +107,7 @@ TEST(Forecast, ReplicasHoldWhatOneHoldsAndShardsTheirShare) {
 TEST(Forecast, LessRememberedIsLessHeld) {
   Recipe r{model_described("2.7B"), 4, 1024, *precision_named("bf16")};
   std::size_t before = std::numeric_limits<std::size_t>::max();
-  for (Keep k : {Keep::everything, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
+  for (Keep k : {Keep::everything, Keep::no_product, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
     r.keep = {k};
     const auto peak = forecast_peak(r, Device{}, 2);
     EXPECT_LT(peak, before) << name_of(k);

@@ -135,7 +135,7 @@ TEST_F(TrainingGpu, EveryKeepLevelGivesTheSameBits) {
         Workshop all(r, 2, card);
         make_lively(all);
         all.training.backward();
-        for (Keep keep : {Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
+        for (Keep keep : {Keep::no_product, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
           r.keep = {keep};
           Workshop less(r, 2, card);
           make_lively(less);
@@ -225,7 +225,7 @@ TEST_F(TrainingGpu, TheForecastIsTheLedgerToTheByte) {
     return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
   };
   for (int trial = 0; trial < 24; ++trial) {
-    Recipe r = recipe(among(0, 1) ? "bf16" : "fp16", among(0, 1) ? "flash" : "plain", Keep(among(0, 3)));
+    Recipe r = recipe(among(0, 1) ? "bf16" : "fp16", among(0, 1) ? "flash" : "plain", Keep(among(0, 4)));
     r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 8 * among(1, 12);
     r.model.width = 8 * among(1, 40), r.model.layers = among(1, 3), r.model.ffn = 8 * among(1, 40), r.model.vocab = 8 * among(1, 90);
     r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1), r.batch = among(1, 3), r.len = among(1, 300),

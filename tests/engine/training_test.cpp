@@ -95,7 +95,7 @@ TEST(Training, EveryKeepLevelGivesTheSameBits) {
       make_lively(all);
       all.training.backward();
       for (std::vector<Keep> keep :
-           {std::vector{Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::no_cheap}}) {
+           {std::vector{Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}}) {
         r.keep = keep;
         Workshop less(r);
         make_lively(less);
