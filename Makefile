@@ -32,7 +32,7 @@ test: browser build  ## install what is missing, build, and run every test that 
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target gpu_tests
-	@ctest --preset release -L gpu
+	@ctest --preset release -L gpu -j $(JOBS)
 
 bench: build  ## attention, every variant, over dims and lengths (minutes)
 	$(BUILD)/headroom attention --variant all --dtype fp32 --batch 1 --heads 8 --dim 16,32,64,128 --len 256,1024,4096 --mask causal --until 1%
