@@ -146,7 +146,7 @@ int run_attention(const Asked& a, const Common& common) {
 }
 
 // The program's own output goes where it went; ours to standard error, unless --out names a file.
-int run_program(const Asked& a, Common common) {
+int run_program(const Asked& a, const Common& common) {
   const studies::ProgramRun run = studies::run_profiled(a.command);
   if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
   const Record record = for_format(
