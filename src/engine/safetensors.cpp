@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -112,17 +113,20 @@ StoredTensor stored_tensor(const std::string& name, const Json& entry, std::uint
                            const std::string& path) {
   StoredTensor t;
   std::vector<std::uint64_t> span;
+  const auto whole = [&](const Json& number) {
+    constexpr auto most = std::uint64_t(std::numeric_limits<std::int64_t>::max());
+    check(number.is_number_unsigned() && number.get<std::uint64_t>() <= most, Code::io, "'{}': the entry of {} is damaged", path, name);
+    return number.get<std::uint64_t>();
+  };
   try {
-    t = {entry.at("dtype").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>(), 0, 0};
-    for (const Json& offset : entry.at("data_offsets")) {
-      check(offset.is_number_unsigned(), Code::io, "'{}': the entry of {} is damaged", path, name);
-      span.push_back(offset.get<std::uint64_t>());
-    }
+    t.type = entry.at("dtype").get<std::string>();
+    for (const Json& size : entry.at("shape").get_ref<const Json::array_t&>()) t.shape.push_back(std::int64_t(whole(size)));
+    for (const Json& offset : entry.at("data_offsets")) span.push_back(whole(offset));
   } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, name)); }
   check(span.size() == 2 && span[0] <= span[1] && span[1] <= data_bytes, Code::io, "'{}': {} lies outside the file", path, name);
   t.at = data_at + span[0], t.bytes = span[1] - span[0];
   double count = 1;  // exact as far as a file can be long
-  for (auto n : t.shape) count *= n < 0 ? -1 : double(n);
+  for (auto n : t.shape) count *= double(n);
   const std::uint64_t each = bytes_of_type(t.type);
   check(each == 0 || count * double(each) == double(t.bytes), Code::io, "'{}': {} {} {} does not take {} bytes", path, name, t.type,
         shape_in_words(t.shape), t.bytes);
