@@ -90,7 +90,10 @@ TEST(BlockScale, Nvfp4UsesItsWholeRangeAndKeepsValuesClose) {
   const Random random{11};
   std::vector<float> x(64), back(64);
   std::vector<e2m1> y(64);
-  for (std::size_t i = 0; i < 64; ++i) x[i] = 3e-3f * random.normal(i) * float(1 + 10 * (i / nvfp4_block));
+  for (std::size_t i = 0; i < 64; ++i) {
+    const std::size_t block = i / nvfp4_block;
+    x[i] = 3e-3f * random.normal(i) * float(1 + 10 * block);
+  }
   const float largest = largest_magnitude(x.data(), 64), tensor = nvfp4_tensor_scale(largest);
   std::uint8_t top_scale = 0;
   for (std::size_t b = 0; b < 64; b += nvfp4_block) {
