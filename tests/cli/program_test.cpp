@@ -1,4 +1,5 @@
 // The program as a new user meets it: exit codes, one-line refusals, JSON, a sweep that is killed and goes on.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <chrono>
@@ -187,8 +188,8 @@ TEST_F(Program, ADamagedRowIsNamedAndNoTraceOfALibraryIsShown) {
       store.add_row(store.start_run("attention", "{}", "m"), {"k", row, "{}"});
   }
   for (const std::string run : {"1", "2", "3"}) {
-    refused("results " + run + " --db " + db_, 1, "row 1 of '" + db_ + "' is damaged");
-    refused("compare " + run + " " + run + " --db " + db_, 1, "row 1 of '" + db_ + "' is damaged");
+    refused(fmt::format("results {} --db {}", run, db_), 1, fmt::format("row 1 of '{}' is damaged", db_));
+    refused(fmt::format("compare {0} {0} --db {1}", run, db_), 1, fmt::format("row 1 of '{}' is damaged", db_));
   }
   const std::string file = (folder_ / "rows.json").string();
   std::ofstream(file) << R"([{"status": 5}])";

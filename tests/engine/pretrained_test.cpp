@@ -63,6 +63,7 @@ class Pretrained : public testing::Test {
   void SetUp() override { fs::create_directories(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
 
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the tensors' memory is this copy's
   void write(const std::string& file, Values values, DType type = DType::f32) const {
     std::vector<std::vector<std::uint16_t>> narrowed;
     std::vector<NamedTensor> tensors;
