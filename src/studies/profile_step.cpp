@@ -6,7 +6,7 @@
 #include "engine/forecast.h"
 #include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
-#include "studies/feed_random.h"
+#include "engine/feed_random.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {
@@ -30,7 +30,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   Training training(recipe, ctx);
   training.initialise(o.seed);
   training.warm();
-  feed_random(training, o.seed);
+  engine::feed_random(training, o.seed);
   training.set_rate(1e-4);
   const auto step = [&] {
     if (recipe.purpose == Purpose::forward) return training.forward();

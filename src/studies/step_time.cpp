@@ -10,7 +10,7 @@
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
 #include "studies/driver_bytes.h"
-#include "studies/feed_random.h"
+#include "engine/feed_random.h"
 
 namespace headroom {
 
@@ -57,7 +57,7 @@ bench::Measurement measured(Training& t, const Context& ctx, const Place& place,
   if (place.on_gpu()) watch.emplace();
   const auto call = [&] {
     const bool first = !recorded;
-    if (first) t.warm(), studies::feed_random(t, seed), recorded.emplace(step, ctx);
+    if (first) t.warm(), engine::feed_random(t, seed), recorded.emplace(step, ctx);
     (*recorded)();
     if (first) place.wait(), driver.after_first_run();
   };

@@ -186,8 +186,9 @@ Trained train_run(const TrainRun& r, const Device& device, int threads, const st
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
       speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       show({at.step, r.schedule.steps, loss, speed});
-      if (reported && norm_is_known) rows.add({at.step, loss, rate, t.state(adamw::grad_norm), speed});
-      if (reported && !norm_is_known) rows.add({at.step, loss, rate, Value(), speed});
+      Value norm;
+      if (norm_is_known) norm = t.state(adamw::grad_norm);
+      if (reported) rows.add({at.step, loss, rate, norm, speed});
     }
     if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
   }

@@ -1,6 +1,6 @@
 // A model with memory of its own: exactly what the forecast asked for and not a byte more.
 #pragma once
-#include "base/random.h"
+#include "engine/feed_random.h"
 #include "engine/forecast.h"
 #include "engine/transfer.h"
 #include "gpu/place.h"
@@ -30,16 +30,7 @@ struct Workshop {
     training.initialise(7);
     fill(1);
   }
-  void fill(std::uint64_t seed, int micro = 0) {
-    const Random random{seed};
-    const auto vocab = std::uint64_t(training.recipe().model.vocab);
-    std::vector<std::int32_t> tokens(std::size_t(training.tokens().count())), targets(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = std::int32_t(random.below(2 * i, vocab));
-      targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
-    }
-    training.feed(micro, tokens, targets);
-  }
+  void fill(std::uint64_t seed, int micro = 0) { feed_random(training, seed, micro); }
   std::vector<float> gradients() const { return gather(&Param::grad); }
   std::vector<float> weights() const {  // FP32, whole also where they lie in halves
     std::vector<float> all;

@@ -1,12 +1,12 @@
-#include "studies/feed_random.h"
+#include "engine/feed_random.h"
 
 #include <vector>
 
 #include "base/random.h"
 
-namespace headroom::studies {
+namespace headroom::engine {
 
-void feed_random(engine::Training& t, std::uint64_t seed) {
+void feed_random(Training& t, std::uint64_t seed, int micro) {
   const Random random{seed};
   const auto vocab = std::uint64_t(t.recipe().model.vocab);
   std::vector<std::int32_t> tokens(std::size_t(t.tokens().count())), targets(tokens.size());
@@ -14,7 +14,7 @@ void feed_random(engine::Training& t, std::uint64_t seed) {
     tokens[i] = std::int32_t(random.below(2 * i, vocab));
     targets[i] = std::int32_t(random.below(2 * i + 1, vocab));
   }
-  t.feed(0, tokens, targets);
+  t.feed(micro, tokens, targets);
 }
 
-}  // namespace headroom::studies
+}  // namespace headroom::engine
