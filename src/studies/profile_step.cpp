@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/feed_random.h"
 #include "engine/forecast.h"
 #include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
-#include "engine/feed_random.h"
 #include "studies/profile.h"
 
 namespace headroom::studies {

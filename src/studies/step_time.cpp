@@ -5,12 +5,12 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "engine/feed_random.h"
 #include "engine/recorded.h"
 #include "gpu/place.h"
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
 #include "studies/driver_bytes.h"
-#include "engine/feed_random.h"
 
 namespace headroom {
 
