@@ -278,7 +278,8 @@ std::string text_file() {
   return path.string();
 }
 
-// The mean loss of every 50 steps: that of one step depends on its batch, and batches are small.
+// The mean loss of every 50 steps: that of one step depends on its batch, and batches are small. At this rate a curve is the arithmetic's:
+// weights nudged by 1e-4 of themselves move it by at most 2e-4 (measured on a CPU). At four times the rate a nudge of 1e-7 grows to 2 %.
 std::vector<double> losses(const Recipe& r, const Device& d, const Data& data) {
   Workshop w(r, 2, d);
   w.training.warm();
@@ -287,7 +288,7 @@ std::vector<double> losses(const Recipe& r, const Device& d, const Data& data) {
   std::vector<double> out;
   for (int step = 0; step < 500; ++step) {
     data.draw(w.training, 5, step, 0);
-    w.training.set_rate(2e-3);
+    w.training.set_rate(5e-4);
     passes();
     if (step % 50 == 0) out.push_back(0);
     out.back() += w.training.loss() / 50;
@@ -304,10 +305,10 @@ TEST_F(TrainingGpu, FiveHundredStepsFollowTheCpusLosses) {
   EXPECT_EQ(on_card, again);  // the same seed, the same bits
   r.precision = {};
   const auto on_cpu = losses(r, {}, data), exact = losses(r, cuda_device(0), data);
-  EXPECT_LT(on_cpu.back(), 0.5 * on_cpu.front());
+  EXPECT_LT(on_cpu.back(), 0.05 * on_cpu.front());
   for (std::size_t i = 0; i < on_cpu.size(); ++i) {
-    EXPECT_NEAR(exact[i], on_cpu[i], 0.02 * on_cpu[i]) << 50 * (i + 1);
-    EXPECT_NEAR(on_card[i], on_cpu[i], 0.04 * on_cpu[i]) << 50 * (i + 1);
+    EXPECT_NEAR(exact[i], on_cpu[i], 0.001 * on_cpu[i]) << 50 * (i + 1);
+    EXPECT_NEAR(on_card[i], on_cpu[i], 0.015 * on_cpu[i]) << 50 * (i + 1);
   }
   std::filesystem::remove(path);
 }
