@@ -67,7 +67,6 @@ struct Rounds {
   int spread;
 };
 Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_tiles, bool causal, std::int64_t units) {
-  constexpr double ends = 4, hand_over = 1.3;  // in steps: what a tile's beginning and end take; from one addition to the next one's
   Rounds best{};
   double least = 0;
   for (int spread = 0; spread == 0 || key_tiles >> spread > 0; ++spread) {
@@ -76,7 +75,7 @@ Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_
     const std::int64_t sets = causal ? divided_up(pairs, 2) : pairs;  // a causal head is walked beside the next one
     r.heads = std::min(units / r.together, sets);
     r.count = divided_up(sets, r.heads) << (spread + causal);
-    const double time = double(r.count) * std::max(double(query_tiles) + ends, hand_over * double(r.together));
+    const double time = double(r.count) * std::max(double(query_tiles) + backward_ends, backward_hand_over * double(r.together));
     if (best.count == 0 || time < least) best = r, least = time;
   }
   return best;
