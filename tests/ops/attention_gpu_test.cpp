@@ -313,6 +313,32 @@ TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
         }
 }
 
+// More heads than one round of the fixed order holds, and a head's key tiles in several rounds: dQ is the free order's sum, and repeats its bits.
+TEST_F(AttentionGpu, AFixedOrderOfManyRoundsIsTheSameSum) {
+  for (const Variant& v : variants())
+    for (std::int64_t dim : {64, 80, 128})
+      for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(300)}) {
+        const int heads = mask == Mask::causal() ? 9 : 4;
+        Case c{problem(heads, heads, 2100, 2200, dim, mask), Layout::rows, Values::normal, false, 14};
+        if (!serves(v, c.problem, Pass::backward)) continue;
+        SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+        Tensors x = tensors_of(c);
+        const auto dq_when = [&](bool deterministic) {
+          c.problem.deterministic = deterministic;
+          Wet wet(v, c, x, device, *stream);
+          wet.forward(), wet.backward();
+          wet.t.back();
+          return x.dq.values();
+        };
+        const auto free = dq_when(false), ordered = dq_when(true);
+        double difference = 0, sum = 0;
+        for (std::size_t i = 0; i < free.size(); ++i)
+          difference += (free[i] - ordered[i]) * (free[i] - ordered[i]), sum += free[i] * free[i];
+        EXPECT_LT(std::sqrt(difference / sum), 1e-3);  // a key tile left out of one query tile: 1e-2
+        EXPECT_EQ(ordered, dq_when(true));
+      }
+}
+
 // dK of two queries, in 8 dimensions: a sum of two terms, each with the rounding of dS in it, where a test once saw 5 % over its budget.
 TEST_F(AttentionGpu, TwoQueriesOfEightDimensionsInBf16) {
   Case c = random_case(829);

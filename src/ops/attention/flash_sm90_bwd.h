@@ -37,8 +37,8 @@ struct Args {
   int batch, heads, kv_heads, head_dim;
   float scale, scale_log2;
   int key_tiles, query_tiles, tiles;
-  int heads_at_once;  // causal: this many (batch, kv head) pairs are swept together, longest key tiles first
-  int together;       // ordered: this many key tiles of a head run at the same time, at most one per block
+  int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; ordered: run at the same time
+  int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
 };
 
 struct WideArgs {

@@ -61,6 +61,26 @@ void run_before(const Problem& p, const Backward& t, const Statistics& s, std::i
       int(p.batch * p.heads), stream);
 }
 
+// How the key tiles of all heads are dealt in a fixed order (find_tile): `count` rounds, in each of them `together` key tiles of `heads` heads.
+struct Rounds {
+  std::int64_t together, heads, count;
+  int spread;
+};
+Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_tiles, bool causal, std::int64_t units) {
+  Rounds best{};
+  double least = 0;
+  for (int spread = 0; spread == 0 || key_tiles >> spread > 0; ++spread) {
+    Rounds r{divided_up(key_tiles, std::int64_t(1) << spread), 0, 0, spread};
+    if (r.together > units) continue;
+    const std::int64_t sets = causal ? divided_up(pairs, 2) : pairs;  // a causal head is walked beside the next one
+    r.heads = std::min(units / r.together, sets);
+    r.count = divided_up(sets, r.heads) << (spread + causal);
+    const double time = double(r.count) * std::max(double(query_tiles) + backward_ends, backward_hand_over * double(r.together));
+    if (best.count == 0 || time < least) best = r, least = time;
+  }
+  return best;
+}
+
 template <class Tiles, bool ordered, class Before = Tiles>  // Before: a shape of as many rows that has that kernel
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = divided_up(p.len_q, Tiles::rows),
@@ -80,14 +100,16 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads), a.head_dim = int(p.head_dim);
   a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
   a.key_tiles = int(divided_up(p.len_k, backward_keys)), a.query_tiles = int(query_tiles);
-  a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
   std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
-  if (ordered && p.mask.kind == MaskKind::causal) {  // even and odd heads in pairs: see find_tile
-    const std::int64_t units = a.key_tiles * divided_up(kv_pairs, 2);
-    blocks = std::min<std::int64_t>(ctx.device.units, units), tiles = divided_up(units, blocks) * blocks * 2;
+  if (ordered) {
+    const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, p.mask.kind == MaskKind::causal, ctx.device.units);
+    a.together = int(r.together), a.spread = r.spread, a.heads_at_once = int(r.heads);
+    blocks = r.together * r.heads, tiles = blocks * r.count;
+  } else {
+    a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
   }
   check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
-  a.tiles = int(tiles), a.together = int(std::min<std::int64_t>(a.key_tiles, blocks));
+  a.tiles = int(tiles);
   start_main<Tiles, ordered>(a, int(blocks), stream);
 
   start_after<Tiles>({dq, t.dq.data, strides_of(t.dq), a.sight, int(p.heads), int(p.head_dim), int(query_tiles), a.scale}, int(pairs),

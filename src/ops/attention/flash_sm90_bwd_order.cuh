@@ -8,28 +8,35 @@ namespace headroom::attention::sm90::backward {
 constexpr int keys = backward_keys;
 
 struct Tile {
-  int n, kv_head, batch;  // key tile; ordered causal: batch may lie past the end, there is nothing to do then
+  int n, kv_head, batch;  // key tile; ordered: batch may lie past the end, there is nothing to do then
   int first, count;       // query tiles first … first+count-1 of each query head
   int start, stride;      // visited from first+start on, wrapping round
+  int place;              // ordered: n, or in heads walked from the end back the key tile it is the mirror image of
   bool backward;          // visited from the last one down
 };
 
 // Free order: one counter hands out tiles, longest first.
-// Ordered: the key tiles of a head add to a query tile one after another, so they are laid side by side on the multiprocessors (tile number =
-// block + k·blocks, fixed) and walk so that they come by in turn and nobody waits:
-//   full     key tile n starts n steps in and wraps round
-//   causal   in even heads key tile n starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
+// Ordered: the key tiles of a head add to a query tile one after another, and handing over takes about as long as a step at head dim 64. So every
+// 2^spread-th key tile of a head runs at the same time and the others in later rounds; those that run together walk so that they come by 2^spread
+// steps apart (full: query tiles / together steps) and nobody waits. heads_at_once such sets fill the multiprocessors, whole rounds of them:
+//   full     the j-th of them starts j strides in and wraps round
+//   causal   in even heads a key tile starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
 //            even head takes the i-th longest's complement: every block has the same work
 template <class C, bool ordered>
 __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   const int pairs = a.batch * a.kv_heads;
-  const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
-  int n, pair;
+  int n, pair, place = 0;
   bool backward = false;
-  if (ordered && causal) {
-    const int wave = index / gridDim.x, unit = wave / 2 * gridDim.x + index % gridDim.x, i = unit % a.key_tiles;
-    backward = wave % 2, n = backward ? a.key_tiles - 1 - i : i, pair = unit / a.key_tiles * 2 + backward;
-  } else if (ordered || a.sight.full()) {
+  if (ordered) {
+    const bool causal = a.sight.least == 0 && a.sight.most >= unbounded;
+    int round = index / gridDim.x;
+    const int at = index - round * gridDim.x, set = at / a.together;
+    if (causal) backward = round % 2, round /= 2;
+    place = (at - set * a.together << a.spread) + (round & (1 << a.spread) - 1), n = backward ? a.key_tiles - 1 - place : place;
+    pair = (round >> a.spread) * a.heads_at_once + set;
+    if (causal) pair = 2 * pair + backward;
+    if (place >= a.key_tiles) n = 0, pair = pairs;
+  } else if (a.sight.full()) {
     n = index % a.key_tiles, pair = index / a.key_tiles;
   } else {
     const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
@@ -38,9 +45,8 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   }
   const int low = a.sight.first_row(n * keys) / C::rows, last = a.sight.last_row(min(n * keys + keys, a.sight.len_k) - 1);
   int count = last < 0 || pair >= pairs ? 0 : max(0, last / C::rows + 1 - low), start = 0, stride = 0;
-  if (ordered && a.sight.full())
-    stride = count / min(a.together, a.key_tiles - n / a.together * a.together), start = n % a.together * stride;
-  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, backward};
+  if (ordered && a.sight.full()) stride = count / a.together, start = (place >> a.spread) * stride;
+  return {n, pair % a.kv_heads, pair / a.kv_heads, low, count, start, stride, place, backward};
 }
 
 template <bool ordered>
@@ -62,35 +68,35 @@ struct Walk {  // over the steps of a tile: query heads, and the query tiles of 
   }
 };
 
-// The order in which key tiles come by a query tile, made a rule: how many add to it before this one does. `together` key tiles run at once.
-// Kept up step by step: whoever sends dQ off has little time.
+// The order in which key tiles come by a query tile, made a rule: how many add to it before this one does. Rounds follow each other; in a round
+// those come first that begin nearest to the query tile (full), or those of a later place. Kept up step by step: whoever sends dQ off has little time.
 template <class C>
 struct Turns {
   const Args& a;
   const Tile& t;
-  int base, group;         // of the key tiles that run together, counted as they are visited
   int before, gap, begun;  // full: how many come before here, steps to where the next one begins, and which that is
-  __device__ __forceinline__ Turns(const Args& args, const Tile& tile) : a(args), t(tile) {
-    const int i = t.backward ? a.key_tiles - 1 - t.n : t.n;
-    base = i / a.together * a.together, group = min(a.together, a.key_tiles - base);
-    begin_head();
+  __device__ __forceinline__ Turns(const Args& args, const Tile& tile) : a(args), t(tile) { begin_head(); }
+  __device__ __forceinline__ int in_earlier_rounds(int end) const {  // of the places 0 … end-1
+    const int round = t.place & (1 << a.spread) - 1;
+    return (end >> a.spread) * round + min(end & (1 << a.spread) - 1, round);
   }
   __device__ __forceinline__ void begin_head() {
-    before = t.stride == 0 ? t.n : base, gap = t.stride, begun = t.n - base + 1;  // those that begin nearest to a query tile come first
+    const int j = t.place >> a.spread;
+    before = in_earlier_rounds(a.key_tiles) + (t.stride == 0 ? j : 0), gap = t.stride, begun = j + 1;
   }
   __device__ __forceinline__ void step_to(int m) {
     if (!a.sight.full() || t.stride == 0) return;
     if (m == t.first) gap = 1, begun = 0;  // wrapped round
-    if (--gap == 0 && begun < group) ++before, ++begun, gap = t.stride;
+    if (--gap == 0 && (begun << a.spread) + (t.place & (1 << a.spread) - 1) < a.key_tiles) ++before, ++begun, gap = t.stride;
   }
   __device__ __forceinline__ int at(int m) const {
     if (a.sight.full()) return before;
-    const int low = a.sight.first_key(m * C::rows) / keys, high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
+    int low = a.sight.first_key(m * C::rows) / keys, high = a.sight.last_key(min(m * C::rows + C::rows, a.sight.len_q) - 1) / keys;
     if (t.backward) {
-      const int top = a.key_tiles - 1 - base, bottom = top - group + 1;  // of this group; groups with larger n were before
-      return max(0, high - top) + t.n - max(low, bottom);
+      const int mirrored = a.key_tiles - 1 - low;
+      low = a.key_tiles - 1 - high, high = mirrored;
     }
-    return max(0, base - low) + min(high, base + group - 1) - t.n;
+    return (high - t.place >> a.spread) + in_earlier_rounds(high + 1) - in_earlier_rounds(low);
   }
 };
 

@@ -73,6 +73,10 @@ struct Cluster : Tiles {  // small problems: 128 rows, so that there are more bl
 // Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take `turns` with their
 // products, so that one's arithmetic runs beside the other's. All from one H200, 2026-11-21; bench/lab/attention_bwd.md.
 constexpr int backward_keys = 128;
+// In a fixed order, what decides how many key tiles of a head run together (rounds_of), in steps: a tile's beginning and end, and from one addition to dQ
+// to the next one's. From the model in bench/lab; against all key tiles of a head together, TFLOP/s at head dim 64: full 1k 446 → 434, 4k 477 → 496, 16k
+// 467 → 503; causal 1k 316, 4k 448 → 450, 16k 450 → 477.
+constexpr double backward_ends = 4, backward_hand_over = 1.3;
 template <class Type>
 struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower
   using T = Type;
