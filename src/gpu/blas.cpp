@@ -99,7 +99,7 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(fmt::format("{} cublasLt {}", p.name, cublasLtGetVersion()));
+    b->file = plan_file_of(fmt::format("{} cublasLt {} without counters", p.name, cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
@@ -135,10 +135,21 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
                           c.raw, &how, workspace, workspace_bytes, stream);
   }
 
+  // Where the first plan wants only a counter, those that want nothing are as fast and need no fill before them (docs/performance.md).
   std::vector<cublasLtMatmulAlgo_t> offered(int most) const {
+    constexpr std::size_t counter_bytes = 16;
+    auto found = asked(most, workspace_bytes);
+    if (!found.empty() && found[0].workspaceSize > 0 && found[0].workspaceSize <= counter_bytes)
+      if (auto without = asked(most, 0); !without.empty()) found = std::move(without);
+    check(!found.empty(), Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
+    std::vector<cublasLtMatmulAlgo_t> all;
+    for (const auto& f : found) all.push_back(f.algo);
+    return all;
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> asked(int most, std::size_t bytes) const {
     const unsigned of_a = alignment_of(p.a.data), of_b = alignment_of(p.b.data), of_d = alignment_of(p.c.data),
                    of_c = p.add ? alignment_of(p.add) : of_d;
-    const std::size_t bytes = workspace_bytes;
     const std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // FP32 and in order: the same bits every time
     cublasLtMatmulPreference_t wish;
     ok(cublasLtMatmulPreferenceCreate(&wish), "a preference");
@@ -155,11 +166,10 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
     int count = 0;
     const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, wish, most, found.data(), &count);
     cublasLtMatmulPreferenceDestroy(wish);
+    if (s == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     ok(s, "choosing an algorithm");
-    check(count > 0, Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
-    std::vector<cublasLtMatmulAlgo_t> all;
-    for (int i = 0; i < count; ++i) all.push_back(found[std::size_t(i)].algo);
-    return all;
+    found.resize(static_cast<std::size_t>(count));
+    return found;
   }
 
   float least_ms(const cublasLtMatmulAlgo_t& how, int times) const {  // infinite when it does not run
