@@ -1,6 +1,7 @@
 // A block's walk over rows of matrices that lie alike, the next rows under way from memory to shared memory while one is at work. A thread
-// copies the pieces of `vec` elements that begin at vec · (its number + a multiple of the block's threads), and reads only these: no barrier.
+// copies the pieces of a row that Row::each gives it, and reads only these: no barrier.
 //
+// Row: pieces of `vec` elements, each(width, f(which of the thread's pieces, where it begins)).
 // Order of calls: while more(): arrive(), any number of read(), next(). depth: rows ahead; 0: nothing is copied, read() reads memory.
 #pragma once
 #include "gpu/mma_sm80.cuh"
@@ -12,60 +13,73 @@ struct RowRange {
   std::int64_t first, step, end;
 };
 
-template <class T, int vec, int tensors, int depth>
+template <class T, class Row, int tensors, int depth>
 class RowsAhead {
  public:
-  static_assert(depth == 0 || sizeof(T) * vec == 16 || sizeof(T) * vec == 4);
+  static_assert(depth == 0 || sizeof(T) * Row::vec == 16);
   static constexpr std::size_t shared_bytes(std::int64_t width) { return std::size_t(depth) * tensors * std::size_t(width) * sizeof(T); }
 
-  // A matrix that is null is not read. stride: elements from row to row, of which `width` are read.
-  __device__ RowsAhead(void* shared, const T* const (&from)[tensors], int width, std::int64_t stride, const RowRange& range)
-      : shared_(static_cast<T*>(shared)), stride_(stride), row_(range.first), step_(range.step), end_(range.end), width_(width) {
+  // A matrix that is null is not read, and with rows ahead its elements are zeros; the first is there. Rows lie `width` elements apart.
+  __device__ RowsAhead(const void* shared, const T* const (&from)[tensors], int width, const RowRange& range)
+      : row_(range.first), step_(range.step), left_(range.end - range.first), width_(width) {
+    asm volatile("mov.b32 %0, %1;" : "=r"(shared_) : "r"(warp::shared_address(shared)));
 #pragma unroll
-    for (int t = 0; t < tensors; ++t) from_[t] = from[t];
+    for (int t = 0; t < tensors; ++t) wanted_[t] = from[t], from_[t] = (from[t] ? from[t] : from[0]) + row_ * width;
 #pragma unroll
-    for (slot_ = 0; slot_ < depth; ++slot_) fetch(row_ + slot_ * step_);
-    slot_ = 0;
+    for (int d = 0; d < depth; ++d) fetch(d);
   }
-  __device__ bool more() const { return row_ < end_; }
+  __device__ bool more() const { return left_ > 0; }
   __device__ std::int64_t row() const { return row_; }
   __device__ void arrive() const {
     if constexpr (depth > 0) warp::copies_wait<depth - 1>();
   }
-  __device__ Pack<T, vec> read(int tensor, int i) const {  // i: where one of the thread's pieces begins
-    if constexpr (depth > 0) return load<vec>(place(tensor) + i);
-    return load<vec>(from_[tensor] + row_ * stride_ + i);
+  __device__ Pack<T, Row::vec> read(int tensor, int i) const {  // i: where one of the thread's pieces begins
+    if constexpr (depth > 0)
+      return arrived(place(tensor, i));
+    else
+      return load<Row::vec>(from_[tensor] + i);
   }
   __device__ void next() {
     if constexpr (depth > 0) {
       __syncwarp();  // what was read is read before its place is written
-      fetch(row_ + depth * step_);
-      slot_ = slot_ + 1 < depth ? slot_ + 1 : 0;
+      fetch(depth);
+    } else {
+      advance();
     }
-    row_ += step_;
+    row_ += step_, left_ -= step_;
   }
 
  private:
-  __device__ T* place(int tensor) const { return shared_ + (slot_ * tensors + tensor) * width_; }
-  __device__ void fetch(std::int64_t row) const {
-    if (row < end_) {
+  // Shared memory by its 32-bit address, one register: by pointers the compiler works the address out again for every use.
+  __device__ static void copy(std::uint32_t to, const void* from, bool wanted) {  // 16 bytes, zeros if not wanted
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
+  }
+  __device__ static Pack<T, Row::vec> arrived(std::uint32_t from) {
+    uint4 x;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(from) : "memory");
+    return reinterpret_cast<const Pack<T, Row::vec>&>(x);
+  }
+  __device__ std::uint32_t place(int tensor, int i) const { return shared_ + slot_ + (tensor * width_ + i) * int(sizeof(T)); }
+  __device__ void advance() {
 #pragma unroll
-      for (int t = 0; t < tensors; ++t)
-        if (from_[t])
-          for (int i = int(threadIdx.x) * vec; i < width_; i += int(blockDim.x) * vec) {
-            if constexpr (sizeof(T) * vec == 16)
-              warp::copy_16(place(t) + i, from_[t] + row * stride_ + i, true);
-            else
-              warp::copy_4(place(t) + i, from_[t] + row * stride_ + i);
-          }
+    for (int t = 0; t < tensors; ++t) from_[t] += step_ * width_;
+  }
+  __device__ void fetch(int ahead) {  // the row after so many others, where from_ stands
+    if (left_ > ahead * step_) {
+#pragma unroll
+      for (int t = 0; t < tensors; ++t) Row::each(width_, [&](int, int i) { copy(place(t, i), from_[t] + i, wanted_[t]); });
+      advance();
     }
     warp::copies_commit();
+    const int row_bytes = tensors * width_ * int(sizeof(T));
+    slot_ = slot_ + row_bytes < depth * row_bytes ? slot_ + row_bytes : 0;
   }
 
-  T* shared_;
-  const T* from_[tensors];
-  std::int64_t stride_, row_, step_, end_;
-  int width_, slot_ = 0;
+  std::uint32_t shared_;
+  const T* from_[tensors];  // depth 0: of this row; else of the next to fetch
+  bool wanted_[tensors];
+  std::int64_t row_, step_, left_;
+  int width_, slot_ = 0;  // where this row's pieces lie, in bytes
 };
 
 }  // namespace headroom

@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "base/convert.h"
 
 namespace headroom {
@@ -47,6 +49,47 @@ __device__ T rounded(float x) {
     return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
   else
     return {__half_as_ushort(__float2half_rn(x))};
+}
+
+// A pack in FP32 and back. Of 16-bit types a word, two elements, at a time.
+template <class T, int n>
+__device__ Pack<float, n> widened(const Pack<T, n>& x) {
+  Pack<float, n> y;
+  if constexpr (sizeof(T) == 2 && n % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      const std::uint32_t word = reinterpret_cast<const std::uint32_t*>(&x)[i];
+      if constexpr (Bits<T>::mantissa == 7) {
+        y.at[2 * i] = __uint_as_float(word << 16), y.at[2 * i + 1] = __uint_as_float(word & 0xffff0000u);
+      } else {
+        const float2 two = __half22float2(reinterpret_cast<const __half2&>(word));
+        y.at[2 * i] = two.x, y.at[2 * i + 1] = two.y;
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) y.at[i] = widened(x.at[i]);
+  }
+  return y;
+}
+template <class T, int n>
+__device__ Pack<T, n> rounded(const Pack<float, n>& x) {
+  Pack<T, n> y;
+  if constexpr (sizeof(T) == 2 && n % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      std::conditional_t<Bits<T>::mantissa == 7, __nv_bfloat162, __half2> two;
+      if constexpr (Bits<T>::mantissa == 7)
+        two = __floats2bfloat162_rn(x.at[2 * i], x.at[2 * i + 1]);
+      else
+        two = __floats2half2_rn(x.at[2 * i], x.at[2 * i + 1]);
+      reinterpret_cast<std::uint32_t*>(&y)[i] = reinterpret_cast<const std::uint32_t&>(two);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) y.at[i] = rounded<T>(x.at[i]);
+  }
+  return y;
 }
 
 // How many elements of T one 16-byte piece holds, when every row of `width` elements begins at a multiple of 16 bytes; else 1.

@@ -86,6 +86,7 @@ TEST_F(RmsnormGpu, EveryTypeWidthAndMode) {
 TEST_F(RmsnormGpu, MoreRowsThanParts) {
   for (DType type : float_types)
     for (std::int64_t rows : {512, 513, 1537}) check(type, rows, 72, Gradient::accumulate), check(type, rows, 33, Gradient::overwrite);
+  check(DType::bf16, 17000, 72, Gradient::accumulate);  // parts of more rows than a warp has lanes
 }
 
 TEST_F(RmsnormGpu, PointersOffTheSixteenByteBoundary) {

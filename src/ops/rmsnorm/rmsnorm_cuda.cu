@@ -33,15 +33,15 @@ struct Row {
 };
 static_assert(Row<1, 32>::widest() == widest_on_gpu);
 
-// Rows fetched ahead: two, or as many as 64 bytes of each tensor a thread hold; with more of them fewer blocks are at work in a
-// multiprocessor (measured on an H200, 2026-11-21). None where rows are not made of 16-byte pieces, or are so wide that not one fits;
+// Rows fetched ahead: three, or as many as 64 bytes of each tensor a thread hold; with more of them fewer blocks are at work in a
+// multiprocessor. None where rows are not made of 16-byte pieces, or are so wide that not one fits;
 // these are read twice.
 template <class T, class Row>
 constexpr int depth_of() {
-  return sizeof(T) * Row::vec == 16 ? std::min(2, 64 / int(sizeof(T) * Row::own)) : 0;
+  return sizeof(T) * Row::vec == 16 ? std::min(3, 64 / int(sizeof(T) * Row::own)) : 0;
 }
 template <class T, class Row, int tensors>
-using Rows = RowsAhead<T, Row::vec, tensors, depth_of<T, Row>()>;
+using Rows = RowsAhead<T, Row, tensors, depth_of<T, Row>()>;
 
 using Room = float[2][32];  // of the sums over a block, in turns, so that one barrier a row is enough
 
@@ -74,7 +74,7 @@ template <class T, class Row>
 __global__ void __launch_bounds__(most_threads) rmsnorm_fwd(const __grid_constant__ ForwardArgs<T> a) {
   extern __shared__ uint4 shared[];
   Room& room = *reinterpret_cast<Room*>(shared);
-  Rows<T, Row, 1> rows(&room + 1, {a.x}, a.width, a.width, {blockIdx.x, gridDim.x, a.rows});
+  Rows<T, Row, 1> rows(&room + 1, {a.x}, a.width, {blockIdx.x, gridDim.x, a.rows});
   const Weights<Row> w(a.weight, a.width);
   for (int turn = 0; rows.more(); rows.next(), turn ^= 1) {
     rows.arrive();
@@ -101,54 +101,54 @@ struct BackwardArgs {
   float* sums;  // [parts, width]
   std::int64_t rows, rows_each;
   int width;
+  float per_width;  // 1 / width
   bool add;
 };
 
 // rmsnorm_bwd — one block per part, row after row.
 //   reads  x, dy, weight, rstd, dx when adding     writes  dx, the part's share of dweight
-//   numerics  dx = r·(w·dy − x̂·mean(w·dy·x̂)), x̂ = r·x, FP32, fixed order     limit  bandwidth
+//   numerics  dx = r·w·dy − x·r²·mean(w·dy·x̂), x̂ = r·x, FP32, fixed order     limit  bandwidth
 template <class T, class Row>
 __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constant__ BackwardArgs<T> a) {
   constexpr int vec = Row::vec;
   extern __shared__ uint4 shared[];
   Room& room = *reinterpret_cast<Room*>(shared);
   const std::int64_t begin = blockIdx.x * a.rows_each, end = min(a.rows, begin + a.rows_each);
-  Rows<T, Row, 3> rows(&room + 1, {a.x, a.dy, a.add ? a.dx : nullptr}, a.width, a.width, {begin, 1, end});
+  Rows<T, Row, 3> rows(&room + 1, {a.x, a.dy, a.add ? a.dx : nullptr}, a.width, {begin, 1, end});
   const Weights<Row> w(a.weight, a.width);
-  float dweight[Row::pieces][vec] = {}, next_root = a.rstd[begin];
-  for (int turn = 0; rows.more(); rows.next(), turn ^= 1) {
-    const float r = next_root;
-    if (rows.row() + 1 < end) next_root = a.rstd[rows.row() + 1];
+  Pack<float, vec> dweight[Row::pieces] = {};
+  constexpr bool kept = Row::own <= 8;  // both in FP32 from one pass over the row to the other
+  Pack<float, vec> x[kept ? Row::pieces : 1], dy[kept ? Row::pieces : 1];
+  const bool adds = a.add;
+  float roots = 0;  // of 32 rows, one a lane
+  T* dx = a.dx + begin * a.width;
+  for (int turn = 0; rows.more(); rows.next(), ++turn, dx += a.width) {
+    if (turn % 32 == 0) roots = a.rstd[min(rows.row() + threadIdx.x % 32, end - 1)];
+    const float r = __shfl_sync(~0u, roots, turn % 32);
     rows.arrive();
     float sum = 0;
     Row::each(a.width, [&](int k, int i) {
-      const auto x = rows.read(0, i), dy = rows.read(1, i);
+      const int at = kept ? k : 0;
+      x[at] = widened(rows.read(0, i)), dy[at] = widened(rows.read(1, i));
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
-        const float slope = widened(dy.at[e]) * (widened(x.at[e]) * r);
-        dweight[k][e] += slope;
+        const float slope = dy[at].at[e] * x[at].at[e];
+        dweight[k].at[e] += slope * r;
         sum += w.at[k][e] * slope;
       }
     });
-    const float mean = block_sum(sum, room[turn]) / float(a.width);
+    const float pull = block_sum(sum, room[turn % 2]) * a.per_width * r * r * r;  // r² · mean(w·dy·x̂)
     Row::each(a.width, [&](int k, int i) {
-      const auto x = rows.read(0, i), dy = rows.read(1, i);
-      Pack<T, vec> out;
-      if (a.add) out = rows.read(2, i);
+      const int at = kept ? k : 0;
+      if constexpr (!kept) x[at] = widened(rows.read(0, i)), dy[at] = widened(rows.read(1, i));
+      Pack<float, vec> out{};
+      if (adds) out = widened(rows.read(2, i));
 #pragma unroll
-      for (int e = 0; e < vec; ++e) {
-        const float value = r * (w.at[k][e] * widened(dy.at[e]) - widened(x.at[e]) * r * mean);
-        out.at[e] = rounded<T>(a.add ? widened(out.at[e]) + value : value);
-      }
-      store(a.dx + rows.row() * a.width + i, out);
+      for (int e = 0; e < vec; ++e) out.at[e] += r * (w.at[k][e] * dy[at].at[e]) - x[at].at[e] * pull;
+      store(dx + i, rounded<T>(out));
     });
   }
-  Row::each(a.width, [&](int k, int i) {
-    Pack<float, vec> out;
-#pragma unroll
-    for (int e = 0; e < vec; ++e) out.at[e] = dweight[k][e];
-    store(a.sums + std::int64_t(blockIdx.x) * a.width + i, out);
-  });
+  Row::each(a.width, [&](int k, int i) { store(a.sums + std::int64_t(blockIdx.x) * a.width + i, dweight[k]); });
 }
 
 // f.operator()<T, Row>() for a storage type, and the widest pieces and fewest registers, but `least`, that serve rows of this width.
@@ -202,7 +202,7 @@ void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Co
           launch(stream, rmsnorm_bwd<T, Row>,
                  {grid_of(parts.count), Row::threads(width), sizeof(Room) + Rows<T, Row, 3>::shared_bytes(width)},
                  {t.x.as<T>(), t.dy.as<T>(), t.weight.as<float>(), t.rstd.as<float>(), t.dx.as<T>(), sums.as<float>(), rows,
-                  parts.rows_each, int(width), t.into_dx == Gradient::accumulate});
+                  parts.rows_each, int(width), 1.0f / float(width), t.into_dx == Gradient::accumulate});
         },
         t.x.as<char>(), t.dy.as<char>(), t.dx.as<char>(), t.weight.as<char>());
   parts::add_up(sums, parts, t.dweight, t.into_dweight, stream);
