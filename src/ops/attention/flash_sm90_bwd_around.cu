@@ -5,44 +5,74 @@
 
 namespace headroom::attention::sm90::backward {
 
-// attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters.  A row is served by dim/8 lanes.
-//   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
-template <class C>
-__global__ void __launch_bounds__(256) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
-  using T = typename C::T;
-  constexpr int dim = C::dim;
-  constexpr int lanes = dim / 8, rows = 256 / lanes;
-  const int row = blockIdx.x * rows + threadIdx.x / lanes, lane = threadIdx.x % lanes, pair = blockIdx.y;
-  const int batch = pair / a.heads, head = pair % a.heads;
-  if (blockIdx.y == 0)
-    for (int i = blockIdx.x * 256 + threadIdx.x; i < a.zero_count; i += gridDim.x * 256) a.zeros[i] = 0;
+template <class T>
+__device__ __forceinline__ float dot(const uint4& a, const uint4& b) {  // of 8 pairs
+  const std::uint32_t aw[4] = {a.x, a.y, a.z, a.w}, bw[4] = {b.x, b.y, b.z, b.w};
   float sum = 0;
-  if (row < a.len_q && lane * 8 < a.head_dim) {
-    const auto at = [&](const void* x, const Strides& s) {
-      return *reinterpret_cast<const uint4*>(static_cast<const T*>(x) + batch * s.batch + row * s.row + head * s.head + lane * 8);
-    };
-    const uint4 o = at(a.o, a.o_strides), d = at(a.dout, a.do_strides);
-    const std::uint32_t ow[4] = {o.x, o.y, o.z, o.w}, dw[4] = {d.x, d.y, d.z, d.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 x = unpack<T>(ow[i]), y = unpack<T>(dw[i]);
-      sum += x.x * y.x + x.y * y.y;
+  for (int i = 0; i < 4; ++i) {
+    const float2 x = unpack<T>(aw[i]), y = unpack<T>(bw[i]);
+    sum += x.x * y.x + x.y * y.y;
+  }
+  return sum;
+}
+
+// attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters. A block takes 16 rows of several heads of a batch:
+// thread (piece, head, z) multiplies the same 8 columns of every so many rows, then the first threads add up a row of a head each.
+//   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
+constexpr int pre_rows = 16, pre_threads = 320;
+template <class C>
+__global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, at_once = 2;
+  __shared__ float parts[pre_rows][pre_threads + 1];
+  const int heads = blockDim.y, together = blockDim.z, threads = blockDim.x * heads * together, first = blockIdx.y * heads,
+            batch = blockIdx.z, row = blockIdx.x * pre_rows, column = threadIdx.y * blockDim.x + threadIdx.x,
+            thread = threadIdx.z * heads * blockDim.x + column;
+  if (blockIdx.y == 0 && blockIdx.z == 0)
+    for (int i = blockIdx.x * threads + thread; i < a.zero_count; i += gridDim.x * threads) a.zeros[i] = 0;
+
+  const int answer_row = row + thread % pre_rows, answer_head = first + thread / pre_rows;
+  const bool answers = thread < heads * pre_rows && answer_head < a.heads;
+  const float lse =
+      answers && answer_row < a.len_q ? a.lse[(std::size_t(batch) * a.heads + answer_head) * a.len_q + answer_row] : -INFINITY;
+
+  if (const int head = first + threadIdx.y; head < a.heads) {
+    const auto start = [&](const void* x, const Strides& s) {
+      return static_cast<const T*>(x) + batch * s.batch + head * s.head + (row + threadIdx.z) * s.row + threadIdx.x * 8;
+    };
+    const T *o = start(a.o, a.o_strides), *d = start(a.dout, a.do_strides);
+    const long long o_step = together * a.o_strides.row, d_step = together * a.do_strides.row;
+    const int rows = min(pre_rows, a.len_q - row);
+    for (int r = threadIdx.z; r < rows; r += at_once * together) {
+      uint4 x[at_once], y[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i, o += o_step, d += d_step)
+        if (r + i * together < rows) x[i] = *reinterpret_cast<const uint4*>(o), y[i] = *reinterpret_cast<const uint4*>(d);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i)
+        if (r + i * together < rows) parts[r + i * together][column] = dot<T>(x[i], y[i]);
     }
   }
-#pragma unroll
-  for (int i = lanes / 2; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
-  if (row >= a.padded) return;
-  if (lane == 0) {
-    const std::size_t from = std::size_t(pair) * a.len_q + row, to = std::size_t(pair) * a.padded + stat_at(row);
-    const float lse = row < a.len_q ? a.lse[from] : -INFINITY;
+  __syncthreads();
+  if (answers) {
+    const std::size_t pair = std::size_t(batch) * a.heads + answer_head, to = pair * a.padded + stat_at(answer_row);
     const bool blind = lse == -INFINITY;  // sees no key: P must be 0
+    float sum = 0;
+    if (!blind) {
+      const float* part = &parts[thread % pre_rows][thread / pre_rows * blockDim.x];
+#pragma unroll 4
+      for (int i = 0; i < int(blockDim.x); ++i) sum += part[i];
+    }
     a.lse2[to] = blind ? INFINITY : lse * log2e;
-    a.minus_delta[to] = blind ? 0 : (a.dlse ? a.dlse[from] : 0) - sum;
+    a.minus_delta[to] = blind ? 0 : (a.dlse ? a.dlse[pair * a.len_q + answer_row] : 0) - sum;
   }
-  if (a.dq) {
-    float4* q = reinterpret_cast<float4*>(a.dq + (std::size_t(pair) * a.padded + row) * dim) + lane;
-    q[0] = q[lanes] = make_float4(0, 0, 0, 0);
-  }
+  if (a.dq)
+    for (int h = first; h < min(first + heads, a.heads); ++h) {
+      float4* const q = reinterpret_cast<float4*>(a.dq + ((std::size_t(batch) * a.heads + h) * a.padded + row) * dim);
+#pragma unroll 1
+      for (int i = thread; i < pre_rows * dim / 4; i += threads) q[i] = make_float4(0, 0, 0, 0);
+    }
 }
 
 // attention_bwd_post_sm90 — dQ = scale · dq, rounded and put in order. One block of 128 threads per 64 rows and pair.
@@ -75,8 +105,9 @@ __global__ void attention_bwd_zero_sm90(const __grid_constant__ ZeroArgs a) {  /
 
 template <class C>
 void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
-  constexpr int rows = 2048 / C::dim;
-  launch(stream, attention_bwd_pre_sm90<C>, {dim3((a.padded + rows - 1) / rows, pairs), 256}, a);
+  const int pieces = a.head_dim / 8, together = (pre_rows + pieces - 1) / pieces,  // a thread for each row of a head, or more
+      most = pre_threads / (pieces * together), blocks = (a.heads + most - 1) / most, heads = (a.heads + blocks - 1) / blocks;
+  launch(stream, attention_bwd_pre_sm90<C>, {dim3(a.padded / pre_rows, blocks, pairs / a.heads), dim3(pieces, heads, together)}, a);
 }
 template <class C>
 void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
