@@ -73,7 +73,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows, keys = C::keys, stage_bytes = sizeof s.q[0];
   const int thread = threadIdx.x % 128, lane = thread % 32, key_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) {
+  const auto release = [&](Barrier& b) {  // what products have read; what lanes have read or written themselves, every lane says
     if (lane == 0) b.arrive();
   };
   Descriptors words(&s);
@@ -120,8 +120,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) s.p[n % 2][i][thread] = make_uint4(w[i][0], w[i][1], w[i][2], w[i][3]);
-      __syncwarp();
-      release(s.p_full[n % 2]);
+      s.p_full[n % 2].arrive();
     };
     const auto gradients = [&] {  // dS = P ∘ (dP - Δ)
       s.p_full[n % 2].wait(n / 2 % 2);
@@ -130,17 +129,16 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
         const uint4 y = s.p[n % 2][i][thread];
         differentiate<T>(w[i], {y.x, y.y, y.z, y.w}, &x[8 * i]);
       }
-      __syncwarp();
-      release(s.p_empty[n % 2]);
+      s.p_empty[n % 2].arrive();
     };
     const auto advance = [&](int m, auto more) {  // Sᵀ or dPᵀ of this step is here
       words.renew();
       if constexpr (scores_role) {
         weights(m);
-        release(s.q_empty[stage(n)]);
+        s.q_empty[stage(n)].arrive();
         s.do_full[stage(n)].wait(parity(n));
       } else {
-        release(s.do_empty[stage(n)]);
+        s.do_empty[stage(n)].arrive();
         gradients();
         s.q_full[stage(n)].wait(parity(n));
       }
@@ -189,8 +187,8 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __g
   auto& s = *reinterpret_cast<WideShared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(4), s.v_full.init(1), s.v_empty.init(4);
-    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(8), s.do_full[i].init(1), s.do_empty[i].init(8);
-    for (int i = 0; i < 2; ++i) s.p_full[i].init(4), s.p_empty[i].init(4);
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(128 + 4), s.do_full[i].init(1), s.do_empty[i].init(128 + 4);
+    for (int i = 0; i < 2; ++i) s.p_full[i].init(128), s.p_empty[i].init(128);
     s.next.init(8);
     barriers_ready();
   }
