@@ -27,11 +27,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
   group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
-  const auto release = [&](Barrier& b) {
+  const auto release = [&](Barrier& b) {  // what products have read; what lanes have read themselves, the statistics, every lane hands back
     if (lane == 0) b.arrive();
-  };
-  const auto release_read = [&](Barrier& b) {  // of what lanes have read themselves: the statistics
-    if (EveryLane<C, ordered>::arrives || lane == 0) b.arrive();
   };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
@@ -106,7 +103,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
       mma_wait<0>();
       pin(scores);
-      if constexpr (before) __syncwarp(), release_read(s.q_empty[stage(n - 1)]);
+      if constexpr (before) s.q_empty[stage(n - 1)].arrive();
 
       if (m < plain.from || m >= plain.to)  // some row of this step does not see some key of this tile
         hide_unseen(scores, a.sight, t.n * keys + key_here, m * rows + column_here);
@@ -145,7 +142,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
                      ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
-      release_read(s.do_empty[stage(n)]);
+      s.do_empty[stage(n)].arrive();
       ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
     };
 
@@ -160,7 +157,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       pass_turn();
       mma_wait<0>();
       __syncwarp();
-      release_read(s.q_empty[stage(n - 1)]), release(s.v_empty), release(s.k_empty);
+      s.q_empty[stage(n - 1)].arrive(), release(s.v_empty), release(s.k_empty);
       s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
       dq_out(n - 1);
       tile_parity ^= 1;
@@ -194,8 +191,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
-    constexpr int readers = EveryLane<C, ordered>::arrives ? 256 : 8;
-    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(readers), s.do_full[i].init(1), s.do_empty[i].init(readers);
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(256), s.do_full[i].init(1), s.do_empty[i].init(256);
     for (int i = 0; i < 2; ++i)
       s.ds_full[i].init(8), s.dq_empty[i][0].init(1), s.dq_empty[i][1].init(1), s.tile_full[i].init(1),
           s.tile_empty[i].init(8 + Sending<C, ordered>::senders);

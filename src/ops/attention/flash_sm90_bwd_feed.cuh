@@ -21,12 +21,6 @@ constexpr int dq_columns(int group) {
   return C::rows == 128 ? C::dim : C::dim == 64 ? 32 : group == 0 ? 64 : C::dim - 64;
 }
 
-// Who hands the statistics' place back: every lane, or lane 0 after __syncwarp, which is right too but opaque to racecheck, and 2 % faster in the
-// free order at head dim 64; in a fixed order every lane is 1 % faster there, and at all other head dims they are level (H200, 2026-11-21).
-template <class C, bool ordered>
-struct EveryLane {
-  static constexpr bool arrives = ordered || C::dim > 64;
-};
 // A thread that sends in a fixed order spills at 24, which costs more than a step has to spare: 5–10 % at head dim 64. The free order's consumers
 // want all they can get instead, and so do those of 128, where ptxas would serialise the products (H200, 2026-11-21).
 template <class C, bool ordered>
