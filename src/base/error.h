@@ -1,6 +1,6 @@
 // One error type for the whole library: thrown at the public door, turned into a code at the two edges (command line, C ABI).
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -18,13 +18,13 @@ namespace {
 using studies::AttentionRow;
 using studies::AttentionSweep;
 
-struct Asked : AttentionAsked {
+struct SweepAsked : AttentionAsked {
   std::int64_t warmup = 5, steps = 100;
   std::optional<double> seconds;
   bool resume = false, exactly = false;  // exactly the steps asked for, however long they take
 };
 
-AttentionSweep settings_of(const Asked& a) {
+AttentionSweep settings_of(const SweepAsked& a) {
   AttentionSweep s = a.settings();
   const bool as_long_as_needed = s.protocol.until > 0 && !a.exactly;
   s.protocol.warmup = int(a.warmup), s.protocol.steps = as_long_as_needed ? 1'000'000 : int(a.steps);
@@ -32,7 +32,7 @@ AttentionSweep settings_of(const Asked& a) {
   return s;
 }
 
-std::string settings_json(const AttentionSweep& s, const Asked& a) {
+std::string settings_json(const AttentionSweep& s, const SweepAsked& a) {
   return nlohmann::ordered_json{{"variant", s.variants},
                                 {"dtype", a.dtypes},
                                 {"batch", s.batch},
@@ -53,7 +53,7 @@ std::string settings_json(const AttentionSweep& s, const Asked& a) {
       .dump();
 }
 
-int run(const Asked& asked, const Common& common) {
+int run(const SweepAsked& asked, const Common& common) {
   Device device = chosen_device(common);
   AttentionSweep sweep = settings_of(asked);
   sweep.seed = common.seed;
@@ -126,7 +126,7 @@ void add_attention(CLI::App& app, AttentionAsked& a) {
 }
 
 Run attention(CLI::App& app, Common& common) {
-  auto asked = std::make_shared<Asked>();
+  auto asked = std::make_shared<SweepAsked>();
   AttentionSweep& s = asked->sweep;
   add_attention(app, *asked);
   add_integer(app, "--warmup", asked->warmup, {0, 1'000'000}, "Calls before the first that counts");

@@ -11,7 +11,7 @@ namespace headroom::cli {
 
 namespace {
 
-struct Asked {
+struct MemoryAsked {
   AttentionMemory study;
   std::vector<std::string> dtypes{"fp32"}, variants;
   std::string as = "headroom", mask = "full", softmax = "builtin", upstream = "given", peak_of;
@@ -34,7 +34,7 @@ Device described(const Common& common, bool as_pytorch) {
 }  // namespace
 
 Run memory_attention_topic(CLI::App& app, Common& common) {
-  auto a = std::make_shared<Asked>();
+  auto a = std::make_shared<MemoryAsked>();
   AttentionMemory& s = a->study;
   constexpr std::int64_t many = (1ll << 31) - 1;
   add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose attention: this library's, or what PyTorch eager would hold");

@@ -7,7 +7,7 @@
 namespace headroom::cli {
 
 namespace {
-struct Asked {
+struct ModelAsked {
   ModelMemory study;
   ModelOptions model;
   HoldingAsked holding;
@@ -16,7 +16,7 @@ struct Asked {
   double workspace_mib = -1;
 };
 
-Record as_pytorch(const Asked& a, const Common& common) {
+Record as_pytorch(const ModelAsked& a, const Common& common) {
   check(!a.study.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   const engine::ModelConfig c = a.model.config();
   check(a.keeps == std::vector<std::string>{"everything"}, Code::bad_argument,
@@ -46,7 +46,7 @@ Record as_pytorch(const Asked& a, const Common& common) {
 }  // namespace
 
 Run memory_model_topic(CLI::App& app, Common& common) {
-  auto a = std::make_shared<Asked>();
+  auto a = std::make_shared<ModelAsked>();
   ModelMemory& s = a->study;
   add_model(app, a->model);
   add_integers(app, "--batch", s.batches, {1, 1 << 30}, "Sequences");

@@ -7,7 +7,7 @@
 namespace headroom::cli {
 
 namespace {
-struct Asked {
+struct PlanAsked {
   Plan study;
   ModelOptions model;
   std::vector<std::string> precisions;
@@ -17,7 +17,7 @@ struct Asked {
 }  // namespace
 
 Run plan(CLI::App& app, Common& common) {
-  auto a = std::make_shared<Asked>();
+  auto a = std::make_shared<PlanAsked>();
   add_model(app, a->model);
   add_integer(app, "--batch", a->study.batch, {1, 4096}, "Sequences of a step, of all GPUs together; micro-batches divide it");
   add_integer(app, "--len", a->study.len, {1, 1 << 30}, "Tokens of a sequence");

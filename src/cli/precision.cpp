@@ -121,7 +121,7 @@ Run formats(CLI::App& app, Common& common) {
   };
 }
 
-constexpr Command topics[] = {
+constexpr Command precision_topics[] = {
     {"accumulate", "Sums of equal numbers in every format: the error, where they stall, and why", accumulate},
     {"autocast", "The dtype of every op's inputs and output under mixed precision, and the rule behind it", autocast},
     {"norm", "What LayerNorm and RMSNorm lose, where squares overflow and where epsilon vanishes", norm},
@@ -130,6 +130,6 @@ constexpr Command topics[] = {
 
 }  // namespace
 
-Run precision(CLI::App& app, Common& common) { return with_topics(app, common, topics); }
+Run precision(CLI::App& app, Common& common) { return with_topics(app, common, precision_topics); }
 
 }  // namespace headroom::cli

@@ -16,7 +16,7 @@ namespace headroom::cli {
 
 namespace {
 
-struct Asked {
+struct ProfileAsked {
   StepAsked step;
   AttentionAsked attention;
   std::string phase = "train", trace;
@@ -31,7 +31,7 @@ const T& only(const std::vector<T>& list, const char* option) {
   return list.front();
 }
 
-studies::ProfileOptions options_of(const Asked& a, const Common& common) {
+studies::ProfileOptions options_of(const ProfileAsked& a, const Common& common) {
   studies::ProfileOptions o;
   o.steps = int(a.steps), o.warmup = int(a.warmup), o.trace = a.trace, o.counters = a.counters;
   o.seed = common.seed, o.stop = interrupted;
@@ -95,7 +95,7 @@ int show(const studies::ProfileResult& result, const std::string& trace, const C
   return code;
 }
 
-int run_step(const Asked& a, const Common& common) {
+int run_step(const ProfileAsked& a, const Common& common) {
   const StepTime t = a.step.settings(common);
   studies::ProfileStep s;
   const engine::ModelConfig& model = only(t.models, "--model");
@@ -140,7 +140,7 @@ std::vector<std::string> who_serves(const studies::AttentionSweep& sweep, const 
   return names;
 }
 
-int run_attention(const Asked& a, const Common& common) {
+int run_attention(const ProfileAsked& a, const Common& common) {
   const auto sweep = a.attention.settings();
   Device d = chosen_device(common);
   studies::ProfileAttention p;
@@ -166,7 +166,7 @@ int run_attention(const Asked& a, const Common& common) {
 }
 
 // The program's own output goes where it went; ours to standard error, unless --out names a file.
-int run_program(const Asked& a, const Common& common) {
+int run_program(const ProfileAsked& a, const Common& common) {
   const studies::ProgramRun run = studies::run_profiled(a.command);
   if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
   const Record record = for_format(
@@ -184,7 +184,7 @@ void say_one(CLI::App& app, std::initializer_list<std::pair<const char*, const c
   for (const auto& [option, shape] : shapes) app.get_option(option)->type_name(shape);
 }
 
-void add_recording(CLI::App& app, Asked& a) {
+void add_recording(CLI::App& app, ProfileAsked& a) {
   add_file(app, "--trace", a.trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
   add_flag(app, "--counters", a.counters, "Also the hardware's own count of tensor-core activity, where it permits that");
 }
@@ -192,7 +192,7 @@ void add_recording(CLI::App& app, Asked& a) {
 }  // namespace
 
 Run profile(CLI::App& app, Common& common) {
-  auto a = std::make_shared<Asked>();
+  auto a = std::make_shared<ProfileAsked>();
   a->attention.sweep.lens = {1024};
   a->step.steps = a->steps, a->step.study.warmups = {a->warmup};
   CLI::App* step = app.add_subcommand("step", "One step of a language model: forward, forward + backward, train")->fallthrough();

@@ -10,7 +10,7 @@
 namespace headroom::cli {
 
 namespace {
-struct Asked {
+struct TrainAsked {
   TrainRun study;
   ModelOptions model;
   std::string text, tokens, tokens_type = "uint16", precision = "fp32", keep = "everything";
@@ -20,7 +20,7 @@ struct Asked {
 }  // namespace
 
 Run train(CLI::App& app, Common& common) {
-  auto a = std::make_shared<Asked>();
+  auto a = std::make_shared<TrainAsked>();
   TrainRun& s = a->study;
   s.recipe.batch = 4;
   add_model(app, a->model);

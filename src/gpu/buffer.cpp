@@ -7,7 +7,7 @@
 namespace headroom {
 
 namespace {
-cudaStream_t of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
+cudaStream_t stream_of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
 }  // namespace
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
@@ -26,16 +26,16 @@ Buffer::~Buffer() {
 }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream& s) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, of(s)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(s)));
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream& s) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, of(s)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(s)));
 }
 void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream& s) {
   if (row_bytes == every || rows == 1) return copy_to_host(to, from, row_bytes * rows, s);
-  cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, of(s)));
+  cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, stream_of(s)));
 }
-void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, of(s))); }
+void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, stream_of(s))); }
 
 DeviceMemory device_memory() {
   DeviceMemory m;

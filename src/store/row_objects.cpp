@@ -6,6 +6,13 @@ namespace headroom {
 
 bool is_row(const RowObject& j) { return j.is_object() && (!j.contains("status") || j["status"].is_string()); }
 
+std::string text_at(const RowObject& row, const char* field) {
+  return row.contains(field) && row[field].is_string() ? row[field].get<std::string>() : "";
+}
+double number_at(const RowObject& row, const char* field) {
+  return row.contains(field) && row[field].is_number() ? row[field].get<double>() : 0;
+}
+
 std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
   std::vector<RowObject> rows;
   for (const StoredRow& stored : results.rows(run)) {

@@ -11,7 +11,9 @@ namespace headroom {
 
 using RowObject = nlohmann::ordered_json;  // fields in the order in which the command gave them
 
-bool is_row(const RowObject&);  // an object; if it has a status, the status is a word
+bool is_row(const RowObject&);                             // an object; if it has a status, the status is a word
+std::string text_at(const RowObject&, const char* field);  // empty where there is no word
+double number_at(const RowObject&, const char* field);     // 0 where there is no number
 std::vector<RowObject> row_objects(const Results&, std::int64_t run);
 
 }  // namespace headroom

@@ -9,11 +9,11 @@ namespace headroom::studies {
 namespace {
 
 template <class T>
-Value value_of(const T& x) {
+Value cell_of(const T& x) {
   return x;
 }
 template <class T>
-Value value_of(const std::optional<T>& x) {
+Value cell_of(const std::optional<T>& x) {
   return x ? Value(*x) : Value();
 }
 
@@ -37,7 +37,7 @@ Table table_of(const std::vector<AttentionRow>& rows) {
   for_each_field(blank, [&](const char* name, const auto&, Unit unit, Show show) { t.columns.push_back({name, unit, show}); });
   for (const AttentionRow& r : rows) {
     std::vector<Value> cells;
-    for_each_field(r, [&](const char*, const auto& x, Unit, Show) { cells.push_back(value_of(x)); });
+    for_each_field(r, [&](const char*, const auto& x, Unit, Show) { cells.push_back(cell_of(x)); });
     t.add(std::move(cells));
   }
   return t;

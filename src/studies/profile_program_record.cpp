@@ -17,7 +17,7 @@ using profile::Slice;
 
 namespace {
 
-constexpr std::size_t rows_for_people = 15;
+constexpr std::size_t rows_shown = 15;
 constexpr int letters_for_people = 72, letters_of_two = 48;  // a name alone in its row; one of two
 constexpr int most_streams = 1000, most_lanes = 16;          // of a device, of a stream, in a trace
 constexpr double pause_ns = 1e7;  // who waits that long does not wait for the next launch: start-up, a graph made ready, input
@@ -86,7 +86,7 @@ Table kernels_of(const ActivityLog& log, double all_ns, bool for_people) {
            {"bytes", Unit::bytes}},
           {}};
   for (const auto& [name, slices] : grouped<std::string>(log.slices, [](const Slice& s) { return s.kernel; })) {
-    if (for_people && t.rows.size() == rows_for_people) break;
+    if (for_people && t.rows.size() == rows_shown) break;
     std::int64_t bytes = 0;
     for (const Slice* s : slices) bytes += s->bytes;
     const double ns = sum_ns(slices);
@@ -142,7 +142,7 @@ Table gaps_of(const Occupied& o, bool for_people) {
   std::vector<std::pair<std::pair<std::string, std::string>, Sum>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [between, s] : sorted) {
-    if (for_people && t.rows.size() == rows_for_people / 2) break;
+    if (for_people && t.rows.size() == rows_shown / 2) break;
     t.add({shown(between.first, for_people, letters_of_two), shown(between.second, for_people, letters_of_two), s.count, s.ns / 1e6,
            s.longest / 1e3});
   }
@@ -156,7 +156,7 @@ Table pauses_of(const ActivityLog& log, const Occupied& o, bool for_people) {
     if (w.is_pause()) pauses.push_back(w);
   std::stable_sort(pauses.begin(), pauses.end(), [](const Wait& a, const Wait& b) { return a.ns() > b.ns(); });
   for (const Wait& w : pauses) {
-    if (for_people && t.rows.size() == rows_for_people / 2) break;
+    if (for_people && t.rows.size() == rows_shown / 2) break;
     t.add({double(w.after->end_ns - log.loaded_ns) / 1e6, w.ns() / 1e6, shown(w.after->kernel, for_people, letters_of_two),
            shown(w.before->kernel, for_people, letters_of_two)});
   }

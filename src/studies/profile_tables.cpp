@@ -9,7 +9,6 @@
 
 namespace headroom::studies {
 
-using profile::Place;
 using profile::Slice;
 using profile::SliceKind;
 using profile::Timeline;
@@ -24,13 +23,13 @@ struct Use {  // of time by whatever a key stands for, over all steps
 
 // Sums of the slices by key. The cost of a region counts once for each step, however many kernels it took.
 template <class Key, class KeyOf>
-std::map<Key, Use> summed(const Timeline& t, const std::vector<Place>& places, KeyOf&& key_of) {
+std::map<Key, Use> summed(const Timeline& t, const std::vector<profile::Place>& places, KeyOf&& key_of) {
   std::map<Key, Use> uses;
   std::set<std::pair<int, int>> counted;
   for (std::size_t i = 0; i < t.slices.size(); ++i) {
     const Slice& s = t.slices[i];
-    static const Place nobody;
-    const Place& place = s.mark >= 0 ? places[std::size_t(s.mark)] : nobody;
+    static const profile::Place nobody;
+    const profile::Place& place = s.mark >= 0 ? places[std::size_t(s.mark)] : nobody;
     Use& u = uses[key_of(s, place)];
     u.ns += double(s.ns()), ++u.count;
     if (u.example < 0) u.example = int(i);
@@ -50,13 +49,13 @@ std::vector<std::pair<Key, Use>> by_time(const std::map<Key, Use>& uses) {
 
 double steps_of(const Timeline& t) { return t.repeats > 0 ? t.repeats : std::max<double>(1, double(t.steps.size())); }
 Value rate(double amount, double ns, double unit) { return ns > 0 && amount > 0 ? Value(amount / ns * 1e9 / unit) : Value(); }
-std::string phase_name(const Place& p) { return std::string(name_of(p.phase)); }
+std::string phase_name(const profile::Place& p) { return std::string(name_of(p.phase)); }
 
 enum Column { forward, backward, optimizer, columns };
 int column_of(Phase p) { return p == Phase::optimizer ? optimizer : p == Phase::backward ? backward : forward; }
 Value ms_or_none(double ns, double steps) { return ns > 0 ? Value(ns / steps / 1e6) : Value(); }
 
-std::string slice_name(const Timeline& t, const std::vector<Place>& places, int slice) {
+std::string slice_name(const Timeline& t, const std::vector<profile::Place>& places, int slice) {
   if (slice < 0) return "(the step's edge)";
   const Slice& s = t.slices[std::size_t(slice)];
   return s.mark >= 0 ? places[std::size_t(s.mark)].label() : s.kernel;
@@ -100,7 +99,7 @@ Table ProfileTables::kernels() const {
           "Kernels by time",
           {{"kernel"}, {"kind", Unit::none, Show::detail}, {"count"}, {"ms", Unit::ms}, {"share", Unit::share, Show::bar}, {"mean_us"}},
           {}};
-  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const Place&) { return s.kernel; });
+  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Place&) { return s.kernel; });
   for (const auto& [kernel, u] : by_time(uses)) {
     const double ms = u.ns / steps / 1e6;
     t.add({kernel, std::string(profile::name_of(timeline.slices[std::size_t(u.example)].kind)), double(u.count) / steps, ms, ms / total,
@@ -116,8 +115,9 @@ Table ProfileTables::phases() const {
           "Phases",
           {{"phase"}, {"ms", Unit::ms}, {"share", Unit::share, Show::bar}, {"tflops", Unit::tflops}, {"bytes_per_s", Unit::bytes_per_s}},
           {}};
-  const auto uses = summed<std::string>(
-      timeline, places, [](const Slice& s, const Place& p) { return s.mark < 0 ? std::string("outside the ops") : phase_name(p); });
+  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Place& p) {
+    return s.mark < 0 ? std::string("outside the ops") : phase_name(p);
+  });
   for (const auto& [phase, u] : by_time(uses))
     t.add({phase, u.ns / steps / 1e6, u.ns / steps / 1e6 / total, rate(u.flops, u.ns, 1e12), rate(u.bytes, u.ns, 1)});
   return t;
@@ -138,9 +138,11 @@ Table ProfileTables::modules() const {
           {}};
   using Key = std::pair<std::string, std::string>;
   std::map<Key, std::array<double, columns>> by_phase;
-  const auto key_of = [](const Slice& s, const Place& p) { return s.mark < 0 ? Key{"(none)", s.kernel} : Key{p.module, p.place_name()}; };
+  const auto key_of = [](const Slice& s, const profile::Place& p) {
+    return s.mark < 0 ? Key{"(none)", s.kernel} : Key{p.module, p.place_name()};
+  };
   for (const Slice& s : timeline.slices) {
-    const Place p = s.mark < 0 ? Place{} : places[std::size_t(s.mark)];
+    const profile::Place p = s.mark < 0 ? profile::Place{} : places[std::size_t(s.mark)];
     by_phase[key_of(s, p)][std::size_t(column_of(p.phase))] += double(s.ns());
   }
   for (const auto& [key, u] : by_time(summed<Key>(timeline, places, key_of))) {
@@ -201,7 +203,7 @@ Table ProfileTables::attention() const {
            {"flops_share", Unit::share, Show::bar},
            {"tflops", Unit::tflops}},
           {}};
-  const auto uses = summed<std::string>(timeline, places, [](const Slice&, const Place& p) -> std::string {
+  const auto uses = summed<std::string>(timeline, places, [](const Slice&, const profile::Place& p) -> std::string {
     if (!p.op.starts_with("attention.plain") && p.work != Work::attention) return "";
     if (p.work == Work::attention) return "products and softmax in one kernel";
     return p.part.empty() ? "between its parts" : p.work == Work::softmax ? "softmax" : "products (" + p.part + ")";
@@ -259,7 +261,7 @@ Table ProfileTables::roofline() const {
     if (p.dtype == DType::f32) p.math = precision.math;
     return p;
   };
-  const auto uses = summed<Key>(timeline, places, [&](const Slice& s, const Place& p) {
+  const auto uses = summed<Key>(timeline, places, [&](const Slice& s, const profile::Place& p) {
     return s.mark < 0 || p.cost_of < 0 ? Key{}
                                        : Key{p.label(), std::string(name_of(p.work == Work::matmul ? math_of(p.precision) : p.precision))};
   });

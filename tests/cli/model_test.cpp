@@ -12,7 +12,7 @@
 namespace headroom {
 namespace {
 
-const std::string tiny = " --layers 2 --width 64 --heads 2 --vocab 100 --batch 2 ";
+const std::string small_model = " --layers 2 --width 64 --heads 2 --vocab 100 --batch 2 ";
 
 class ModelProgram : public Program {
  protected:
@@ -64,7 +64,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
 }
 
 TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
-  const Json j = answer("memory model --device h200 --precision fp32,bf16 --len 32,64" + tiny);
+  const Json j = answer("memory model --device h200 --precision fp32,bf16 --len 32,64" + small_model);
   ASSERT_EQ(j["rows"].size(), 4u);
   for (const Json& row : j["rows"]) {
     std::int64_t sum = 0;
@@ -75,12 +75,12 @@ TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
     EXPECT_EQ(row["fits"], true);
   }
   EXPECT_NE(j["notes"].dump().find("Tensors for NVIDIA H200 are counted as these kernels take them"), std::string::npos) << j["notes"];
-  const Json here = answer("memory model --device cpu --len 32" + tiny);
+  const Json here = answer("memory model --device cpu --len 32" + small_model);
   EXPECT_EQ(here["notes"].dump().find("are counted"), std::string::npos) << "on the CPU there is nothing to say";
 }
 
 TEST_F(ModelProgram, MeasuringFindsWhatWasForecast) {
-  const Json j = answer("memory model --device cpu --measure --len 16,32 --precision fp32,bf16" + tiny);
+  const Json j = answer("memory model --device cpu --measure --len 16,32 --precision fp32,bf16" + small_model);
   ASSERT_EQ(j["measured"].size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(j["measured"][i]["ledger_peak_bytes"], j["rows"][i]["train_peak_bytes"]);
@@ -111,8 +111,8 @@ TEST_F(ModelProgram, AsPyTorchFindsEdgesAndWhatRemovesBytes) {
 }
 
 TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
-  const Json j =
-      answer("memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + tiny);
+  const Json j = answer(
+      "memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + small_model);
   ASSERT_EQ(j["rows"].size(), 2u);
   pytorch::LanguageModel m;
   m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
@@ -157,9 +157,9 @@ TEST_F(ModelProgram, ThePlanForSeveralGpusIsMarkedForecastOnly) {
 
 TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
   keep_ceilings(1e9);
-  const Json before = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + tiny);
+  const Json before = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + small_model);
   keep_ceilings(2e9);
-  const Json after = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + tiny);
+  const Json after = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + small_model);
   EXPECT_EQ(before["rows"][0]["precision"], "fp32");
   EXPECT_NEAR(before["rows"][0]["ms"].get<double>() / after["rows"][0]["ms"].get<double>(), 2, 1e-6);
   EXPECT_NE(after["notes"].dump().find("measured by headroom device, run 2"), std::string::npos) << after["notes"];
@@ -167,7 +167,7 @@ TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
 
 TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
   keep_ceilings(1e9);
-  const Json j = answer("step --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + tiny);
+  const Json j = answer("step --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + small_model);
   ASSERT_EQ(j["rows"].size(), 12u);
   for (const Json& row : j["rows"]) {
     EXPECT_EQ(row["status"], "ok") << row;
@@ -176,12 +176,12 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
     EXPECT_NEAR(row["mfu"].get<double>(), row["model_tflops"].get<double>() * 1e12 / 1e9, 1e-6 * row["mfu"].get<double>())
         << "against the ceiling that was kept";
   }
-  const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + tiny);
+  const Json mixed = answer("step --len 16 --device cpu --precision tf32,fp32 --steps 1 --warmup 0" + small_model);
   ASSERT_EQ(mixed["rows"].size(), 6u);
   EXPECT_EQ(mixed["rows"][0]["status"], "refused");
   EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 is a GPU's arithmetic"), std::string::npos) << mixed["rows"][0];
   EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
-  const Json refused = answer("step --len 16 --memory 0.0001 --steps 1" + tiny);
+  const Json refused = answer("step --len 16 --memory 0.0001 --steps 1" + small_model);
   for (const Json& row : refused["rows"]) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be placed"), std::string::npos) << row;

@@ -12,7 +12,7 @@ namespace {
 
 class Profile : public Program {};
 
-constexpr const char* tiny = "profile step --device cpu --layers 2 --width 64 --heads 2 --vocab 100 --len 32 --batch 1 --steps 2 ";
+constexpr const char* small_step = "profile step --device cpu --layers 2 --width 64 --heads 2 --vocab 100 --len 32 --batch 1 --steps 2 ";
 
 double sum_of(const Json& rows, const char* field) {
   double sum = 0;
@@ -21,7 +21,7 @@ double sum_of(const Json& rows, const char* field) {
 }
 
 TEST_F(Profile, EveryTableOfAStepAddsUpToTheSameTime) {
-  const Ended e = run(std::string(tiny) + "--format json --db " + db_);
+  const Ended e = run(std::string(small_step) + "--format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;
   const Json j = Json::parse(e.out);
   const double step = j["step_ms"], covered = j["covered"], ran = step * covered;
@@ -37,7 +37,7 @@ TEST_F(Profile, EveryTableOfAStepAddsUpToTheSameTime) {
 }
 
 TEST_F(Profile, EverySliceOfAStepIsAttributed) {
-  const Ended e = run(std::string(tiny) + "--format json --db " + db_);
+  const Ended e = run(std::string(small_step) + "--format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;
   std::set<std::string> modules, parts, phases;
   const Json j = Json::parse(e.out);
@@ -64,7 +64,7 @@ TEST_F(Profile, PlainAttentionShowsSoftmaxBesideItsProducts) {
 
 TEST_F(Profile, TheTraceIsJsonAndTheRunIsKept) {
   const std::string trace = (folder_ / "t.json.gz").string();
-  const Ended e = run(std::string(tiny) + "--db " + db_ + " --trace " + trace);
+  const Ended e = run(std::string(small_step) + "--db " + db_ + " --trace " + trace);
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("Matmul against everything else"), std::string::npos);
   std::string text;
@@ -92,7 +92,7 @@ TEST_F(Profile, AllIsEveryVariantThatServesAndTwoRunsAreCompared) {
 
 TEST_F(Profile, APageOfItHasTheReportsCharts) {
   const std::string page = (folder_ / "p.html").string();
-  const Ended e = run(std::string(tiny) + "--db " + db_ + " --out " + page);
+  const Ended e = run(std::string(small_step) + "--db " + db_ + " --out " + page);
   ASSERT_EQ(e.code, 0) << e.err;
   const std::string text = text_of(page);
   for (const char* title : {"Kernel timeline", "Time by module", "Matmul against the rest", "Roofline", "Live bytes over the step"})

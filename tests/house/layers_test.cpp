@@ -57,7 +57,7 @@ std::vector<std::string> violations(const std::string& room, const std::string& 
   return out;
 }
 
-std::string text_of(const std::filesystem::path& path) {
+std::string source_of(const std::filesystem::path& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -70,7 +70,7 @@ TEST(Layers, EveryIncludeGoesDown) {
     if (!sources.contains(entry.path().extension().string())) continue;
     ++files;
     const auto inside = entry.path().lexically_relative(src);
-    for (const auto& what : violations(inside.begin()->string(), text_of(entry.path())))
+    for (const auto& what : violations(inside.begin()->string(), source_of(entry.path())))
       ADD_FAILURE() << inside.string() << " includes " << what << ", which is not below it";
   }
   EXPECT_GT(files, 20);

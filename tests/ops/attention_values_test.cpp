@@ -61,12 +61,13 @@ TEST(AttentionGradient, EveryVariantAgreesWithADirectionalDifference) {
     for (int end = 0; end < 2; ++end) {
       Tensors moved = tensors_of(c);
       std::uint64_t stream = 100;
-      for (auto [g, gradient] : {std::pair{&moved.q, &x.dq}, {&moved.k, &x.dk}, {&moved.v, &x.dv}}) {
+      for (const auto& pair : {std::pair{&moved.q, &x.dq}, {&moved.k, &x.dk}, {&moved.v, &x.dv}}) {
+        Guarded& input = *pair.first;
         const Random r = Random{c.seed}.stream(stream++);
-        const auto values = g->values(), slopes = gradient->values();
-        g->each([&](std::int64_t flat, std::int64_t offset) {
+        const auto values = input.values(), slopes = pair.second->values();
+        input.each([&](std::int64_t flat, std::int64_t offset) {
           const float direction = r.normal(std::uint64_t(flat));
-          g->set(offset, float(values[std::size_t(flat)] + (end ? -h : h) * direction));
+          input.set(offset, float(values[std::size_t(flat)] + (end ? -h : h) * direction));
           if (end) return;
           along += slopes[std::size_t(flat)] * direction, size += std::abs(slopes[std::size_t(flat)] * direction);
         });

@@ -35,7 +35,8 @@ std::vector<double> run(const Case& x, const Device& device) {
     place.fill_normal(t, Random{seed});
     return transposed ? matmul::transposed(t) : t;
   };
-  matmul::Product p{operand(x.m, x.k, x.transpose_a, 1), operand(x.k, x.n, x.transpose_b, 2)};
+  matmul::Product p;
+  p.a = operand(x.m, x.k, x.transpose_a, 1), p.b = operand(x.k, x.n, x.transpose_b, 2);
   const std::int64_t width = x.n + margin_of(x);  // a margin that must stay
   const Tensor wide = arena.make("c", x.product, {x.m, width});
   place.fill_normal(wide, Random{3});

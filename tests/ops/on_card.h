@@ -184,7 +184,7 @@ class OnCard : public testing::Test {
   }
 
   Device device;
-  const Device cpu;
+  const Device cpu{};
   Threads threads{2};
   std::unique_ptr<Stream> stream;
 };

@@ -89,9 +89,8 @@ TEST(Norm, RowsAndLimitsNeverDisagree) {
         EXPECT_EQ(row["why"], limit["why"]) << row << limit;
         ++failing;
       }
-      if (limit["why_below"] != "" && !limit["right_from"].is_null() && 2 * m == limit["right_from"]) {
-        EXPECT_FALSE(right) << row << limit;
-      }
+      const std::string why_below = limit["why_below"];
+      if (!why_below.empty() && !limit["right_from"].is_null() && 2 * m == limit["right_from"]) { EXPECT_FALSE(right) << row << limit; }
     }
   EXPECT_GT(held, 500);
   EXPECT_GT(failing, 5);

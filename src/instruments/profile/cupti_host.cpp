@@ -37,7 +37,7 @@ struct Functions {
 };
 
 Functions f;
-void (*heard)(const Activity&) = nullptr;
+void (*hearer)(const Activity&) = nullptr;
 void (*flushed)() = nullptr;
 CUpti_SubscriberHandle subscriber = nullptr;
 std::atomic<bool> active{false};
@@ -172,7 +172,7 @@ void tell(const CUpti_Activity* record) {
     }
     default: return;
   }
-  heard(a);
+  hearer(a);
 }
 
 void take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
@@ -228,7 +228,7 @@ void* open_cupti(std::string* why) {
 
 std::string start_activity(const Wanted& wanted, void (*on_activity)(const Activity&), void (*on_flush)()) {
   if (std::string why = load(); !why.empty()) return why;
-  heard = on_activity, flushed = on_flush;
+  hearer = on_activity, flushed = on_flush;
   const auto refused = [](CUptiResult r) {
     const char* words = "";
     f.words_of(r, &words);

@@ -14,12 +14,7 @@ namespace headroom::studies {
 
 namespace {
 
-constexpr std::size_t most_bars = 16;
-
-std::string text_at(const RowObject& row, const char* key) {
-  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
-}
-double number_at(const RowObject& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
+constexpr std::size_t most_modules = 16;
 
 template <class Series>
 Chart::Series& series_named(Series& all, const std::string& name) {
@@ -107,7 +102,7 @@ void add_bars(const std::vector<RowObject>& rows, const char* title, const char*
   if (order == Order::largest_first)
     std::stable_sort(bars.begin(), bars.end(), [&](const auto& a, const auto& b) { return sum(a) > sum(b); });
   std::erase_if(bars, [&](const auto& b) { return sum(b) <= 0; });
-  if (bars.size() > most_bars) bars.resize(most_bars);
+  if (bars.size() > most_modules) bars.resize(most_modules);
   if (bars.empty()) return;
   Chart c{title, "", "ms", Unit::ms, false, {}, Chart::Kind::bars};
   std::size_t f = 0;

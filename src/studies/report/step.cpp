@@ -12,11 +12,6 @@ namespace headroom::studies {
 
 namespace {
 
-std::string text_at(const RowObject& row, const char* key) {
-  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
-}
-double number_at(const RowObject& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
-
 // Rows of one step measured in three ways: the differences are the phases.
 void add_phases(const std::vector<RowObject>& rows, Record& into) {
   std::vector<std::string> ticks;
