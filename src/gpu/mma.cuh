@@ -212,4 +212,16 @@ __device__ inline float exp2_fast(float x) {  // MUFU: 16 results a cycle and SM
   return y;
 }
 
+// 1/x and 1/√x within 1 ulp, denormals as zero: where a division or a root that is rounded right begins.
+__device__ inline float reciprocal_near(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float reciprocal_root_near(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 }  // namespace headroom

@@ -26,6 +26,13 @@ struct Barrier {
   __device__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes) : "memory");
   }
+  // At the barrier in the same place of block `rank` of the cluster. For threads that have only read: nothing becomes visible there.
+  __device__ void arrive_in(int rank) {
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(
+                     shared_address(this)),
+                 "r"(rank)
+                 : "memory");
+  }
   static constexpr int sleep_at_most_ns = 10'000'000;  // or the waiting thread asks every 200 cycles and takes issue slots
   __device__ void wait(int parity) {
     std::uint32_t done = 0;
@@ -132,6 +139,15 @@ __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At
         "%8;" ::"r"(shared_address(to)),
         "l"(&m.raw), "r"(shared_address(&full)), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "l"(std::uint64_t(keep))
         : "memory");
+}
+
+// The same for every block of the cluster whose bit is set in `blocks`: to the same place in each, counted by the barrier in the same place.
+__device__ inline void load_in_all(void* to, const Map& m, Barrier& full, Keep keep, std::uint16_t blocks, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, "
+      "{%3,%4,%5}], [%2], %6, %7;" ::"r"(shared_address(to)),
+      "l"(&m.raw), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "h"(blocks), "l"(std::uint64_t(keep))
+      : "memory");
 }
 
 template <class... At>

@@ -1,0 +1,11 @@
+// What stands behind the door: trusts what the door has checked.
+#pragma once
+#include "ops/product_update/product_update.h"
+
+namespace headroom::product_update {
+
+constexpr int most_items = 4;  // of one launch
+
+void advance_sm90(std::span<const Item>, const Tensor& numbers, Context&);
+
+}  // namespace headroom::product_update

@@ -1,0 +1,11 @@
+// Stands in for the kernel where the library is built without CUDA.
+#include "base/error.h"
+#include "ops/product_update/impl.h"
+
+namespace headroom::product_update {
+
+void advance_sm90(std::span<const Item>, const Tensor&, Context&) {
+  throw Error(Code::unsupported, "product_update: this build has no CUDA");
+}
+
+}  // namespace headroom::product_update
