@@ -11,14 +11,14 @@ namespace headroom::cli {
 
 void add_holding(CLI::App& app, HoldingAsked& a) {
   add_choice(app, "--masters", a.masters, {"whole", "halves"}, "FP32 weights: beside their bf16 copies, or sharing their bytes");
-  add_choice(app, "--gradients", a.gradients, {"whole", "half"}, "Of the blocks' matrices: FP32, or rounded to the precision");
+  add_choice(app, "--gradients", a.gradients, {"whole", "half", "none"},
+             "Of the blocks' matrices: FP32; rounded to the precision; or never held: the product updates the weight");
   add_choice(app, "--update", a.updating, {"after", "during"}, "AdamW after backward, or group by group inside it: no clipping");
 }
 
 engine::Holding HoldingAsked::settings() const {
   return {masters == "halves" ? engine::Masters::halves : engine::Masters::whole,
-          updating == "during" ? engine::Updating::during : engine::Updating::after,
-          gradients == "half" ? engine::Gradients::half : engine::Gradients::whole};
+          updating == "during" ? engine::Updating::during : engine::Updating::after, engine::gradients_named(gradients)};
 }
 
 void add_step(CLI::App& app, StepAsked& a) {

@@ -1,5 +1,6 @@
 #include "engine/attention_layer.h"
 
+#include "engine/weight_products.h"
 #include "ops/bias/bias.h"
 #include "ops/head_norm/head_norm.h"
 #include "ops/matmul/matmul.h"
@@ -93,10 +94,10 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
                               Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
   auto scope = ctx.arena.scope();
-  const float beta = beta_of(into_dw);
   const Math math = problem.precision.math;
   const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
-  matmul::multiply({transposed(d), all.o, out.dw, 1, beta, math}, ctx, {"attention.out.dw", layer});
+  WeightProducts products(math, into_dw, ctx);
+  products.add({"attention.out.dw", layer}, d, all.o, out);
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
@@ -114,10 +115,12 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     }
   }
   if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
-  matmul::multiply({transposed(dqkv), all.n, qkv.dw, 1, beta, math}, ctx, {"attention.qkv.dw", layer});
-  matmul::multiply({dqkv, qkv.w, all.n, 1, 0, math}, ctx,
-                   {"attention.qkv.dx", layer});  // norm(x) has been used for the last time: its gradient takes its place
-  rmsnorm::backward({x, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
+  products.add({"attention.qkv.dw", layer}, dqkv, all.n, qkv);
+  // Norm(x) has been used for the last time, unless its product waits: its gradient takes its place.
+  const Tensor dn = products.waiting() ? ctx.arena.make({"norm1.dy", layer}, all.n.dtype, all.n.shape) : all.n;
+  matmul::multiply({dqkv, qkv.w, dn, 1, 0, math}, ctx, {"attention.qkv.dx", layer});
+  products.finish();
+  rmsnorm::backward({x, norm.w, all.rstd, dn, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }
 
 }  // namespace headroom::engine

@@ -1,5 +1,6 @@
 #include "engine/ffn.h"
 
+#include "engine/weight_products.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/swiglu/swiglu.h"
@@ -38,22 +39,25 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
 }
 
 // What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors, but for
-// the gradient of a product that was kept.
+// the gradients of a product that was kept and, where products wait for the update, of the norm's output.
 void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const Tensor& d, Gradient into_dw,
                    Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
-  const float beta = beta_of(into_dw);
+  auto whole = ctx.arena.scope();
   const Weight down = w[Role::down], gate_up = w[Role::gate_up], norm = w[Role::norm2];
+  WeightProducts products(precision.math, into_dw, ctx);
   {
     auto scope = ctx.arena.scope();
     const Tensor dact = all.act_kept ? ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape) : all.act;
     matmul::multiply({d, down.w, dact, 1, 0, precision.math}, ctx, {"ffn.down.dx", layer});
     swiglu::backward({all.gate_up, dact, all.gate_up, all.act_kept ? Tensor() : all.act}, ctx);  // or act again, in its gradient's place
   }
-  matmul::multiply({transposed(d), all.act, down.dw, 1, beta, precision.math}, ctx, {"ffn.down.dw", layer});
-  matmul::multiply({transposed(all.gate_up), all.n, gate_up.dw, 1, beta, precision.math}, ctx, {"ffn.gate_up.dw", layer});
-  matmul::multiply({all.gate_up, gate_up.w, all.n, 1, 0, precision.math}, ctx, {"ffn.gate_up.dx", layer});
-  rmsnorm::backward({h, norm.w, all.rstd, all.n, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
+  products.add({"ffn.down.dw", layer}, d, all.act, down);
+  products.add({"ffn.gate_up.dw", layer}, all.gate_up, all.n, gate_up);
+  const Tensor dn = products.waiting() ? ctx.arena.make({"norm2.dy", layer}, all.n.dtype, all.n.shape) : all.n;
+  matmul::multiply({all.gate_up, gate_up.w, dn, 1, 0, precision.math}, ctx, {"ffn.gate_up.dx", layer});
+  products.finish();
+  rmsnorm::backward({h, norm.w, all.rstd, dn, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }
 
 }  // namespace headroom::engine

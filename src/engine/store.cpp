@@ -25,6 +25,7 @@ WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose
   if (compute != DType::f32) make_each(Phase::parameter, compute, &Param::copy, multiplied);
   if (halves) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
   if (purpose == Purpose::forward) return;
+  if (purpose == Purpose::gradients && holding.gradients == Gradients::none) holding.gradients = Gradients::half;  // nobody updates
   make_gradients(compute, holding, ctx);
   if (purpose == Purpose::gradients) return;
   make_each(Phase::optimizer, DType::f32, &Param::m, every);
@@ -38,9 +39,8 @@ int WholeStore::group_of(const ParamSpec& s) const { return s.role == Role::embe
 // The head's is summed over chunks of rows and a tied embedding's twice: those stay FP32.
 void WholeStore::make_gradients(DType compute, Holding holding, Context& ctx) {
   auto in = ctx.arena.in_phase(Phase::gradient);
-  const auto type_of = [&](const ParamSpec& s) {
-    return holding.gradients == Gradients::half && s.multiplied && s.layer >= 0 ? compute : DType::f32;
-  };
+  const auto of_block = [](const ParamSpec& s) { return s.multiplied && s.layer >= 0; };
+  const auto type_of = [&](const ParamSpec& s) { return holding.gradients == Gradients::half && of_block(s) ? compute : DType::f32; };
   if (holding.updating == Updating::after) {
     for (Param& p : params_) p.grad = ctx.arena.make({p.spec.name, p.spec.layer}, type_of(p.spec), p.spec.shape);
     return;
@@ -50,6 +50,7 @@ void WholeStore::make_gradients(DType compute, Holding holding, Context& ctx) {
     int group = -1;
     for (Param& p : params_) {
       if (group_of(p.spec) != group) group = group_of(p.spec), at = 0;
+      if (holding.gradients == Gradients::none && of_block(p.spec)) continue;
       p.grad = Tensor(base + at, type_of(p.spec), p.spec.shape);
       at += Arena::rounded(p.grad.bytes());
       most = std::max(most, at);
@@ -87,12 +88,12 @@ void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context&
   adamw::update(updates_, state, hyper, ctx);
 }
 
-void WholeStore::advance(int group, const Tensor& numbers, Context& ctx) {
+void WholeStore::advance(int group, Context& ctx) {
   auto phase = ctx.arena.in_phase(Phase::optimizer);
-  const auto of_group = [&](const Param& p) { return group_of(p.spec) == group; };
-  const auto first = std::find_if(params_.begin(), params_.end(), of_group);
-  const auto last = std::find_if_not(first, params_.end(), of_group);
-  adamw::advance(std::span(updates_).subspan(std::size_t(first - params_.begin()), std::size_t(last - first)), numbers, ctx);
+  std::vector<adamw::Update> standing;
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    if (group_of(params_[i].spec) == group && updates_[i].grad) standing.push_back(updates_[i]);
+  adamw::advance(standing, numbers_, ctx);
 }
 
 Weight WholeStore::weight(int group, Role role) const {
@@ -100,7 +101,8 @@ Weight WholeStore::weight(int group, Role role) const {
   std::size_t at = group == 0 || (role == Role::head && tied_) ? 0 : 1 + each * std::size_t(group - 1);
   while (at > 0 && params_[at].spec.role != role) ++at;
   const Param& p = params_[at];
-  return {p.copy ? p.copy : p.master, p.grad};
+  const bool by_product = !p.grad && !updates_.empty();
+  return {p.copy ? p.copy : p.master, p.grad, by_product ? &updates_[at] : nullptr, numbers_};
 }
 
 }  // namespace headroom::engine

@@ -4,6 +4,7 @@
 // Order of calls: prefetch(group) as early as one knows, lease(group) when the weights are needed. Groups: 0 the embedding,
 // 1 … layers the blocks, layers + 1 the final norm and the head.
 #pragma once
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,10 @@
 namespace headroom::engine {
 
 struct Weight {
-  Tensor w;   // in the compute type when it is multiplied, else FP32
-  Tensor dw;  // FP32, or as Gradients say; none when the store was made for forward passes only
+  Tensor w;                               // in the compute type when it is multiplied, else FP32
+  Tensor dw;                              // FP32, or as Gradients say; none when the store was made for forward passes only
+  const adamw::Update* update = nullptr;  // instead of dw: who makes the gradient updates the weight too, once nothing needs it as it was
+  Tensor numbers = {};                    // of that update
 };
 
 class ParamStore {
@@ -60,7 +63,8 @@ enum class Updating : std::uint8_t {
 };
 enum class Gradients : std::uint8_t {
   whole,  // FP32
-  half    // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
+  half,   // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
+  none    // of a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
 };
 struct Holding {  // of a store: what stands, in which type, for how long
   Masters masters = Masters::whole;
@@ -69,7 +73,10 @@ struct Holding {  // of a store: what stands, in which type, for how long
 };
 constexpr const char* name_of(Masters m) { return m == Masters::whole ? "whole" : "halves"; }
 constexpr const char* name_of(Updating u) { return u == Updating::after ? "after" : "during"; }
-constexpr const char* name_of(Gradients g) { return g == Gradients::whole ? "whole" : "half"; }
+constexpr const char* name_of(Gradients g) { return g == Gradients::whole ? "whole" : g == Gradients::half ? "half" : "none"; }
+constexpr Gradients gradients_named(std::string_view name) {  // whole, unless it is another's name
+  return name == "half" ? Gradients::half : name == "none" ? Gradients::none : Gradients::whole;
+}
 
 struct Param {
   ParamSpec spec;
@@ -84,7 +91,9 @@ class WholeStore final : public ParamStore {
   void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
   void refresh_copies(Context&);                  // after the masters were written from outside
   void update(const adamw::Hyper&, const Tensor& state, Context&) override;  // norm, clipping, AdamW; state: ops/adamw
-  void advance(int group, const Tensor& numbers, Context&);  // a group whose gradients are whole; adamw::begin has made the numbers
+  // An update under way: with adamw::begin's numbers, or with none when it is over. advance: of a group's weights whose gradients stand.
+  void update_with(const Tensor& numbers) { numbers_ = numbers; }
+  void advance(int group, Context&);
 
   const std::vector<Param>& params() const { return params_; }
 
@@ -98,6 +107,7 @@ class WholeStore final : public ParamStore {
 
   std::vector<Param> params_;
   std::vector<adamw::Update> updates_;  // in the order of params_
+  Tensor numbers_;
   int layers_;
   bool tied_;
 };

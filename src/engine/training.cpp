@@ -73,6 +73,8 @@ void check(const Recipe& r) {
         Code::bad_argument, "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
   check(r.holding.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
         "step: masters in halves need bf16, {} was asked", name_of(r.precision));
+  check(r.holding.gradients != Gradients::none || (r.holding.masters == Masters::halves && r.holding.updating == Updating::during),
+        Code::bad_argument, "step: gradients that are never held (none) need masters in halves and an update during backward");
   check(r.holding.gradients == Gradients::whole || (size_of(r.precision.dtype) == 2 && r.micro_batches == 1), Code::bad_argument,
         "step: gradients in half need bf16 or fp16 and one micro-batch; {} and {} were asked. Sums of several want FP32 gradients",
         name_of(r.precision), r.micro_batches);
@@ -118,7 +120,8 @@ void Training::warm() {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = std::int32_t(Random{1}.below(i, std::uint64_t(recipe_.model.vocab)));
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, tokens, tokens);
   if (recipe_.purpose == Purpose::forward) return forward();
-  for (int micro = 0; micro < std::min(recipe_.micro_batches, 2); ++micro) backward(micro);
+  const bool by_products = recipe_.purpose == Purpose::training && recipe_.holding.gradients == Gradients::none;  // then only below
+  for (int micro = 0; micro < (by_products ? 0 : std::min(recipe_.micro_batches, 2)); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;
   const auto state = values_of<double>(state_, ctx_);
   if (recipe_.holding.updating == Updating::during) {
@@ -274,12 +277,14 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
     numbers_ = adamw::begin(state_, hyper, ctx_);
   }
   if (idle) fill::constant(numbers_, 0, ctx_);
+  store().update_with(numbers_);
   backward(0);
+  store().update_with({});
   numbers_ = {};
 }
 
 void Training::finish(int group) {
-  if (numbers_) store().advance(group, numbers_, ctx_);
+  if (numbers_) store().advance(group, ctx_);
 }
 
 void Training::passes(const adamw::Hyper& hyper) {

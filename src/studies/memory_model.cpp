@@ -41,15 +41,30 @@ Case case_of(const ModelMemory& s, const Recipe& r) {
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
 Recipe probe_of(Recipe r) {
   auto& m = r.model;
-  m.vocab = 1009, m.width = 211, m.ffn = 463, m.head_dim = 22, m.kv_heads = 3, m.heads = 6;
-  r.batch = 13, r.len = 17, r.loss_rows = 11;
+  if (r.holding.gradients == engine::Gradients::none) {  // sizes that ops/product_update serves
+    m.vocab = 1009, m.width = 512, m.ffn = 1792, m.head_dim = 64, m.kv_heads = 4, m.heads = 12;
+    r.batch = 13, r.len = 128, r.loss_rows = 11;
+  } else {
+    m.vocab = 1009, m.width = 211, m.ffn = 463, m.head_dim = 22, m.kv_heads = 3, m.heads = 6;
+    r.batch = 13, r.len = 17, r.loss_rows = 11;
+  }
   return r;
 }
-const std::vector<Symbol>& symbols() {
-  static const std::vector<Symbol> all = {{"V", 1009},  {"W", 211},        {"F", 463},       {"2F", 926}, {"D", 22},
-                                          {"H·D", 132}, {"(H+2K)·D", 264}, {"(H+K)·D", 198}, {"B", 13},   {"N", 17},
-                                          {"B·N", 221}, {"H", 6},          {"C", 11}};
-  return all;
+std::vector<Symbol> symbols_of(const Recipe& probe) {
+  const auto& m = probe.model;
+  return {{"V", m.vocab},
+          {"W", m.width},
+          {"F", m.ffn},
+          {"2F", 2 * m.ffn},
+          {"D", m.head_dim},
+          {"H·D", m.heads * m.head_dim},
+          {"(H+2K)·D", (m.heads + 2 * m.kv_heads) * m.head_dim},
+          {"(H+K)·D", (m.heads + m.kv_heads) * m.head_dim},
+          {"B", probe.batch},
+          {"N", probe.len},
+          {"B·N", probe.batch * probe.len},
+          {"H", m.heads},
+          {"C", probe.loss_rows}};
 }
 
 using Key = std::pair<Phase, std::string>;
@@ -97,12 +112,14 @@ Table components(const Case& c, const ModelMemory& s) {
            {"share", Unit::share}},
           {}};
   std::map<Key, Shape> probe;
-  const Forecast shapes = engine::forecast(probe_of(c.recipe), s.device, s.workers);
+  const Recipe other = probe_of(c.recipe);
+  const auto symbols = symbols_of(other);
+  const Forecast shapes = engine::forecast(other, s.device, s.workers);
   for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
   auto groups = groups_of(c.step);
   std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   for (const auto& [key, g] : groups) {
-    const std::string formula = formula_of(probe[key], g.first.shape, size_of(g.first.dtype), symbols());
+    const std::string formula = formula_of(probe[key], g.first.shape, size_of(g.first.dtype), symbols);
     t.add({key.second, shape_text(g.first.shape), std::string(name_of(g.first.dtype)), g.count, std::int64_t(g.bytes),
            g.count > 1 ? fmt::format("{} × {}", g.count, formula) : formula, std::string(name_of(key.first)), std::int64_t(g.at_peak),
            double(g.at_peak) / double(c.step.peak_bytes)});
@@ -193,6 +210,12 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     Recipe r = c.recipe;
     r.holding.gradients = engine::Gradients::half;
     now("the blocks' gradients rounded to the precision (--gradients half)", r);
+  }
+  if (c.recipe.precision.dtype == DType::bf16 && c.recipe.holding.updating == engine::Updating::during &&
+      c.recipe.holding.masters == engine::Masters::halves) {
+    Recipe r = c.recipe;
+    r.holding.gradients = engine::Gradients::none;
+    now("the blocks' gradients never held, the product updates the weight (--gradients none)", r);
   }
   if (c.recipe.precision.dtype != DType::f16 && !c.recipe.model.tied) {
     Recipe r = c.recipe;

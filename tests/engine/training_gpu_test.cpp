@@ -187,6 +187,46 @@ TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
   EXPECT_NEAR(halves.training.loss(), on_cpu.training.loss(), 2e-2);
 }
 
+ModelConfig whole_tiles() { return {"whole tiles", 97, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}}; }
+
+TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
+  const Device card = cuda_device(0);
+  if (card.sm / 10 != 9) GTEST_SKIP() << "needs Hopper";
+  for (Keep keep : {Keep::everything, Keep::no_product, Keep::input}) {
+    Recipe r{whole_tiles(), 2, 64, *precision_named("bf16"), {keep}};
+    r.holding = {Masters::halves, Updating::during, Gradients::half};
+    Workshop half(r, 2, card);
+    r.holding.gradients = Gradients::none;
+    Workshop none(r, 2, card), recorded(r, 2, card), on_cpu(r, 2, {});
+    const adamw::Hyper h{.lr = 2e-3, .clip = 0};
+    for (Workshop* w : {&half, &none, &recorded}) w->training.warm();
+    const auto fresh = on_cpu.weights();
+    EXPECT_EQ(none.weights(), fresh);  // warming changes nothing
+    const Recorded passes([&] { recorded.training.passes(h); }, recorded.ctx);
+    for (std::uint64_t step = 0; step < 30; ++step) {
+      for (Workshop* w : {&half, &none, &recorded, &on_cpu}) w->fill(step % 3);
+      for (Workshop* w : {&half, &none, &on_cpu}) w->training.step(h);
+      recorded.training.set_rate(h.lr);
+      passes();
+    }
+    EXPECT_EQ(recorded.weights(), none.weights());
+    EXPECT_EQ(recorded.gather(&Param::v), none.gather(&Param::v));
+    EXPECT_NEAR(none.training.loss(), half.training.loss(), 0.01 * half.training.loss());
+    EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.02 * half.training.loss());
+    EXPECT_EQ(none.arena.peak(), none.predicted);
+    EXPECT_LT(none.predicted, half.predicted);
+  }
+}
+
+TEST_F(TrainingGpu, GradientsThatAreNeverHeldRefuseAWidthThatTheKernelDoesNotServe) {
+  Recipe r = recipe("bf16");
+  r.holding = {Masters::halves, Updating::during, Gradients::none};
+  try {
+    forecast_peak(r, cuda_device(0), 2);
+    ADD_FAILURE() << "width " << r.model.width << " was taken";
+  } catch (const Error& e) { EXPECT_EQ(e.at.code, Code::unsupported) << e.what(); }
+}
+
 TEST_F(TrainingGpu, AResumedRunIsTheRunThatNeverStopped) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("headroom-gpu-save-{}", ::getpid());
   for (const auto& [precision, holding] : {std::pair{"bf16", Holding{}}, std::pair{"fp16", Holding{}},

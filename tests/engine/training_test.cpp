@@ -265,6 +265,33 @@ TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
       }
 }
 
+// Whoever holds no gradient does the same arithmetic as whoever holds it rounded until the block is done.
+TEST(Training, GradientsThatAreNeverHeldGiveTheBitsOfThoseInHalf) {
+  for (Keep keep : {Keep::everything, Keep::no_product, Keep::input}) {
+    Recipe r{tiny(), 2, 8, *precision_named("bf16"), {keep}};
+    r.holding = {Masters::halves, Updating::during, Gradients::half};
+    Workshop half(r);
+    r.holding.gradients = Gradients::none;
+    Workshop none(r);
+    none.training.warm();
+    for (int step = 0; step < 5; ++step)
+      for (Workshop* w : {&half, &none}) w->training.step({.lr = 0.01, .clip = 0});
+    EXPECT_EQ(none.weights(), half.weights());
+    EXPECT_EQ(none.gather(&Param::m), half.gather(&Param::m));
+    EXPECT_EQ(none.gather(&Param::v), half.gather(&Param::v));
+    EXPECT_EQ(none.training.loss(), half.training.loss());
+    EXPECT_EQ(none.arena.peak(), none.predicted);
+  }
+}
+
+TEST(Training, GradientsThatAreNeverHeldWantHalvesAndAnUpdateDuringBackward) {
+  for (const auto& [masters, updating] : {std::pair{Masters::whole, Updating::during}, std::pair{Masters::halves, Updating::after}}) {
+    Recipe r{tiny(), 2, 8, *precision_named("bf16")};
+    r.holding = {masters, updating, Gradients::none};
+    EXPECT_THROW(check(r), Error);
+  }
+}
+
 TEST(Training, GradientsInHalfAreRefusedWhereTheyWouldBeSummed) {
   Recipe r{tiny(), 2, 8, *precision_named("bf16")};
   r.holding.gradients = Gradients::half, r.micro_batches = 2;

@@ -28,7 +28,8 @@ void check_item(const Item& i, const Context& ctx) {
         Code::unsupported, "product_update: factors are {} and {}; it serves bf16 and weights in halves that decay", name_of(i.dy.dtype),
         name_of(i.x.dtype));
   const Support s = supports(i.dy.shape[0], w.shape[0], w.shape[1], ctx.device);
-  check(s.ok, Code::unsupported, "product_update: {}", s.why);
+  check(s.ok, Code::unsupported, "product_update: {}; a gradient that is held until the update (--gradients half) is served everywhere",
+        s.why);
 }
 
 Cost cost_of(std::span<const Item> all) {

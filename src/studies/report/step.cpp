@@ -52,7 +52,7 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
   r.keep = {engine::keep_named(text_at(s, "keep")).value_or(engine::Keep::everything)};
   if (const std::string attention = text_at(s, "attention"); !attention.empty()) r.attention = attention;
   if (text_at(s, "masters") == "halves") r.holding.masters = engine::Masters::halves;
-  if (text_at(s, "gradients") == "half") r.holding.gradients = engine::Gradients::half;
+  r.holding.gradients = engine::gradients_named(text_at(s, "gradients"));
   if (text_at(s, "updating") == "during") r.holding.updating = engine::Updating::during;
   const Device here = cpu_device();
   const auto forecast = engine::forecast(r, here, std::max(1, int(number_at(s, "threads"))));
