@@ -87,7 +87,8 @@ function(headroom_add_cuda target)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/studies/precision_gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 
-  # One file per tile shape and type; a wgmma that ptxas serialises runs at half speed, so it fails the build.
+  # One file per tile shape and type (backward: and order of sums, which would change each other's code); a wgmma that ptxas serialises runs at half
+  # speed, so it fails the build.
   set(instances "")
   foreach(tiles Forward64 Forward64Short Forward80 Forward80Short Forward96 Forward96Short Forward128 Forward256)
     foreach(type __nv_bfloat16 __half)
@@ -108,15 +109,15 @@ function(headroom_add_cuda target)
   set(backward "namespace headroom::attention::sm90::backward")
   foreach(type __nv_bfloat16 __half)
     foreach(tiles Backward64 Backward80 Backward96 Backward128)
-      set(lines "")
       foreach(ordered false true)
-        if(ordered OR NOT tiles MATCHES "80|96")
-          string(APPEND lines "template void start_main<${tiles}<${type}>, ${ordered}>(const Args&, int, cudaStream_t);\n")
+        if(NOT ordered AND tiles MATCHES "80|96")
+          continue()
         endif()
+        set(file ${PROJECT_BINARY_DIR}/generated/flash_sm90_bwd_${tiles}_${type}_ordered_${ordered}.cu)
+        file(CONFIGURE OUTPUT ${file} CONTENT
+"#include \"ops/attention/flash_sm90_bwd.cuh\"\n${backward} {\ntemplate void start_main<${tiles}<${type}>, ${ordered}>(const Args&, int, cudaStream_t);\n}\n" @ONLY)
+        list(APPEND instances ${file})
       endforeach()
-      set(file ${PROJECT_BINARY_DIR}/generated/flash_sm90_bwd_${tiles}_${type}.cu)
-      file(CONFIGURE OUTPUT ${file} CONTENT "#include \"ops/attention/flash_sm90_bwd.cuh\"\n${backward} {\n${lines}}\n" @ONLY)
-      list(APPEND instances ${file})
     endforeach()
     foreach(part dkdv dq)
       set(file ${PROJECT_BINARY_DIR}/generated/flash_sm90_bwd_${part}_${type}.cu)
