@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <limits>
@@ -135,12 +136,16 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
                           c.raw, &how, workspace, workspace_bytes, stream);
   }
 
-  // Where the first plan wants only a counter, those that want nothing are as fast and need no fill before them (docs/performance.md).
+  // Plans that want only a counter give way to those that want nothing: as fast, and no fill before them (docs/performance.md).
   std::vector<cublasLtMatmulAlgo_t> offered(int most) const {
     constexpr std::size_t counter_bytes = 16;
     auto found = asked(most, workspace_bytes);
-    if (!found.empty() && found[0].workspaceSize > 0 && found[0].workspaceSize <= counter_bytes)
-      if (auto without = asked(most, 0); !without.empty()) found = std::move(without);
+    const auto counts = [](const auto& f) { return f.workspaceSize > 0 && f.workspaceSize <= counter_bytes; };
+    if (std::any_of(found.begin(), found.end(), counts))
+      if (const auto without = asked(most, 0); !without.empty()) {
+        std::erase_if(found, [](const auto& f) { return f.workspaceSize <= counter_bytes; });
+        found.insert(found.begin(), without.begin(), without.end());
+      }
     check(!found.empty(), Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
     std::vector<cublasLtMatmulAlgo_t> all;
     for (const auto& f : found) all.push_back(f.algo);

@@ -41,13 +41,13 @@ Case case_of(const ModelMemory& s, const Recipe& r) {
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
 Recipe probe_of(Recipe r) {
   auto& m = r.model;
+  m.vocab = 1009;
   if (r.holding.gradients == engine::Gradients::none) {  // sizes that ops/product_update serves
-    m.vocab = 1009, m.width = 512, m.ffn = 1792, m.head_dim = 64, m.kv_heads = 4, m.heads = 12;
-    r.batch = 13, r.len = 128, r.loss_rows = 11;
+    m.width = 512, m.ffn = 1792, m.head_dim = 64, m.kv_heads = 4, m.heads = 12;
   } else {
-    m.vocab = 1009, m.width = 211, m.ffn = 463, m.head_dim = 22, m.kv_heads = 3, m.heads = 6;
-    r.batch = 13, r.len = 17, r.loss_rows = 11;
+    m.width = 211, m.ffn = 463, m.head_dim = 22, m.kv_heads = 3, m.heads = 6;
   }
+  r.batch = 13, r.len = 17, r.loss_rows = 11;
   return r;
 }
 std::vector<Symbol> symbols_of(const Recipe& probe) {

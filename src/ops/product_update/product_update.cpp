@@ -7,12 +7,10 @@
 
 namespace headroom::product_update {
 
-Support supports(std::int64_t tokens, std::int64_t out, std::int64_t in, const Device& d) {
+Support supports(std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out % 256 || in % 256 || tokens % 64)
-    return Support::no(fmt::format(
-        "256 must divide the sides of every weight and 64 the tokens; a weight is {} x {}, and there are {} tokens", out, in, tokens));
+  if (out % 256 || in % 256) return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
   return {};
 }
 
@@ -27,7 +25,7 @@ void check_item(const Item& i, const Context& ctx) {
   check(i.dy.dtype == DType::bf16 && i.x.dtype == DType::bf16 && w.dtype == DType::bf16 && i.weight.rest && i.weight.decay,
         Code::unsupported, "product_update: factors are {} and {}; it serves bf16 and weights in halves that decay", name_of(i.dy.dtype),
         name_of(i.x.dtype));
-  const Support s = supports(i.dy.shape[0], w.shape[0], w.shape[1], ctx.device);
+  const Support s = supports(w.shape[0], w.shape[1], ctx.device);
   check(s.ok, Code::unsupported, "product_update: {}; a gradient that is held until the update (--gradients half) is served everywhere",
         s.why);
 }
