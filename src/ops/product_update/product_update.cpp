@@ -10,7 +10,7 @@ namespace headroom::product_update {
 Support supports(std::int64_t tokens, std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out % 256 || in % 256 || tokens % 64)
+  if (out < 256 || in < 256 || tokens < 64 || out % 256 || in % 256 || tokens % 64)
     return Support::no(fmt::format(
         "256 must divide the sides of every weight and 64 the tokens; a weight is {} x {}, and there are {} tokens", out, in, tokens));
   return {};
