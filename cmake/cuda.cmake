@@ -75,7 +75,7 @@ endfunction()
 
 function(headroom_add_cuda target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-  list(FILTER sources EXCLUDE REGEX "/flash_sm90_[a-z_]+\\.cu$")  # these are built for sm_90a below
+  list(FILTER sources EXCLUDE REGEX "/(flash_sm90_[a-z_]+|product_update_sm90)\\.cu$")  # these are built for sm_90a below
   headroom_block_instances(block_instances)
   target_sources(${target} PRIVATE ${sources} ${block_instances})
   # Random numbers have the same bits everywhere where products and sums are not contracted.
@@ -126,7 +126,10 @@ function(headroom_add_cuda target)
       list(APPEND instances ${file})
     endforeach()
   endforeach()
-  list(APPEND instances ${PROJECT_SOURCE_DIR}/src/ops/attention/flash_sm90_bwd_around.cu)
+  list(APPEND instances ${PROJECT_SOURCE_DIR}/src/ops/attention/flash_sm90_bwd_around.cu
+    ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu
+    PROPERTIES COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
   add_library(headroom_sm90 OBJECT ${instances})
   set_target_properties(headroom_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON
     RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")

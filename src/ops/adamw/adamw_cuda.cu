@@ -6,6 +6,7 @@
 #include "gpu/vec.cuh"
 #include "ops/adamw/impl.h"
 #include "ops/adamw/prepare.h"
+#include "ops/adamw/step.cuh"
 #include "ops/copy/split.h"
 
 namespace headroom::adamw {
@@ -123,13 +124,6 @@ struct StepArgs {
   const Numbers* numbers;
   Table<Parameter<T>, 4096, 480> table;
 };
-
-__device__ void advance(const Numbers& k, float keep, float g, float& w, float& m, float& v) {
-  const float x = g * k.factor;
-  m = k.beta1 * m + k.rest1 * x;
-  v = k.beta2 * v + k.rest2 * x * x;
-  w = keep * w - k.step * m / (sqrtf(v) * k.root2 + k.eps);
-}
 
 // The weight in two halves: a bf16 copy and the rest of its FP32 bits.
 template <class G>

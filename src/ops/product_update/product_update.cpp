@@ -10,7 +10,8 @@ namespace headroom::product_update {
 Support supports(std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out % 256 || in % 256) return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
+  if (out < 256 || in < 256 || out % 256 || in % 256)
+    return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
   return {};
 }
 
@@ -18,8 +19,8 @@ namespace {
 
 void check_item(const Item& i, const Context& ctx) {
   const Tensor& w = i.weight.copy;
-  check(i.dy.shape.rank == 2 && i.x.shape.rank == 2 && w.shape.rank == 2 && i.dy.shape[0] == i.x.shape[0] && i.dy.shape[1] == w.shape[0] &&
-            i.x.shape[1] == w.shape[1] && i.dy.contiguous() && i.x.contiguous(),
+  check(i.dy.shape.rank == 2 && i.x.shape.rank == 2 && w.shape.rank == 2 && i.dy.shape[0] == i.x.shape[0] && i.dy.shape[0] > 0 &&
+            i.dy.shape[1] == w.shape[0] && i.x.shape[1] == w.shape[1] && i.dy.contiguous() && i.x.contiguous(),
         Code::bad_argument, "product_update: {}x{} transposed times {}x{} is no gradient of a weight of {}x{}; all contiguous",
         i.dy.shape[0], i.dy.shape[1], i.x.shape[0], i.x.shape[1], w.shape[0], w.shape[1]);
   check(i.dy.dtype == DType::bf16 && i.x.dtype == DType::bf16 && w.dtype == DType::bf16 && i.weight.rest && i.weight.decay,

@@ -17,7 +17,7 @@ struct Item {
 
 Support supports(std::int64_t out, std::int64_t in, const Device&);
 
-// numbers: adamw::begin's. Scratch: on a CPU one gradient of the largest weight, on a GPU nothing.
+// numbers: adamw::begin's. Scratch: on a CPU one gradient of the largest weight and what its product takes, on a GPU nothing.
 void advance(std::span<const Item>, const Tensor& numbers, Context&);
 
 }  // namespace headroom::product_update

@@ -1,0 +1,56 @@
+// The AdamW update of eight weights in registers, their arithmetic interleaved, to the bits of ops/adamw/step.cuh: a root and a division as the
+// language has them are a branch and a call each, so here they are computed without, and with, in one branch for all eight, where some number
+// is not usual.
+#pragma once
+#include "gpu/mma.cuh"
+#include "ops/adamw/step.cuh"
+#include "ops/copy/split.h"
+
+namespace headroom::product_update {
+
+// The bits of √x and a/b where usual() says so.
+__device__ __forceinline__ float root(float x) {
+  const float y = reciprocal_root_near(x), s = x * y;
+  return fmaf(fmaf(-s, s, x), y * 0.5f, s);
+}
+__device__ __forceinline__ float quotient(float a, float b) {
+  const float near = reciprocal_near(b), r = fmaf(near, fmaf(-b, near, 1), near), q = a * r;
+  return fmaf(r, fmaf(-b, q, a), q);
+}
+__device__ __forceinline__ bool usual(float v, float a, float b) {  // √v, a/b, their remainders and all between are normal numbers
+  const auto within = [](std::uint32_t x, std::uint32_t low, std::uint32_t high) { return x - low <= high - low; };
+  const auto power = [](int e) { return std::uint32_t(e + 127) << 23; };
+  return within(__float_as_uint(v), 0x0d000000u, 0x7f7fffffu) && within(__float_as_uint(a) & 0x7fffffffu, power(-96), power(60)) &&
+         within(__float_as_uint(b), power(-30), power(30));
+}
+
+// Four neighbours and four more: gradients and the weights' halves are 16 bits each, two in a word.
+__device__ __forceinline__ void advance_eight(const adamw::Numbers& k, const uint2 (&g)[2], uint2 (&upper)[2], uint2 (&rest)[2],
+                                              float4 (&m)[2], float4 (&v)[2]) {
+  const auto word = [](auto& pair, int i) -> auto& { return i % 4 / 2 ? pair[i / 4].y : pair[i / 4].x; };
+  const auto part = [](float4(&x)[2], int i) -> float& { return (&x[i / 4].x)[i % 4]; };
+  float step[8];
+  bool all_usual = true;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    float &first = part(m, i), &second = part(v, i);
+    adamw::follow(k, __uint_as_float(i % 2 ? word(g, i) & 0xffff0000u : word(g, i) << 16), first, second);
+    const float a = k.step * first, b = adamw::divisor(k, root(second));
+    step[i] = quotient(a, b);
+    all_usual &= usual(second, a, b);
+  }
+  if (!all_usual) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) step[i] = k.step * part(m, i) / adamw::divisor(k, sqrtf(part(v, i)));
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+    std::uint32_t &up = word(upper, i), &low = word(rest, i);
+    const float w0 = copy::join({{std::uint16_t(up)}, std::uint16_t(low)}),
+                w1 = copy::join({{std::uint16_t(up >> 16)}, std::uint16_t(low >> 16)});
+    const copy::Halves h0 = copy::split(adamw::stepped(k.keep, w0, step[i])), h1 = copy::split(adamw::stepped(k.keep, w1, step[i + 1]));
+    up = h0.upper.bits | std::uint32_t(h1.upper.bits) << 16, low = h0.rest | std::uint32_t(h1.rest) << 16;
+  }
+}
+
+}  // namespace headroom::product_update

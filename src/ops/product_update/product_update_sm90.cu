@@ -1,0 +1,240 @@
+// product_update_sm90 — dW = dYᵀ X on Hopper with the weight's AdamW update behind it: the gradient never leaves the chip, and the update's
+// traffic runs under the next tile's products. Launches of up to four weights, whose tiles are numbered through.
+//
+// One block of 12 warps per multiprocessor; two blocks are a cluster over 256 x 256 of dW: 128 rows each, so that both read the same X and each
+// fetches half of it for both. Warp 0 fetches, warps 4–11 multiply (64 x 256 each four), the other three update: the products leave the tile in
+// shared memory as bf16 and go on with the next one. Behind the last tile all eleven update.
+#include <algorithm>
+
+#include "gpu/launch.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "ops/product_update/eight_weights.cuh"
+#include "ops/product_update/impl.h"
+
+namespace headroom::product_update {
+
+namespace {
+
+using T = __nv_bfloat16;
+constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, cluster = 2;  // of a block; depth: tokens of a stage
+constexpr int threads = 384, updaters = 3, multipliers = 8;                     // warps
+constexpr int panel = panel_bytes(depth);
+
+struct Weight {
+  Map dy, x;
+  float *m, *v;
+  bf16* upper;
+  std::uint16_t* rest;
+  int rows, columns, tokens, first;  // first: number of its first tile (of a whole cluster)
+};
+struct Args {
+  const adamw::Numbers* numbers;
+  Weight weight[most_items];
+  int count, tiles;
+};
+
+struct Shared {
+  struct Stage {
+    char dy[tile_m / 64 * panel], x[tile_n / 64 * panel];
+  } stage[stages];
+  char out[2][tile_n / 64][panel_bytes(64)];  // the gradient, of each group of multipliers
+  Barrier full[stages], empty[stages], out_full, out_empty;
+};
+
+// ---- tiles -------------------------------------------------------------------------------------------------------
+struct Tile {
+  const Weight* w;
+  int row, column;
+};
+__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {  // the shorter side first: what runs at once is about square
+  int i = 0;
+  while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
+  const Weight& w = a.weight[i];
+  const int n = number - w.first, high = w.rows / (tile_m * cluster), wide = w.columns / tile_n;
+  const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
+  return {&w, (y * cluster + rank) * tile_m, x * tile_n};
+}
+
+// ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
+__device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int stride, int rank) {
+  Turn<stages> turn;
+  for (int number = first; number < a.tiles; number += stride) {
+    const Tile t = tile_of(a, number, rank);
+    for (int token = 0; token < t.w->tokens; token += depth, turn.next()) {
+      auto& stage = s.stage[turn.stage];
+      Barrier& full = s.full[turn.stage];
+      s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
+      full.arrive_and_expect(sizeof stage);
+      load(stage.dy, t.w->dy, full, Keep::normal, 0, token, t.row / 64);
+      load_in_all(stage.x + rank * 2 * panel, t.w->x, full, Keep::normal, 3, 0, token, t.column / 64 + rank * 2);
+    }
+  }
+}
+
+// ---- warps that update ---------------------------------------------------------------------------------------------
+struct Rows {  // two rows of 256 weights on their way through a warp; a lane has four weights of each half row
+  static constexpr int n = 2;
+  float4 m[n][2], v[n][2];
+  uint2 upper[n][2], rest[n][2];
+
+  static __device__ __forceinline__ std::int64_t at(const Tile& t, int row, int half) {
+    return std::int64_t(t.row + row) * t.w->columns + t.column + half * 128 + threadIdx.x % 32 * 4;
+  }
+  __device__ __forceinline__ void fetch(const Tile& t, int first) {  // through L2 without staying
+    const Weight& w = *t.w;
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const std::int64_t o = at(t, first + i, j);
+        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o)), v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
+        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o)), rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
+      }
+  }
+  __device__ __forceinline__ void finish(const adamw::Numbers& k, const Tile& t, const Shared& s, int first) {
+    const Weight& w = *t.w;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const int row = first + i;
+      uint2 g[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        g[j] = *reinterpret_cast<const uint2*>(s.out[row / 64][j * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) + lane % 2 * 8);
+      advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const std::int64_t o = at(t, row, j);
+        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]), __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
+        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]), __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
+      }
+    }
+  }
+};
+
+// Every workers-th pair of rows of the tile, the next one fetched before the last one is finished.
+__device__ __forceinline__ void update(const Args& a, const Tile& t, Shared& s, int worker, int workers, int parity) {
+  const adamw::Numbers k = *a.numbers;
+  Rows now, next;
+  now.fetch(t, worker * Rows::n);
+  s.out_full.wait(parity);
+#pragma unroll 1
+  for (int first = worker * Rows::n; first < tile_m;) {
+    const int then = first + workers * Rows::n;
+    if (then < tile_m) next.fetch(t, then);
+    now.finish(k, t, s, first);
+    now = next, first = then;
+  }
+}
+
+// ---- warps that multiply -------------------------------------------------------------------------------------------
+__device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, int stride, int rank, int group) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const auto release = [&](int stage) {  // to both blocks: either fetches for both
+    if (lane < cluster) s.empty[stage].arrive_in(lane);
+  };
+  Turn<stages> turn;
+  int parity = 1;
+  Tile t{};
+  for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
+    t = tile_of(a, number, rank);
+    float d[tile_n / 2];
+    const int steps = (t.w->tokens + depth - 1) / depth;  // tokens past the end arrive as zeros
+    int before = 0;
+    for (int step = 0; step < steps; ++step, turn.next()) {
+      s.full[turn.stage].wait_awake(turn.parity);
+      const int at = offset(s.stage) + turn.stage * int(sizeof s.stage[0]);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < depth / 16; ++i)
+        mma<T, Major::mn, Major::mn>(d, words.at(at + group * panel + mn_offset(i), panel),
+                                     words.at(at + int(sizeof s.stage[0].dy) + mn_offset(i), panel), step > 0 || i > 0);
+      mma_commit();
+      mma_wait<1>();
+      if (step > 0) release(before);
+      before = turn.stage;
+    }
+    mma_wait<0>();
+    pin(d);
+    release(before);
+
+    s.out_empty.wait(parity);
+    const int row = warp * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < tile_n / 8; j += 2)
+      store_blocks(s.out[group][j / 8] + swizzled(row, j % 8 + lane / 16), pack<T>(d[4 * j], d[4 * j + 1]),
+                   pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
+    s.out_full.arrive();  // every lane what it has stored
+  }
+  update(a, t, s, updaters + group * 4 + warp, updaters + multipliers, parity);  // nothing left to multiply: help
+}
+
+// product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
+//   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
+//   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, however many
+//   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
+//   limit   the tensor cores; the update's 24 bytes a weight run under them, but for the last tile's
+__global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
+  static_assert(sizeof(Shared) <= 227 * 1024);
+  if (a.numbers->go == 0) return;  // nothing may change
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<Shared*>(memory);
+  const int warp = threadIdx.x / 32, rank = blockIdx.x % cluster, first = blockIdx.x / cluster, stride = gridDim.x / cluster;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; ++i) s.full[i].init(1), s.empty[i].init(multipliers * cluster);
+    s.out_full.init(multipliers * 32), s.out_empty.init(updaters * 32);
+    barriers_ready();
+  }
+  cluster_meet();
+
+  if (warp >= 4) {
+    multiply(a, s, first, stride, rank, (warp - 4) / 4);
+  } else if (warp == 0) {
+    if (threadIdx.x == 0) fetch(a, s, first, stride, rank);
+    __syncwarp();
+  } else {
+    int parity = 0;
+    for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
+      const bool last = number + stride >= a.tiles;
+      update(a, tile_of(a, number, rank), s, warp - 1, last ? updaters + multipliers : updaters, parity);
+      s.out_empty.arrive();  // every lane what it has read
+    }
+    __syncwarp();
+  }
+  cluster_meet();  // nobody leaves while the other block still sends
+}
+
+Map map_of(const Tensor& t) {  // [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box
+  const auto columns = std::uint64_t(t.shape[1]);
+  return make_map(t.data, MapType::bf16,
+                  {.rank = 3,
+                   .dim = {panel_columns, std::uint64_t(t.shape[0]), columns / panel_columns},
+                   .stride = {1, columns, panel_columns},
+                   .box = {panel_columns, depth, 2}});
+}
+
+}  // namespace
+
+void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
+  if (all.empty()) return;
+  Args a{};
+  a.numbers = numbers.as<adamw::Numbers>();
+  for (const Item& i : all) {
+    const adamw::Update& w = i.weight;
+    for (const Tensor* t : {&w.m, &w.v, &w.copy, &w.rest})
+      check(reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0, Code::bad_argument,
+            "product_update: weights and moments must begin on 16 bytes; one is at {}", t->data);
+    a.weight[a.count++] = {
+        map_of(i.dy),         map_of(i.x),          w.m.as<float>(),    w.v.as<float>(), w.copy.as<bf16>(), w.rest.as<std::uint16_t>(),
+        int(w.copy.shape[0]), int(w.copy.shape[1]), int(i.dy.shape[0]), a.tiles};
+    a.tiles += int(w.copy.shape[0] / (tile_m * cluster) * (w.copy.shape[1] / tile_n));
+  }
+  const int clusters = std::min(ctx.device.units / cluster, a.tiles);
+  launch(static_cast<cudaStream_t>(ctx.stream), product_update_sm90,
+         {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
+}
+
+}  // namespace headroom::product_update
