@@ -117,14 +117,15 @@ class OnCard : public testing::Test {
     device = cuda_device(0);
     stream = std::make_unique<Stream>(0);
   }
-  static std::size_t scratch_of(const Device& d, const Work& work) {
+  static std::size_t scratch_of(const Device& d, const Work& work, int workers = 1) {
     Arena dry;
     Context ctx{dry, d};
+    ctx.dry_workers = workers;
     work(ctx);
     return dry.peak();
   }
   void on_cpu(const Work& work) {
-    const Block memory(scratch_of(cpu, work) + 1);
+    const Block memory(scratch_of(cpu, work, threads.count()) + 1);
     Arena arena(memory.data(), memory.bytes());
     Context ctx{arena, cpu, &threads};
     work(ctx);
