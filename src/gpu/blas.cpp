@@ -115,6 +115,8 @@ std::string key_of(const Product& p) {
                      matrix(p.c), addend);
 }
 
+constexpr std::size_t counter_bytes = 16;  // a plan that wants so little hands out its tiles by a counter
+
 struct Call {  // one product, ready to be put on a stream with any algorithm
   const Product& p;
   Layout b, a, c;
@@ -138,7 +140,6 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
 
   // Plans that want only a counter give way to those that want nothing: as fast, and no fill before them (docs/performance.md).
   std::vector<cublasLtMatmulAlgo_t> offered(int most) const {
-    constexpr std::size_t counter_bytes = 16;
     auto found = asked(most, workspace_bytes);
     const auto counts = [](const auto& f) { return f.workspaceSize > 0 && f.workspaceSize <= counter_bytes; };
     if (std::any_of(found.begin(), found.end(), counts))

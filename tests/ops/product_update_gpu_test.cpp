@@ -155,7 +155,8 @@ void ProductUpdateGpu::compare(Weight& before, Weight& cpu, Weight& gpu) {
 }
 
 TEST_F(ProductUpdateGpu, IsTheCpusForOneWeight) {
-  for (const Size& s : {Size{64, 256, 256}, {192, 512, 768}, {1024, 768, 256}, {192, 256, 1536}}) check({s});
+  for (const Size& s : {Size{64, 256, 256}, {192, 512, 768}, {1024, 768, 256}, {192, 256, 1536}, {1, 256, 256}, {100, 512, 256}})
+    check({s});
 }
 
 TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
