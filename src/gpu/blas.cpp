@@ -80,11 +80,16 @@ unsigned alignment_of(const void* p) {
   return a;
 }
 
+struct Chosen {
+  cublasLtMatmulAlgo_t how;
+  std::size_t lent;  // of the workspace
+};
+
 struct Book {  // of one card: what is known about its products
   std::mutex mutex;
   std::filesystem::path file;
   Plans measured;
-  std::map<std::string, cublasLtMatmulAlgo_t> known;
+  std::map<std::string, Chosen> known;
   int measuring = 0;
   bool grown = false;
 };
@@ -100,7 +105,7 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(fmt::format("{} cublasLt {} without counters", p.name, cublasLtGetVersion()));
+    b->file = plan_file_of(fmt::format("{} cublasLt {} in a fixed order", p.name, cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
@@ -114,8 +119,6 @@ std::string key_of(const Product& p) {
   return fmt::format("{}x{}x{}x{}{}:{}:{}:{}{}", p.m, p.n, p.k, p.count, p.math == Math::tf32 ? "tf32" : "", matrix(p.a), matrix(p.b),
                      matrix(p.c), addend);
 }
-
-constexpr std::size_t counter_bytes = 16;  // a plan that wants so little hands out its tiles by a counter
 
 struct Call {  // one product, ready to be put on a stream with any algorithm
   const Product& p;
@@ -133,23 +136,32 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
         workspace(at),
         stream(static_cast<cudaStream_t>(on)) {}
 
-  cublasStatus_t start(const cublasLtMatmulAlgo_t& how) const {
+  cublasStatus_t start(const Chosen& plan) const {
     return cublasLtMatmul(handle(), d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.add ? p.add : p.c.data, c.raw, p.c.data,
-                          c.raw, &how, workspace, workspace_bytes, stream);
+                          c.raw, &plan.how, workspace, plan.lent, stream);
   }
 
-  // Plans that want only a counter give way to those that want nothing: as fast, and no fill before them (docs/performance.md).
-  std::vector<cublasLtMatmulAlgo_t> offered(int most) const {
+  // A plan that would use a few bytes hands out its tiles by a counter, which a fill sets back before every product. Lent nothing it hands
+  // them out in a fixed order, as fast and without the fill (docs/performance.md). One that wants more gets all there is.
+  Chosen with_workspace(const cublasLtMatmulAlgo_t& how) const {
+    constexpr std::size_t counter_bytes = 16;
+    cublasLtMatmulHeuristicResult_t wants{};
+    const cublasStatus_t s = cublasLtMatmulAlgoCheck(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, &how, &wants);
+    return {how, s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes ? 0 : workspace_bytes};
+  }
+
+  // Those that want a counter give way to what is offered where there is no workspace.
+  std::vector<Chosen> offered(int most) const {
     auto found = asked(most, workspace_bytes);
-    const auto counts = [](const auto& f) { return f.workspaceSize > 0 && f.workspaceSize <= counter_bytes; };
-    if (std::any_of(found.begin(), found.end(), counts))
+    const auto lends_nothing = [&](const auto& f) { return with_workspace(f.algo).lent == 0; };
+    if (std::any_of(found.begin(), found.end(), lends_nothing))
       if (const auto without = asked(most, 0); !without.empty()) {
-        std::erase_if(found, [](const auto& f) { return f.workspaceSize <= counter_bytes; });
+        std::erase_if(found, lends_nothing);
         found.insert(found.begin(), without.begin(), without.end());
       }
     check(!found.empty(), Code::unsupported, "cuBLASLt has no algorithm for {}x{}x{} {}", p.m, p.n, p.k, name_of(p.a.dtype));
-    std::vector<cublasLtMatmulAlgo_t> all;
-    for (const auto& f : found) all.push_back(f.algo);
+    std::vector<Chosen> all;
+    for (const auto& f : found) all.push_back(with_workspace(f.algo));
     return all;
   }
 
@@ -178,13 +190,13 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
     return found;
   }
 
-  float least_ms(const cublasLtMatmulAlgo_t& how, int times) const {  // infinite when it does not run
+  float least_ms(const Chosen& plan, int times) const {  // infinite when it does not run
     cudaEvent_t begin, end;
     cuda(cudaEventCreate(&begin)), cuda(cudaEventCreate(&end));
     float least = std::numeric_limits<float>::infinity();
     for (int i = 0; i <= times; ++i) {
       cuda(cudaEventRecord(begin, stream));
-      if (start(how) != CUBLAS_STATUS_SUCCESS) break;
+      if (start(plan) != CUBLAS_STATUS_SUCCESS) break;
       cuda(cudaEventRecord(end, stream));
       cuda(cudaEventSynchronize(end));
       float ms;
@@ -195,7 +207,7 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
     return least;
   }
 
-  cublasLtMatmulAlgo_t fastest() const {
+  Chosen fastest() const {
     constexpr float clearly = 0.98f;  // a plan further down must be faster by more than noise
     const auto all = offered(12);
     std::size_t best = 0;
@@ -206,20 +218,21 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
   }
 };
 
-cublasLtMatmulAlgo_t algorithm(const Call& call) {
+Chosen plan_of(const Call& call) {
   Book& b = book();
   const std::string key = key_of(call.p);
   std::lock_guard lock(b.mutex);
   const auto kept = b.measured.find(key);
-  if (kept != b.measured.end()) return std::bit_cast<cublasLtMatmulAlgo_t>(kept->second);
-  if (b.measuring > 0) {
-    const cublasLtMatmulAlgo_t how = call.fastest();
-    b.measured[key] = std::bit_cast<Plan>(how);
+  if (kept == b.measured.end() && b.measuring > 0) {
+    const Chosen plan = call.fastest();
+    b.measured[key] = std::bit_cast<Plan>(plan.how);
     b.grown = true;
-    return how;
+    return b.known[key] = plan;
   }
   const auto at = b.known.find(key);  // asking takes tens of microseconds
-  return at != b.known.end() ? at->second : b.known.emplace(key, call.offered(1).front()).first->second;
+  if (at != b.known.end()) return at->second;
+  return b.known[key] =
+             kept != b.measured.end() ? call.with_workspace(std::bit_cast<cublasLtMatmulAlgo_t>(kept->second)) : call.offered(1).front();
 }
 
 }  // namespace
@@ -227,7 +240,10 @@ cublasLtMatmulAlgo_t algorithm(const Call& call) {
 void multiply(const Product& p, void* workspace, void* stream) {
   if (p.m == 0 || p.n == 0 || p.count == 0) return;
   const Call call(p, workspace, stream);
-  ok(call.start(algorithm(call)), "a product");
+  const Chosen plan = plan_of(call);
+  cublasStatus_t s = call.start(plan);
+  if (s != CUBLAS_STATUS_SUCCESS && plan.lent == 0) s = call.start({plan.how, workspace_bytes});  // it cannot do without its counter
+  ok(s, "a product");
 }
 
 Measuring::Measuring() {

@@ -198,7 +198,7 @@ TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
     Workshop half(r, 2, card);
     r.holding.gradients = Gradients::none;
     Workshop none(r, 2, card), recorded(r, 2, card), on_cpu(r, 2, {});
-    const adamw::Hyper h{.lr = 2e-3, .clip = 0};
+    const adamw::Hyper h{.lr = 5e-4, .clip = 0};  // at four times that rounding alone moves the loss by 3 %
     for (Workshop* w : {&half, &none, &recorded}) w->training.warm();
     const auto fresh = on_cpu.weights();
     EXPECT_EQ(none.weights(), fresh);  // warming changes nothing
@@ -212,7 +212,7 @@ TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
     EXPECT_EQ(recorded.weights(), none.weights());
     EXPECT_EQ(recorded.gather(&Param::v), none.gather(&Param::v));
     EXPECT_NEAR(none.training.loss(), half.training.loss(), 0.01 * half.training.loss());
-    EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.02 * half.training.loss());
+    EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.01 * half.training.loss());
     EXPECT_EQ(none.arena.peak(), none.predicted);
     EXPECT_LT(none.predicted, half.predicted);
   }
