@@ -131,7 +131,8 @@ function(headroom_add_cuda target)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu
     PROPERTIES COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
   add_library(headroom_sm90 OBJECT ${instances})
-  set_target_properties(headroom_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON
+  # UNITY_BUILD: what else is in a file changes a kernel's code, and CMake unites CUDA sources from 3.31 on.
+  set_target_properties(headroom_sm90 PROPERTIES UNITY_BUILD OFF CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON
     RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")
   target_include_directories(headroom_sm90 PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headroom_sm90 PRIVATE --expt-relaxed-constexpr)
