@@ -16,7 +16,7 @@ namespace headroom::engine {
 
 struct Weight {
   Tensor w;                               // in the compute type when it is multiplied, else FP32
-  Tensor dw;                              // FP32, or as Gradients say; none when the store was made for forward passes only
+  Tensor dw;                              // FP32, or as Gradients say; none when the store was made for forward passes only, or where update is set
   const adamw::Update* update = nullptr;  // instead of dw: who makes the gradient updates the weight too, once nothing needs it as it was
   Tensor numbers = {};                    // of that update
 };

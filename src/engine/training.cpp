@@ -74,7 +74,8 @@ void check(const Recipe& r) {
   check(r.holding.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
         "step: masters in halves need bf16, {} was asked", name_of(r.precision));
   check(r.holding.gradients != Gradients::none || (r.holding.masters == Masters::halves && r.holding.updating == Updating::during),
-        Code::bad_argument, "step: gradients that are never held (none) need masters in halves and an update during backward");
+        Code::bad_argument, "step: gradients none need --masters halves and --update during; {} and {} were asked",
+        name_of(r.holding.masters), name_of(r.holding.updating));
   check(r.holding.gradients == Gradients::whole || (size_of(r.precision.dtype) == 2 && r.micro_batches == 1), Code::bad_argument,
         "step: gradients in half need bf16 or fp16 and one micro-batch; {} and {} were asked. Sums of several want FP32 gradients",
         name_of(r.precision), r.micro_batches);
@@ -204,6 +205,8 @@ void Training::forward() {
 void Training::backward(int micro) {
   const int of = recipe_.micro_batches;
   check(recipe_.purpose != Purpose::forward, Code::bad_argument, "step: this model was made for forward passes; it holds no gradients");
+  check(numbers_ || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
+        "step: gradients that are never held are made by an update; call step or passes, not backward");
   const Gradient into_dw = micro == 0 ? Gradient::overwrite : Gradient::accumulate;
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);

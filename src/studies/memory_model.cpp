@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "studies/account.h"
 #include "studies/live_bytes.h"
@@ -215,14 +216,19 @@ Table mitigations(const Case& c, const ModelMemory& s) {
       c.recipe.holding.masters == engine::Masters::halves) {
     Recipe r = c.recipe;
     r.holding.gradients = engine::Gradients::none;
-    now("the blocks' gradients never held, the product updates the weight (--gradients none)", r);
+    try {
+      now("the blocks' gradients never held, the product updates the weight (--gradients none)", r);
+    } catch (const Error& e) {
+      if (e.at.code != Code::unsupported) throw;  // this card, or these widths, are not served
+    }
   }
   if (c.recipe.precision.dtype != DType::f16 && !c.recipe.model.tied) {
     Recipe r = c.recipe;
     r.holding.updating = engine::Updating::during;
     now("AdamW block by block inside backward, nothing clipped (--update during)", r);
   }
-  if (c.recipe.batch > 1) {
+  if (c.recipe.batch > 1 && c.recipe.holding.updating == engine::Updating::after &&
+      c.recipe.holding.gradients == engine::Gradients::whole) {
     Recipe r = c.recipe;
     r.batch = (r.batch + 1) / 2;
     now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);

@@ -223,6 +223,19 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
   refused("train --steps 1 --layers 2 --init " + save + common, 2, "leave --layers out");
 }
 
+// What a card or a width is not served with is not advised, and refused only to whoever asks for it.
+TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
+  const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
+  EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
+  for (const char* other : {"--device a100", "--device h200 --width 192"}) {
+    const auto said = run(model + other);
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.out.find(none), std::string::npos) << other;
+    EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
+    refused(model + other + " " + none, 1, "--gradients half");
+  }
+}
+
 TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {
   std::ofstream(folder_ / "text.txt") << std::string(2000, 'a') << "bcd" << std::string(2000, 'e');
   const std::string common = "train --text " + (folder_ / "text.txt").string() +

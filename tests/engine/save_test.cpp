@@ -53,25 +53,27 @@ TEST(Save, AResumedRunIsTheRunThatNeverStopped) {
 
 // A checkpoint says nothing about how weights were held: FP32 in the file, wherever their halves lay.
 TEST(Save, MastersInHalvesAreSavedWholeAndComeBackToTheBit) {
-  const Folder folder;
-  Recipe r{tiny(), 2, 8, *precision_named("bf16")};
-  Workshop whole(r);
-  r.holding = {Masters::halves, Updating::during, Gradients::half};
-  Workshop through(r), first(r), second(r);
-  const auto train = [](Workshop& w, int from, int to) {
-    for (int s = from; s < to; ++s) w.fill(std::uint64_t(s)), w.training.step({.lr = 0.01, .clip = 0});
-  };
-  train(through, 0, 9);
-  train(first, 0, 4);
-  save(first.training, {4, 7, "{}"}, folder.path);
-  second.training.initialise(12345);
-  load(second.training, *newest_checkpoint(folder.path));
-  EXPECT_EQ(second.weights(), first.weights());
-  train(second, 4, 9);
-  EXPECT_EQ(second.weights(), through.weights());
-  EXPECT_EQ(second.gather(&Param::v), through.gather(&Param::v));
-  load_weights(whole.training, *newest_checkpoint(folder.path));
-  EXPECT_EQ(whole.weights(), first.weights());
+  for (Gradients gradients : {Gradients::half, Gradients::none}) {
+    const Folder folder;
+    Recipe r{tiny(), 2, 8, *precision_named("bf16")};
+    Workshop whole(r);
+    r.holding = {Masters::halves, Updating::during, gradients};
+    Workshop through(r), first(r), second(r);
+    const auto train = [](Workshop& w, int from, int to) {
+      for (int s = from; s < to; ++s) w.fill(std::uint64_t(s)), w.training.step({.lr = 0.01, .clip = 0});
+    };
+    train(through, 0, 9);
+    train(first, 0, 4);
+    save(first.training, {4, 7, "{}"}, folder.path);
+    second.training.initialise(12345);
+    load(second.training, *newest_checkpoint(folder.path));
+    EXPECT_EQ(second.weights(), first.weights());
+    train(second, 4, 9);
+    EXPECT_EQ(second.weights(), through.weights());
+    EXPECT_EQ(second.gather(&Param::v), through.gather(&Param::v));
+    load_weights(whole.training, *newest_checkpoint(folder.path));
+    EXPECT_EQ(whole.weights(), first.weights());
+  }
 }
 
 TEST(Save, WhatTheDiskRefusesIsCalledByItsName) {

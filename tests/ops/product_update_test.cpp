@@ -136,9 +136,11 @@ TEST(ProductUpdate, RefusesWhatItDoesNotServe) {
     expect_refusal(d, with([](Item& i) { i.x = shaped(DType::bf16, {64, 512}); }), "is no gradient of a weight of 256x512");
     expect_refusal(d, with([](Item& i) { i.x = matmul::transposed(shaped(DType::bf16, {512, 192})); }), "all contiguous");
     expect_refusal(d, with([](Item& i) { i.x = shaped(DType::f16, {192, 512}); }), "factors are bf16 and fp16");
-    expect_refusal(d, with([](Item& i) { i.weight.copy = shaped(DType::f16, {256, 512}); }), "weights in halves");
-    expect_refusal(d, with([](Item& i) { i.weight.master = i.weight.m, i.weight.rest = {}; }), "weights in halves");
-    expect_refusal(d, with([](Item& i) { i.weight.decay = false; }), "that decay");
+    expect_refusal(d, with([](Item& i) { i.weight.copy = shaped(DType::f16, {256, 512}); }), "the weight fp16; bf16 is served");
+    expect_refusal(d, with([](Item& i) { i.weight.master = i.weight.m, i.weight.rest = {}; }), "a weight must be in halves");
+    expect_refusal(d, with([](Item& i) { i.weight.decay = false; }), "and decay");
+    expect_refusal(d, with([](Item& i) { i.weight.m = shaped(DType::f32, {256, 511}); }), "each of the weight's 131072 elements");
+    expect_refusal(d, with([](Item& i) { i.weight.rest = shaped(DType::f32, {256, 512}); }), "a rest 16 bits");
   }
 }
 

@@ -23,9 +23,13 @@ void check_item(const Item& i, const Context& ctx) {
             i.dy.shape[1] == w.shape[0] && i.x.shape[1] == w.shape[1] && i.dy.contiguous() && i.x.contiguous(),
         Code::bad_argument, "product_update: {}x{} transposed times {}x{} is no gradient of a weight of {}x{}; all contiguous",
         i.dy.shape[0], i.dy.shape[1], i.x.shape[0], i.x.shape[1], w.shape[0], w.shape[1]);
-  check(i.dy.dtype == DType::bf16 && i.x.dtype == DType::bf16 && w.dtype == DType::bf16 && i.weight.rest && i.weight.decay,
-        Code::unsupported, "product_update: factors are {} and {}; it serves bf16 and weights in halves that decay", name_of(i.dy.dtype),
-        name_of(i.x.dtype));
+  check(i.dy.dtype == DType::bf16 && i.x.dtype == DType::bf16 && w.dtype == DType::bf16, Code::unsupported,
+        "product_update: factors are {} and {}, the weight {}; bf16 is served", name_of(i.dy.dtype), name_of(i.x.dtype), name_of(w.dtype));
+  check(i.weight.rest && i.weight.decay, Code::unsupported, "product_update: a weight must be in halves, a copy and a rest, and decay");
+  const auto beside = [&](const Tensor& t, DType type) { return t.dtype == type && t.count() == w.count() && t.contiguous(); };
+  check(w.contiguous() && beside(i.weight.m, DType::f32) && beside(i.weight.v, DType::f32) && beside(i.weight.rest, DType::u16),
+        Code::bad_argument, "product_update: moments must be fp32 and a rest 16 bits, each of the weight's {} elements, all contiguous",
+        w.count());
   const Support s = supports(w.shape[0], w.shape[1], ctx.device);
   check(s.ok, Code::unsupported, "product_update: {}; a gradient that is held until the update (--gradients half) is served everywhere",
         s.why);

@@ -174,7 +174,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
-//   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, however many
+//   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
 //   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
 //   limit   the tensor cores; the update's 24 bytes a weight run under them, but for the last tile's
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
