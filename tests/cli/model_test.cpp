@@ -232,7 +232,7 @@ TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(said.out.find(none), std::string::npos) << other;
     EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
-    refused(model + other + " " + none, 1, "--gradients half");
+    refused(std::string(model).append(other).append(" ").append(none), 1, "--gradients half");
   }
 }
 
