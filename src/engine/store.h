@@ -15,8 +15,8 @@
 namespace headroom::engine {
 
 struct Weight {
-  Tensor w;                               // in the compute type when it is multiplied, else FP32
-  Tensor dw;                              // FP32, or as Gradients say; none when the store was made for forward passes only, or where update is set
+  Tensor w;   // in the compute type when it is multiplied, else FP32
+  Tensor dw;  // FP32, or as Gradients say; none when the store was made for forward passes only, or where update is set
   const adamw::Update* update = nullptr;  // instead of dw: who makes the gradient updates the weight too, once nothing needs it as it was
   Tensor numbers = {};                    // of that update
 };
@@ -43,11 +43,15 @@ class ParamStore {
   }
   virtual void prefetch(int group) = 0;
   virtual void update(const adamw::Hyper&, const Tensor& state, Context&) = 0;  // norm, clipping, AdamW; state: ops/adamw
+  void update_with(const Tensor& numbers) { numbers_ = numbers; }  // of adamw::begin, while backward updates; none when it is over
+  bool updating() const { return bool(numbers_); }
 
  protected:
   virtual void gather(int group) = 0;
   virtual void release(int group) = 0;
   virtual Weight weight(int group, Role role) const = 0;
+
+  Tensor numbers_;
 };
 
 enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
@@ -91,9 +95,7 @@ class WholeStore final : public ParamStore {
   void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
   void refresh_copies(Context&);                  // after the masters were written from outside
   void update(const adamw::Hyper&, const Tensor& state, Context&) override;  // norm, clipping, AdamW; state: ops/adamw
-  // An update under way: with adamw::begin's numbers, or with none when it is over. advance: of a group's weights whose gradients stand.
-  void update_with(const Tensor& numbers) { numbers_ = numbers; }
-  void advance(int group, Context&);
+  void advance(int group, Context&);                                         // while updating: a group's weights whose gradients stand
 
   const std::vector<Param>& params() const { return params_; }
 
@@ -107,7 +109,6 @@ class WholeStore final : public ParamStore {
 
   std::vector<Param> params_;
   std::vector<adamw::Update> updates_;  // in the order of params_
-  Tensor numbers_;
   int layers_;
   bool tied_;
 };

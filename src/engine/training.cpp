@@ -205,7 +205,7 @@ void Training::forward() {
 void Training::backward(int micro) {
   const int of = recipe_.micro_batches;
   check(recipe_.purpose != Purpose::forward, Code::bad_argument, "step: this model was made for forward passes; it holds no gradients");
-  check(numbers_ || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
+  check(store_.updating() || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
         "step: gradients that are never held are made by an update; call step or passes, not backward");
   const Gradient into_dw = micro == 0 ? Gradient::overwrite : Gradient::accumulate;
   auto scope = ctx_.arena.scope();
@@ -277,17 +277,16 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
   auto scope = ctx_.arena.scope();
   {
     auto phase = ctx_.arena.in_phase(Phase::optimizer);
-    numbers_ = adamw::begin(state_, hyper, ctx_);
+    const Tensor numbers = adamw::begin(state_, hyper, ctx_);
+    if (idle) fill::constant(numbers, 0, ctx_);
+    store_.update_with(numbers);
   }
-  if (idle) fill::constant(numbers_, 0, ctx_);
-  store().update_with(numbers_);
   backward(0);
-  store().update_with({});
-  numbers_ = {};
+  store_.update_with({});
 }
 
 void Training::finish(int group) {
-  if (numbers_) store().advance(group, ctx_);
+  if (store_.updating()) store().advance(group, ctx_);
 }
 
 void Training::passes(const adamw::Hyper& hyper) {

@@ -81,7 +81,6 @@ class Training {
   std::unique_ptr<ParamStore> owned_;
   ParamStore& store_;
   void finish(int group);  // its gradients are whole
-  Tensor numbers_;         // of an update during backward, while there is one
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
