@@ -34,6 +34,13 @@ gpu-test: setup  ## only the tests that need a GPU, and only what they need is b
 	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu -j $(JOBS)
 
+wheel: build  ## one Python wheel with the library inside, for every Python from 3.9: build/wheel/*.whl
+	@cmake --build --preset release --target headroom_portable
+	@sh tools/wheel $(BUILD)
+
+test-torch: build  ## install torch into build/torch (large, once), and run the tests that need it
+	@sh tests/python/torch . $(BUILD)
+
 bench: build  ## attention, every variant, over dims and lengths (minutes)
 	$(BUILD)/headroom attention --variant all --dtype fp32 --batch 1 --heads 8 --dim 16,32,64,128 --len 256,1024,4096 --mask causal --until 1%
 
@@ -71,4 +78,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run browser test gpu-test bench install asan tsan format lint fuzz clean
+.PHONY: help setup build run browser test gpu-test wheel test-torch bench install asan tsan format lint fuzz clean

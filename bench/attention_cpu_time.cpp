@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <memory>
 #include <vector>
 
 #include "base/convert.h"

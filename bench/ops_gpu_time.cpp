@@ -46,7 +46,7 @@ class Clock {
     account.walk = &walk;
     make(dry)(account);
     double bytes = 0;
-    for (const Step& s : walk.steps) bytes += s.cost.bytes;
+    for (const OpCall& s : walk.steps) bytes += s.cost.bytes;
 
     fill_bytes(memory_.data(), 0x3c, memory_.bytes(), stream_);  // about 0.0115 in bf16 and fp32
     Arena arena(memory_.data(), memory_.bytes());
@@ -160,7 +160,7 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
   for (const std::int64_t vocab : {c.vocab, std::int64_t(151936)}) {
     engine::ModelConfig of_vocab = c;
     of_vocab.vocab = vocab;
-    const std::int64_t chunk = engine::chunk_of(of_vocab, clock.device(), rows);
+    const std::int64_t chunk = engine::chunk_of(of_vocab, type, DType::f32, clock.device(), rows);
     clock.time(name(fmt::format("cross_entropy {}x{}", chunk, vocab).c_str()), [&](Arena& a) {
       const Tensor logits = a.make("logits", DType::f32, {chunk, vocab}), losses = a.make("losses", DType::f32, {chunk});
       const Tensor t = tokens_in(a, {tokens.begin(), tokens.begin() + chunk}, clock.stream());

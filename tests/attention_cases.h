@@ -45,7 +45,7 @@ struct Expected {  // of one case's inputs, whoever computes it
 };
 inline Expected expected_of(const Case& c, Tensors& x, bool rounds_p) {
   auto exact = std::async(std::launch::async, [&] {
-    return reference(c.problem, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor());
+    return reference(c.problem, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(), extras_of(x));
   });
   auto honest = textbooks(c, x, rounds_p);
   return {exact.get(), std::move(honest)};
@@ -73,10 +73,12 @@ inline void judge(const Case& c, Tensors& x, const Expected& expected, bool grad
                   first.stored_o_dq);
     expect_within("dk", c, x.dk.values(), exact.dk, honest_error(&Textbook::dk, exact.dk), first.size_dk * amplified, unit,
                   first.stored_o_dk);
+    if (c.problem.sink)
+      expect_within("dsink", c, x.dsink.values(), exact.dsink, honest_error(&Textbook::dsink, exact.dsink), first.size_dsink * amplified,
+                    0x1p-24);
     expect_within("dv", c, x.dv.values(), exact.dv, honest_error(&Textbook::dv, exact.dv), first.size_dv * amplified, unit);
   }
-  for (Guarded* g : {&x.q, &x.k, &x.v, &x.d_o, &x.dlse, &x.o, &x.lse, &x.dq, &x.dk, &x.dv})
-    EXPECT_TRUE(g->guards_intact()) << "a guard band was written: " << in_words(c);
+  for (Guarded* g : x.all()) EXPECT_TRUE(g->guards_intact()) << "a guard band was written: " << in_words(c);
 }
 
 inline void judge(const Case& c, Tensors& x, bool rounds_p) { judge(c, x, expected_of(c, x, rounds_p)); }
@@ -114,6 +116,20 @@ inline Case random_case(std::uint64_t seed) {
   c.with_dlse = below(2) == 0;
   c.seed = seed;
   p.deterministic = below(2) == 0;
+  // What models ask beside that, each with some probability.
+  if (below(4) == 0 && p.mask.kind == MaskKind::window) p.mask.ahead = below(30);
+  if (below(5) == 0) p.softcap = below(2) ? 0.5f + float(below(40)) : 1e4f;
+  if (below(5) == 0) p.sink = true;
+  if (below(6) == 0) p.dim_v = 1 + below(40);
+  if (below(4) == 0) {
+    std::vector<int> q, k;
+    const auto count = 1 + below(6);
+    for (std::int64_t d = 0; d < count; ++d) {
+      q.push_back(int(below(4) == 0 ? 0 : below(30)));
+      k.push_back(int(below(3) == 0 ? q.back() : below(30)));
+    }
+    c = packed(c, q, k, below(3));
+  }
   return c;
 }
 

@@ -10,13 +10,16 @@ inline const Device cpu;
 inline bool serves(const Variant& v, const Problem& p) {
   return v.supports(p, cpu, Pass::forward).ok && v.supports(p, cpu, Pass::backward).ok;
 }
+inline bool serves_forward(const Variant& v, const Problem& p) { return v.supports(p, cpu, Pass::forward).ok; }
 
 struct Views {  // of a case's tensors, wherever they lie
   Tensor q, k, v, d_o, dlse, o, lse, dq, dk, dv;
+  Extras with = {};
+  Tensor dsink = {};
 };
 inline Views views_of(const Case& c, Tensors& x) {
-  return {x.q.view(), x.k.view(),   x.v.view(),  x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(),
-          x.o.view(), x.lse.view(), x.dq.view(), x.dk.view(),  x.dv.view()};
+  return {x.q.view(),  x.k.view(),  x.v.view(),  x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(),    x.o.view(), x.lse.view(),
+          x.dq.view(), x.dk.view(), x.dv.view(), extras_of(x), c.problem.sink ? x.dsink.view() : Tensor()};
 }
 
 inline void run(const Variant& variant, const Case& c, const Views& x, Threads* pool) {
@@ -31,6 +34,7 @@ inline void run(const Variant& variant, const Case& c, const Views& x, Threads* 
   Context saving{saved_arena, cpu};
   const Saved saved = make_saved(variant, p, saving);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!variant.supports(p, cpu, pass).ok) continue;
     const auto bytes = workspace_bytes(variant, p, cpu, pass, workers);
     Block block(bytes + 64);
     std::memset(block.data(), 0xff, block.bytes());
@@ -38,9 +42,9 @@ inline void run(const Variant& variant, const Case& c, const Views& x, Threads* 
     Arena arena(block.data(), bytes, &ledger);
     Context ctx{arena, cpu, pool};
     if (pass == Pass::forward)
-      forward(variant, p, {x.q, x.k, x.v, x.o, x.lse, saved}, ctx);
+      forward(variant, p, {x.q, x.k, x.v, x.o, x.lse, saved, x.with}, ctx);
     else
-      backward(variant, p, {x.q, x.k, x.v, x.o, x.lse, x.d_o, x.dlse, x.dq, x.dk, x.dv, saved}, ctx);
+      backward(variant, p, {x.q, x.k, x.v, x.o, x.lse, x.d_o, x.dlse, x.dq, x.dk, x.dv, saved, x.with, x.dsink}, ctx);
     EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch: " << variant.name << " " << in_words(c);
     EXPECT_EQ(ledger.peak_bytes(), bytes);
     EXPECT_EQ(arena.used(), 0u);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,14 @@
 
 namespace headroom::attention::cases {
 
-enum class Layout { rows, heads_first, padded };              // [b, len, h, d] · memory of [b, h, len, d] · gaps between rows and batches
-enum class Values { normal, one_hot, far_above, far_below };  // one_hot: a key takes all; far: scores around ±300
+enum class Layout { rows, heads_first, padded };  // [b, len, h, d] · memory of [b, h, len, d] · gaps between rows and batches
+enum class Values {
+  normal,
+  one_hot,
+  far_above,
+  far_below,
+  huge
+};  // one_hot: a key takes all; far: scores around ±300; huge: of Case::reach
 
 struct Case {
   Problem problem;
@@ -22,15 +29,39 @@ struct Case {
   Values values = Values::normal;
   bool with_dlse = false;
   std::uint64_t seed = 1;
+  float reach = 0;                            // Values::huge: how large scores become
+  std::vector<int> docs_q = {}, docs_k = {};  // lengths of documents; row b of the batch has them rotated by b
+  std::vector<float> sinks = {};              // of heads, in turn; none: normal
 };
+
+// The same problem with documents: their lengths make the rows' length, `spare` positions more belong to none.
+inline Case packed(Case c, std::vector<int> docs_q, std::vector<int> docs_k, std::int64_t spare = 0) {
+  const auto sum = [](const std::vector<int>& x) { return std::accumulate(x.begin(), x.end(), std::int64_t(0)); };
+  c.problem.documents = std::int64_t(docs_q.size());
+  c.problem.len_q = sum(docs_q) + spare;
+  c.problem.len_k = sum(docs_k) + spare;
+  c.docs_q = std::move(docs_q);
+  c.docs_k = std::move(docs_k);
+  return c;
+}
 
 inline std::string in_words(const Case& c) {
   constexpr const char* layouts[] = {"rows", "heads_first", "padded"};
-  constexpr const char* values[] = {"normal", "one_hot", "far_above", "far_below"};
+  constexpr const char* values[] = {"normal", "one_hot", "far_above", "far_below", "huge"};
   const Problem& p = c.problem;
-  return fmt::format("{} batch {} heads {}/{} len {}x{} dim {} {} scale {} {} {} dlse {} {}seed {}", name_of(p.precision), p.batch, p.heads,
-                     p.kv_heads, p.len_q, p.len_k, p.head_dim, name_of(p.mask), p.scale, layouts[int(c.layout)], values[int(c.values)],
-                     c.with_dlse, p.deterministic ? "deterministic " : "", c.seed);
+  std::string more;
+  if (p.value_dim() != p.head_dim) more += fmt::format("dim_v {} ", p.value_dim());
+  if (p.softcap != 0) more += fmt::format("softcap {} ", p.softcap);
+  if (p.sink) more += "sink ";
+  if (p.page != 0) more += fmt::format("pages {} of {} ", p.pages, p.page);
+  if (p.documents != 0) {
+    more += "documents";
+    for (std::size_t d = 0; d < std::min<std::size_t>(c.docs_q.size(), 12); ++d) more += fmt::format(" {}x{}", c.docs_q[d], c.docs_k[d]);
+    more += " ";
+  }
+  return fmt::format("{} batch {} heads {}/{} len {}x{} dim {} {} scale {} {} {} dlse {} {}{}seed {}", name_of(p.precision), p.batch,
+                     p.heads, p.kv_heads, p.len_q, p.len_k, p.head_dim, name_of(p.mask), p.scale_or_default(), layouts[int(c.layout)],
+                     values[int(c.values)], c.with_dlse, p.deterministic ? "deterministic " : "", more, c.seed);
 }
 
 // A tensor with its own memory, every byte of it 0xff (a NaN in every format) until written; guard bands before, behind and in the gaps.
@@ -62,12 +93,14 @@ class Guarded {
   void set(std::int64_t offset, float x) {
     with_float(view_.dtype, [&]<class T>() { view().as<T>()[offset] = narrow<T>(x); });
   }
+  void set_int(std::int64_t at, std::int32_t x) { view().as<std::int32_t>()[at] = x; }
   std::vector<double> values() {
     std::vector<double> out(std::size_t(view_.count()));
     each([&](std::int64_t flat, std::int64_t offset) { out[std::size_t(flat)] = load_element(view().data, view_.dtype, offset); });
     return out;
   }
-  bool guards_intact() {  // every byte that is no element is still 0xff
+  bool guards_intact() {              // every byte that is no element is still 0xff
+    if (bytes_.empty()) return true;  // of a problem that has no such tensor
     const auto size = std::int64_t(size_of(view_.dtype));
     std::vector<std::byte> rest = bytes_;
     each([&](std::int64_t, std::int64_t offset) { std::fill_n(rest.begin() + (offset + band) * size, size, std::byte{0xff}); });
@@ -82,6 +115,9 @@ class Guarded {
 
 struct Tensors {  // of one case; outputs are poisoned
   Guarded q, k, v, d_o, dlse, o, lse, dq, dk, dv;
+  Guarded sink, dsink, cu_q, cu_k, pages;  // of problems that have them
+
+  std::vector<Guarded*> all() { return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages}; }
 };
 
 inline Tensors tensors_of(const Case& c) {
@@ -90,30 +126,66 @@ inline Tensors tensors_of(const Case& c) {
   const auto make = [&](const Shape& s) { return Guarded(t, s, c.layout); };
   Tensors x{make(p.q_shape()),
             make(p.k_shape()),
-            make(p.k_shape()),
-            make(p.q_shape()),
+            make(p.v_shape()),
+            make(p.o_shape()),
+            Guarded(DType::f32, p.lse_shape()),
+            make(p.o_shape()),
             Guarded(DType::f32, p.lse_shape()),
             make(p.q_shape()),
-            Guarded(DType::f32, p.lse_shape()),
-            make(p.q_shape()),
             make(p.k_shape()),
-            make(p.k_shape())};
+            make(p.v_shape()),
+            {},
+            {},
+            {},
+            {},
+            {}};
   const Random random{c.seed};
   const auto fill = [&](Guarded& g, std::uint64_t stream, float factor, float first) {
     const Random r = random.stream(stream);
     g.each([&](std::int64_t flat, std::int64_t offset) {
-      g.set(offset, flat % p.head_dim == 0 && first != 0 ? first : factor * r.normal(std::uint64_t(flat)));
+      g.set(offset, flat % g.view().shape[3] == 0 && first != 0 ? first : factor * r.normal(std::uint64_t(flat)));
     });
   };
   const float shift = std::sqrt(300.0f / p.scale_or_default());  // the first dimension alone moves every score by ±300
   const bool far = c.values == Values::far_above || c.values == Values::far_below;
-  fill(x.q, 1, c.values == Values::one_hot ? 12.0f : 1.0f, far ? shift : 0);
+  const float large = c.values == Values::huge ? c.reach / (3 * p.scale_or_default() * std::sqrt(float(p.head_dim))) : 1.0f;
+  fill(x.q, 1, c.values == Values::one_hot ? 12.0f : large, far ? shift : 0);
   fill(x.k, 2, c.values == Values::one_hot ? 4.0f : 1.0f, !far ? 0 : c.values == Values::far_above ? shift : -shift);
   fill(x.v, 3, 1, 0);
   fill(x.d_o, 4, 1, 0);
   const Random r = random.stream(5);
   x.dlse.each([&](std::int64_t flat, std::int64_t offset) { x.dlse.set(offset, r.normal(std::uint64_t(flat))); });
+  if (p.sink) {
+    x.sink = Guarded(DType::f32, {p.heads});
+    x.dsink = Guarded(DType::f32, {p.heads});
+    for (std::int64_t h = 0; h < p.heads; ++h)
+      x.sink.set(h, c.sinks.empty() ? random.stream(6).normal(std::uint64_t(h)) : c.sinks[std::size_t(h) % c.sinks.size()]);
+  }
+  if (p.documents != 0) {
+    const auto list = [&](Guarded& g, const std::vector<int>& lengths) {
+      g = Guarded(DType::i32, {p.batch, p.documents + 1});
+      for (std::int64_t b = 0; b < p.batch; ++b) {
+        std::int32_t at = 0;
+        for (std::int64_t d = 0; d <= p.documents; ++d) {
+          g.set_int(b * (p.documents + 1) + d, at);
+          if (d < p.documents) at += lengths[std::size_t((d + b) % p.documents)];
+        }
+      }
+    };
+    list(x.cu_q, c.docs_q);
+    list(x.cu_k, c.docs_k);
+  }
+  if (p.page != 0) {  // every sequence its own pages, scattered
+    x.pages = Guarded(DType::i32, {p.batch, p.pages_of_sequence()});
+    const std::int64_t needed = p.batch * p.pages_of_sequence();
+    for (std::int64_t n = 0; n < needed; ++n) x.pages.set_int(n, std::int32_t((n * 7 + 3) % p.pages));
+  }
   return x;
+}
+
+inline Extras extras_of(Tensors& x) {
+  const auto view = [](Guarded& g) { return g.bytes().empty() ? Tensor() : g.view(); };
+  return {.sink = view(x.sink), .cu_q = view(x.cu_q), .cu_k = view(x.cu_k), .pages = view(x.pages)};
 }
 
 }  // namespace headroom::attention::cases

@@ -22,8 +22,8 @@ static headroom_memory bring(size_t bytes) {
 }
 
 static headroom_tensor view(float* data, int64_t batch, int64_t len, int64_t h, int64_t d) {
-  headroom_tensor t = {data, HEADROOM_F32, 4, {batch, len, h, d}, {0}};
-  return t;
+  const int64_t shape[4] = {batch, len, h, d};
+  return headroom_contiguous(data, HEADROOM_F32, 4, shape);
 }
 
 int main(void) {
@@ -48,7 +48,8 @@ int main(void) {
   demand(headroom_attention_saved_bytes(context, &problem, &saved_bytes));
   headroom_memory workspace = bring(forward_bytes > backward_bytes ? forward_bytes : backward_bytes), saved = bring(saved_bytes);
 
-  const headroom_tensor lse_view = {lse, HEADROOM_F32, 3, {1, heads, queries}, {0}};
+  const int64_t lse_shape[3] = {1, heads, queries};
+  const headroom_tensor lse_view = headroom_contiguous(lse, HEADROOM_F32, 3, lse_shape);
   headroom_attention_forward_arguments forward = {.struct_size = sizeof forward};
   forward.q = view(q, 1, queries, heads, dim);
   forward.k = view(k, 1, 1, heads, dim);

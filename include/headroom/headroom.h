@@ -4,9 +4,14 @@
  * headroom_attention_saved_bytes, bring that much memory, and call forward and backward as often as you like.
  *
  * Memory: saved and workspace are the caller's, aligned to HEADROOM_ALIGNMENT; forward and backward bring none of their own.
- * `saved` must stay as forward left it until backward has read it; a workspace is free again when the call returns.
+ * `saved` must stay as forward left it until backward has read it. On the CPU a workspace is free again when the call returns;
+ * on a GPU, when the stream has done the work. Every pointer in a tensor, saved and workspace is memory that the context's device
+ * reads: on a GPU device memory of that GPU (or managed or pinned memory). Others are refused where the driver can tell.
+ * headroom_memory_allocate gives memory of the right kind for either.
  * Errors: every call returns a status; headroom_last_error() has the sentence for this thread's last failure.
  * Threads: any thread may call anything at any time, also with one context: its calls then take turns on the pool.
+ * Processes: after a fork the child may go on using a CPU context; the pool starts again. A CUDA context is refused there, because
+ * CUDA does not survive a fork.
  * Growth: structs begin with their size as the caller knew it. Start them from the *_INIT values: a field added later
  * is then zero, which always means what it meant before the field was there.
  */
@@ -66,6 +71,21 @@ HEADROOM_API headroom_status headroom_context_create(const headroom_context_sett
 HEADROOM_API void headroom_context_destroy(headroom_context* context); /* NULL is fine; no call may be under way */
 HEADROOM_API int headroom_context_threads(const headroom_context* context);
 
+/* ---- memory of a context's device ---- */
+
+typedef struct headroom_memory { /* lent for one call (workspace) or from forward to backward (saved) */
+  void* data;
+  size_t bytes;
+} headroom_memory;
+
+/* Memory that the context's device reads: the host's, or the GPU's. Aligned to HEADROOM_ALIGNMENT; not cleared. 0 bytes give NULL. */
+HEADROOM_API headroom_status headroom_memory_allocate(headroom_context* context, size_t bytes, headroom_memory* out);
+HEADROOM_API void headroom_memory_free(headroom_context* context, headroom_memory* memory); /* becomes {NULL, 0} */
+/* Between the host's memory and the context's device, after what `stream` (a cudaStream_t; NULL: the default one) was given before.
+ * Both return when the bytes have arrived. */
+HEADROOM_API headroom_status headroom_memory_write(headroom_context* context, void* to, const void* from_host, size_t bytes, void* stream);
+HEADROOM_API headroom_status headroom_memory_read(headroom_context* context, void* to_host, const void* from, size_t bytes, void* stream);
+
 /* ---- tensors ---- */
 
 typedef enum headroom_dtype { HEADROOM_F32 = 0, HEADROOM_BF16 = 1, HEADROOM_F16 = 2 } headroom_dtype;
@@ -75,18 +95,38 @@ typedef struct headroom_tensor { /* a view: it owns nothing */
   int32_t dtype; /* a headroom_dtype */
   int32_t rank;  /* 0: no tensor */
   int64_t shape[4];
-  int64_t stride[4]; /* in elements; all zero: contiguous, the last dimension fastest */
+  int64_t stride[4]; /* in elements, always said, at least 0. The CPU reads a 0 of batch and heads: one for all; others are refused */
+  int64_t bytes;     /* that may be reached from `data` on; a view that reaches further is refused. 0: not known, not checked */
 } headroom_tensor;
+
+/* The last dimension fastest, without gaps; `bytes` is what that takes. rank 1 to 4; a rank or size outside gives no tensor. */
+static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dtype, int32_t rank, const int64_t* shape) {
+  headroom_tensor t = {0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0};
+  int64_t step = 1;
+  int32_t i;
+  if (rank < 1 || rank > 4) return t;
+  for (i = rank; i-- > 0; step *= shape[i] > 0 ? shape[i] : 1) {
+    if (shape[i] > 0 && step > INT64_MAX / 4 / shape[i]) return t;
+    t.shape[i] = shape[i];
+    t.stride[i] = step;
+  }
+  t.data = data;
+  t.dtype = (int32_t)dtype;
+  t.rank = rank;
+  t.bytes = step * (dtype == HEADROOM_F32 ? 4 : 2);
+  return t;
+}
 
 /* ---- attention: O = softmax(scale * Q K^T + mask) V, and its gradients ----
  *
- * Q, O, dO, dQ are [batch, len_q, heads, head_dim]; K, V, dK, dV [batch, len_k, kv_heads, head_dim]; any strides, but the last
- * dimension's is 1. LSE and dLSE are fp32 [batch, heads, len_q], contiguous: the natural logarithm of the softmax's sum.
- * A row whose keys are all masked gives O = 0, LSE = -infinity and zero gradients. */
+ * Q, O, dO, dQ are [batch, len_q, heads, head_dim]; K, V, dK, dV [batch, len_k, kv_heads, head_dim]; V, O, dV, dO have head_dim_v
+ * where it is given; any strides, but the last dimension's is 1. Outputs lie apart from each other and from the inputs. LSE and dLSE are fp32 [batch, heads, len_q], contiguous:
+ * the natural logarithm of the softmax's sum. A row whose keys are all masked gives O = 0, LSE = -infinity and zero gradients. */
 
 typedef enum headroom_mask { HEADROOM_MASK_FULL = 0, HEADROOM_MASK_CAUSAL = 1, HEADROOM_MASK_WINDOW = 2 } headroom_mask;
 typedef enum headroom_align { HEADROOM_BOTTOM_RIGHT = 0, HEADROOM_TOP_LEFT = 1 } headroom_align;
 typedef enum headroom_pass { HEADROOM_FORWARD = 0, HEADROOM_BACKWARD = 1 } headroom_pass;
+typedef enum headroom_math { HEADROOM_MATH_EXACT = 0, HEADROOM_MATH_TF32 = 1 } headroom_math;
 
 typedef struct headroom_attention_problem {
   uint32_t struct_size;
@@ -97,21 +137,25 @@ typedef struct headroom_attention_problem {
   int32_t mask;          /* a headroom_mask */
   int32_t align;         /* a headroom_align: the last row sees the last key, or row i sees keys 0 ... i */
   int64_t window;        /* of HEADROOM_MASK_WINDOW: a row sees its own position and the window - 1 before it */
-  float scale;           /* 0: 1 / sqrt(head_dim) */
+  float scale;           /* 0: 1 / sqrt(head_dim), unless scale_given */
   int32_t deterministic; /* 1: the same bits on every run, or HEADROOM_UNSUPPORTED */
   const char* variant;   /* NULL: the best that serves; else a name or family, as headroom_attention_explain lists them */
+  int32_t scale_given;   /* 1: `scale` is meant as it is, also where it is 0 */
+  int32_t math;          /* a headroom_math: how a GPU multiplies fp32 */
+  int64_t window_after;  /* of HEADROOM_MASK_WINDOW: and this many positions after its own */
+  int64_t head_dim_v;    /* of V, O, dV and dO; 0: head_dim */
+  float softcap;         /* scores become softcap * tanh(score / softcap); 0: they stay */
+  int32_t reserved;
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
 
-typedef struct headroom_memory { /* lent for one call (workspace) or from forward to backward (saved) */
-  void* data;
-  size_t bytes;
-} headroom_memory;
+/* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
+enum { HEADROOM_TRUST_POINTERS = 1 };
 
 typedef struct headroom_attention_forward_arguments {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags;
   headroom_tensor q, k, v;
   headroom_tensor o, lse; /* written */
   headroom_memory saved;  /* written; for backward */
@@ -121,7 +165,7 @@ typedef struct headroom_attention_forward_arguments {
 
 typedef struct headroom_attention_backward_arguments {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags;
   headroom_tensor q, k, v, o, lse, d_o;
   headroom_tensor dlse;       /* optional: rank 0 when there is none */
   headroom_tensor dq, dk, dv; /* overwritten */
@@ -145,6 +189,19 @@ HEADROOM_API headroom_status headroom_attention_backward(headroom_context* conte
  * bytes, the closing zero included; *needed (when not NULL) is what the whole text takes. Fine also when none serves. */
 HEADROOM_API headroom_status headroom_attention_explain(headroom_context* context, const headroom_attention_problem* problem, char* text,
                                                         size_t capacity, size_t* needed);
+
+/* ---- forecasts of a training step: nothing is allocated for it, no GPU is needed ----
+ *
+ * `request` is a JSON object in UTF-8; *answer becomes one, which headroom_text_free gives back. Both have "version": 1. A key that is
+ * not known is refused. Keys of every request: model (a preset's name, a file, or an object: ours or a Hugging Face config), batch, len,
+ * precision (fp32, tf32, bf16, fp16), attention, device ("h200", a file, "cpu", "cuda:0"; left out: this machine), memory_bytes. The
+ * forecast's also: keep, masters, gradients, update, micro_batches, timeline (0: left out); the plan's: gpus, most, and lists of
+ * precision, attention, keep, masters, gradients and update to choose from; PyTorch's: softmax, adam, workspace_bytes, and lists of batch, len and precision. docs/python.md has the
+ * answers' keys. */
+HEADROOM_API headroom_status headroom_forecast(const char* request, char** answer);
+HEADROOM_API headroom_status headroom_plan(const char* request, char** answer);
+HEADROOM_API headroom_status headroom_memory_as_pytorch(const char* request, char** answer);
+HEADROOM_API void headroom_text_free(char* text);
 
 #ifdef __cplusplus
 }

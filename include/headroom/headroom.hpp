@@ -1,16 +1,17 @@
 // The C++ door: headroom.h with owners, exceptions and views made from pointers. Header only; C++17 and later.
 //
-//   headroom::api::Context context;                       // every core of this machine
+//   headroom::api::Context context;                       // every core of this machine; Context(0, HEADROOM_DEVICE_CUDA): a GPU
 //   auto p = headroom::api::attention_problem();          // then p.batch, p.heads, p.len_q, …
-//   headroom::api::Attention attention(context, p);       // brings workspace and saved memory, once
+//   headroom::api::Attention attention(context, p);       // brings workspace and saved memory of the context's device, once
 //   attention.forward({q, k, v, o, lse});                 // views: headroom::api::tensor(pointer, {batch, len, heads, dim})
 //   attention.backward({q, k, v, o, lse, d_o, {}, dq, dk, dv});
+//
+// With a GPU's context every view points to device memory. headroom::api::Memory owns such memory: Memory(context, bytes), write(), read().
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,19 +36,21 @@ constexpr headroom_dtype dtype_of<float>() {
   return HEADROOM_F32;
 }
 
+// Without strides: contiguous, and `bytes` is what the shape takes. With strides, say in `bytes` what may be reached (0: not known).
 inline headroom_tensor tensor(void* data, headroom_dtype dtype, std::initializer_list<int64_t> shape,
-                              std::initializer_list<int64_t> stride = {}) {
+                              std::initializer_list<int64_t> stride = {}, int64_t bytes = 0) {
   if (shape.size() > 4 || (stride.size() != 0 && stride.size() != shape.size()))
     throw std::invalid_argument("headroom: a tensor has at most 4 dimensions, and a stride for each or none");
-  headroom_tensor t{};
-  t.data = data, t.dtype = dtype, t.rank = int32_t(shape.size());
-  std::copy(shape.begin(), shape.end(), t.shape);
+  headroom_tensor t = headroom_contiguous(data, dtype, int32_t(shape.size()), shape.begin());
+  if (t.rank == 0 && shape.size() > 0) throw std::invalid_argument("headroom: no memory holds a tensor of that shape");
+  if (stride.size() == 0) return t;
   std::copy(stride.begin(), stride.end(), t.stride);
+  t.bytes = bytes;
   return t;
 }
 template <class T>
-headroom_tensor tensor(T* data, std::initializer_list<int64_t> shape, std::initializer_list<int64_t> stride = {}) {
-  return tensor(data, dtype_of<T>(), shape, stride);
+headroom_tensor tensor(T* data, std::initializer_list<int64_t> shape, std::initializer_list<int64_t> stride = {}, int64_t bytes = 0) {
+  return tensor(data, dtype_of<T>(), shape, stride, bytes);
 }
 
 inline headroom_attention_problem attention_problem() { return HEADROOM_ATTENTION_PROBLEM_INIT; }
@@ -71,19 +74,37 @@ class Context {
   std::unique_ptr<headroom_context, Destroy> context_;
 };
 
-class Memory {  // owned bytes, aligned as Headroom asks
+class Memory {  // owned bytes of the context's device, aligned as Headroom asks; `context` outlives it
  public:
-  explicit Memory(std::size_t bytes)
-      : data_(bytes ? ::operator new(bytes, std::align_val_t(HEADROOM_ALIGNMENT)) : nullptr), bytes_(bytes) {}
-  headroom_memory lend() const { return {data_.get(), bytes_}; }
-  std::size_t bytes() const { return bytes_; }
+  Memory(const Context& context, std::size_t bytes) : context_(context.get()) {
+    check(headroom_memory_allocate(context_, bytes, &memory_));
+  }
+  ~Memory() { headroom_memory_free(context_, &memory_); }
+  Memory(Memory&& other) noexcept : context_(other.context_), memory_(std::exchange(other.memory_, {nullptr, 0})) {}
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(context_, other.context_), std::swap(memory_, other.memory_);
+    return *this;
+  }
+  headroom_memory lend() const { return memory_; }
+  void* data() const { return memory_.data; }
+  std::size_t bytes() const { return memory_.bytes; }
+
+  // From and to the host; they wait until the bytes have arrived.
+  void write(const void* from_host, std::size_t bytes, void* stream = nullptr) {
+    fits(bytes);
+    check(headroom_memory_write(context_, memory_.data, from_host, bytes, stream));
+  }
+  void read(void* to_host, std::size_t bytes, void* stream = nullptr) const {
+    fits(bytes);
+    check(headroom_memory_read(context_, to_host, memory_.data, bytes, stream));
+  }
 
  private:
-  struct Free {
-    void operator()(void* p) const { ::operator delete(p, std::align_val_t(HEADROOM_ALIGNMENT)); }
-  };
-  std::unique_ptr<void, Free> data_;
-  std::size_t bytes_;
+  void fits(std::size_t bytes) const {
+    if (bytes > memory_.bytes) throw std::invalid_argument("headroom: more bytes than the memory has");
+  }
+  headroom_context* context_;
+  headroom_memory memory_{nullptr, 0};
 };
 
 inline std::size_t workspace_bytes(const Context& c, const headroom_attention_problem& p, headroom_pass pass) {
@@ -119,14 +140,15 @@ struct Backward {
 };
 
 // One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
+// Not for two threads at once: they would share the memory.
 class Attention {
  public:
   Attention(const Context& context, const headroom_attention_problem& problem)
       : context_(context),
         problem_(problem),
-        saved_(api::saved_bytes(context, problem)),
-        workspace_(std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD),
-                            api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
+        saved_(context, api::saved_bytes(context, problem)),
+        workspace_(context, std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD),
+                                     api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
 
   void forward(const Forward& t, void* stream = nullptr) {
     headroom_attention_forward_arguments a{};

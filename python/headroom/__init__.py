@@ -1,16 +1,42 @@
-"""Exact attention whose memory grows with N, not N²: a thin door over libheadroom's C interface.
+"""Exact attention whose memory grows with N, not N², and forecasts of a training step's bytes: a thin door over libheadroom.
 
     import headroom
-    o, lse, saved = headroom.attention_forward(q, k, v, mask="causal")
-    dq, dk, dv = headroom.attention_backward(q, k, v, o, lse, d_o, saved, mask="causal")
+    r = headroom.attention_forward(q, k, v, mask="causal")     # r.o, r.lse
+    dq, dk, dv = r.backward(d_o)                               # the mask is remembered
 
-q is [batch, len_q, heads, head_dim]; k and v are [batch, len_k, kv_heads, head_dim]; fp32, fp16, or bf16 as its uint16 bits.
-Arrays are NumPy's, or anything that NumPy can view without a copy (__array_interface__, the buffer protocol, DLPack on the CPU).
-The library is looked for in $HEADROOM_LIBRARY, then where the system looks for libheadroom.so.
+q is [batch, len_q, heads, head_dim]; k and v are [batch, len_k, kv_heads, head_dim]; float32, float16 or bfloat16.
+Arrays are NumPy's, CuPy's, JAX's, torch's, or anything that speaks DLPack. In torch models: headroom.torch.
+
+    headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+    headroom.plan("2.7B", batch=4, len=1024, device="h200", memory_gib=40)
+    headroom.memory_as_pytorch("small", batch=4, len=1024, precision="bf16")
+
+The library is the one inside the wheel; $HEADROOM_LIBRARY names another.
 """
 
-from .attention import Attention, attention_backward, attention_forward, explain
 from .library import Context, Error, default_context, version
 
-__all__ = ["Attention", "Context", "Error", "attention_backward", "attention_forward", "default_context", "explain", "version"]
+_LATER = {  # what is imported when it is first asked for
+    "Attention": "attention", "Forward": "attention", "attention_backward": "attention", "attention_forward": "attention",
+    "explain": "attention",
+    "Component": "forecasts", "Forecast": "forecasts", "Moment": "forecasts", "Plan": "forecasts", "PytorchMemory": "forecasts",
+    "forecast": "forecasts", "memory_as_pytorch": "forecasts", "plan": "forecasts",
+}  # fmt: skip
+
+__all__ = ["Context", "Error", "default_context", "version", *_LATER]
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in _LATER:
+        value = globals()[name] = getattr(importlib.import_module("." + _LATER[name], __name__), name)
+        return value
+    if name == "torch":
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module 'headroom' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted([*globals(), *_LATER, "torch"])

@@ -1,139 +1,267 @@
-"""Attention on arrays. NumPy is needed here, and only here."""
+"""Attention on arrays of NumPy, CuPy, JAX, torch (without autograd: see headroom.torch), and whatever speaks DLPack.
+
+Shapes: q [batch, len_q, heads, head_dim]; k and v [batch, len_k, kv_heads, head_dim], where kv_heads divides heads;
+o and every gradient have the shape of what they belong to; lse [batch, heads, len_q], float32.
+Types: float32, float16, bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uint16), all of q, k, v the same.
+"""
 
 import ctypes as c
+import math
+import numbers
+import operator
 
-import numpy as np
-
+from . import arrays
 from . import library as lib
 
-_DTYPES = {"float32": 0, "uint16": 1, "float16": 2}  # uint16: the bits of bf16, which NumPy does not know
 _MASKS = {"full": 0, "causal": 1, "window": 2}
+_ALLOWED = (
+    "'full', 'causal', 'window:W' or 'window:W+A' (and A positions after its own), all but the first also with ':top-left' "
+    "(row i sees keys up to i, whatever the lengths)"
+)
 
 
-def _array(x, name):
-    if isinstance(x, np.ndarray):
-        return x
-    if hasattr(x, "__array_interface__"):
-        return np.asarray(x)
-    if hasattr(x, "__dlpack__"):
-        return np.from_dlpack(x)
-    try:
-        return np.asarray(memoryview(x))
-    except TypeError:
-        raise TypeError(f"{name}: a {type(x).__name__} is not an array that can be viewed without a copy") from None
-
-
-def _view(x):
-    if x is None:
-        return lib.Tensor()
-    if x.dtype.name not in _DTYPES:
-        raise TypeError(f"dtype {x.dtype} is not served: float32, float16, or uint16 holding bf16")
-    if any(stride % x.itemsize for stride in x.strides):
-        raise ValueError("a stride is not a whole number of elements")
-    rank = x.ndim
-    if rank > 4:
-        raise ValueError(f"an array of {rank} dimensions; at most 4")
-    t = lib.Tensor(data=x.ctypes.data, dtype=_DTYPES[x.dtype.name], rank=rank)
-    t.shape[:rank] = x.shape
-    if x.size and not x.flags.c_contiguous:
-        t.stride[:rank] = [stride // x.itemsize for stride in x.strides]
-    return t
-
-
-def _mask(text):
-    """"full", "causal", "window:256", the last two also with ":top-left"."""
-    words = text.split(":")
+def read_mask(mask):
+    """(kind, align, window, after) of "full", "causal", "window:256", "window:256+128", all but the first also with ":top-left"."""
+    if mask is None or isinstance(mask, bool):
+        meant = "mask='causal'" if mask else "mask='full'"
+        raise TypeError(f"mask is {mask}: say it in a word: {_ALLOWED}; here probably {meant}")
+    if not isinstance(mask, str):
+        raise TypeError(f"mask is a {type(mask).__name__}: masks given as arrays are not served, only {_ALLOWED}")
+    words = mask.split(":")
     align = int(words[-1] == "top-left" and words[0] != "full")
     words = words[: len(words) - align]
-    window = int(words[1]) if words[0] == "window" and len(words) == 2 and words[1].isdigit() else 0
-    if words[0] not in _MASKS or len(words) != (2 if words[0] == "window" else 1) or (words[0] == "window" and window < 1):
-        raise ValueError(f"mask '{text}': full, causal or window:W, the last two also with :top-left")
-    return _MASKS[words[0]], align, window
+    numbers_said = words[1].split("+") if words[0] == "window" and len(words) == 2 else []
+    fine = words[0] in _MASKS and (words[0] == "window") == bool(numbers_said) and len(words) <= 2 and len(numbers_said) <= 2
+    if not fine or (len(words) == 2 and not numbers_said) or not all(n.isascii() and n.isdigit() for n in numbers_said):
+        raise ValueError(f"mask '{mask}': {_ALLOWED}")
+    window, after = [int(n) for n in (numbers_said + ["0", "0"])[:2]] if numbers_said else (0, 0)
+    if numbers_said and not 1 <= window + after < 1 << 62 or words[0] == "window" and window < 1:
+        raise ValueError(f"mask '{mask}': a window has at least 1 key, and no keys are 2^62")
+    return _MASKS[words[0]], align, window, after
+
+
+def read_scale(scale):
+    """(scale, given): None is 1/sqrt(head_dim); 0.0 is 0."""
+    if scale is None:
+        return 0.0, 0
+    if not isinstance(scale, numbers.Real) or isinstance(scale, bool):
+        raise TypeError(f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)")
+    if not math.isfinite(scale):
+        raise ValueError(f"scale is {scale}: it must be finite")
+    return float(scale), 1
+
+
+def read_shape(shape, name):
+    """Four whole numbers that 64 bits hold."""
+    try:
+        sizes = tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"{name}_shape is {shape!r}: four whole numbers, [batch, len, heads, head_dim]") from None
+    if len(sizes) != 4 or any(n < 0 or n >= 1 << 62 for n in sizes):
+        raise ValueError(f"{name}_shape is {sizes}: four whole numbers from 0 on, [batch, len, heads, head_dim]")
+    return sizes
+
+
+def checked_context(context, device="cpu"):
+    """The context given, or the default one of the device."""
+    if context is None:
+        return lib.default_context(device)
+    if not isinstance(context, lib.Context):
+        raise TypeError(f"context is a {type(context).__name__}: a headroom.Context is needed")
+    return context
+
+
+def make_problem(q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0):
+    """The C interface's words for a problem; shapes are [batch, len, heads, head_dim]."""
+    q_shape, k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
+    if q_shape[0] != k_shape[0] or q_shape[3] != k_shape[3]:
+        raise ValueError(f"q is {q_shape} and k is {k_shape}: batch and head_dim must agree")
+    if variant is not None and not isinstance(variant, str):
+        raise TypeError(f"variant is a {type(variant).__name__}: a name or family as explain() lists them, or None for the best")
+    kind, align, window, after = read_mask(mask)
+    number, given = read_scale(scale)
+    if not isinstance(softcap, numbers.Real) or not math.isfinite(softcap) or softcap < 0:
+        raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
+    return lib.Problem(
+        struct_size=c.sizeof(lib.Problem), dtype=arrays.CODES[dtype],
+        batch=q_shape[0], heads=q_shape[2], kv_heads=k_shape[2], len_q=q_shape[1], len_k=k_shape[1], head_dim=q_shape[3],
+        mask=kind, align=align, window=window, scale=number, scale_given=given, deterministic=int(bool(deterministic)),
+        variant=variant.encode() if variant else None, math=int(bool(tf32)),
+        window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap,
+    )  # fmt: skip
+
+
+def bytes_of(name, context, problem, *which):
+    needed = c.c_size_t()
+    lib.call(name, context, c.byref(problem), *which, c.byref(needed))
+    return needed.value
+
+
+def explained(context, problem):
+    needed = c.c_size_t()
+    lib.call("headroom_attention_explain", context, c.byref(problem), None, 0, c.byref(needed))
+    text = c.create_string_buffer(needed.value)
+    lib.call("headroom_attention_explain", context, c.byref(problem), text, needed.value, None)
+    return text.value.decode()
+
+
+def _dtype_named(dtype):
+    if isinstance(dtype, str) and dtype in arrays.SIZES:
+        return dtype
+    try:
+        import numpy
+
+        name = arrays._name_of_dtype(numpy.dtype(dtype))
+    except (ImportError, TypeError):
+        name = str(dtype)
+    if name not in arrays.SIZES:
+        raise TypeError(f"dtype {name} is not served: float32, float16 or bfloat16")
+    return name
+
+
+class Forward:
+    """What a forward pass left: `o`, `lse`, and what `backward` needs, the problem itself included.
+
+    q, k, v and o are kept, not copied: do not change them before backward.
+    """
+
+    def __init__(self, attention, q, k, v, o, lse, saved):
+        self._attention, self._inputs, self._saved = attention, (q, k, v), saved
+        self.o, self.lse = o, lse
+
+    def backward(self, d_o, dlse=None):
+        """(dq, dk, dv) for the gradient of o, and of lse where that was used too. May be called more than once."""
+        return self._attention._backward(self, d_o, dlse)
+
+    def __iter__(self):
+        raise TypeError("forward returns one object: its .o, its .lse, and .backward(d_o)")
 
 
 class Attention:
-    """One problem: its shapes, its memory needs, and its two passes. The arrays given later must have the shapes given here."""
+    """One problem: its shapes, its memory needs, and its passes. Arrays given later have the shapes given here.
 
-    def __init__(self, q_shape, k_shape, dtype="float32", mask="full", scale=None, variant=None, deterministic=False, context=None):
-        if len(q_shape) != 4 or len(k_shape) != 4:
-            raise ValueError(f"q {tuple(q_shape)} and k {tuple(k_shape)}: [batch, len, heads, head_dim] each")
-        self.context = context or lib.default_context()
-        self.dtype = np.dtype(dtype)
-        if self.dtype.name not in _DTYPES:
-            raise TypeError(f"dtype {self.dtype} is not served: float32, float16, or uint16 holding bf16")
-        kind, align, window = _mask(mask)
-        self.problem = lib.Problem(
-            struct_size=c.sizeof(lib.Problem), dtype=_DTYPES[self.dtype.name],
-            batch=q_shape[0], heads=q_shape[2], kv_heads=k_shape[2], len_q=q_shape[1], len_k=k_shape[1], head_dim=q_shape[3],
-            mask=kind, align=align, window=window, scale=scale or 0.0, deterministic=int(deterministic),
-            variant=variant.encode() if variant else None,
-        )  # fmt: skip
-        self.saved_bytes = self._bytes("headroom_attention_saved_bytes")
-        self.workspace_bytes = max(self._bytes("headroom_attention_workspace_bytes", which) for which in (0, 1))
-        self._workspace = self._memory(self.workspace_bytes)
+    Any number of threads may use one object at once: each call has workspace of its own.
+    """
 
-    def _bytes(self, name, *which):
-        bytes_needed = c.c_size_t()
-        lib.call(name, self.context, c.byref(self.problem), *which, c.byref(bytes_needed))
-        return bytes_needed.value
+    def __init__(
+        self, q_shape, k_shape, dtype="float32", mask="full", scale=None, variant=None, deterministic=False, context=None, dim_v=None,
+        softcap=0.0,
+    ):  # fmt: skip
+        self.context = checked_context(context)
+        self.dtype = _dtype_named(dtype)
+        self.problem = make_problem(q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap)
+        self._q_shape, self._k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
+        of_v = self._q_shape[3] if dim_v is None else dim_v
+        self._o_shape, self._v_shape = (*self._q_shape[:3], of_v), (*self._k_shape[:3], of_v)
+        self.saved_bytes = bytes_of("headroom_attention_saved_bytes", self.context, self.problem)
+        self.workspace_bytes = max(bytes_of("headroom_attention_workspace_bytes", self.context, self.problem, i) for i in (0, 1))
+        self._free = {}  # workspaces that nobody uses now, by the stream that used them last
 
-    @staticmethod
-    def _memory(size):
-        raw = np.empty(size + lib.ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % lib.ALIGNMENT
-        return raw[start : start + size]
+    def _check(self, v, name, shape):
+        if v.device != self.context.device:
+            raise ValueError(f"{name} is on {v.device}, the context is {self.context.device}'s")
+        if v.dtype != self.dtype:
+            raise TypeError(f"{name} is {v.dtype}, q is {self.dtype}: all of q, k, v and their gradients have one dtype")
+        if v.shape != shape:
+            raise ValueError(f"{name} has the shape {v.shape}, expected {shape}")
 
-    @staticmethod
-    def _lend(memory):
-        return lib.Memory(memory.ctypes.data if memory.size else None, memory.size)
+    def _run(self, function, arguments, stream):
+        free = self._free.setdefault(stream, [])
+        try:
+            workspace = free.pop()
+        except IndexError:
+            workspace = lib.Owned(self.context, self.workspace_bytes)
+        arguments.struct_size, arguments.workspace, arguments.stream = c.sizeof(arguments), workspace.lent, stream
+        try:
+            lib.call(function, self.context, c.byref(self.problem), c.byref(arguments))
+        finally:
+            free.append(workspace)
+
+    def _settle(self, like, device, stream, view):
+        # Outputs of a library whose streams we do not know: they are ready when this returns.
+        if device != "cpu" and arrays.library_of(like) not in ("torch", "cupy") and view.data:
+            lib.call("headroom_memory_read", self.context, c.create_string_buffer(1), view.data, 1, stream)
 
     def forward(self, q, k, v):
-        """Returns o, lse and what backward needs beside them."""
-        q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
-        o = np.empty(q.shape, q.dtype)
-        lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
-        saved = self._memory(self.saved_bytes)
-        arguments = lib.ForwardArguments(struct_size=c.sizeof(lib.ForwardArguments), saved=self._lend(saved), workspace=self._lend(self._workspace))
-        for name, x in {"q": q, "k": k, "v": v, "o": o, "lse": lse}.items():
-            setattr(arguments, name, _view(x))
-        lib.call("headroom_attention_forward", self.context, c.byref(self.problem), c.byref(arguments))
-        return o, lse, saved
+        """A Forward: .o, .lse, .backward(d_o)."""
+        given = {"q": q, "k": k, "v": v}
+        stream, told = arrays.stream_of(q, self.context.device)
+        views = {name: arrays.readable(x, name, told) for name, x in given.items()}
+        for name, seen in views.items():
+            self._check(seen, name, {"q": self._q_shape, "k": self._k_shape, "v": self._v_shape}[name])
+        batch, len_q, heads, _ = self._q_shape
+        o = arrays.empty(q, None, self._o_shape, self.context.device)
+        lse = arrays.empty(q, "float32", (batch, heads, len_q), self.context.device)
+        views["o"], views["lse"] = arrays.view(o, "o", told), arrays.view(lse, "lse", told)
+        saved = lib.Owned(self.context, self.saved_bytes)
+        arguments = lib.ForwardArguments(saved=saved.lent, **{name: seen.tensor() for name, seen in views.items()})
+        self._run("headroom_attention_forward", arguments, stream)
+        self._settle(q, self.context.device, stream, views["lse"])
+        return Forward(self, q, k, v, o, lse, saved)
 
-    def backward(self, q, k, v, o, lse, d_o, saved, dlse=None):
-        """Returns dq, dk, dv."""
-        given = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "d_o": d_o}
-        given = {name: _array(x, name) for name, x in given.items()}
-        dlse = None if dlse is None else _array(dlse, "dlse")
-        made = {"d" + name: np.empty(given[name].shape, given[name].dtype) for name in ("q", "k", "v")}
-        arguments = lib.BackwardArguments(struct_size=c.sizeof(lib.BackwardArguments), saved=self._lend(saved), workspace=self._lend(self._workspace))
-        for name, x in {**given, "dlse": dlse, **made}.items():
-            setattr(arguments, name, _view(x))
-        lib.call("headroom_attention_backward", self.context, c.byref(self.problem), c.byref(arguments))
+    def _backward(self, forward, d_o, dlse):
+        q, k, v = forward._inputs
+        stream, told = arrays.stream_of(q, self.context.device)
+        given = {"q": q, "k": k, "v": v, "o": forward.o, "d_o": d_o}
+        views = {name: arrays.readable(x, name, told) for name, x in given.items()}
+        self._check(views["d_o"], "d_o", self._o_shape)
+        views["lse"] = arrays.view(forward.lse, "lse", told)
+        if dlse is not None:
+            views["dlse"] = arrays.view(dlse, "dlse", told)
+            rows = views["lse"].shape
+            if views["dlse"].dtype != "float32" or views["dlse"].shape != rows:
+                raise ValueError(f"dlse is {views['dlse'].dtype} {views['dlse'].shape}, expected float32 {rows}")
+            if views["dlse"].stride != views["lse"].stride:
+                views["dlse"] = arrays.view(arrays.contiguous(dlse, "dlse"), "dlse", told)
+        made = {
+            "d" + name: arrays.empty(given[name], None, shape, self.context.device)
+            for name, shape in (("q", self._q_shape), ("k", self._k_shape), ("v", self._v_shape))
+        }
+        views.update({name: arrays.view(x, name, told) for name, x in made.items()})
+        arguments = lib.BackwardArguments(saved=forward._saved.lent, **{name: seen.tensor() for name, seen in views.items()})
+        self._run("headroom_attention_backward", arguments, stream)
+        self._settle(q, self.context.device, stream, views["dv"])
         return made["dq"], made["dk"], made["dv"]
+
+    def backward(self, forward, d_o, dlse=None):
+        """(dq, dk, dv): forward.backward(d_o, dlse)."""
+        return attention_backward(forward, d_o, dlse)
 
     def explain(self):
         """One line per variant, best first: chosen, serves too, or why it cannot."""
-        needed = c.c_size_t()
-        lib.call("headroom_attention_explain", self.context, c.byref(self.problem), None, 0, c.byref(needed))
-        text = c.create_string_buffer(needed.value)
-        lib.call("headroom_attention_explain", self.context, c.byref(self.problem), text, needed.value, None)
-        return text.value.decode()
+        return explained(self.context, self.problem)
 
 
-def _of(q, k, options):
-    q, k = _array(q, "q"), _array(k, "k")
-    return Attention(q.shape, k.shape, q.dtype, **options)
+def attention_forward(q, k, v, *, mask="full", scale=None, variant=None, deterministic=False, context=None, softcap=0.0):
+    """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
+
+    mask: 'full', 'causal', 'window:W' or 'window:W+A', all but the first also with ':top-left'. v may have a head_dim of its own.
+    softcap: scores become softcap * tanh(score / softcap). scale: None is 1/sqrt(head_dim); 0.0 is 0.
+    variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
+    """
+    views = {name: arrays.view(x, name, 1) for name, x in (("q", q), ("k", k), ("v", v))}
+    for name, seen in views.items():
+        if len(seen.shape) != 4:
+            raise ValueError(f"{name} has the shape {seen.shape}, expected [batch, len, heads, head_dim]")
+    context = checked_context(context, views["q"].device)
+    of = Attention(
+        views["q"].shape, views["k"].shape, views["q"].dtype, mask, scale, variant, deterministic, context, views["v"].shape[3], softcap
+    )
+    return of.forward(q, k, v)
 
 
-def attention_forward(q, k, v, **options):
-    """o, lse, saved. Options: mask, scale, variant, deterministic, context."""
-    return _of(q, k, options).forward(q, k, v)
+def attention_backward(forward, d_o, dlse=None):
+    """(dq, dk, dv) of what attention_forward returned: its mask, scale and variant are remembered."""
+    if not isinstance(forward, Forward):
+        raise TypeError(
+            f"attention_backward takes what attention_forward returned, and got a {type(forward).__name__}: "
+            "r = headroom.attention_forward(q, k, v, mask='causal'); dq, dk, dv = headroom.attention_backward(r, d_o)"
+        )
+    return forward.backward(d_o, dlse)
 
 
-def attention_backward(q, k, v, o, lse, d_o, saved, dlse=None, **options):
-    """dq, dk, dv, with the options that forward had."""
-    return _of(q, k, options).backward(q, k, v, o, lse, d_o, saved, dlse)
-
-
-def explain(q_shape, k_shape, **options):
-    return Attention(q_shape, k_shape, **options).explain()
+def explain(q_shape, k_shape, dtype="float32", **options):
+    """One line per variant for a problem of these shapes, best first: chosen, serves too, or why it cannot."""
+    options = dict(options)
+    context = checked_context(options.pop("context", None))
+    return explained(context, make_problem(q_shape, k_shape, _dtype_named(dtype), **options))

@@ -3,8 +3,12 @@
 import ctypes as c
 import functools
 import os
+import threading
+import weakref
 
 ALIGNMENT = 256
+CPU, CUDA = 0, 1  # headroom_device
+TRUST_POINTERS = 1  # flags of arguments
 
 
 class Error(RuntimeError):
@@ -20,7 +24,10 @@ class ContextSettings(c.Structure):
 
 
 class Tensor(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int32), ("rank", c.c_int32), ("shape", c.c_int64 * 4), ("stride", c.c_int64 * 4)]
+    _fields_ = [
+        ("data", c.c_void_p), ("dtype", c.c_int32), ("rank", c.c_int32),
+        ("shape", c.c_int64 * 4), ("stride", c.c_int64 * 4), ("bytes", c.c_int64),
+    ]  # fmt: skip
 
 
 class Memory(c.Structure):
@@ -34,13 +41,15 @@ class Problem(c.Structure):
         ("len_q", c.c_int64), ("len_k", c.c_int64), ("head_dim", c.c_int64),
         ("mask", c.c_int32), ("align", c.c_int32), ("window", c.c_int64),
         ("scale", c.c_float), ("deterministic", c.c_int32), ("variant", c.c_char_p),
+        ("scale_given", c.c_int32), ("math", c.c_int32),
+        ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("reserved", c.c_int32),
     ]  # fmt: skip
 
 
 def _arguments(names):
     tensors = [(name, Tensor) for name in names.split()]
     memories = [("saved", Memory), ("workspace", Memory), ("stream", c.c_void_p)]
-    return [("struct_size", c.c_uint32), ("reserved", c.c_uint32), *tensors, *memories]
+    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors, *memories]
 
 
 class ForwardArguments(c.Structure):
@@ -51,6 +60,7 @@ class BackwardArguments(c.Structure):
     _fields_ = _arguments("q k v o lse d_o dlse dq dk dv")
 
 
+_SIZE = c.POINTER(c.c_size_t)
 _SIGNATURES = {
     "headroom_version": (c.c_char_p, []),
     "headroom_status_name": (c.c_char_p, [c.c_int]),
@@ -58,54 +68,138 @@ _SIGNATURES = {
     "headroom_context_create": (c.c_int, [c.POINTER(ContextSettings), c.POINTER(c.c_void_p)]),
     "headroom_context_destroy": (None, [c.c_void_p]),
     "headroom_context_threads": (c.c_int, [c.c_void_p]),
-    "headroom_attention_workspace_bytes": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.c_int, c.POINTER(c.c_size_t)]),
-    "headroom_attention_saved_bytes": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.POINTER(c.c_size_t)]),
+    "headroom_memory_allocate": (c.c_int, [c.c_void_p, c.c_size_t, c.POINTER(Memory)]),
+    "headroom_memory_free": (None, [c.c_void_p, c.POINTER(Memory)]),
+    "headroom_memory_write": (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p]),
+    "headroom_memory_read": (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p]),
+    "headroom_attention_workspace_bytes": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.c_int, _SIZE]),
+    "headroom_attention_saved_bytes": (c.c_int, [c.c_void_p, c.POINTER(Problem), _SIZE]),
     "headroom_attention_forward": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.POINTER(ForwardArguments)]),
     "headroom_attention_backward": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.POINTER(BackwardArguments)]),
-    "headroom_attention_explain": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t)]),
+    "headroom_forecast": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
+    "headroom_plan": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
+    "headroom_memory_as_pytorch": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
+    "headroom_text_free": (None, [c.c_void_p]),
+    "headroom_attention_explain": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.c_char_p, c.c_size_t, _SIZE]),
 }
+
+
+def _name_of_library():
+    asked = os.environ.get("HEADROOM_LIBRARY")
+    if asked:
+        return asked
+    inside = os.path.join(os.path.dirname(__file__), "lib", "libheadroom.so")
+    return inside if os.path.exists(inside) else "libheadroom.so"
 
 
 @functools.lru_cache(maxsize=None)
 def library():
-    name = os.environ.get("HEADROOM_LIBRARY", "libheadroom.so")
+    """The library, loaded once: $HEADROOM_LIBRARY, else the one inside this package, else where the system looks."""
+    name = _name_of_library()
     try:
         loaded = c.CDLL(name)
     except OSError as refusal:
-        raise ImportError(f"{refusal}: build it (make build) and set HEADROOM_LIBRARY to its path, or install it (make install)") from None
+        raise ImportError(
+            f"libheadroom cannot be loaded: {refusal}. pip install the wheel, or build it (make build) and set HEADROOM_LIBRARY "
+            "to its path"
+        ) from None
     for function, (result, arguments) in _SIGNATURES.items():
-        entry = getattr(loaded, function)
+        entry = getattr(loaded, function, None)
+        if entry is None:
+            version = getattr(loaded, "headroom_version", None)
+            if version is None:
+                raise ImportError(f"{name} is not libheadroom: it has no headroom_version. Look at HEADROOM_LIBRARY")
+            version.restype = c.c_char_p
+            raise ImportError(f"{name} is libheadroom {version().decode()}, too old for this package: it has no {function}")
         entry.restype, entry.argtypes = result, arguments
     return loaded
+
+
+def failed(status):
+    return Error(library().headroom_status_name(status).decode(), library().headroom_last_error().decode("utf-8", "replace"))
 
 
 def call(name, *arguments):
     status = getattr(library(), name)(*arguments)
     if status != 0:
-        raise Error(library().headroom_status_name(status).decode(), library().headroom_last_error().decode())
+        raise failed(status)
 
 
 def version():
+    """The version of the library that was loaded, as "0.1.0"."""
     return library().headroom_version().decode()
 
 
-class Context:
-    """Where the work is done: threads on this machine's CPU (0: every core this process may use)."""
+def _device(text):
+    """("cpu", 0) of "cpu", ("cuda", 1) of "cuda:1"."""
+    kind, _, index = str(text).partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+        raise ValueError(f"device '{text}': cpu, cuda or cuda:N")
+    return kind, int(index or 0)
 
-    def __init__(self, threads=0):
-        self._as_parameter_ = c.c_void_p()
-        settings = ContextSettings(struct_size=c.sizeof(ContextSettings), threads=threads)
-        call("headroom_context_create", c.byref(settings), c.byref(self._as_parameter_))
+
+class Context:
+    """Where the work is done: "cpu" with `threads` (0: every core this process may use), or "cuda:N".
+
+    Any number of threads may use one. After a fork the child may go on with a CPU context; a CUDA context refuses there.
+    """
+
+    def __init__(self, threads=0, device="cpu"):
+        kind, index = _device(device)
+        settings = ContextSettings(c.sizeof(ContextSettings), CUDA if kind == "cuda" else CPU, index, threads)
+        made = c.c_void_p()
+        call("headroom_context_create", c.byref(settings), c.byref(made))
+        self._as_parameter_ = made
+        self.device = f"cuda:{index}" if kind == "cuda" else "cpu"
+        # Not at the interpreter's exit: a daemon thread may be in a call, and the process gives everything back anyway.
+        weakref.finalize(self, library().headroom_context_destroy, made).atexit = False
 
     @property
     def threads(self):
+        """Threads of the CPU's pool."""
         return library().headroom_context_threads(self)
 
-    def __del__(self):
-        if getattr(self, "_as_parameter_", None):
-            library().headroom_context_destroy(self)
+    def __repr__(self):
+        return f"headroom.Context(device='{self.device}', threads={self.threads})"
 
 
-@functools.lru_cache(maxsize=None)
-def default_context():
-    return Context()
+_contexts = {}
+_making = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().__setitem__("_making", threading.Lock()))
+
+
+def default_context(device="cpu"):
+    """The context that calls without one use: one per device and process."""
+    found = _contexts.get(device)
+    if found is None:
+        with _making:
+            found = _contexts.get(device)
+            if found is None:
+                found = _contexts[device] = Context(device=device)
+    return found
+
+
+def owned_text(name, *arguments):
+    """The text that a C call hands out, as a str; the library's copy is given back."""
+    text = c.c_void_p()
+    call(name, *arguments, c.byref(text))
+    try:
+        return c.string_at(text).decode()
+    finally:
+        library().headroom_text_free(text)
+
+
+class Owned:
+    """Memory of a context's device that lives as long as this object."""
+
+    def __init__(self, context, size):
+        memory = Memory()
+        call("headroom_memory_allocate", context, size, c.byref(memory))
+        self.lent = Memory(memory.data, memory.bytes)
+        self.bytes = size
+        self.context = context  # outlives the memory
+        weakref.finalize(self, _free, context, memory).atexit = False
+
+
+def _free(context, memory):
+    library().headroom_memory_free(context, c.byref(memory))

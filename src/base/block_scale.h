@@ -1,6 +1,6 @@
 // Small floats that share a scale per block: MXFP8 and MXFP4 (OCP MX 1.0: 32 values, a power of two) and NVFP4 (16 values,
 // an e4m3 scale, and one fp32 scale for the tensor). A value is element × block scale (× tensor scale).
-// The same code on CPU and GPU; a short last block is a block. One NaN or infinity in a block makes its scale NaN.
+// The same code on CPU and GPU. The last block may be shorter. A NaN or infinity in a block makes its scale NaN.
 #pragma once
 #include <cstdint>
 
@@ -20,8 +20,8 @@ constexpr int mx_block = 32, nvfp4_block = 16;
 constexpr float nvfp4_largest = 448.0f * 6.0f;  // largest e4m3 scale × largest e2m1 element
 
 enum class ScaleRule : std::uint8_t {
-  down,  // the standard's: from the exponent of the largest value alone; what then exceeds the element format saturates
-  up,    // the smallest power of two under which nothing saturates
+  down,  // as in the standard: from the exponent of the largest value; values above the element format's range saturate
+  up,    // the smallest power of two with which no value saturates
 };
 
 HEADROOM_CONVERT float largest_magnitude(const float* x, int count) {  // NaN if there is one
@@ -57,13 +57,13 @@ HEADROOM_CONVERT void mx_decode(const T* x, e8m0 scale, float* y, int count) {
   for (int i = 0; i < count; ++i) y[i] = widen(x[i]) * widen(scale);
 }
 
-// Lets the largest value of the tensor use the largest scale and element; 1 for a tensor of zeros.
+// Maps the largest value of the tensor to the largest scale times the largest element; 1 for a tensor of zeros.
 HEADROOM_CONVERT float nvfp4_tensor_scale(float largest) { return largest == 0 ? 1.0f : largest / nvfp4_largest; }
 
 HEADROOM_CONVERT e4m3 nvfp4_encode(const float* x, e2m1* y, int count, float tensor_scale) {
   const float largest = largest_magnitude(x, count);
   const bool finite = bits_of(largest) < convert::fp32_infinity;
-  const e4m3 scale = largest == 0 ? e4m3{0}  // also where the tensor's scale has vanished
+  const e4m3 scale = largest == 0 ? e4m3{0}  // also where the tensor's scale underflowed
                      : finite     ? narrow_saturating<e4m3>(largest / 6.0f / tensor_scale)
                                   : e4m3{Bits<e4m3>::nan};
   const float whole = widen(scale) * tensor_scale;

@@ -1,4 +1,4 @@
-// Conversions between fp32 and the small formats: the one place that knows their bits, the same code on CPU and GPU.
+// Conversions between fp32 and the small formats. Only this file knows their bits; CPU and GPU run the same code.
 //   widen(x)                     exact
 //   narrow<T>(x)                 nearest, ties to even; overflow as the format says: infinity, NaN (e4m3), largest (e2m1)
 //   narrow_saturating<T>(x)      the same, but overflow and infinity become the largest finite value; NaN stays NaN
@@ -45,7 +45,7 @@ struct e5m2 {  // OCP FP8 for gradients: laid out as IEEE would
 struct e2m1 {  // FP4, in the low four bits: ±0, ½, 1, 1½, 2, 3, 4, 6
   std::uint8_t bits;
 };
-struct tf32 {  // laid out as fp32 with the last 13 bits zero
+struct tf32 {  // the layout of fp32 with the last 13 bits zero
   std::uint32_t bits;
 };
 
@@ -109,13 +109,13 @@ struct ToNearestEven {  // significand / 2^drop
 struct Stochastic {
   std::uint32_t random;
   HEADROOM_CONVERT std::uint32_t operator()(std::uint32_t significand, int drop) const {
-    if (drop > 56) return 0;  // 24 bits of significand against 32 random ones: too far below to be reached
+    if (drop > 56) return 0;  // the value is too small for 32 random bits to round it up
     const std::uint64_t noise = drop <= 32 ? random >> (32 - drop) : std::uint64_t(random) << (drop - 32);
     return std::uint32_t((significand + noise) >> drop);
   }
 };
 
-// Code of a finite fp32 magnitude in T. Subnormals, and the carry into the next binade, fall out of counting last places.
+// Code of a finite fp32 magnitude in T. Counting last places handles subnormals and the carry into the next binade.
 template <class T, class Round>
 HEADROOM_CONVERT std::uint32_t code_of(std::uint32_t magnitude, Round round) {
   constexpr int least = 129 - (1 << (Bits<T>::exponent - 1));  // fp32's exponent field at T's smallest normal
@@ -172,7 +172,7 @@ template <>
 HEADROOM_CONVERT float narrow<float>(float x) {
   return x;
 }
-// bf16 and fp16 are written out because every op's inner loop stands on them; the tests hold them to the general way.
+// bf16 and fp16 have their own code because every op's inner loop uses it; tests compare it with the general code.
 template <>
 HEADROOM_CONVERT bf16 narrow<bf16>(float x) {
   const std::uint32_t u = bits_of(x);

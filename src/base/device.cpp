@@ -1,12 +1,11 @@
 #include "base/device.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/threads.h"
 
@@ -21,18 +20,45 @@ namespace {
 using Json = nlohmann::json;
 
 double positive(const Json& j, const char* key, double scale) {
-  const double x = j.value(key, 0.0);
-  check(x >= 0 && x < 1e9, Code::bad_argument, "device: {} is {}, it must be positive", key, x);
+  if (!j.contains(key)) return 0;
+  const double x = j[key].is_number() ? j[key].get<double>() : -1;
+  check(x >= 0 && x < 1e9, Code::bad_argument, "{} is {}, it must be a number of at least 0 (0: not known)", key, j[key].dump());
   return x * scale;
 }
 
+int counted(const Json& j, const char* key) {
+  if (!j.contains(key)) return 0;
+  const auto x = j[key].is_number_integer() ? j[key].get<std::int64_t>() : -1;
+  check(x >= 0 && x <= 1'000'000, Code::bad_argument, "{} is {}, it must be a whole number of at least 0 (0: not known)", key,
+        j[key].dump());
+  return int(x);
+}
+
+std::string word(const Json& j, const char* key, const char* otherwise) {
+  if (!j.contains(key)) return otherwise;
+  check(j[key].is_string(), Code::bad_argument, "{} is {}, it must be a text in quotes", key, j[key].dump());
+  return j[key].get<std::string>();
+}
+
+// An Error says which key is wrong, and not of whom.
 Device device_of(const Json& j) {
+  check(j.is_object(), Code::bad_argument, "it holds no object");
+  static const std::vector<std::string> known{"kind",        "key",        "name",        "sm",          "units",
+                                              "memory_mib",  "copy_tb_s",  "fp32_tflops", "tf32_tflops", "bf16_tflops",
+                                              "fp16_tflops", "fp8_tflops", "link_gb_s",   "source"};
+  for (const auto& [key, value] : j.items())
+    check(std::find(known.begin(), known.end(), key) != known.end(), Code::bad_argument, "there is no key '{}'; choose from {}{}", key,
+          joined(known), did_you_mean(key, known));
   Device d;
-  d.kind = j.value("kind", "cuda") == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
-  d.key = j.value("key", "");
-  d.name = j.at("name").get<std::string>();
-  d.sm = j.value("sm", 0);
-  d.units = j.value("units", 0);
+  const std::string kind = word(j, "kind", "cuda");
+  check(kind == "cuda" || kind == "cpu", Code::bad_argument, "kind is '{}'; choose from cuda, cpu", kind);
+  d.kind = kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
+  d.key = word(j, "key", "");
+  d.name = word(j, "name", "");
+  check(!d.name.empty(), Code::bad_argument, "its name is missing");
+  d.sm = counted(j, "sm");
+  d.units = counted(j, "units");
+  check(positive(j, "memory_mib", 0x1p20) >= 1, Code::bad_argument, "its memory_mib is missing or 0");
   d.memory_bytes = d.total_bytes = std::uint64_t(positive(j, "memory_mib", 0x1p20));
   d.ceilings.copy_bytes_per_s = positive(j, "copy_tb_s", 1e12);
   d.ceilings.fp32_flops = positive(j, "fp32_tflops", 1e12);
@@ -41,7 +67,7 @@ Device device_of(const Json& j) {
   d.ceilings.fp16_flops = positive(j, "fp16_tflops", 1e12);
   d.ceilings.fp8_flops = positive(j, "fp8_tflops", 1e12);
   d.ceilings.link_bytes_per_s = positive(j, "link_gb_s", 1e9);
-  d.ceilings.source = j.value("source", "described");
+  d.ceilings.source = word(j, "source", "described");
   return d;
 }
 
@@ -96,7 +122,7 @@ Device cpu_device() {
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> devices = [] {
     std::vector<Device> all;
-    const Json file = Json::parse(embedded::devices_json);  // named: a temporary would not outlive the loop's first line
+    const Json file = parse_json(embedded::devices_json, "devices.json");  // named: a temporary would not outlive the loop's first line
     for (const Json& j : file.at("devices")) all.push_back(device_of(j));
     return all;
   }();
@@ -110,18 +136,13 @@ Device device_described(std::string_view name_or_file) {
     if (wanted == d.key || wanted == d.name) return d;
     keys.push_back(d.key);
   }
-  std::error_code ignored;
-  check(std::filesystem::is_regular_file(wanted, ignored), Code::bad_argument, "device: there is no '{}'; name one of {}, or a JSON file{}",
-        wanted, joined(keys), did_you_mean(wanted, keys));
-  std::ifstream in(wanted);
-  std::stringstream text;
-  text << in.rdbuf();
+  check(is_regular_file(wanted), Code::bad_argument, "device: there is no '{}'; name one of {}, or a JSON file{}", wanted, joined(keys),
+        did_you_mean(wanted, keys));
+  const Json described = parse_json(read_file(wanted, "device", most_json_bytes), fmt::format("device: '{}'", wanted));
   try {
-    return device_of(Json::parse(text.str()));
-  } catch (const Json::exception& e) {
-    throw Error(
-        Code::bad_argument,
-        fmt::format("device: '{}' does not describe one; it needs at least {{\"name\": …, \"memory_mib\": …}} ({})", wanted, e.what()));
+    return device_of(described);
+  } catch (const Error& e) {
+    throw Error(e.at, fmt::format("device: '{}': {}; it needs at least {{\"name\": …, \"memory_mib\": …}}", wanted, e.what()));
   }
 }
 

@@ -10,7 +10,7 @@ namespace headroom {
 
 enum class Code { bad_argument = 1, unsupported, out_of_memory, cuda, nccl, io, interrupted };
 
-struct At {  // a Code that remembers where it was written; the conversion from Code is the point
+struct At {  // a Code with the source location of its use; made by implicit conversion from Code
   Code code;
   const char* file;
   int line;
@@ -23,7 +23,7 @@ struct Error : std::runtime_error {
 };
 
 template <class... Parts>
-void check(bool ok, At at, fmt::format_string<Parts...> text, Parts&&... parts) {  // text is built only when it is needed
+void check(bool ok, At at, fmt::format_string<Parts...> text, Parts&&... parts) {  // the text is formatted only on failure
   if (!ok) [[unlikely]]
     throw Error(at, fmt::format(text, std::forward<Parts>(parts)...));
 }

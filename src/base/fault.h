@@ -1,4 +1,4 @@
-// Every place that takes memory passes through fault::point(). A test arms it, and the n-th passage fails as a full machine would.
+// Every allocation calls fault::point(). A test arms it, and the n-th call then fails as if memory had run out.
 #pragma once
 #include <atomic>
 

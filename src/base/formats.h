@@ -1,4 +1,4 @@
-// What a number format can say, computed from its layout in convert.h: range, precision, bytes with scales.
+// Properties of a number format, computed from its layout in convert.h: range, precision, bytes with scales.
 #pragma once
 #include <array>
 #include <cmath>

@@ -1,12 +1,10 @@
 #include "base/policy.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace headroom::embedded {
@@ -33,7 +31,7 @@ void check_keys(const Json& object, const std::vector<std::string>& allowed, con
           where, key, joined(allowed), did_you_mean(key, allowed));
 }
 
-// A row that changes another without a reason of its own still says what was there before.
+// A row that changes another and gives no reason says which value it replaced.
 std::string read_why(const Json& row, const std::string& where, const std::string& source, const std::string& old_source,
                      const std::string& old_why) {
   if (!row.contains("why")) return old_why.empty() ? "" : fmt::format("{} gives no reason; {}'s was: {}", source, old_source, old_why);
@@ -44,7 +42,8 @@ std::string read_why(const Json& row, const std::string& where, const std::strin
 OpRule read_op(OpRule rule, const Json& row, const std::string& source) {
   const std::string where = fmt::format("{}: {}", source, rule.op);
   check_keys(row, {"inputs", "weights", "math", "output", "loss", "why"}, where);
-  rule.why = read_why(row, where, source, rule.source, rule.why), rule.source = source;
+  rule.why = read_why(row, where, source, rule.source, rule.why);
+  rule.source = source;
   rule.inputs = read_cast(row, "inputs", rule.inputs, where);
   rule.weights = read_cast(row, "weights", rule.weights, where);
   rule.math = read_cast(row, "math", rule.math, where);
@@ -90,17 +89,10 @@ const TensorRule& Policy::tensor(std::string_view name) const {
 }
 
 void Policy::override_with(std::string_view text, const std::string& source) {
-  Json table;
-  try {
-    table = Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    throw Error(Code::bad_argument, fmt::format("{}: is not JSON, near byte {}", source, e.byte));
-  } catch (const Json::out_of_range&) {
-    throw Error(Code::bad_argument, fmt::format("{}: holds a number beyond a double's range", source));
-  }
+  const Json table = parse_json(text, source + ":");
   check_keys(table, {"tensors", "ops", "otherwise"}, source);
   const std::vector<std::string> known{"parameters", "weight_copy", "gradients", "activation_gradients", "optimizer"};
-  Policy changed = *this;  // all of the table or nothing
+  Policy changed = *this;  // the whole table changes, or nothing
   if (table.contains("tensors")) {
     check_keys(table["tensors"], known, source + ": tensors");
     for (const auto& [name, row] : table["tensors"].items()) {
@@ -147,13 +139,9 @@ Policy pytorch_policy() {
 Policy policy_named(const std::string& name_or_file) {
   if (name_or_file == "headroom") return headroom_policy();
   if (name_or_file == "pytorch") return pytorch_policy();
-  std::error_code ignored;
-  std::ifstream file;
-  if (std::filesystem::is_regular_file(name_or_file, ignored)) file.open(name_or_file, std::ios::binary);
-  check(file.is_open(), Code::bad_argument, "policy: '{}' is neither headroom nor pytorch, nor a file that can be read", name_or_file);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  check(is_regular_file(name_or_file), Code::bad_argument, "policy: '{}' is neither headroom nor pytorch, nor a file", name_or_file);
   Policy p = headroom_policy();
-  p.override_with(text, name_or_file);
+  p.override_with(read_file(name_or_file, "policy", most_json_bytes), name_or_file);
   return p;
 }
 

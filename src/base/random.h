@@ -1,5 +1,5 @@
-// Random numbers by counter: value i of a stream depends on (seed, i) alone, so any thread may make any part in any order. The same
-// bits on every machine, CPU or GPU: nothing here is left to a library of mathematics, and a GPU's compiler is told not to contract.
+// Counter-based random numbers: value i of a stream depends on (seed, i) alone, so threads may produce any part in any order. The
+// bits are the same on every CPU and GPU: nothing here calls a maths library, and GPU code is compiled without contraction.
 #pragma once
 #include <cmath>
 #include <cstdint>

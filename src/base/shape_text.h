@@ -1,4 +1,4 @@
-// A shape as people write it, in tables and in errors.
+// A shape as text, for tables and errors.
 #pragma once
 #include <string>
 

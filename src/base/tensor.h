@@ -1,4 +1,4 @@
-// A tensor is a view: where, which type, which shape, which strides. It owns nothing and costs nothing to copy.
+// A tensor is a view: address, dtype, shape, strides. It owns nothing and is cheap to copy.
 #pragma once
 #include <array>
 #include <cstddef>

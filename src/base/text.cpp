@@ -21,7 +21,10 @@ std::string bytes_in_words(double bytes) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
   double x = bytes;
-  while (std::abs(x) >= 1024 && unit + 1 < std::size(units)) x /= 1024, ++unit;
+  while (std::abs(x) >= 1024 && unit + 1 < std::size(units)) {
+    x /= 1024;
+    ++unit;
+  }
   if (unit == 0) return fmt::format("{:.0f} B", x);
   return fmt::format("{:.{}f} {}", x, std::abs(x) < 10 ? 2 : std::abs(x) < 100 ? 1 : 0, units[unit]);
 }
@@ -54,7 +57,7 @@ int columns_of(std::string_view utf8) {
 
 std::string shortened(const std::string& utf8, int columns) {
   if (columns_of(utf8) <= columns) return utf8;
-  const auto at = [&](int column) {  // where that character begins
+  const auto at = [&](int column) {  // byte offset of that character
     std::size_t i = 0;
     for (int passed = -1; i < utf8.size(); ++i)
       if ((static_cast<unsigned char>(utf8[i]) & 0xc0) != 0x80 && ++passed == column) break;
@@ -88,7 +91,7 @@ std::int64_t parse_integer(std::string_view text, std::string_view who, Between 
 
 namespace {
 
-// The number at the front and what stands after it; NaN when there is none.
+// The number at the front and the text after it; NaN when there is no number.
 std::pair<double, std::string_view> leading_number(std::string_view text) {
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
@@ -125,7 +128,7 @@ std::uint64_t parse_bytes(std::string_view text, std::string_view who) {
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(word.size() / 3, 1) + 1;
-  for (const std::string& c : candidates) {  // edit distance with neighbours swapped counting once
+  for (const std::string& c : candidates) {  // edit distance in which swapping two neighbours counts once
     std::vector<std::vector<std::size_t>> d(word.size() + 1, std::vector<std::size_t>(c.size() + 1));
     for (std::size_t i = 0; i <= word.size(); ++i)
       for (std::size_t j = 0; j <= c.size(); ++j) {
@@ -137,7 +140,10 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
         d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
         if (i > 1 && j > 1 && word[i - 1] == c[j - 2] && word[i - 2] == c[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }
-    if (d[word.size()][c.size()] < best_distance) best_distance = d[word.size()][c.size()], best = c;
+    if (d[word.size()][c.size()] < best_distance) {
+      best_distance = d[word.size()][c.size()];
+      best = c;
+    }
   }
   return best;
 }

@@ -1,5 +1,5 @@
-// Numbers, bytes, times and lists, as people write and read them. A parser that fails throws bad_argument in one line that
-// says which option, what was written and what is allowed.
+// Numbers, bytes, times and lists as text, and back. A parser that fails throws bad_argument with one line that
+// says which option, what was written, and what is allowed.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -9,17 +9,17 @@
 
 namespace headroom {
 
-// To be read.
+// Formatting.
 std::string bytes_in_words(double bytes);        // "1.50 GiB", "256 B"
 std::string bytes_exactly(std::uint64_t bytes);  // "1610612736 bytes (1.50 GiB)"; below a KiB the number alone
 std::string time_in_words(double ms);            // "183 µs", "1.23 ms", "12.3 s", "4 min 5 s"
 std::string number_in_words(double x);           // four digits that matter: "0.01235", "123.4", "1.2e+12"
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 std::string repeated(std::string_view what, int times);
-int columns_of(std::string_view utf8);                        // characters it takes on a terminal
-std::string shortened(const std::string& utf8, int columns);  // "attention_fwd…bf16, 64>": the middle gives way, both ends tell
+int columns_of(std::string_view utf8);                        // columns that the text takes on a terminal
+std::string shortened(const std::string& utf8, int columns);  // "attention_fwd…bf16, 64>": keeps both ends
 
-// To be understood. `who` is the option or key that the value belongs to: "--len".
+// Parsing. `who` is the option or key that the value belongs to: "--len".
 std::vector<std::string> parse_list(std::string_view text, std::string_view who);  // "a,b,c"; an empty item is an error
 struct Between {
   std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();
@@ -29,7 +29,7 @@ double parse_number(std::string_view text, std::string_view who, double low, dou
 double parse_fraction(std::string_view text, std::string_view who);      // "0.5%" is 0.005
 std::uint64_t parse_bytes(std::string_view text, std::string_view who);  // "24" is GiB; "512MiB", "80GB", "4096B"
 
-// The candidate a slip of the finger away, or "" when none is near.
+// The most similar candidate, or "" when none is similar.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 // "; did you mean 'flash'?" or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);

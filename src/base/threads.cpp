@@ -1,13 +1,20 @@
 #include "base/threads.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
+#include <exception>
 #include <fstream>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -23,69 +30,123 @@ int available_cores() {
   return std::max(cores, 1);
 }
 
-Threads::Threads(int count) {
-  const int total = count > 0 ? count : available_cores();
+namespace {
+
+std::atomic<std::uint64_t> forks{0};  // the handler that counts does nothing else: a child of a process with threads may do little
+
+}  // namespace
+
+std::uint64_t fork_count() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  check(registered == 0, Code::out_of_memory, "out of memory: the system refused a fork handler (error {})", registered);
+  return forks.load(std::memory_order_relaxed);
+}
+
+struct Threads::Pool {
+  explicit Pool(int count);
+  ~Pool() { stop(); }
+  void run(std::int64_t pieces, Call call, void* callee);
+  void take_pieces(int worker);
+  void work(int worker);
+  void stop();
+
+  const std::uint64_t made_at_fork = fork_count();
+  std::vector<std::thread> workers;
+  std::mutex mutex, one_caller;
+  std::condition_variable start, done;
+  std::uint64_t round = 0;
+  int busy = 0;
+  bool ending = false;
+  Call call = nullptr;
+  void* callee = nullptr;
+  std::int64_t pieces = 0;
+  std::atomic<std::int64_t> next{0};
+  std::exception_ptr failure;
+};
+
+Threads::Threads(int count) : count_(count > 0 ? count : available_cores()), pool_(new Pool(count_)) {}
+
+Threads::~Threads() {
+  Pool* const last = pool_.load();
+  if (last->made_at_fork == fork_count()) delete last;  // else its threads are another process's: nothing to wait for, nothing to free
+}
+
+// The pool of a parent stays as the fork left it: a mutex in it may be locked for good by a thread that is not here.
+Threads::Pool& Threads::pool() {
+  Pool* now = pool_.load(std::memory_order_acquire);
+  if (now->made_at_fork == fork_count()) [[likely]]
+    return *now;
+  auto fresh = std::make_unique<Pool>(count_);
+  if (pool_.compare_exchange_strong(now, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *now;  // another thread was first
+}
+
+void Threads::run(std::int64_t pieces, Call call, void* callee) {
+  if (pieces > 0) pool().run(pieces, call, callee);
+}
+
+Threads::Pool::Pool(int count) {
   try {
-    for (int worker = 1; worker < total; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+    for (int worker = 1; worker < count; ++worker) workers.emplace_back([this, worker] { work(worker); });
   } catch (const std::system_error& e) {
-    const auto started = workers_.size();
+    const auto started = workers.size();
     stop();
-    throw Error(Code::out_of_memory, fmt::format("the system started {} of {} threads: {}", started, total - 1, e.what()));
+    throw Error(Code::out_of_memory, fmt::format("the system started {} of {} threads: {}", started, count - 1, e.what()));
   } catch (...) {
     stop();
     throw;
   }
 }
 
-Threads::~Threads() { stop(); }
-
-void Threads::stop() {
+void Threads::Pool::stop() {
   {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
+    std::lock_guard lock(mutex);
+    ending = true;
   }
-  start_.notify_all();
-  for (auto& w : workers_) w.join();
+  start.notify_all();
+  for (auto& w : workers) w.join();
 }
 
-void Threads::run(std::int64_t pieces, Call call, void* callee) {
-  if (pieces <= 0) return;
-  std::lock_guard only(one_caller_);
+void Threads::Pool::run(std::int64_t count, Call what, void* of) {
+  std::lock_guard only(one_caller);
   {
-    std::lock_guard lock(mutex_);
-    call_ = call, callee_ = callee, pieces_ = pieces, failure_ = nullptr;
-    next_.store(0, std::memory_order_relaxed);
-    busy_ = int(workers_.size());
-    ++round_;
+    std::lock_guard lock(mutex);
+    call = what;
+    callee = of;
+    pieces = count;
+    failure = nullptr;
+    next.store(0, std::memory_order_relaxed);
+    busy = int(workers.size());
+    ++round;
   }
-  start_.notify_all();
+  start.notify_all();
   take_pieces(0);
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
-  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  std::unique_lock lock(mutex);
+  done.wait(lock, [this] { return busy == 0; });
+  if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
-void Threads::take_pieces(int worker) {
+void Threads::Pool::take_pieces(int worker) {
   try {
-    for (std::int64_t piece; (piece = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) call_(callee_, piece, worker);
+    for (std::int64_t piece; (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) call(callee, piece, worker);
   } catch (...) {
-    next_.store(pieces_, std::memory_order_relaxed);  // nobody starts another piece
-    std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::current_exception();
+    next.store(pieces, std::memory_order_relaxed);  // nobody starts another piece
+    std::lock_guard lock(mutex);
+    if (!failure) failure = std::current_exception();
   }
 }
 
-void Threads::work(int worker) {
+void Threads::Pool::work(int worker) {
   for (std::uint64_t seen = 0;;) {
     {
-      std::unique_lock lock(mutex_);
-      start_.wait(lock, [&] { return stop_ || round_ != seen; });
-      if (stop_) return;
-      seen = round_;
+      std::unique_lock lock(mutex);
+      start.wait(lock, [&] { return ending || round != seen; });
+      if (ending) return;
+      seen = round;
     }
     take_pieces(worker);
-    std::lock_guard lock(mutex_);
-    if (--busy_ == 0) done_.notify_one();
+    std::lock_guard lock(mutex);
+    if (--busy == 0) done.notify_one();
   }
 }
 

@@ -1,13 +1,9 @@
 // A pool of threads that share out numbered pieces of work. Which worker takes which piece is open; results must not depend on it.
+// A fork leaves the child without the pool's threads: there the pool starts new ones at its first use.
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <type_traits>
-#include <vector>
 
 namespace headroom {
 
@@ -18,7 +14,7 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  int count() const { return int(workers_.size()) + 1; }
+  int count() const { return count_; }
 
   // Calls body(piece, worker) for every piece in [0, pieces); worker < count(). Returns when all are done; allocates nothing.
   // The first exception of a body is rethrown here. One caller at a time; a body must not call back into the same pool.
@@ -32,23 +28,16 @@ class Threads {
 
  private:
   using Call = void (*)(void*, std::int64_t, int);
+  struct Pool;
   void run(std::int64_t pieces, Call call, void* callee);
-  void take_pieces(int worker);
-  void work(int worker);
-  void stop();
+  Pool& pool();
 
-  std::vector<std::thread> workers_;
-  std::mutex mutex_, one_caller_;
-  std::condition_variable start_, done_;
-  std::uint64_t round_ = 0;
-  int busy_ = 0;
-  bool stop_ = false;
-  Call call_ = nullptr;
-  void* callee_ = nullptr;
-  std::int64_t pieces_ = 0;
-  std::atomic<std::int64_t> next_{0};
-  std::exception_ptr failure_;
+  int count_;
+  std::atomic<Pool*> pool_;
 };
+
+// How often this process's ancestors forked after the first call of this: another number than before says that threads are gone.
+std::uint64_t fork_count();
 
 int available_cores();  // cores this process may run on (affinity and cgroup quota respected)
 

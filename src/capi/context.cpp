@@ -1,6 +1,8 @@
-#include <cstdio>
+#include <algorithm>
+#include <cstring>
 
 #include "capi/edge.h"
+#include "gpu/caller.h"
 #include "gpu/device.h"
 
 namespace headroom::capi {
@@ -9,7 +11,14 @@ namespace {
 thread_local char last_error[1024] = "";
 }
 
-void remember(const char* text) noexcept { std::snprintf(last_error, sizeof last_error, "%s", text); }
+void remember(const char* text) noexcept {
+  const std::size_t all = std::strlen(text);
+  std::size_t kept = std::min(all, sizeof last_error - 1);
+  if (kept < all)
+    while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xC0) == 0x80) --kept;  // a letter of UTF-8 goes on here
+  std::memcpy(last_error, text, kept);
+  last_error[kept] = '\0';
+}
 
 }  // namespace headroom::capi
 
@@ -42,6 +51,7 @@ headroom_status headroom_context_create(const headroom_context_settings* setting
     const auto kind = one_of<DeviceKind>(s.device, 2, "settings.device");
     if (kind == DeviceKind::cuda) {
       *out = new headroom_context(cuda_device(s.device_index), 1);
+      noted_cuda_use();
       return;
     }
     check(s.device_index == 0, Code::bad_argument, "settings.device_index is {}, there is one CPU: 0", s.device_index);

@@ -1,4 +1,4 @@
-// The edge between C++ and C: no exception crosses it, and structs of an older or newer caller are read for what they are.
+// The edge between C++ and C: no exception crosses it, and structs of older and newer callers are read by their size.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -14,13 +14,15 @@
 
 struct headroom_context {
   headroom_context(headroom::Device d, int thread_count) : device(std::move(d)), threads(thread_count) {}
+  bool on_gpu() const { return device.kind == headroom::DeviceKind::cuda; }
   headroom::Device device;
   headroom::Threads threads;
+  std::uint64_t made_at_fork = headroom::fork_count();
 };
 
 namespace headroom::capi {
 
-void remember(const char* text) noexcept;  // for headroom_last_error; allocates nothing, cuts what is too long
+void remember(const char* text) noexcept;  // for headroom_last_error; allocates nothing, cuts what is too long between two letters
 
 static_assert(int(Code::bad_argument) == HEADROOM_BAD_ARGUMENT && int(Code::unsupported) == HEADROOM_UNSUPPORTED &&
               int(Code::out_of_memory) == HEADROOM_OUT_OF_MEMORY && int(Code::cuda) == HEADROOM_CUDA_ERROR &&
@@ -50,13 +52,25 @@ T& given(T* pointer, const char* name) {
   return *pointer;
 }
 
+inline headroom_context& usable(headroom_context* context) {
+  auto& c = given(context, "context");
+  check(!c.on_gpu() || c.made_at_fork == fork_count(), Code::unsupported,
+        "this process was forked after the context of cuda:{} was made, and CUDA does not survive a fork: make the context in the child, "
+        "in a process that was spawned, not forked",
+        c.device.index);
+  return c;
+}
+
 // The caller's struct at this library's size: fields that an older caller does not know are zero; a newer caller may set
-// none that this library does not know.
+// none that this library does not know. A size that no version of a struct can have is a struct that was not started from its _INIT.
 template <class T>
-T read_struct(const T* from, const char* name) {
+T read_struct(const T* from, const char* name, std::size_t least = sizeof(std::uint32_t)) {
+  constexpr std::size_t most = sizeof(T) + 1024;  // what a struct may grow by before everybody must build again
   T out{};
   const std::uint32_t size = given(from, name).struct_size;
-  check(size >= sizeof size, Code::bad_argument, "{}.struct_size is {}: start the struct from its _INIT value", name, size);
+  check(size >= least && size <= most, Code::bad_argument,
+        "{}.struct_size is {}, it must be {} to {}: start the struct from its _INIT value, with the headroom.h of this library ({})", name,
+        size, least, most, headroom_version());
   std::memcpy(&out, from, size < sizeof out ? size : sizeof out);
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (std::size_t i = sizeof out; i < size; ++i)

@@ -25,7 +25,9 @@ Device chosen_device(const Common& common) {
   if (wanted.empty() || wanted == "cuda") return cuda_named(0);  // CUDA counts the fastest first
   const auto& known = known_devices();
   check(std::none_of(known.begin(), known.end(), [&](const Device& d) { return d.key == wanted; }), Code::bad_argument,
-        "--device: {} is described, not present, and this runs; choose from cpu, cuda, cuda:N", wanted);
+        "--device: there is no {} in this machine, and this command measures; choose from cpu, cuda, cuda:N. For a forecast: headroom plan "
+        "--device {}",
+        wanted, wanted);
   check(wanted.starts_with("cuda:"), Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
         did_you_mean(wanted, {"cpu", "cuda"}));
   return cuda_named(parse_integer(std::string_view(wanted).substr(5), "--device cuda:N", {0, 1023}));
@@ -33,7 +35,7 @@ Device chosen_device(const Common& common) {
 
 Device chosen_cpu(const Common& common, const char* who) {
   check(common.device.empty() || common.device == "cpu", Code::unsupported,
-        "--device: '{}' was asked for, but only the CPU runs {} in this version; try --device cpu", common.device, who);
+        "--device: '{}' does not run {} in this version; try --device cpu", common.device, who);
   return cpu_device();
 }
 

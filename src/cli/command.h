@@ -1,11 +1,13 @@
-// What every command of the program shares: its row in main.cpp's table, the common options, how it ends.
+// What all commands share: their row in main.cpp's table, the common options, the exit codes.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/device.h"
+#include "base/interrupt.h"
 #include "report/render.h"
 
 namespace headroom::cli {
@@ -19,6 +21,7 @@ struct Common {  // options that every command understands
   std::string device;         // cpu, cuda, cuda:N; empty: the best present
   std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
+  bool silent = false;       // another rank prints, and keeps rows
   bool only_counts = false;  // set by a command that runs nothing: --device may then name a machine that is not here
 };
 
@@ -32,6 +35,7 @@ struct Command {
 };
 
 Run attention(CLI::App&, Common&);
+Run comm(CLI::App&, Common&);
 Run device(CLI::App&, Common&);
 Run kernels(CLI::App&, Common&);
 Run memory(CLI::App&, Common&);
@@ -48,14 +52,12 @@ Run report(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
+void print(std::string_view text);      // on standard output; an Error (io) when not all of it was
+void say(const std::string& sentence);  // a line on standard error, with nothing in it that a terminal obeys
 
 // The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.
 Device chosen_device(const Common&);
 // For what runs on the CPU alone: the CPU, or one line that says so when another was asked for. `who`: "train".
 Device chosen_cpu(const Common&, const char* who);
-
-// Ctrl-C: the first asks the running study to stop after what it is doing, the second ends the program.
-void listen_for_interrupt();
-bool interrupted();
 
 }  // namespace headroom::cli

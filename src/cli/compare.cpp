@@ -1,9 +1,7 @@
-// headroom compare A B — two runs, by number or as files, held against each other. Exit 3 when something in B is slower.
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
+// headroom compare A B — compares two runs, by number or as files. Exit 3 when something in B is slower.
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "studies/report/report.h"
@@ -13,13 +11,9 @@ namespace headroom::cli {
 namespace {
 
 studies::ComparedRun read_run(const std::string& word, const Common& common) {
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(word, ignored)) {
-    std::ifstream in(word, std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    const auto runs = studies::runs_from_text(text.str(), word);
-    check(runs.size() == 1, Code::bad_argument, "'{}' holds {} runs; a comparison takes a file of one on either side", word, runs.size());
+  if (is_regular_file(word)) {
+    const auto runs = studies::runs_from_text(read_file(word, "compare", most_json_bytes), word);
+    check(runs.size() == 1, Code::bad_argument, "'{}' has {} runs; a comparison needs one run per file", word, runs.size());
     return studies::compared(runs.front());
   }
   check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
@@ -39,19 +33,21 @@ Run compare(CLI::App& app, Common& common) {
     double tolerance = 0.02;
   };
   auto asked = std::make_shared<Asked>();
-  app.add_option("A", asked->a, "A run's number, or a file that --format json or csv wrote: what was")->required();
+  app.add_option("A", asked->a, "The earlier run: its number, or a file that --format json or csv wrote")->required();
   app.add_option("B", asked->b, "The same: what is")->required();
   add_fraction(app, "--tolerance", asked->tolerance, "Differences below this are the same")->default_str("2%");
   app.footer(
-      "Verdicts: same, faster, slower, or unclear where the spread reaches across the\n"
-      "tolerance or, with fewer than two steps, is not known. Exit 3 when a row is slower.\n"
+      "Verdicts of times: same, faster, slower, or unclear where the spread reaches across the\n"
+      "tolerance or, with fewer than two steps, is not known. Beside times, changes are listed: a row that\n"
+      "is missing, a value that was lost, a status, more bytes, errors more than four times as large.\n"
+      "Exit codes: 0 nothing of that; 3 something is slower or is such a difference.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
     const auto a = read_run(asked->a, common), b = read_run(asked->b, common);
     const auto result = studies::compare_runs(a, b, asked->tolerance);
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
           asked->b);
-    return deliver(result.record, common, result.slower ? no : yes);
+    return deliver(studies::comparison_record(result, a.name, b.name, asked->tolerance), common, result.differs() ? no : yes);
   };
 }
 

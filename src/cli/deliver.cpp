@@ -1,43 +1,36 @@
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/printable.h"
 #include "cli/command.h"
 
 namespace headroom::cli {
 
+void print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  check(written, Code::io, "standard output cannot be written to: {}", std::strerror(errno));
+}
+
+void say(const std::string& sentence) {
+  const std::string line = printable(sentence) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 int deliver(const Record& record, const Common& common, int code) {
+  if (common.silent) return code;
   const std::string text = render(record, common.format);
-  if (common.out.empty()) {
-    const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;  // before errno is read
-    check(written, Code::io, "standard output cannot be written to: {}", std::strerror(errno));
-    return code;
+  if (common.out.empty()) return print(text), code;
+  try {
+    write_atomically(common.out, text);
+  } catch (const Error& e) {
+    print(text);  // nothing is lost
+    throw Error(Code::io, fmt::format("--out: {}; it is printed here instead", e.what()));
   }
-  std::ofstream file(common.out, std::ios::binary);
-  file << text << std::flush;
-  if (!file) {
-    std::fputs(text.c_str(), stdout);  // nothing is lost
-    throw Error(Code::io, fmt::format("--out: '{}' cannot be written to; it is printed here instead", common.out));
-  }
-  std::fputs(fmt::format("wrote {}\n", common.out).c_str(), stderr);
+  say(fmt::format("wrote {}", common.out));
   return code;
 }
-
-namespace {
-volatile std::sig_atomic_t interrupts = 0;
-extern "C" void on_interrupt(int) { interrupts = 1; }
-}  // namespace
-
-void listen_for_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESETHAND | SA_RESTART;  // the next one ends the program as usual
-  sigaction(SIGINT, &action, nullptr);
-}
-
-bool interrupted() { return interrupts != 0; }
 
 }  // namespace headroom::cli

@@ -1,29 +1,63 @@
 // headroom kernels — every variant of attention, and why it can or cannot serve a problem here.
 #include "base/error.h"
-#include "cli/command.h"
+#include "base/precision_words.h"
+#include "cli/described_options.h"
 #include "cli/model_options.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/mask_words.h"
+#include "report/described_table.h"
 
 namespace headroom::cli {
 
+namespace {
+
+struct KernelsAsked {
+  Precision dtype;
+  std::int64_t batch = 1, heads = 1, kv_heads = 0, dim = 64, len = 1024;
+  attention::Mask mask;
+  std::int64_t dim_v = 0, documents = 0, page = 0;
+  bool softcap = false, sink = false, deterministic = false;
+};
+void describe(Of<KernelsAsked> auto& a, auto&& f) {
+  f(a.dtype, {.name = "dtype", .about = "Of the problem"});
+  f(a.batch, {.name = "batch", .about = "Sequences", .allowed = {1}});
+  f(a.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
+  f(a.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
+  f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});
+  f(a.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
+  f(a.len, {.name = "len", .about = "Length", .allowed = {0, (1ll << 31) - 1}});
+  f(a.mask, {.name = "mask", .about = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left"});
+  f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
+  f(a.softcap, {.name = "softcap", .about = "Scores are capped"});
+  f(a.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
+  f(a.page, {.name = "page", .about = "Keys and values lie in pages of so many positions; 0: they do not", .allowed = {0, 1 << 29}});
+  f(a.deterministic, {.name = "deterministic", .about = "The same bits on every run"});
+}
+
+struct KernelRow {
+  std::string variant, family, forward, backward;
+  bool deterministic = false;
+  std::optional<std::int64_t> workspace_bytes;
+  std::string about;
+};
+void describe(Of<KernelRow> auto& r, auto&& f) {
+  f(r.variant, {.name = "variant"});
+  f(r.family, {.name = "family"});
+  f(r.forward, {.name = "forward"});
+  f(r.backward, {.name = "backward"});
+  f(r.deterministic, {.name = "deterministic"});
+  f(r.workspace_bytes, {.name = "workspace_bytes", .unit = Unit::bytes});
+  f(r.about, {.name = "about"});
+}
+
+}  // namespace
+
 Run kernels(CLI::App& app, Common& common) {
-  struct Asked {
-    std::string dtype = "fp32", mask = "full";
-    std::int64_t dim = 64, len = 1024, heads = 1, kv_heads = 0, batch = 1;
-    bool deterministic = false;
-  };
-  auto asked = std::make_shared<Asked>();
-  add_choice(app, "--dtype", asked->dtype, {"fp32", "tf32", "bf16", "fp16", "fp8"}, "Of the problem");
-  add_integer(app, "--batch", asked->batch, {1}, "Sequences");
-  add_integer(app, "--heads", asked->heads, {1}, "Query heads");
-  add_integer(app, "--kv-heads", asked->kv_heads, {0}, "Key heads; 0: as many as query heads");
-  add_integer(app, "--dim", asked->dim, {1, 256}, "Head dimension");
-  add_integer(app, "--len", asked->len, {0, (1ll << 31) - 1}, "Length");
-  add_mask(app, asked->mask, "full, causal, window:W (also causal:top-left, window:W:top-left)");
-  add_flag(app, "--deterministic", asked->deterministic, "The same bits on every run");
+  auto asked = std::make_shared<KernelsAsked>();
+  add_described(app, *asked);
   app.footer(
       "Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal\n  headroom kernels --dtype bf16 --device "
-      "h200     (on a GPU that is not here)");
+      "h200     (a GPU that is not present)");
   common.only_counts = true;
   return [asked, &common] {
     const Device d = described_device(common);
@@ -33,33 +67,40 @@ Run kernels(CLI::App& app, Common& common) {
                                .len_q = asked->len,
                                .len_k = asked->len,
                                .head_dim = asked->dim,
-                               .mask = *attention::mask_named(asked->mask),
-                               .precision = *precision_named(asked->dtype),
-                               .scale = 0,
-                               .deterministic = asked->deterministic};
+                               .mask = asked->mask,
+                               .precision = asked->dtype,
+                               .scale = {},
+                               .deterministic = asked->deterministic,
+                               .dim_v = asked->dim_v,
+                               .softcap = asked->softcap ? 30.0f : 0.0f,
+                               .sink = asked->sink,
+                               .documents = asked->documents,
+                               .page = asked->page,
+                               .pages = asked->page ? asked->batch * ((asked->len + asked->page - 1) / asked->page) : 0};
     attention::check(p);
-    Record r{
-        "kernels", fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, asked->dtype, p.head_dim, p.len_q, asked->mask), {}};
-    Table t{"attention",
-            "",
-            {{"variant"}, {"family"}, {"forward"}, {"backward"}, {"deterministic"}, {"workspace_bytes", Unit::bytes}, {"about"}},
-            {}};
+    Record r{"kernels",
+             fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, name_of(p.precision), p.head_dim, p.len_q, name_of(p.mask)),
+             {}};
+    std::vector<KernelRow> rows;
     const auto answer = [](const Support& s) { return s.ok ? std::string("yes") : "no: " + s.why; };
     bool served = false;
     for (const attention::Variant& v : attention::variants()) {
       const Support forward = v.supports(p, d, attention::Pass::forward), backward = v.supports(p, d, attention::Pass::backward);
-      Value workspace;
-      if (forward.ok && backward.ok) {
+      KernelRow row;
+      row.variant = v.name, row.family = v.family, row.about = v.about, row.deterministic = v.deterministic;
+      row.forward = answer(forward), row.backward = answer(backward);
+      if (forward.ok && (backward.ok || p.page != 0)) {  // of a cache there is no backward
         served = true;
         const int workers = d.kind == DeviceKind::cpu ? d.units : 1;
-        workspace = std::int64_t(std::max(attention::workspace_bytes(v, p, d, attention::Pass::forward, workers),
-                                          attention::workspace_bytes(v, p, d, attention::Pass::backward, workers)));
+        std::size_t most = attention::workspace_bytes(v, p, d, attention::Pass::forward, workers);
+        if (backward.ok) most = std::max(most, attention::workspace_bytes(v, p, d, attention::Pass::backward, workers));
+        row.workspace_bytes = std::int64_t(most);
       }
-      t.add({std::string(v.name), std::string(v.family), answer(forward), answer(backward), v.deterministic, workspace,
-             std::string(v.about)});
+      rows.push_back(std::move(row));
     }
-    r.add(Part{std::move(t)});
-    if (served) r.add("chosen", std::string(attention::choose(p, d).name));
+    r.add(Part{table_of("attention", "", rows)});
+    if (served)
+      r.add("chosen", std::string(attention::choose(p, d, "", p.page ? attention::Pass::forward : attention::Pass::backward).name));
     return deliver(r, common, served ? yes : no);
   };
 }

@@ -3,29 +3,32 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "dist/quiet.h"
 
 namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
-    {"attention", "Sweep attention variants: time, bytes, error, and where memory ends", attention},
-    {"memory", "Account for every byte of attention or of a model's step; growth, edge, what removes it", memory},
+    {"attention", "Sweep attention variants: time, bytes, error, and the largest length that fits", attention},
+    {"memory", "Account for every byte of attention or of a model's step; growth, largest size, savings", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
     {"step", "Time forward, backward and optimiser of a language model", step},
-    {"profile", "Where the time goes: kernels, phases, modules, roofs; of a step, of attention, of any CUDA program", profile},
+    {"profile", "Where the time goes: kernels, phases, modules, rooflines; of a step, attention, any CUDA program", profile},
     {"train", "Train a language model on text; save, resume, sample", train},
-    {"precision", "What small formats do: sums that stall, dtypes of every op, norms, the formats themselves", precision},
+    {"comm", "Time the collectives between ranks: exchange, gather, all-reduce, broadcast", comm},
+    {"precision", "Effects of small formats: sums that stall, dtypes of every op, norms, the formats themselves", precision},
     {"device", "What this machine is, and its measured ceilings", device},
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
-    {"compare", "Hold two runs against each other", compare},
+    {"compare", "Compare two runs, with a verdict per row", compare},
     {"report", "Charts and tables of what was measured, on one page", report},
 };
 
-void print_overview(std::FILE* to) {
+std::string overview() {
   std::string text =
       "headroom — how many bytes and milliseconds a transformer's training takes, where they go, and what removes them\n\n"
       "Usage: headroom <command> [options]\n\nCommands:\n";
@@ -33,12 +36,23 @@ void print_overview(std::FILE* to) {
   text +=
       "\n'headroom <command> --help' lists a command's options and examples.\n"
       "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
-  std::fputs(text.c_str(), to);
+  return text;
 }
 
-int complain(const std::string& who, const std::string& what, int code) {
-  std::fputs(fmt::format("{}: {}\n", who, what).c_str(), stderr);
-  return code;
+int complain(const std::string& who, const std::string& what, int code) { return say(fmt::format("{}: {}", who, what)), code; }
+
+// An empty word is what an unset shell variable leaves ('--save "$RUN"'): no option takes one. After -- words are another program's.
+void check_no_empty_word(std::span<char*> arguments) {
+  std::string before;
+  for (const std::string word : arguments) {
+    if (word == "--") return;
+    const bool cut = word.starts_with("--") && word.find('=') == word.size() - 1;
+    check(!word.empty() && !cut, Code::bad_argument, "{} is empty (an unset variable?); give a value or leave it out",
+          cut                       ? word.substr(0, word.size() - 1)
+          : before.starts_with("-") ? before
+                                    : "an argument");
+    before = word;
+  }
 }
 
 // Names of the options that `app`, or its topics, understand.
@@ -56,11 +70,11 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   std::vector<std::string> owners;
   for (const auto* topic : app.get_subcommands({}))
     if (word.starts_with("-") && topic->get_option_no_throw(word)) owners.push_back(topic->get_name());
-  if (!owners.empty()) return fmt::format("{} is an option of {}: it stands after that word", word, joined(owners, " and of "));
+  if (!owners.empty()) return fmt::format("{} is an option of {}; write it after that word", word, joined(owners, " and of "));
   if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
   std::vector<std::string> topics;
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
-  if (topics.empty()) return fmt::format("'{}' belongs to no option", word);
+  if (topics.empty()) return fmt::format("'{}' is not the value of any option", word);
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 
@@ -96,13 +110,13 @@ int run(const Command& command, std::span<char*> arguments) {
   try {
     const Run body = command.declare(app, common);
     add_common(app, common);
+    check_no_empty_word(arguments);
     std::vector<std::string> words(arguments.rbegin(), arguments.rend());  // CLI11 takes them last first
     try {
       app.parse(words);
     } catch (const CLI::CallForHelp&) {
       const auto topics = app.get_subcommands();
-      std::fputs((topics.empty() ? app.help() : topics.front()->help(who)).c_str(), stdout);
-      return yes;
+      return print(topics.empty() ? app.help() : topics.front()->help(who)), yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
@@ -113,9 +127,9 @@ int run(const Command& command, std::span<char*> arguments) {
       const auto words_left = app.remaining(true);
       return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
     } catch (const CLI::ParseError& e) { return complain(who, e.what() + hint, usage); }
-    listen_for_interrupt();
+    check_outputs(app, common);
     return body();
-  } catch (const Error& e) {
+  } catch (const dist::Quiet& e) { return e.at.code == Code::bad_argument ? usage : failed; } catch (const Error& e) {
     return complain(who, without_name(e.what(), command.name), e.at.code == Code::bad_argument ? usage : failed);
   } catch (const std::bad_alloc&) {
     return complain(who, "the system has no memory left for this program", failed);
@@ -123,10 +137,10 @@ int run(const Command& command, std::span<char*> arguments) {
 }
 
 int find_and_run(std::span<char*> arguments) {
-  if (arguments.empty()) return print_overview(stderr), usage;
+  if (arguments.empty()) return std::fputs(overview().c_str(), stderr), usage;
   const std::string_view word = arguments.front();
-  if (word == "--help" || word == "-h" || word == "help") return print_overview(stdout), yes;
-  if (word == "--version") return std::puts("headroom " HEADROOM_VERSION), yes;
+  if (word == "--help" || word == "-h" || word == "help") return print(overview()), yes;
+  if (word == "--version") return print("headroom " HEADROOM_VERSION "\n"), yes;
   std::vector<std::string> names;
   for (const Command& c : commands) {
     if (word == c.name) return run(c, arguments.subspan(1));
@@ -139,4 +153,10 @@ int find_and_run(std::span<char*> arguments) {
 }  // namespace
 }  // namespace headroom::cli
 
-int main(int argc, char** argv) { return headroom::cli::find_and_run(std::span(argv, std::size_t(argc)).subspan(argc > 0 ? 1 : 0)); }
+int main(int argc, char** argv) {
+  headroom::hold_standard_descriptors();
+  headroom::listen_for_signals();
+  try {
+    return headroom::cli::find_and_run(std::span(argv, std::size_t(argc)).subspan(argc > 0 ? 1 : 0));
+  } catch (const std::exception& e) { return headroom::cli::complain("headroom", e.what(), headroom::cli::failed); }
+}

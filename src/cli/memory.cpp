@@ -7,7 +7,7 @@ namespace headroom::cli {
 namespace {
 constexpr Command topics[] = {
     {"attention", "Every byte of one attention, forward and backward: ours, or PyTorch eager's", memory_attention_topic},
-    {"model", "Every byte of a language model's training step, from the step run dry", memory_model_topic},
+    {"model", "Every byte of a language model's training step, from a dry run of it", memory_model_topic},
 };
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "studies/memory_attention.h"
+#include "studies/memory/attention.h"
 
 namespace headroom::cli {
 
@@ -37,7 +37,7 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   auto a = std::make_shared<MemoryAsked>();
   AttentionMemory& s = a->study;
   constexpr std::int64_t many = (1ll << 31) - 1;
-  add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose attention: this library's, or what PyTorch eager would hold");
+  add_choice(app, "--as", a->as, {"headroom", "pytorch"}, "Whose attention: this library's, or PyTorch eager's");
   add_choices(app, "--variant", a->variants, {"plain", "flash"},
               "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]");
   add_integer(app, "--batch", s.batch, {1, many}, "Sequences");
@@ -48,7 +48,7 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   add_integer(app, "--len-k", s.len_k, {0, many}, "Length of the keys; 0: as --len");
   add_choices(app, "--dtype", a->dtypes, {"fp32", "tf32", "bf16", "fp16", "fp8"}, "Types");
   add_mask(app, a->mask, "full, causal, window:W (also causal:top-left, window:W:top-left)");
-  add_bytes(app, "--memory", s.memory_bytes, "Memory that the edge is sought for [the device's]");
+  add_bytes(app, "--memory", s.memory_bytes, "Memory limit, including what is allocated beside tensors [the device's]");
   add_choice(app, "--softmax", a->softmax, {"builtin", "composed"}, "As pytorch: torch.softmax, or max, subtract, exp, sum, divide");
   add_choice(app, "--upstream", a->upstream, {"given", "sum"}, "As pytorch: o.backward(dO) with o kept, or o.sum().backward()");
   add_number(app, "--workspace-mib", a->workspace_mib, 0, 4096,
@@ -56,12 +56,13 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
       ->default_str("");
   add_choice(app, "--peak-of", a->peak_of, {"forward", "step"},
              "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]");
-  add_flag(app, "--measure", s.measure, "Run every row that fits on the device that is here, and show what it took beside the forecast");
+  add_flag(app, "--measure", s.measure, "Run every row that fits, and show the measured bytes beside the forecast");
   app.footer(
       "Examples:\n"
       "  headroom memory attention --dim 64 --len 1024,4096,16384 --memory 24\n"
       "  headroom memory attention --heads 16 --dtype fp32,bf16 --device h100\n"
-      "  headroom memory attention --as pytorch --batch 8 --dim 16,32 --len 256,1024 --softmax composed --upstream sum");
+      "  headroom memory attention --as pytorch --batch 8 --dim 16,32 --len 256,1024 --softmax composed --upstream sum\n\n"
+      "Exit codes: 0 a row fits; 3 none fits, or none is supported.");
   return [a, &common] {
     AttentionMemory& s = a->study;
     s.as_pytorch = a->as == "pytorch";
@@ -81,8 +82,8 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
     s.program.upstream = a->upstream == "sum" ? pytorch::Upstream::sum : pytorch::Upstream::given;
     if (!a->peak_of.empty()) s.program.peak_of = a->peak_of == "forward" ? pytorch::PeakOf::forward : pytorch::PeakOf::step;
     if (a->workspace_mib >= 0) s.workspace_bytes = std::uint64_t(a->workspace_mib * 1048576.0);
-    const Record r = memory_attention(s);
-    return deliver(r, common, interrupted() ? failed : yes);
+    const Answer answer = memory_attention(s);
+    return deliver(answer.record, common, interrupted() ? failed : answer.fits ? yes : no);
   };
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/described_options.h"
 #include "cli/options.h"
 #include "engine/training.h"
 
@@ -12,11 +13,26 @@ struct ModelOptions {
   std::string name = "small";
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;  // 0: as the model says
   engine::ModelConfig config() const;
+  std::vector<engine::ModelConfig> configs() const;  // of a list of names
 };
+void describe(Of<ModelOptions> auto& m, auto&& f) {
+  constexpr Between size{0, 1 << 24};
+  f(m.name,
+    {.name = "model", .about = "small, medium, large, xl, 2.7B, 8B, a JSON file (ours or a Hugging Face config.json), or its folder"});
+  f(m.layers, {.name = "layers", .about = "Blocks; 0: the model's", .allowed = size});
+  f(m.width, {.name = "width",
+              .about = "Width; 0: the model's. Keeps the number of heads if it divides the width, else the size of a head",
+              .allowed = size});
+  f(m.heads, {.name = "heads", .about = "Query heads; 0: the model's", .allowed = size});
+  f(m.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: the model's, or as many as --heads", .allowed = size});
+  f(m.ffn, {.name = "ffn", .about = "Width of the feed-forward layer; 0: the model's, or 4 x --width", .allowed = size});
+  f(m.vocab, {.name = "vocab", .about = "Vocabulary; 0: the model's", .allowed = size});
+}
 void add_model(CLI::App&, ModelOptions&);
 
 std::vector<Precision> precisions_of(const std::vector<std::string>& names);
 std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where);  // tf32 is refused on a CPU
+void check_precisions(const std::vector<Precision>&, const Device& where);                         // tf32 is refused on a CPU
 std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names);
 std::vector<std::string> keep_words();
 

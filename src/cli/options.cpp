@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "ops/attention/mask.h"
+#include "store/results.h"
 
 namespace headroom::cli {
 
@@ -36,13 +38,45 @@ void check_mask(const std::string& word) {
 void check_out(const std::string& option, const std::string& file) {  // before anything is measured for it
   namespace fs = std::filesystem;
   std::error_code ignored;
-  check(!file.empty(), Code::bad_argument, "{}: no file is named; leave it out to print on the terminal", option);
   check(!fs::is_directory(file, ignored), Code::bad_argument, "{}: '{}' is a directory; name a file in it", option, file);
   const fs::path parent = fs::path(file).parent_path();
   check(parent.empty() || fs::is_directory(parent, ignored), Code::bad_argument, "{}: there is no directory '{}'; make it first", option,
         parent.string());
-  const std::string touched = fs::exists(file, ignored) ? file : parent.empty() ? "." : parent.string();
-  check(access(touched.c_str(), W_OK) == 0, Code::io, "{}: '{}' cannot be written to; choose another place", option, touched);
+  if (fs::exists(file, ignored) && !is_regular_file(file)) {  // a pipe would hear of a trial
+    check(access(file.c_str(), W_OK) == 0, Code::bad_argument, "{}: '{}' cannot be written to; choose another place", option, file);
+    return;
+  }
+  try {
+    const AtomicFile trial(file);
+  } catch (const Error& e) { throw Error(Code::bad_argument, fmt::format("{}: {}; choose another place", option, e.what())); }
+}
+
+// Options whose value is a file that is written; every other's may be one that is read.
+constexpr std::string_view outputs[] = {"--out", "--trace"};
+
+struct Named {  // a value on the command line
+  std::string option, value;
+};
+
+void add_named(const CLI::App& app, std::vector<Named>& written, std::vector<Named>& others) {
+  for (const auto* o : app.get_options([](const CLI::Option* o) { return o->count() > 0; })) {
+    const std::string name = o->get_name();
+    if (name == "command") continue;  // of another program
+    auto& into = std::find(std::begin(outputs), std::end(outputs), name) != std::end(outputs) ? written : others;
+    for (const auto& value : o->results()) into.push_back({name, value});
+  }
+  for (const auto* topic : app.get_subcommands()) add_named(*topic, written, others);
+}
+
+void choose_format(Common& common) {
+  if (common.out.empty() || common.format_given) return;
+  const std::string end = std::filesystem::path(common.out).extension().string();
+  std::error_code ignored;
+  if (std::filesystem::exists(common.out, ignored) && !is_regular_file(common.out)) return;  // /dev/fd/63
+  const auto format = format_of_file(common.out);
+  check(format || end.empty(), Code::bad_argument,
+        "--out: the ending of '{}' is not a known format; use .txt, .md, .csv, .json or .html, or give --format", end);
+  common.format = format.value_or(Format::text);
 }
 
 std::string text_of(const std::vector<std::int64_t>& values) {
@@ -141,22 +175,21 @@ Run with_topics(CLI::App& command, Common& common, std::span<const Command> topi
 
 void add_common(CLI::App& app, Common& common) {
   const auto formats = format_names();
-  add_read(app, "--format", joined(formats, "|"), "", "How to print [as the name of --out ends, else text]",
+  add_read(app, "--format", joined(formats, "|"), "", "Output format [by the ending of --out, else text]",
            [&common, formats](const std::string& s) {
              check_choice("--format", s, formats);
              common.format = *format_named(s), common.format_given = true;
            });
-  add_read(app, "--out", "FILE", "", "Print into this file instead of the terminal", [&common](const std::string& s) {
+  add_read(app, "--out", "FILE", "", "Write to this file instead of the terminal", [&common](const std::string& s) {
     check_out("--out", s);
     common.out = s;
-    if (const auto format = format_of_file(s); format && !common.format_given) common.format = *format;
   });
   add_read(app, "--device", common.only_counts ? "cpu|cuda|cuda:N|NAME|FILE" : "cpu|cuda|cuda:N", "",
-           common.only_counts ? "The machine, here or not: a name of headroom device --known, or a JSON file of its own"
+           common.only_counts ? "The machine, present or not: a name from headroom device --known, or a JSON file"
                               : "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
   add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]", [&common](const std::string& s) {
-    check(!s.empty(), Code::bad_argument, "--db: no file is named; leave it out for the user's own store");
+    check(s != ":memory:", Code::bad_argument, "--db: '{}' is not a file; name a file for the results", s);
     common.db = s;
   });
   add_read(app, "--seed", "N", "0", "Seed of all random inputs",
@@ -164,6 +197,29 @@ void add_common(CLI::App& app, Common& common) {
   for (CLI::App* topic : app.get_subcommands({}))  // their own help does not show what they take from here
     topic->footer(topic->get_footer() + (topic->get_footer().empty() ? "" : "\n\n") +
                   fmt::format("Also --format, --out, --device, --db and --seed: see {} --help.", app.get_name()));
+}
+
+void check_outputs(const CLI::App& app, Common& common) {
+  std::vector<Named> written, others;
+  add_named(app, written, others);
+  std::string store = common.db;
+  try {
+    if (store.empty()) store = default_results_file();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever needs it says so
+  }
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto& [option, file] = written[i];
+    for (const std::string& held : {store, store + "-journal"})
+      check(store.empty() || !is_same_file(file, held), Code::bad_argument, "{}: '{}' is where results are kept; name another file", option,
+            file);
+    for (std::size_t j = 0; j < i; ++j)
+      check(!is_same_file(file, written[j].value), Code::bad_argument, "{} and {}: both name '{}'; one would replace the other",
+            written[j].option, option, file);
+    for (const auto& [other, value] : others)
+      check(!is_regular_file(value) || !is_same_file(file, value), Code::bad_argument, "{}: '{}' is what {} reads; name another file",
+            option, file, other);
+  }
+  choose_format(common);
 }
 
 }  // namespace headroom::cli

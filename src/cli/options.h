@@ -1,4 +1,4 @@
-// Options as this program spells them: lists take commas, numbers know their range, sizes their units. Every one shows its
+// The program's kinds of options: lists with commas, numbers with a range, sizes with units. Each shows its
 // default in --help and refuses a bad value in one line before anything runs.
 #pragma once
 #include <CLI/CLI.hpp>
@@ -34,5 +34,8 @@ CLI::App* add_topic(CLI::App& command, const std::string& name, const std::strin
 Run with_topics(CLI::App& command, Common&, std::span<const Command> topics);
 
 void add_common(CLI::App&, Common&);
+// Once everything is parsed: the format that the end of --out names, and that no output replaces what is read, another output or the
+// store.
+void check_outputs(const CLI::App&, Common&);
 
 }  // namespace headroom::cli

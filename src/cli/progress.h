@@ -1,4 +1,4 @@
-// A line on a terminal's standard error that says how far a command is and how long it will still take. Silent elsewhere.
+// A progress line with the estimated time left, on standard error if that is a terminal.
 #pragma once
 #include <chrono>
 #include <string>
@@ -16,7 +16,7 @@ class Progress {
 
  private:
   bool terminal_;
-  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point start_, shown_{};
 };
 
 }  // namespace headroom::cli

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "studies/report/report.h"
@@ -11,8 +12,7 @@ namespace headroom::cli {
 namespace {
 
 std::vector<studies::ReportRun> runs_named(const std::string& word, const Results* store) {
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(word, ignored)) return studies::runs_from_file(word);
+  if (is_regular_file(word)) return studies::runs_from_file(word);
   check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
         "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
   const auto id = parse_integer(word, "RUN");
@@ -28,14 +28,14 @@ Run report(CLI::App& app, Common& common) {
   auto words = std::make_shared<std::vector<std::string>>();
   app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
   app.footer(
-      "Two runs are held against each other first. --out page.html is one file that needs no network.\n"
+      "With two runs, the page begins with their comparison. --out page.html is one file that needs no network.\n"
       "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"
       "  headroom report sweep.json --format md");
   return [words, &common] {
     const std::string file = common.db.empty() ? default_results_file() : common.db;
     std::optional<Results> store;
     std::error_code ignored;
-    if (std::filesystem::exists(file, ignored)) store.emplace(file, Results::Access::read);
+    if (!common.db.empty() || std::filesystem::exists(file, ignored)) store.emplace(file, Results::Access::read);
     std::vector<studies::ReportRun> runs;
     for (const std::string& word : *words)
       for (studies::ReportRun& run : runs_named(word, store ? &*store : nullptr)) runs.push_back(std::move(run));

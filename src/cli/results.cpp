@@ -1,10 +1,11 @@
 // headroom results [RUN] — the runs of the store, or one run's rows.
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "store/row_objects.h"
-#include "studies/rows_table.h"
+#include "studies/results/rows_table.h"
 
 namespace headroom::cli {
 
@@ -13,7 +14,7 @@ namespace {
 // As an object in JSON, a line each for people.
 Record settings_of(const headroom::Run& run) {
   Record r{"settings", "Settings", {}};
-  const auto settings = RowObject::parse(run.settings, nullptr, false);
+  const auto settings = parse_json_or_discard<RowObject>(run.settings);
   if (!settings.is_object()) return r.add("text", run.settings);
   for (const auto& [name, value] : settings.items()) {
     if (!value.is_array()) {

@@ -54,7 +54,8 @@ AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
   if (keep == Keep::no_attention_inputs) return s;
   s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
-  s.core = variant.make_saved(problem, ctx), s.core_valid = true;
+  s.core = variant.make_saved(problem, ctx);
+  s.core_valid = true;
   if (keep == Keep::everything || keep == Keep::no_product) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
   return s;
 }
@@ -66,7 +67,10 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
   if (!s.o) s.o = ctx.arena.make({"attention.o", layer}, t, {rows, config.q_width()});
   if (!s.lse) s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
   if (!s.qkv) s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
-  if (!s.core_valid) s.core = variant.make_saved(problem, ctx), s.core_valid = true;
+  if (!s.core_valid) {
+    s.core = variant.make_saved(problem, ctx);
+    s.core_valid = true;
+  }
   if (!s.n) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
   return s;
 }

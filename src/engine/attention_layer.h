@@ -1,5 +1,5 @@
-// The attention half of a block: out = x + attention(rope(norm(x)·Wqkv))·Wout; with q/k norms, each head of q and k is normed before
-// it turns.
+// The attention half of a block: out = x + attention(rope(norm(x)·Wqkv))·Wout; with q/k norms, each head of q and k is normalised before
+// its rotation.
 //
 // Order of calls: all = complete(make_kept(keep)); forward(x, all, {}, out). For backward the kept tensors are completed anew and
 // forward is called again for those that were not kept (`have` says which hold values already); then backward, which uses up `all`.

@@ -1,20 +1,25 @@
-// ModelConfig — what a model is: a pre-norm decoder with RMSNorm, rotary positions, SwiGLU and grouped key heads.
+// ModelConfig — what a model is: a pre-norm decoder with RMSNorm, rotary positions, SwiGLU and grouped key heads; or any other decoder,
+// which is counted and not trained.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace headroom::engine {
 
+struct Decoder;
+
 struct ModelConfig {
   std::string name;
   std::int64_t vocab = 0, width = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
   bool tied = false;  // the head's weight is the embedding's
   double rope_theta = 10000, norm_eps = 1e-5;
-  std::vector<std::string> left_out;  // what the file describes and this engine does not have, in words
-  bool qkv_bias = false;              // q, k, v = W·x + b, as in Qwen2
-  bool qk_norm = false;               // RMSNorm over each head of q and k before they turn, as in Qwen3
+  std::vector<std::string> left_out;            // what the file describes and this engine does not have, in words
+  bool qkv_bias = false;                        // q, k, v = W·x + b, as in Qwen2
+  bool qk_norm = false;                         // RMSNorm over each head of q and k before they turn, as in Qwen3
+  std::shared_ptr<const Decoder> counted = {};  // set: only counted, as this says; the sizes above are then those of its first layer
 
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
@@ -25,11 +30,14 @@ void check(const ModelConfig&);  // an Error (bad_argument) that says what is al
 
 const std::vector<ModelConfig>& presets();
 
-// A preset's name, or a JSON file: ours (the fields above as keys) or a Hugging Face config.json of a Llama- or Qwen-style model.
+// A preset's name, a JSON file (ours, with the fields above as keys, or a Hugging Face config.json), or a folder that holds a config.json.
 ModelConfig model_described(std::string_view name_or_file);
 ModelConfig model_from_json(std::string_view text, std::string_view name);
 std::string to_json(const ModelConfig&);
 
 std::int64_t param_count(const ModelConfig&);  // from the table of parameters
+
+Decoder decoder_of(const ModelConfig&);  // any model, layer by layer
+void check_trained(const ModelConfig&);  // an Error (unsupported) that says what the engine lacks for one that is only counted
 
 }  // namespace headroom::engine

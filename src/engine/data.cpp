@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace headroom::engine {
 
 Data::Data(const std::string& path, TokenFormat format, std::int64_t vocab, double held_out) : vocab_(vocab) {
-  std::ifstream in(path, std::ios::binary);
-  check(bool(in), Code::io, "'{}' cannot be opened", path);
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string bytes = read_file(path, format == TokenFormat::text ? "--text" : "--tokens");
   const std::size_t width = format == TokenFormat::text ? 1 : format == TokenFormat::u16 ? 2 : 4;
-  check(bytes.size() % width == 0, Code::bad_argument, "'{}' holds {} bytes, not a multiple of {}", path, bytes.size(), width);
+  tokens_.reserve(bytes.size() / width);
+  check(bytes.size() % width == 0, Code::bad_argument, "'{}' has {} bytes, not a multiple of {}", path, bytes.size(), width);
   for (std::size_t i = 0; i < bytes.size(); i += width) {
     std::uint32_t token = 0;
     std::memcpy(&token, &bytes[i], width);
@@ -41,7 +39,7 @@ void Data::feed(Training& t, int micro, const std::function<std::size_t(std::int
 void Data::draw(Training& t, std::uint64_t seed, std::int64_t step, int micro) const {
   const auto len = std::size_t(t.recipe().len);
   check(train_ > len, Code::bad_argument, "the training part has {} tokens, too few for len {}", train_, len);
-  const Random random = Random{seed}.stream(std::uint64_t(step)).stream(std::uint64_t(micro));
+  const Random random = Random{seed}.stream(std::uint64_t(step)).stream(std::uint64_t(t.recipe().micro_of_all(micro, t.rank())));
   feed(t, micro, [&](std::int64_t b) { return std::size_t(random.below(std::uint64_t(b), train_ - len)); });
 }
 

@@ -1,4 +1,4 @@
-// What a step is timed, profiled and tested on where there is no text: tokens and targets drawn from the whole vocabulary.
+// Input for timing, profiling and tests without a text: tokens and targets drawn from the whole vocabulary.
 #pragma once
 #include "engine/training.h"
 

@@ -15,7 +15,10 @@ FfnSaved Ffn::make_kept(Keep keep, Context& ctx) const {
   s.rstd = ctx.arena.make({"norm2.rstd", layer}, DType::f32, {rows});
   s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, precision.dtype, {rows, 2 * config.ffn});
   if (keep == Keep::everything || keep == Keep::no_product) s.n = ctx.arena.make({"norm2.y", layer}, precision.dtype, {rows, config.width});
-  if (keep == Keep::everything) s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn}), s.act_kept = true;
+  if (keep == Keep::everything) {
+    s.act = ctx.arena.make({"ffn.act", layer}, precision.dtype, {rows, config.ffn});
+    s.act_kept = true;
+  }
   return s;
 }
 

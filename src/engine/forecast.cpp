@@ -2,17 +2,63 @@
 
 #include <algorithm>
 
+#include "base/interrupt.h"
+#include "dist/dry.h"
+#include "engine/counted.h"
+
 namespace headroom::engine {
 
 namespace {
 
-void run_dry(const Recipe& recipe, Context& ctx, std::size_t* standing) {
-  Training t(recipe, ctx);
-  if (standing) *standing = ctx.arena.used();
-  if (recipe.purpose == Purpose::forward) return t.forward();
-  if (recipe.purpose == Purpose::training && recipe.holding.updating == Updating::during) return t.passes({.clip = 0});
-  t.backward();
-  if (recipe.purpose == Purpose::training) t.update({});
+// peak: only what the peak needs to be known.
+enum class Dry : std::uint8_t { whole, peak };
+
+// Of many micro-batches the first, the second and the last are walked: those between are like the second.
+// T: Training, or what stands for it where a model is only counted.
+template <class T>
+void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
+  stop_if_interrupted();  // a model of thousands of layers takes a second, and commands ask for dozens
+  Walk* walk = ctx.walk;
+  dist::DryComm comm(0, recipe.ranks.count, ctx.device.ceilings.link_bytes_per_s, [walk] { return walk ? walk->steps.size() : 0; });
+  T t(recipe, ctx, &comm);
+  if (into) into->standing_bytes = ctx.arena.used();
+  struct Mark {
+    std::size_t steps = 0;
+    double link_ms = 0;
+  } begin, end;  // of the second micro-batch
+  const auto now = [&] { return Mark{walk ? walk->steps.size() : 0, comm.link_ms()}; };
+  const int micros = recipe.micro_batches;
+  if (recipe.purpose == Purpose::forward) {
+    t.forward();
+  } else if (recipe.purpose == Purpose::training && !recipe.knows_norm()) {
+    t.passes(recipe.hyper());
+  } else {
+    t.backward();
+    begin = now();
+    if (how == Dry::whole && micros > 2) t.backward(1);
+    end = now();
+    if (micros > 1) t.backward(micros - 1);
+    if (recipe.purpose == Purpose::training) t.update(recipe.hyper());
+  }
+  if (!into || !walk) return;
+  std::vector<double> step_ms;
+  for (const OpCall& s : walk->steps) step_ms.push_back(s.cost.link_bytes > 0 ? 0 : roofline_ms(s, recipe.precision, ctx.device.ceilings));
+  const double link_ms = comm.link_ms(), like_it = std::max(0, micros - 3), middle_ms = end.link_ms - begin.link_ms;
+  into->link_ms = link_ms + like_it * middle_ms;
+  into->exposed_ms = dist::exposed_ms(comm, step_ms) * (link_ms > 0 ? into->link_ms / link_ms : 1);
+  for (const double ms : step_ms) into->ms += ms;
+  for (std::size_t i = begin.steps; i < end.steps; ++i) into->ms += like_it * step_ms[i];
+  into->ms += into->exposed_ms;
+  const std::vector<OpCall> middle(walk->steps.begin() + std::ptrdiff_t(begin.steps), walk->steps.begin() + std::ptrdiff_t(end.steps));
+  for (int more = 0; more < int(like_it); ++more)
+    walk->steps.insert(walk->steps.begin() + std::ptrdiff_t(end.steps), middle.begin(), middle.end());
+}
+
+void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
+  if (recipe.model.counted)
+    walk_step<CountedTraining>(recipe, ctx, how, into);
+  else
+    walk_step<Training>(recipe, ctx, how, into);
 }
 
 }  // namespace
@@ -24,7 +70,7 @@ std::size_t Forecast::bytes_at_peak(Phase phase) const {
   return sum;
 }
 
-double roofline_ms(const Step& s, Precision of_model, const Ceilings& ceilings) {
+double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings) {
   Precision p = s.precision;
   if (p.dtype == DType::f32) p.math = of_model.math;
   const double rate = ceilings.of(p);
@@ -35,6 +81,7 @@ double roofline_ms(const Step& s, Precision of_model, const Ceilings& ceilings) 
 }
 
 double model_flops(const Recipe& r) {
+  if (r.model.counted) return counted_model_flops(*r.model.counted, r);
   double multiplied = 0;
   for (const ParamSpec& s : param_table(r.model))
     if (s.multiplied && s.shape.rank == 2) multiplied += double(s.shape.count());
@@ -52,14 +99,15 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   Context ctx{arena, device};
   ctx.dry_workers = workers;
   ctx.walk = &f.walk;
-  run_dry(recipe, ctx, &f.standing_bytes);
+  run_dry(recipe, ctx, Dry::whole, &f);
   f.peak_bytes = arena.peak();
   f.at_peak = ledger.at_peak();
   f.events = ledger.events();
   f.entries = ledger.entries();
-  for (const Step& s : f.walk.steps) {
-    f.flops += s.cost.flops, f.bytes += s.cost.bytes, f.link_bytes += s.cost.link_bytes;
-    f.ms += roofline_ms(s, recipe.precision, device.ceilings);
+  for (const OpCall& s : f.walk.steps) {
+    f.flops += s.cost.flops;
+    f.bytes += s.cost.bytes;
+    f.link_bytes += s.cost.link_bytes;
   }
   if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
       (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0))
@@ -72,8 +120,33 @@ std::size_t forecast_peak(const Recipe& recipe, const Device& device, int worker
   Arena arena;
   Context ctx{arena, device};
   ctx.dry_workers = workers;
-  run_dry(recipe, ctx, nullptr);
+  run_dry(recipe, ctx, Dry::peak, nullptr);
   return arena.peak();
+}
+
+std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
+  if (device.kind == DeviceKind::cpu) return 0;
+  Arena arena;
+  Context ctx{arena, device};
+  Recipe bare = r;  // the choice of kernels does not depend on what stands
+  bare.model.layers = 1, bare.keep = {Keep::input}, bare.holding = {}, bare.ranks = {}, bare.micro_batches = 1;
+  const bool counted = bool(r.model.counted);
+  if (counted ? !counted_stands_in(*r.model.counted, r, ctx) : !Training(bare, ctx).stands_in()) return 0;
+  attention::Problem p;
+  p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads, p.len_q = p.len_k = r.len, p.head_dim = r.model.head_dim;
+  return stand_in_bytes(p, r.attention);
+}
+
+std::size_t stand_in_bytes(const attention::Problem& p, std::string_view variant) {
+  // The widest tiles of any kernel in ops/attention: 256 rows, head dimensions of 32, 64, 128, 256.
+  const auto up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by * by; };
+  const std::int64_t pairs = p.batch * p.heads, rows = up(p.len_q, 256);
+  const std::int64_t dim = p.head_dim <= 32 ? 32 : p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256;
+  constexpr std::int64_t partial_outputs = 40 << 20, workspace = 32 << 20;
+  std::int64_t bytes = partial_outputs + pairs * rows * (4 * dim + 16);  // the sum of dQ, numbers for each row
+  if (variant.starts_with("plain"))
+    bytes = workspace + pairs * p.len_q * p.len_k * 6 + 4 * p.k_shape().count();  // dP, dS in 16 bits, the sum of dK
+  return std::size_t(bytes);
 }
 
 std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
@@ -82,9 +155,11 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   for (const Recipe& r : recipes) {
     Arena arena;
     Context ctx{arena, device};
-    const Training t(r, ctx);
-    std::string who(t.variant().name);
-    if (t.stands_in()) who = fmt::format("the CPU's {} (no GPU kernel of this build serves it)", who);
+    std::unique_ptr<Training> t;
+    if (!r.model.counted) t = std::make_unique<Training>(r, ctx);
+    std::string who((t ? t->variant() : counted_variant(*r.model.counted, r, ctx)).name);
+    if (t ? t->stands_in() : counted_stands_in(*r.model.counted, r, ctx))
+      who = fmt::format("the CPU's {} (no GPU kernel of this build serves it)", who);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
     auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
     if (at == kernels.end()) at = kernels.insert(at, {who, ""});

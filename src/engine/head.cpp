@@ -11,9 +11,16 @@ namespace headroom::engine {
 using matmul::part;
 using matmul::transposed;
 
-std::int64_t chunk_of(const ModelConfig& config, const Device& device, std::int64_t rows) {
-  const std::int64_t bytes = device.kind == DeviceKind::cuda ? 1 << 27 : 1 << 24;
-  const std::int64_t most = std::max<std::int64_t>(256, bytes / (4 * config.vocab) / 64 * 64), chunks = (rows + most - 1) / most;
+std::int64_t chunk_of(const ModelConfig& config, DType compute, DType logits, const Device& device, std::int64_t rows) {
+  constexpr std::int64_t cpu_bytes = 1 << 24, least_bytes = 1 << 27, most_bytes = std::int64_t(1) << 31, least_rows = 256;
+  std::int64_t bytes = cpu_bytes;
+  if (device.kind == DeviceKind::cuda) {
+    const double kept =
+        double(rows) * double(config.layers) * (8.0 * double(config.width) + 3.0 * double(config.ffn)) * double(size_of(compute));
+    bytes = std::clamp(std::int64_t(std::min(kept / 16, double(most_bytes))), least_bytes, most_bytes);
+  }
+  const std::int64_t most = std::max(least_rows, bytes / (std::int64_t(size_of(logits)) * config.vocab) / 64 * 64);
+  const std::int64_t chunks = (rows + most - 1) / most;
   return std::min(rows, ((rows + chunks - 1) / chunks + 63) / 64 * 64);
 }
 
@@ -35,7 +42,7 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
   rmsnorm::forward({x, norm.w, n, rstd, float(config.norm_eps)}, ctx);
   {
     auto chunks = ctx.arena.scope();
-    const Tensor logits = ctx.arena.make("logits", DType::f32, {chunk, config.vocab});
+    const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, config.vocab});
     for (std::int64_t row = 0; row < rows; row += chunk) {
       const auto end = std::min(rows, row + chunk);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);

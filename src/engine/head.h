@@ -1,17 +1,33 @@
-// The end of the model: final norm, logits, loss. The logits of the whole batch never exist at once: chunk by chunk of rows they
-// are made, turned into losses and, in place, into their own gradient, and used up.
+// The end of the model: final norm, logits, loss. The logits are made one chunk of rows at a time, turned into losses and, in place,
+// into their own gradient, and used for the gradients of the head's weight and input before the next chunk is made.
 #pragma once
+#include "base/described.h"
 #include "engine/config.h"
 #include "engine/store.h"
 #include "ops/gradient.h"
 
 namespace headroom::engine {
 
+enum class Logits : std::uint8_t {
+  whole,  // FP32
+  half    // in the precision's type where that has 16 bits: the loss reads them rounded, as PyTorch's autocast does
+};
+
+}  // namespace headroom::engine
+
+template <>
+inline constexpr auto headroom::names_of<headroom::engine::Logits> = headroom::names<headroom::engine::Logits>("whole", "half");
+
+namespace headroom::engine {
+
+constexpr DType type_of(Logits l, DType compute) { return l == Logits::half ? compute : DType::f32; }
+
 struct Head {
   const ModelConfig& config;
   Precision precision;
   std::int64_t rows;
-  std::int64_t chunk;  // rows of logits at once
+  std::int64_t chunk = 0;          // rows of logits at once
+  DType logits_type = DType::f32;  // of the logits and, in their place, of their gradient where that is not smaller
 
   struct Targets {
     Tensor tokens;                       // int32 [rows]
@@ -30,8 +46,9 @@ struct Head {
   void run(const Tensor& x, const ParamStore::Lease&, const Targets&, const Tensor* d, Gradient into_dw, Context&) const;
 };
 
-// Rows whose FP32 logits take at most about 16 MiB (128 MiB on a GPU) or are 256, the same in every chunk: matmuls stay large, the
-// logits small.
-std::int64_t chunk_of(const ModelConfig&, const Device&, std::int64_t rows);
+// Rows of logits at once, the same number in every chunk. Every chunk reads and writes the whole gradient of the head's weight, so
+// wide chunks are faster; their logits stand at the peak. On a GPU they may take a sixteenth of what the blocks keep for backward when
+// they keep everything, and at least 128 MiB; on a CPU 16 MiB. Never fewer than 256 rows.
+std::int64_t chunk_of(const ModelConfig&, DType compute, DType logits, const Device&, std::int64_t rows);
 
 }  // namespace headroom::engine

@@ -1,10 +1,10 @@
-// What a block remembers between forward and backward. What it does not remember it computes again, by the same forward, to the
+// What a block keeps between forward and backward. It computes the rest again, by the same forward code, to the
 // same bits.
 #pragma once
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
+
+#include "base/described.h"
 
 namespace headroom::engine {
 
@@ -16,13 +16,16 @@ enum class Keep : std::uint8_t {
   input                 // the block's input alone: the whole block again
 };
 
-constexpr std::array<std::string_view, 5> keep_names = {"everything", "no-product", "no-cheap", "no-attention-inputs", "input"};
+}  // namespace headroom::engine
 
-constexpr std::string_view name_of(Keep k) { return keep_names[std::size_t(k)]; }
-constexpr std::optional<Keep> keep_named(std::string_view name) {
-  for (std::size_t i = 0; i < keep_names.size(); ++i)
-    if (keep_names[i] == name) return Keep(i);
-  return std::nullopt;
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::Keep> = names<engine::Keep>("everything", "no-product", "no-cheap", "no-attention-inputs", "input");
 }
+
+namespace headroom::engine {
+
+inline constexpr auto& keep_names = names_of<Keep>.name;
+constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
 }  // namespace headroom::engine

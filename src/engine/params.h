@@ -1,5 +1,5 @@
 // The table of parameters: every weight is written once, here. Counts, allocation, initial values, weight decay, file names and
-// forecasts walk it. Matrices are [out, in]; q, k, v lie in one matrix, gate and up in another, in that order.
+// forecasts and stores walk it. Matrices are [out, in]. One matrix has q, k, v; another has gate and up, in that order.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,14 +15,38 @@ struct ParamSpec {
   Role role;
   const char* name;  // within its layer
   int layer;         // −1: not a block's
+  int group;         // leased together: 0 the embedding, 1 … layers the blocks, layers + 1 the final norm and the head
   Shape shape;
   double mean, std;  // initial values, normal; std 0: constant
   bool decay;        // weight decay applies
   bool multiplied;   // an operand of matmuls: has a copy in the compute type when that is not FP32
+  bool looked_up;    // rows are read by token number, in forward alone
+  int segment = 0;   // its number in segments_of, and where it begins there, in elements
+  std::int64_t at = 0;
 
   std::string full_name() const;  // "blocks.3.attention.qkv.weight", as in files
 };
 
 std::vector<ParamSpec> param_table(const ModelConfig&);  // in the order of the forward pass
+
+constexpr int group_of_layer(int layer) { return 1 + layer; }
+constexpr int last_group(const ModelConfig& c) { return 1 + int(c.layers); }
+
+// How parameters are split over ranks: those of a group that are multiplied lie in one run of elements, those that are not in another, and
+// each rank owns an equal part of a run. Parameters begin, and parts end, at multiples of `grain`, so that whatever is summed by
+// units of that many elements (ops/adamw) has the same bits for any number of ranks.
+constexpr std::int64_t grain = 1024;
+struct Segment {
+  const char* name;  // of the run, within its layer
+  int layer, group;
+  bool multiplied;
+  std::vector<int> params;  // indices into the table
+  std::int64_t elements = 0;
+
+  std::int64_t part(int ranks) const {
+    return (elements / grain + ranks - 1) / ranks * grain;
+  }  // of one rank; the last may be short of work
+};
+std::vector<Segment> segments_of(const std::vector<ParamSpec>&);
 
 }  // namespace headroom::engine

@@ -2,11 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/convert.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/safetensors.h"
 #include "engine/transfer.h"
@@ -64,15 +65,14 @@ Files tensors_in(const fs::path& folder) {
   if (fs::exists(folder / "model.safetensors", ignored)) return add_file(all, folder / "model.safetensors"), all;
   const fs::path index = folder / "model.safetensors.index.json";
   check(fs::exists(index, ignored), Code::bad_argument,
-        "'{}' holds neither model.safetensors nor model.safetensors.index.json; weights are read from safetensors alone", folder.string());
-  std::ifstream in(index);
-  const Json json = Json::parse(in, nullptr, false);
+        "'{}' has neither model.safetensors nor model.safetensors.index.json; only safetensors files are read", folder.string());
+  const Json json = parse_json(read_file(index.string(), "--init", most_json_bytes), fmt::format("'{}'", index.string()), Code::io);
   const bool mapped = json.is_object() && json.contains("weight_map") && json["weight_map"].is_object();
   check(mapped, Code::io, "'{}' is damaged: it has no weight_map", index.string());
   std::set<std::string> shards;
   for (const auto& [name, file] : json["weight_map"].items()) {
     check(file.is_string() && fs::path(file.get<std::string>()).filename() == file.get<std::string>(), Code::io,
-          "'{}': {} lies in {}, which is no file's name", index.string(), name, file.dump());
+          "'{}': {} is in {}, which is not a file name", index.string(), name, file.dump());
     shards.insert(file.get<std::string>());
   }
   for (const auto& shard : shards) add_file(all, folder / shard);
@@ -120,8 +120,7 @@ void check_all(const Files& files, const std::vector<Param>& params, const Model
     if (!used.contains(name) && !says_nothing(name, c)) left.push_back(name);
   check(missing.empty(), Code::bad_argument, "'{}' lacks {} of its model's tensors: {}", folder, missing.size(), first_of(missing));
   check(other.empty(), Code::bad_argument, "'{}': {} tensors have another shape: {}", folder, other.size(), first_of(other));
-  check(left.empty(), Code::bad_argument, "'{}' holds {} tensors that this engine has no place for: {}", folder, left.size(),
-        first_of(left));
+  check(left.empty(), Code::bad_argument, "'{}' has {} tensors that the model does not have: {}", folder, left.size(), first_of(left));
 }
 
 }  // namespace
@@ -130,28 +129,30 @@ ModelConfig pretrained_model(const std::string& folder) {
   const fs::path config = fs::path(folder) / "config.json";
   std::error_code ignored;
   check(fs::is_regular_file(config, ignored), Code::bad_argument,
-        "'{}' is no folder of a model: there is no config.json (nor a checkpoint of this program)", folder);
+        "'{}' is not a model's folder: it has no config.json and no checkpoint of this program", folder);
   return model_described(config.string());
 }
 
 void load_pretrained(Training& t, const std::string& folder) {
   const ModelConfig& c = t.recipe().model;
-  check(c.left_out.empty(), Code::unsupported, "'{}' has what this engine does not: {}; its weights would compute something else", folder,
+  check(c.left_out.empty(), Code::unsupported, "'{}' needs features that this engine lacks: {}; the results would be wrong", folder,
         joined(c.left_out));
   const Files files = tensors_in(folder);
   check_all(files, t.store().params(), c, folder);
   std::vector<char> bytes;
+  std::vector<float> all;  // where several ranks each take a part
   HostView view(t.context());
   for (const Param& p : t.store().params()) {
     const Tensor& whole = p.rest ? p.copy : p.master;
-    float* to = reinterpret_cast<float*>(view.room(whole, p.rest));
+    if (t.comm()) all.resize(std::size_t(p.spec.shape.count()));
+    float* to = t.comm() ? all.data() : reinterpret_cast<float*>(view.room(whole, p.rest));
     for (const Source& source : sources_of(p.spec, c)) {
       const Found& from = files.at(source.name);
       std::ifstream in(from.file, std::ios::binary);
       bytes.resize(from.tensor.bytes);
       in.seekg(std::streamoff(from.tensor.at));
       in.read(bytes.data(), std::streamsize(bytes.size()));
-      check(bool(in), Code::io, "'{}' cannot be read to its end", from.file);
+      check(bool(in), Code::io, "'{}' cannot be read completely", from.file);
       const auto count = source.rows * (p.spec.shape.rank == 2 ? p.spec.shape[1] : 1);
       with_float(type_of(from, source.name), [&]<class T>() {
         const T* values = reinterpret_cast<const T*>(bytes.data());
@@ -159,9 +160,9 @@ void load_pretrained(Training& t, const std::string& folder) {
       });
       to += count;
     }
-    view.write(whole, p.rest);
+    t.comm() ? t.store().set_values(p, Value::weight, all.data()) : view.write(whole, p.rest);
   }
-  t.store().refresh_copies(t.context());
+  t.store().refresh_copies();
 }
 
 }  // namespace headroom::engine

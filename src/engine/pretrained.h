@@ -1,8 +1,8 @@
-// Weights that others trained: a Hugging Face folder with config.json and model.safetensors, or the shards that
+// Pretrained weights: a Hugging Face folder with config.json and model.safetensors, or the shards that
 // model.safetensors.index.json names, of a Llama-, Mistral-, Qwen2- or Qwen3-style model.
 //
-// Every tensor of the files has a place in the table of parameters or is named in an Error (bad_argument), and so is every place
-// that no tensor fills; F32, BF16 and F16 are read. Nothing is written to any weight before all of this has been checked.
+// Every tensor of the files must be in the table of parameters, and every parameter in the files; an Error (bad_argument) names each
+// exception. F32, BF16 and F16 are read. No weight is written before everything is checked.
 #pragma once
 #include <string>
 

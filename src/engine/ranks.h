@@ -1,10 +1,10 @@
 // How many devices take a step together, and what each of them holds of the weights, their gradients and the optimiser's state.
 // Each trains on its own sequences. Forecasts know all of these; a step is run by one device.
 #pragma once
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
+
+#include "base/described.h"
 
 namespace headroom::engine {
 
@@ -15,13 +15,17 @@ enum class Sharding : std::uint8_t {  // each shards what the one before does, a
   everything,                         // also weights: a block's are whole only while it runs (ZeRO-3, FSDP)
 };
 
-constexpr std::array<std::string_view, 4> sharding_names = {"none", "optimizer", "gradients", "everything"};
-constexpr std::string_view name_of(Sharding s) { return sharding_names[std::size_t(s)]; }
-constexpr std::optional<Sharding> sharding_named(std::string_view name) {
-  for (std::size_t i = 0; i < sharding_names.size(); ++i)
-    if (sharding_names[i] == name) return Sharding(i);
-  return std::nullopt;
+}  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::Sharding> = names<engine::Sharding>("none", "optimizer", "gradients", "everything");
 }
+
+namespace headroom::engine {
+
+inline constexpr auto& sharding_names = names_of<Sharding>.name;
+constexpr std::string_view name_of(Sharding s) { return names_of<Sharding>.of(s); }
 
 struct Ranks {
   int count = 1;

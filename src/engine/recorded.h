@@ -1,4 +1,4 @@
-// Recorded — a piece of a step that is done again and again: on a GPU recorded once as a graph and launched whole, on a CPU called.
+// Recorded — a part of a step that repeats: on a GPU recorded once as a graph and launched, on a CPU called.
 #pragma once
 #include <functional>
 #include <memory>

@@ -1,8 +1,6 @@
 #include "engine/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,15 +8,18 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 
 namespace headroom::engine {
 
 namespace {
 
 using Json = nlohmann::json;
+namespace fs = std::filesystem;
 constexpr std::uint64_t most_header = 100u << 20;  // the format's own limit
 
 const char* type_name(DType t) {
@@ -30,7 +31,7 @@ const char* type_name(DType t) {
     case DType::i64: return "I64";
     case DType::i32: return "I32";
     case DType::u8: return "U8";
-    default: throw Error(Code::unsupported, fmt::format("safetensors: {} is not written", name_of(t)));
+    default: throw Error(Code::unsupported, fmt::format("safetensors: dtype {} cannot be written", name_of(t)));
   }
 }
 
@@ -52,49 +53,37 @@ class Checksum {  // FNV-1a over 64-bit words: to notice damage, not malice
   std::uint64_t sum_ = 0xcbf29ce484222325ull;
 };
 
-class File {  // a descriptor that closes
- public:
-  File(const std::string& path, int flags) : path_(path), fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    check(fd_ >= 0, Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
-  }
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  void write_all(const void* data, std::size_t bytes) {
-    const auto* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t n = ::write(fd_, at, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      check(n > 0, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno));
-      at += n, bytes -= std::size_t(n);
-    }
-  }
-  void settle() {
-    const bool settled = fsync(fd_) == 0;  // before errno is read
-    check(settled, Code::io, "'{}' cannot be written: {}", path_, std::strerror(errno));
-  }
+std::string text_of(const Json& header) { return header.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
- private:
-  std::string path_;
-  int fd_;
-};
+// Of all that the header says but this checksum itself.
+std::string header_checksum(Json header) {
+  header["__metadata__"].erase("header_checksum");
+  const std::string text = text_of(header);
+  Checksum sum;
+  sum.add(text.data(), text.size());
+  return sum.text();
+}
+
+std::ifstream opened(const std::string& path) {
+  check(!fs::exists(path) || is_regular_file(path), Code::bad_argument, "'{}' is no file", path);  // a pipe without a writer holds us
+  std::ifstream in(path, std::ios::binary);
+  check(bool(in), Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
+  return in;
+}
 
 // The header of an open file, and where its tensors begin.
 Json header_of(std::ifstream& in, const std::string& path, std::uint64_t& data_at, std::uint64_t& data_bytes) {
-  check(bool(in), Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
   in.seekg(0, std::ios::end);
   const auto end = std::int64_t(in.tellg());
   const auto size = std::uint64_t(std::max<std::int64_t>(0, end));
   in.seekg(0);
   std::uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), 8);
-  check(bool(in) && length >= 2 && length <= most_header && 8 + length <= size, Code::io, "'{}' is no safetensors file, or is cut short",
+  check(bool(in) && length >= 2 && length <= most_header && 8 + length <= size, Code::io, "'{}' is not a safetensors file, or is truncated",
         path);
   std::string text(length, '\0');
   in.read(text.data(), std::streamsize(length));
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parse_json(text, fmt::format("'{}' has a damaged header: it", path), Code::io);
   check(bool(in) && json.is_object(), Code::io, "'{}' has a damaged header", path);
   data_at = 8 + length, data_bytes = size - data_at;
   return json;
@@ -123,7 +112,7 @@ StoredTensor stored_tensor(const std::string& name, const Json& entry, std::uint
     for (const Json& size : entry.at("shape").get_ref<const Json::array_t&>()) t.shape.push_back(std::int64_t(whole(size)));
     for (const Json& offset : entry.at("data_offsets")) span.push_back(whole(offset));
   } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, name)); }
-  check(span.size() == 2 && span[0] <= span[1] && span[1] <= data_bytes, Code::io, "'{}': {} lies outside the file", path, name);
+  check(span.size() == 2 && span[0] <= span[1] && span[1] <= data_bytes, Code::io, "'{}': {} is outside the file", path, name);
   t.at = data_at + span[0], t.bytes = span[1] - span[0];
   double count = 1;  // exact as far as a file can be long
   for (auto n : t.shape) count *= double(n);
@@ -131,6 +120,27 @@ StoredTensor stored_tensor(const std::string& name, const Json& entry, std::uint
   check(each == 0 || count * double(each) == double(t.bytes), Code::io, "'{}': {} {} {} does not take {} bytes", path, name, t.type,
         shape_in_words(t.shape), t.bytes);
   return t;
+}
+
+// In the order of their bytes, which is the order that they were written in.
+std::vector<std::pair<std::uint64_t, std::string>> in_order(const SafetensorsHeader& h) {
+  std::vector<std::pair<std::uint64_t, std::string>> all;
+  for (const auto& [name, t] : h.tensors) all.emplace_back(t.at, name);
+  std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {  // those of no bytes stand before the one that begins there
+    const auto key = [&](const auto& one) { return std::tuple(one.first, h.tensors.at(one.second).bytes, one.second); };
+    return key(a) < key(b);
+  });
+  return all;
+}
+
+void check_in_order(const SafetensorsHeader& h, std::uint64_t data_at, std::uint64_t data_bytes, const std::string& path) {
+  std::uint64_t end = data_at;
+  for (const auto& [at, name] : in_order(h)) {
+    check(at >= end, Code::io, "'{}': {} overlaps another tensor", path, name);
+    check(at == end, Code::io, "'{}': {} bytes before {} belong to no tensor", path, at - end, name);
+    end = at + h.tensors.at(name).bytes;
+  }
+  check(end == data_at + data_bytes, Code::io, "'{}': {} bytes at its end belong to no tensor", path, data_at + data_bytes - end);
 }
 
 SafetensorsHeader checked_header(std::ifstream& in, const std::string& path) {
@@ -148,6 +158,9 @@ SafetensorsHeader checked_header(std::ifstream& in, const std::string& path) {
       h.metadata[key] = value.get<std::string>();
     }
   }
+  check_in_order(h, data_at, data_bytes, path);
+  if (const auto written = h.metadata.find("header_checksum"); written != h.metadata.end())
+    check(written->second == header_checksum(json), Code::io, "'{}' is damaged: its header does not match its checksum", path);
   return h;
 }
 
@@ -166,6 +179,12 @@ std::uint64_t place_of(const SafetensorsHeader& h, const NamedTensor& t, const s
 std::string shape_in_words(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata, HostView view) {
+  std::vector<float> brought;
+  const auto bytes_of = [&](const NamedTensor& t) {
+    if (!t.bring) return view.read(t.tensor, t.rest);
+    brought = t.bring();
+    return reinterpret_cast<const char*>(brought.data());
+  };
   Json header;
   Checksum sum;
   std::uint64_t at = 0;
@@ -173,63 +192,56 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     std::vector<std::int64_t> shape(t.tensor.shape.dim.begin(), t.tensor.shape.dim.begin() + t.tensor.shape.rank);
     header[t.name] = {{"dtype", type_name(t.type())}, {"shape", shape}, {"data_offsets", {at, at + t.bytes()}}};
     at += t.bytes();
-    sum.add(view.read(t.tensor, t.rest), t.bytes());
+    sum.add(bytes_of(t), t.bytes());
   }
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
-  std::string text = header.dump();
+  header["__metadata__"]["header_checksum"] = header_checksum(header);
+  std::string text = text_of(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
-  const std::string unfinished = path + ".part";
-  {
-    File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write_all(&length, 8);
-    file.write_all(text.data(), text.size());
-    for (const auto& t : tensors) file.write_all(view.read(t.tensor, t.rest), t.bytes());
-    file.settle();  // the bytes are on the disk before the name points at them
-  }
-  std::error_code failed;
-  std::filesystem::rename(unfinished, path, failed);
-  check(!failed, Code::io, "'{}' cannot be put in its place: {}", path, failed.message());
-  const auto folder = std::filesystem::path(path).parent_path();
-  File(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY).settle();
+  AtomicFile file(path);
+  file.write(&length, 8);
+  file.write(text.data(), text.size());
+  for (const auto& t : tensors) file.write(bytes_of(t), t.bytes());
+  file.put_in_place();
 }
 
 SafetensorsHeader read_safetensors_header(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = opened(path);
   return checked_header(in, path);
 }
 
 Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, HostView view) {
-  std::ifstream in(path, std::ios::binary);
-  SafetensorsHeader h = checked_header(in, path);
-  Metadata metadata = std::move(h.metadata);
+  std::ifstream in = opened(path);
+  const SafetensorsHeader h = checked_header(in, path);
   std::vector<std::uint64_t> offsets;
   for (const auto& t : tensors) offsets.push_back(place_of(h, t, path));
   // The writer sums tensor by tensor in the order of offsets, so the sum is taken along the same cuts.
-  std::map<std::uint64_t, std::uint64_t> spans;
-  for (const auto& [name, t] : h.tensors) spans[t.at] = t.bytes;
   Checksum sum;
   std::vector<char> piece(1 << 20);
-  for (const auto& [begin, bytes] : spans) {
+  for (const auto& [begin, name] : in_order(h)) {
     in.seekg(std::streamoff(begin));
-    for (std::uint64_t left = bytes; left > 0;) {
+    for (std::uint64_t left = h.tensors.at(name).bytes; left > 0;) {
       const auto n = std::min<std::uint64_t>(left, piece.size());
       in.read(piece.data(), std::streamsize(n));
-      check(bool(in), Code::io, "'{}' cannot be read to its end", path);
+      check(bool(in), Code::io, "'{}' cannot be read completely", path);
       sum.add(piece.data(), n);
       left -= n;
     }
   }
-  const auto written = metadata.find("checksum");
-  check(written == metadata.end() || written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
+  const auto written = h.metadata.find("checksum");
+  check(written != h.metadata.end(), Code::io, "'{}' has no checksum: it is damaged, or another program wrote it", path);
+  check(written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const NamedTensor& t = tensors[i];
+    std::vector<float> taken(t.take ? t.bytes() / sizeof(float) : 0);
     in.seekg(std::streamoff(offsets[i]));
-    in.read(view.room(tensors[i].tensor, tensors[i].rest), std::streamsize(tensors[i].bytes()));
-    check(bool(in), Code::io, "'{}' cannot be read to its end", path);
-    view.write(tensors[i].tensor, tensors[i].rest);
+    in.read(t.take ? reinterpret_cast<char*>(taken.data()) : view.room(t.tensor, t.rest), std::streamsize(t.bytes()));
+    check(bool(in), Code::io, "'{}' cannot be read completely", path);
+    t.take ? t.take(taken.data()) : view.write(t.tensor, t.rest);
   }
-  return metadata;
+  return h.metadata;
 }
 
 }  // namespace headroom::engine

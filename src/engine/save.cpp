@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace headroom::engine {
 
@@ -12,7 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* format = "headroom checkpoint 1";
+constexpr const char* format = "headroom checkpoint 2";      // its header has a checksum
+constexpr const char* old_format = "headroom checkpoint 1";  // had none: its file's name vouches for its step
 
 enum class What : std::uint8_t { weights, everything };
 
@@ -20,6 +22,18 @@ std::vector<NamedTensor> tensors_of(Training& t, What what) {
   std::vector<NamedTensor> all;
   for (const Param& p : t.store().params()) {
     const std::string name = p.spec.full_name();
+    if (t.comm()) {  // a file is of the model, whoever holds its parts
+      const auto add = [&](const char* suffix, Value value) {
+        all.push_back({name + suffix,
+                       Tensor(nullptr, DType::f32, p.spec.shape),
+                       {},
+                       [&t, &p, value] { return t.store().values(p, value); },
+                       [&t, &p, value](const float* whole) { t.store().set_values(p, value, whole); }});
+      };
+      add("", Value::weight);
+      if (p.m && what == What::everything) add(".m", Value::m), add(".v", Value::v);
+      continue;
+    }
     all.push_back(p.rest ? NamedTensor{name, p.copy, p.rest} : NamedTensor{name, p.master});
     if (p.m && what == What::everything) all.push_back({name + ".m", p.m}), all.push_back({name + ".v", p.v});
   }
@@ -27,15 +41,38 @@ std::vector<NamedTensor> tensors_of(Training& t, What what) {
   return all;
 }
 
-std::vector<fs::path> checkpoints_in(const std::string& folder) {
-  std::vector<fs::path> all;
+std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}.safetensors", step); }
+
+// The step that a file's name says, where save() could have given that name: step-best and step-00000004-keep are somebody's own.
+std::optional<std::int64_t> step_named(const std::string& name) {
+  constexpr std::string_view head = "step-";
+  std::int64_t step = 0;
+  if (!name.starts_with(head)) return std::nullopt;
+  const auto [end, error] = std::from_chars(name.data() + head.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != name_of_step(step)) return std::nullopt;
+  return step;
+}
+
+struct CheckpointFile {
+  std::int64_t step;
+  std::string path;
+};
+
+std::vector<CheckpointFile> checkpoints_in(const std::string& folder) {  // the newest last
+  std::vector<CheckpointFile> all;
   std::error_code none;
-  for (const auto& e : fs::directory_iterator(folder, none)) {
-    const std::string name = e.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".safetensors")) all.push_back(e.path());
-  }
-  std::sort(all.begin(), all.end());
+  for (const auto& e : fs::directory_iterator(folder, none))
+    if (const auto step = step_named(e.path().filename().string()); step && e.is_regular_file(none))
+      all.push_back({*step, e.path().string()});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return all;
+}
+
+bool is_ours(const std::string& path) {
+  try {
+    describe_checkpoint(path);
+    return true;
+  } catch (const Error&) { return false; }
 }
 
 template <class T>
@@ -51,11 +88,25 @@ T number(const Metadata& m, const char* key, const std::string& path) {
 
 }  // namespace
 
-void save(Training& t, const Position& p, const std::string& folder) {
+void make_folder(const std::string& folder) {
   std::error_code failed;
+  check(!fs::exists(folder, failed) || fs::is_directory(folder, failed), Code::bad_argument,
+        "'{}' is no folder; checkpoints are kept in one", folder);
   fs::create_directories(folder, failed);
-  check(!failed, Code::io, "'{}' cannot be made: {}", folder, failed.message());
-  const std::string path = (fs::path(folder) / fmt::format("step-{:08}.safetensors", p.step)).string();
+  check(!failed, Code::bad_argument, "'{}' cannot be made: {}", folder, failed.message());
+  const AtomicFile trial((fs::path(folder) / "checkpoint").string());
+}
+
+void save(Training& t, const Position& p, const std::string& folder) {
+  if (t.rank() > 0) {  // rank 0 writes; the others bring their parts as often as it asks
+    for (int time = 0; time < 2; ++time)
+      for (const NamedTensor& one : tensors_of(t, What::everything))
+        if (one.bring) one.bring();
+    return;
+  }
+  make_folder(folder);
+  std::error_code failed;
+  const std::string path = (fs::path(folder) / name_of_step(p.step)).string();
   write_safetensors(path, tensors_of(t, What::everything),
                     {{"format", format},
                      {"model", to_json(t.recipe().model)},
@@ -63,23 +114,29 @@ void save(Training& t, const Position& p, const std::string& folder) {
                      {"seed", std::to_string(p.seed)},
                      {"settings", p.settings}},
                     HostView(t.context()));
-  const auto all = checkpoints_in(folder);
-  for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i], failed);
+  auto all = checkpoints_in(folder);
+  std::erase_if(all, [](const CheckpointFile& c) { return !is_ours(c.path); });  // never what somebody else put there
+  for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i].path, failed);
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
   const auto all = checkpoints_in(folder);
   if (all.empty()) return std::nullopt;
-  return all.back().string();
+  return all.back().path;
 }
 
 Described describe_checkpoint(const std::string& path) {
   const Metadata m = read_safetensors_header(path).metadata;
   const auto at = m.find("format");
-  check(at != m.end() && at->second == format, Code::io, "'{}' is a safetensors file, but not a checkpoint of this program", path);
+  check(at != m.end() && (at->second == format || at->second == old_format), Code::io,
+        "'{}' is a safetensors file, but not a checkpoint of this program", path);
+  check(m.contains("checksum") && (at->second == old_format || m.contains("header_checksum")), Code::io,
+        "'{}' is damaged: its checksum is missing", path);
   check(m.contains("model") && m.contains("settings"), Code::io, "'{}' does not say which model it is of", path);
-  return {{number<std::int64_t>(m, "step", path), number<std::uint64_t>(m, "seed", path), m.at("settings")},
-          model_from_json(m.at("model"), path)};
+  const auto step = number<std::int64_t>(m, "step", path);
+  const auto named = step_named(fs::path(path).filename().string());
+  check(!named || *named == step, Code::io, "'{}' is damaged or was renamed: it says that it is of step {}", path, step);
+  return {{step, number<std::uint64_t>(m, "seed", path), m.at("settings")}, model_from_json(m.at("model"), path)};
 }
 
 namespace {
@@ -89,7 +146,7 @@ void load_from(Training& t, const std::string& path, What what) {
   theirs.name = t.recipe().model.name;  // what it was called does not matter
   check(to_json(theirs) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
   read_safetensors(path, tensors_of(t, what), HostView(t.context()));
-  t.store().refresh_copies(t.context());
+  t.store().refresh_copies();
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Checkpoints: weights, moments, optimiser state and where the data stood, in one safetensors file that is whole or absent.
-// A folder holds step-00000100.safetensors, …; the newest is the one to go on from, and the two newest are kept.
+// Checkpoints: weights, moments, optimiser state and data position, in one safetensors file that is complete or absent.
+// A folder holds step-00000100.safetensors, …; the newest is the one to resume, and the two newest are kept. Other files in it are
+// the user's: only a checkpoint that was written here, under exactly such a name, is ever deleted.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@ struct Position {         // what else a run needs to go on as if it had never s
   std::string settings;  // everything that must be the same for the bits to be the same, as JSON
 };
 
+void make_folder(const std::string& folder);  // or an Error that says why none can be had there, before anything is trained for it
 void save(Training&, const Position&, const std::string& folder);
 
 std::optional<std::string> newest_checkpoint(const std::string& folder);

@@ -1,108 +1,561 @@
 #include "engine/store.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "engine/transfer.h"
 #include "ops/copy/copy.h"
 #include "ops/copy/split.h"
 #include "ops/fill/fill.h"
 
 namespace headroom::engine {
 
-WholeStore::WholeStore(const ModelConfig& config, DType compute, Purpose purpose, Holding holding, Context& ctx)
-    : layers_(int(config.layers)), tied_(config.tied) {
+namespace {
+
+Tensor flat(const Tensor& t) { return t ? Tensor(t.data, t.dtype, {t.count()}) : Tensor(); }
+Tensor run_of(const Tensor& t, std::int64_t first, std::int64_t count) {
+  return Tensor(t.as<char>() + first * std::int64_t(size_of(t.dtype)), t.dtype, {count});
+}
+
+}  // namespace
+
+ParamStore::ParamStore(const ModelConfig& config, const Settings& settings, Context& ctx, dist::Comm* comm)
+    : settings_(settings), ctx_(ctx), comm_(comm), last_group_(last_group(config)), tied_(config.tied) {
+  check(alone() || (comm && comm->ranks() == settings.ranks.count), Code::bad_argument, "store: {} ranks need a way to speak to each other",
+        settings.ranks.count);
+  if (settings_.purpose == Purpose::gradients && settings_.holding.gradients == Gradients::none)
+    settings_.holding.gradients = Gradients::half;  // nobody updates
   const auto table = param_table(config);
   params_.reserve(table.size());
-  for (const ParamSpec& spec : table) params_.push_back({spec, {}, {}, {}, {}, {}, {}});
-  const bool halves = holding.masters == Masters::halves && compute == DType::bf16 && purpose == Purpose::training;
+  for (const ParamSpec& spec : table) params_.push_back({spec, 0, spec.shape.count(), {}, {}, {}, {}, {}, {}});
+  made_.resize(table.size());
+  kept_.resize(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (i == 0 || table[i].group != table[i - 1].group) begin_of_.push_back(int(i));
+  begin_of_.push_back(int(table.size()));
+  for (Segment& s : segments_of(table)) static_cast<Segment&>(runs_.emplace_back()) = std::move(s);
+  describe_runs();
+  if (alone()) {
+    make_alone();
+  } else {
+    lane_ = comm->make_lane(marks);
+    make_shared();
+  }
+}
+
+bool ParamStore::halves() const {
+  return settings_.holding.masters == Masters::halves && settings_.compute == DType::bf16 && settings_.purpose == Purpose::training;
+}
+
+// The head's gradient is summed over chunks of rows and a tied embedding's twice: those are FP32.
+void ParamStore::describe_runs() {
+  for (Run& r : runs_) {
+    r.part = r.Segment::part(settings_.ranks.count);
+    r.weight = r.multiplied ? settings_.compute : DType::f32;
+    const bool of_block = r.multiplied && r.layer >= 0;
+    r.partial = settings_.holding.gradients == Gradients::half && of_block ? settings_.compute : DType::f32;
+    r.kept = settings_.micro_batches > 1 ? DType::f32 : r.partial;
+  }
+}
+
+void ParamStore::make_alone() {
   const auto make_each = [&](Phase phase, DType type, Tensor Param::*which, const auto& wanted) {
-    auto in = ctx.arena.in_phase(phase);
+    auto in = ctx_.arena.in_phase(phase);
     for (Param& p : params_)
-      if (wanted(p.spec)) p.*which = ctx.arena.make({p.spec.name, p.spec.layer}, type, p.spec.shape);
+      if (wanted(p.spec)) p.*which = ctx_.arena.make({p.spec.name, p.spec.layer}, type, p.spec.shape);
   };
   const auto every = [](const ParamSpec&) { return true; };
   const auto multiplied = [](const ParamSpec& s) { return s.multiplied; };
-  make_each(Phase::parameter, DType::f32, &Param::master, [&](const ParamSpec& s) { return !(halves && s.multiplied); });
-  if (compute != DType::f32) make_each(Phase::parameter, compute, &Param::copy, multiplied);
-  if (halves) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
-  if (purpose == Purpose::forward) return;
-  if (purpose == Purpose::gradients && holding.gradients == Gradients::none) holding.gradients = Gradients::half;  // nobody updates
-  make_gradients(compute, holding, ctx);
-  if (purpose == Purpose::gradients) return;
+  make_each(Phase::parameter, DType::f32, &Param::master, [&](const ParamSpec& s) { return !(halves() && s.multiplied); });
+  if (settings_.compute != DType::f32) make_each(Phase::parameter, settings_.compute, &Param::copy, multiplied);
+  if (halves()) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
+  if (settings_.purpose == Purpose::forward) return;
+  auto in = ctx_.arena.in_phase(Phase::gradient);
+  if (!during())
+    for (Param& p : params_) p.grad = ctx_.arena.make({p.spec.name, p.spec.layer}, runs_[std::size_t(p.spec.segment)].kept, p.spec.shape);
+  if (during() || settings_.micro_batches > 1) make_loan_alone();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    kept_[i] = params_[i].grad;
+    if (during()) params_[i].grad = made_[i];
+  }
+  if (settings_.purpose == Purpose::gradients) return;
   make_each(Phase::optimizer, DType::f32, &Param::m, every);
   make_each(Phase::optimizer, DType::f32, &Param::v, every);
   for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay, p.rest});
 }
 
-int WholeStore::group_of(const ParamSpec& s) const { return s.role == Role::embedding ? 0 : s.layer >= 0 ? 1 + s.layer : 1 + layers_; }
-
-// Gradients that do not stand lie at the beginning of one tensor, as large as the largest group's.
-// The head's is summed over chunks of rows and a tied embedding's twice: those stay FP32.
-void WholeStore::make_gradients(DType compute, Holding holding, Context& ctx) {
-  auto in = ctx.arena.in_phase(Phase::gradient);
-  const auto of_block = [](const ParamSpec& s) { return s.multiplied && s.layer >= 0; };
-  const auto type_of = [&](const ParamSpec& s) { return holding.gradients == Gradients::half && of_block(s) ? compute : DType::f32; };
-  if (holding.updating == Updating::after) {
-    for (Param& p : params_) p.grad = ctx.arena.make({p.spec.name, p.spec.layer}, type_of(p.spec), p.spec.shape);
-    return;
-  }
+// A micro-batch's gradients of one group, as large as the largest group's. What two groups add to has its own place.
+void ParamStore::make_loan_alone() {
   const auto place_all = [&](char* base) {
     std::size_t at = 0, most = 0;
     int group = -1;
-    for (Param& p : params_) {
-      if (group_of(p.spec) != group) group = group_of(p.spec), at = 0;
-      if (holding.gradients == Gradients::none && of_block(p.spec)) continue;
-      p.grad = Tensor(base + at, type_of(p.spec), p.spec.shape);
-      at += Arena::rounded(p.grad.bytes());
+    for (std::size_t i = 0; i < params_.size(); ++i) {
+      const ParamSpec& s = params_[i].spec;
+      const Run& run = runs_[std::size_t(s.segment)];
+      if (shared_by_groups(run)) continue;
+      if (s.group != group) group = s.group, at = 0;
+      if (settings_.holding.gradients == Gradients::none && run.multiplied && run.layer >= 0) continue;
+      made_[i] = Tensor(base + at, run.partial, s.shape);
+      at += Arena::rounded(made_[i].bytes());
       most = std::max(most, at);
     }
     return most;
   };
-  const Tensor all = ctx.arena.make("gradients of a group", DType::f32, {std::int64_t(place_all(nullptr) / sizeof(float))});
+  const Tensor all = ctx_.arena.make("gradients of a group", DType::f32, {std::int64_t(place_all(nullptr) / sizeof(float))});
   place_all(all.as<char>());
+  if (tied_) made_[0] = ctx_.arena.make("gradients of the embedding", DType::f32, params_[0].spec.shape);
 }
 
-void WholeStore::initialise(std::uint64_t seed, Context& ctx) {
-  if (ctx.dry()) return;
+void ParamStore::make_shared() {
+  const std::int64_t ranks = settings_.ranks.count;
+  const auto make_each = [&](Phase phase, Tensor Param::*which, const auto& type, bool whole, const auto& wanted) {
+    auto in = ctx_.arena.in_phase(phase);
+    for (Run& r : runs_)
+      if (wanted(r)) r.held.*which = ctx_.arena.make({r.name, r.layer}, type(r), {whole ? ranks * r.part : r.part});
+  };
+  const auto f32 = [](const Run&) { return DType::f32; };
+  const auto every = [](const Run&) { return true; };
+  const auto copied = [&](const Run& r) { return r.weight != DType::f32; };
+  const bool whole_weights = !sharded(Sharding::everything), whole_states = !sharded(Sharding::optimizer);
+  make_each(Phase::parameter, &Param::master, f32, whole_weights, [&](const Run& r) { return !copied(r); });
+  if (!halves()) make_each(Phase::parameter, &Param::master, f32, whole_states, copied);
+  make_each(
+      Phase::parameter, &Param::copy, [](const Run& r) { return r.weight; }, whole_weights, copied);
+  if (halves())
+    make_each(
+        Phase::parameter, &Param::rest, [](const Run&) { return DType::u16; }, whole_states, copied);
+  if (settings_.purpose != Purpose::forward) {
+    if (keeps_whole_gradients())
+      make_each(
+          Phase::gradient, &Param::grad, [](const Run& r) { return r.kept; }, true, every);
+    auto in = ctx_.arena.in_phase(Phase::gradient);
+    for (Run& r : runs_) {
+      if (during()) continue;
+      // Where gradients are kept whole, their sum takes the place of what has been sent.
+      r.sum = keeps_whole_gradients() ? Tensor(r.held.grad.data, DType::f32, {r.part})
+                                      : ctx_.arena.make({r.name, r.layer}, DType::f32, {r.part});
+    }
+  }
+  if (settings_.purpose == Purpose::training)
+    for (Tensor Param::*which : {&Param::m, &Param::v}) make_each(Phase::optimizer, which, f32, whole_states, every);
+  make_loans();
+  view_params();
+}
+
+// Two loans of each kind, which even and odd groups use in turn, each as large as the largest of these; and the parts that one exchange brings.
+void ParamStore::make_loans() {
+  const std::int64_t ranks = settings_.ranks.count;
+  const auto whole_bytes = [&](const Run& r, DType type) { return Arena::rounded(std::size_t(ranks * r.part) * size_of(type)); };
+  if (sharded(Sharding::everything)) {
+    auto in = ctx_.arena.in_phase(Phase::parameter);
+    std::array<std::size_t, 2> most{};
+    for (int g = 0; g <= last_group_; ++g) {
+      std::size_t sum = 0;
+      each_run(g, [&](const Run& r) { sum += whole_bytes(r, r.weight); });
+      most[std::size_t(g % 2)] = std::max(most[std::size_t(g % 2)], sum);
+    }
+    for (std::size_t i : {0, 1}) loans_[i] = ctx_.arena.make("weights of a group", DType::u8, {std::int64_t(most[i])});
+  }
+  if (settings_.purpose == Purpose::forward) return;
+  auto in = ctx_.arena.in_phase(Phase::gradient);
+  if (!keeps_whole_gradients() || settings_.micro_batches > 1) {
+    std::array<std::size_t, 2> most{};
+    const auto place = [&](const std::array<Tensor, 2>& loans) {
+      for (int g = 0; g <= last_group_; ++g) {
+        const auto turn = std::size_t(g % 2);
+        std::size_t at = 0;
+        for (Run& r : runs_) {
+          if (r.group != g || shared_by_groups(r)) continue;
+          r.made = Tensor(loans[turn].as<char>() + at, r.partial, {ranks * r.part});
+          at += whole_bytes(r, r.partial);
+        }
+        most[turn] = std::max(most[turn], at);
+      }
+    };
+    place({});
+    std::array<Tensor, 2> loans;
+    for (std::size_t i : {0, 1}) loans[i] = ctx_.arena.make("gradients of a group", DType::u8, {std::int64_t(most[i])});
+    place(loans);
+    for (Run& r : runs_)
+      if (shared_by_groups(r)) r.made = ctx_.arena.make("gradients of the embedding", DType::f32, {ranks * r.part});
+  }
+  std::size_t largest = 0;
+  for (const Run& r : runs_) largest = std::max(largest, whole_bytes(r, keeps_whole_gradients() ? r.kept : r.partial));
+  parts_ = ctx_.arena.make("gradients of other ranks", DType::u8, {std::int64_t(largest)});
+}
+
+void ParamStore::view_params() {
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    Param& p = params_[i];
+    const Run& r = runs_[std::size_t(p.spec.segment)];
+    const std::int64_t begin = comm_->rank() * r.part, end = begin + r.part, all = p.spec.shape.count();
+    const std::int64_t from = std::clamp(begin, p.spec.at, p.spec.at + all), to = std::clamp(end, p.spec.at, p.spec.at + all);
+    p.first = from - p.spec.at, p.count = to - from;
+    const auto whole = [&](const Tensor& t) { return t ? Tensor(run_of(t, p.spec.at, all).data, t.dtype, p.spec.shape) : Tensor(); };
+    for (Tensor Param::*which : {&Param::master, &Param::copy, &Param::rest, &Param::m, &Param::v}) {
+      const Tensor& t = r.held.*which;
+      if (t) p.*which = t.count() == r.part ? run_of(t, p.count > 0 ? from - begin : 0, p.count) : whole(t);
+    }
+    if (r.sum) p.grad = run_of(r.sum, p.count > 0 ? from - begin : 0, p.count);
+    made_[i] = whole(r.made), kept_[i] = whole(r.held.grad);
+  }
+}
+
+Tensor ParamStore::owned(const Param& p, const Tensor& t) const {
+  return !t ? Tensor() : t.count() == p.count ? flat(t) : run_of(t, p.first, p.count);
+}
+std::int64_t ParamStore::first_of(const Param& p, const Tensor& t) const { return t.count() == p.count ? p.first : 0; }
+
+adamw::Update ParamStore::update_of(const Param& p, const Tensor& grad) const {
+  return {grad, owned(p, p.master), owned(p, p.m), owned(p, p.v), owned(p, p.copy), p.spec.decay, owned(p, p.rest)};
+}
+
+// part: this rank's of the run's gradient, or the first of as many parts of it.
+std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor& part, int parts, std::int64_t apart) const {
+  std::vector<adamw::Update> all;
+  for (const int i : r.params) {
+    const Param& p = params_[std::size_t(i)];
+    if (p.count == 0) continue;
+    all.push_back(update_of(p, run_of(part, p.spec.at + p.first - comm_->rank() * r.part, p.count)));
+    all.back().parts = parts, all.back().apart = apart;
+  }
+  return all;
+}
+
+// Which lease needs what. Rows are looked up in forward alone.
+bool ParamStore::needs_weights(int group, Pass pass) const { return pass == Pass::forward || group != 0; }
+
+template <class Body>
+void ParamStore::each_run(int group, Body&& body) const {
+  for (const Run& r : runs_)
+    if (r.group == group || (group == last_group_ && shared_by_groups(r))) body(r);
+}
+
+std::size_t ParamStore::place_in_loan(int group, const Run& run) const {
+  std::size_t at = 0, found = 0;
+  each_run(group, [&](const Run& r) {
+    if (&r == &run) found = at;
+    at += Arena::rounded(std::size_t(settings_.ranks.count * r.part) * size_of(r.weight));
+  });
+  return found;
+}
+
+Weight ParamStore::weight(int group, Role role) const {
+  const bool tied_head = role == Role::head && tied_;
+  auto i = std::size_t(tied_head ? 0 : begin_of_[std::size_t(group)]);
+  const auto end = std::size_t(begin_of_[std::size_t(group) + 1]);
+  while (!tied_head && i < end && params_[i].spec.role != role) ++i;
+  check(i < end, Code::bad_argument, "store: group {} has no such weight", group);
+  const Param& p = params_[i];
+  const Run& r = runs_[std::size_t(p.spec.segment)];
+  Weight w;
+  if (sharded(Sharding::everything)) {
+    char* loan = loans_[std::size_t(group % 2)].as<char>() + place_in_loan(group, r);
+    w.w = Tensor(loan + p.spec.at * std::int64_t(size_of(r.weight)), r.weight, p.spec.shape);
+  } else {
+    w.w = p.copy ? p.copy : p.master;
+  }
+  if (settings_.purpose == Purpose::forward) return w;
+  w.dw = in_place(r) ? kept_[i] : made_[i];
+  if (!w.dw && !updates_.empty()) w.update = &updates_[i];
+  w.numbers = numbers_;
+  return w;
+}
+
+// ---- the lane: collectives, and the sums that follow them, beside the work of the main queue
+
+Context ParamStore::beside() const {
+  Context side = ctx_;
+  if (lane_->stream()) side.stream = lane_->stream();
+  return side;
+}
+
+void ParamStore::exchange(const char* what, const Run& r, const Tensor& mine, const Tensor& theirs, const Context& side) {
+  const double bytes = double(mine.bytes());
+  const auto op =
+      side.note({what, r.layer}, {mine.dtype}, {0, 2 * bytes, dist::sent_bytes(dist::Call::exchange, bytes, settings_.ranks.count)});
+  comm_->carries({what, r.layer});
+  comm_->exchange(mine, theirs, side.stream);
+}
+
+void ParamStore::gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context& side) {
+  const double bytes = double(whole.bytes());
+  const auto op =
+      side.note({what, layer}, {part.dtype}, {0, 2 * bytes, dist::sent_bytes(dist::Call::gather, bytes, settings_.ranks.count)});
+  comm_->carries({what, layer});
+  comm_->gather(part, whole, side.stream);
+}
+
+void ParamStore::wait(int mark) {
+  if (!std::exchange(waiting_[std::size_t(mark)], false)) return;
+  lane_->wait(mark, ctx_.stream);
+}
+
+void ParamStore::settle() {
+  for (int mark = 0; mark < marks; ++mark) wait(mark);
+}
+
+void ParamStore::fetch(int group) {
+  const auto turn = std::size_t(group % 2);
+  lane_->follow(ctx_.stream);
+  const Context side = beside();
+  each_run(group, [&](const Run& r) {
+    const Tensor whole(loans_[turn].as<char>() + place_in_loan(group, r), r.weight, {settings_.ranks.count * r.part});
+    gather_parts("weights", r.layer, weights_of(r), whole, side);
+  });
+  lane_->mark(mark_weights + int(turn));
+  waiting_[turn + mark_weights] = true;
+  lent_[turn] = group;
+}
+
+void ParamStore::prefetch(int group, Pass pass) {
+  if (!sharded(Sharding::everything) || group < 0 || group > last_group_ || !needs_weights(group, pass)) return;
+  if (lent_[std::size_t(group % 2)] != group) fetch(group);
+}
+
+void ParamStore::gather(int group, Pass pass) {
+  prefetch(group, pass);
+  if (alone()) return;
+  wait(mark_weights + group % 2);
+  if (pass == Pass::backward) wait(mark_gradients + group % 2);  // the loan's gradients of before have been sent
+}
+
+void ParamStore::begin(int micro) {
+  settle();
+  micro_ = micro;
+  lent_ = {-1, -1};  // a recorded step finds in the loans what the step before left there
+}
+
+void ParamStore::end() { settle(); }
+
+// ---- gradients
+
+void ParamStore::finish(int group) {
+  if (settings_.purpose == Purpose::forward) return;
+  if (alone() && during() && updating()) {  // one op for the group
+    auto phase = ctx_.arena.in_phase(Phase::optimizer);
+    std::vector<adamw::Update> standing;
+    for (int i = begin_of_[std::size_t(group)]; i < begin_of_[std::size_t(group) + 1]; ++i)
+      if (updates_[std::size_t(i)].grad) standing.push_back(updates_[std::size_t(i)]);
+    return adamw::advance(standing, numbers_, ctx_);
+  }
+  for (const Run& r : runs_)
+    if (r.group == group) alone() ? finish_alone(r) : finish_shared(r);
+}
+
+void ParamStore::finish_alone(const Run& r) {
+  if (during() || in_place(r)) return;
+  const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
+  for (const int i : r.params) adamw::add_parts(flat(made_[std::size_t(i)]), 1, 0, flat(kept_[std::size_t(i)]), into, ctx_);
+}
+
+void ParamStore::finish_shared(const Run& r) {
+  const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
+  if (during()) return updating() ? update_during(r) : reduce(r, r.made, into);
+  if (!keeps_whole_gradients()) return reduce(r, r.made, into);
+  if (!in_place(r)) adamw::add_parts(r.made, 1, 0, r.held.grad, into, ctx_);
+  if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
+}
+
+// The parts of all ranks come here and are added, beside what the main queue does next.
+void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
+  lane_->follow(ctx_.stream);
+  Context side = beside();
+  const Tensor parts(parts_.data, from.dtype, from.shape);
+  exchange("gradients", r, from, parts, side);
+  if (r.sum) adamw::add_parts(run_of(parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
+  const int mark = mark_gradients + r.group % 2;
+  lane_->mark(mark);
+  waiting_[std::size_t(mark)] = true;
+}
+
+// The update reads the parts of all ranks and adds them as it goes.
+void ParamStore::update_during(const Run& r) {
+  reduce(r, r.made, Gradient::overwrite);
+  wait(mark_gradients + r.group % 2);
+  auto phase = ctx_.arena.in_phase(Phase::optimizer);
+  const Tensor first(parts_.data, r.partial, {r.part});
+  if (!sharded(Sharding::optimizer)) {
+    auto scope = ctx_.arena.scope();
+    const Tensor whole = ctx_.arena.make({"gradients of all ranks", r.layer}, DType::f32, {settings_.ranks.count * r.part});
+    const Tensor mine = run_of(whole, comm_->rank() * r.part, r.part);
+    adamw::add_parts(first, settings_.ranks.count, r.part, mine, Gradient::overwrite, ctx_);
+    lane_->follow(ctx_.stream);
+    gather_parts("gradients of all ranks", r.layer, mine, whole, beside());
+    lane_->mark(mark_rest);
+    waiting_[mark_rest] = true;
+    return update_replica(r, whole);
+  }
+  adamw::advance(owned_updates(r, first, settings_.ranks.count, r.part), numbers_, ctx_);
+  sharded(Sharding::everything) ? void(lent_[std::size_t(r.group % 2)] = -1) : share_weights(r);
+}
+
+void ParamStore::update_replica(const Run& r, const Tensor& whole) {
+  wait(mark_rest);
+  std::vector<adamw::Update> all;
+  for (const int i : r.params) {
+    const Param& p = params_[std::size_t(i)];
+    all.push_back(
+        {run_of(whole, p.spec.at, p.spec.shape.count()), flat(p.master), flat(p.m), flat(p.v), flat(p.copy), p.spec.decay, flat(p.rest)});
+  }
+  adamw::advance(all, numbers_, ctx_);
+}
+
+void ParamStore::share_weights(const Run& r) {
+  const Tensor whole = weights_of(r);
+  lane_->follow(ctx_.stream);
+  gather_parts("updated weights", r.layer, run_of(whole, comm_->rank() * r.part, r.part), whole, beside());
+  lane_->mark(mark_rest);
+  waiting_[mark_rest] = true;
+}
+
+// ---- the update after backward
+
+Tensor ParamStore::norm(const adamw::Hyper& hyper, const Tensor& state) {
+  const auto here = ctx_.inside("optimiser");
+  auto phase = ctx_.arena.in_phase(Phase::optimizer);
+  settle();
+  const Tensor sums = adamw::make_sums(settings_.ranks.count, ctx_);
+  if (alone()) {
+    adamw::squares(updates_, sums, 0, ctx_);
+    return adamw::begin(state, hyper, ctx_, sums);
+  }
+  std::vector<adamw::Update> all;
+  for (const Run& r : runs_) {
+    const auto some = owned_updates(r, r.sum, 1, 0);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  const int rank = comm_->rank();
+  adamw::squares(all, sums, rank, ctx_);
+  lane_->follow(ctx_.stream);
+  gather_parts("norms", -1, run_of(sums, rank * sums.shape[1], sums.shape[1]), sums, beside());
+  lane_->mark(mark_rest);
+  waiting_[mark_rest] = true;
+  wait(mark_rest);
+  return adamw::begin(state, hyper, ctx_, sums);
+}
+
+void ParamStore::step(const Tensor& numbers) {
+  const auto here = ctx_.inside("optimiser");
+  auto phase = ctx_.arena.in_phase(Phase::optimizer);
+  if (alone()) return adamw::advance(updates_, numbers, ctx_);
+  if (!sharded(Sharding::optimizer)) {
+    numbers_ = numbers;
+    for (const Run& r : runs_) {
+      auto scope = ctx_.arena.scope();
+      const Tensor whole = ctx_.arena.make({"gradients of all ranks", r.layer}, DType::f32, {settings_.ranks.count * r.part});
+      lane_->follow(ctx_.stream);
+      gather_parts("gradients of all ranks", r.layer, r.sum, whole, beside());
+      lane_->mark(mark_rest);
+      waiting_[mark_rest] = true;
+      update_replica(r, whole);
+    }
+    numbers_ = {};
+    return;
+  }
+  std::vector<adamw::Update> all;
+  for (const Run& r : runs_) {
+    const auto some = owned_updates(r, r.sum, 1, 0);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  adamw::advance(all, numbers, ctx_);
+  if (!sharded(Sharding::everything))
+    for (const Run& r : runs_) share_weights(r);
+  settle();
+}
+
+Tensor ParamStore::first_gradient() const {
+  const Tensor t = alone() ? params_.front().grad : runs_.front().sum;
+  return Tensor(t.data, DType::f32, {1});
+}
+
+// ---- values from and to the outside
+
+void ParamStore::initialise(std::uint64_t seed) {
+  if (ctx_.dry()) return;
   for (std::size_t index = 0; index < params_.size(); ++index) {
     const Param& p = params_[index];
-    const Tensor& whole = p.rest ? p.m : p.master;
+    const Tensor here = flat(p.rest ? p.m : p.master);
     if (p.spec.std == 0)
-      fill::constant(whole, p.spec.mean, ctx);
+      fill::constant(here, p.spec.mean, ctx_);
     else
-      fill::normal(whole, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx);
-    if (p.rest) copy::split(whole, p.copy, p.rest, ctx);
+      fill::normal(here, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx_, first_of(p, here));
+    if (p.rest) copy::split(here, p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), flat(p.rest), ctx_);
     for (const Tensor& t : {p.m, p.v})
-      if (t) fill::constant(t, 0, ctx);
+      if (t) fill::constant(t, 0, ctx_);
   }
-  refresh_copies(ctx);
+  refresh_copies();
 }
 
-void WholeStore::refresh_copies(Context& ctx) {
+void ParamStore::refresh_copies() {
   for (const Param& p : params_)
-    if (p.copy && p.master) copy::copy(p.master, p.copy, ctx);
+    if (p.copy && p.master && p.master.count() > 0)
+      copy::copy(flat(p.master), p.copy.count() == p.master.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
+  if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
+  for (const Run& r : runs_) share_weights(r);
+  settle();
 }
 
-void WholeStore::update(const adamw::Hyper& hyper, const Tensor& state, Context& ctx) {
-  const auto here = ctx.inside("optimiser");
-  auto phase = ctx.arena.in_phase(Phase::optimizer);
-  adamw::update(updates_, state, hyper, ctx);
+std::vector<char> ParamStore::whole_values(const Param& p, Tensor Param::*which) {
+  const Tensor& t = p.*which;
+  const auto size = std::int64_t(size_of(t.dtype)), count = p.spec.shape.count();
+  std::vector<char> all(std::size_t(count * size));
+  const Run& r = runs_[std::size_t(p.spec.segment)];
+  const Tensor held = r.held.*which;
+  if (alone() || held.count() != r.part) {
+    read(t, all.data(), ctx_);
+    return all;
+  }
+  const std::int64_t ranks = settings_.ranks.count;
+  auto scope = ctx_.arena.scope();
+  const auto room = std::int64_t((ctx_.arena.capacity() - ctx_.arena.used()) / std::size_t(ranks * size));
+  const std::int64_t most = std::clamp(room / grain * grain, grain, std::min<std::int64_t>(r.part, 1 << 18));
+  for (std::int64_t at = 0; at < r.part; at += most) {
+    const std::int64_t n = std::min(most, r.part - at);
+    auto inner = ctx_.arena.scope();
+    const Tensor whole = ctx_.arena.make({"values of all ranks", r.layer}, t.dtype, {ranks * n});
+    comm_->carries({"values", r.layer});
+    comm_->gather(run_of(held, at, n), whole, ctx_.stream);
+    const auto values = [&] {
+      std::vector<char> host(whole.bytes());
+      read(whole, host.data(), ctx_);
+      return host;
+    }();
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const std::int64_t begin = rank * r.part + at - p.spec.at, from = std::max<std::int64_t>(begin, 0), to = std::min(begin + n, count);
+      if (from < to)
+        std::memcpy(all.data() + from * size, values.data() + (rank * n + from - begin) * size, std::size_t((to - from) * size));
+    }
+  }
+  return all;
 }
 
-void WholeStore::advance(int group, Context& ctx) {
-  auto phase = ctx.arena.in_phase(Phase::optimizer);
-  std::vector<adamw::Update> standing;
-  for (std::size_t i = 0; i < params_.size(); ++i)
-    if (group_of(params_[i].spec) == group && updates_[i].grad) standing.push_back(updates_[i]);
-  adamw::advance(standing, numbers_, ctx);
+std::vector<float> ParamStore::values(const Param& p, Value what) {
+  std::vector<float> all(std::size_t(p.spec.shape.count()));
+  if (what == Value::weight && p.rest) {
+    const auto upper = whole_values(p, &Param::copy), rest = whole_values(p, &Param::rest);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = copy::join({reinterpret_cast<const bf16*>(upper.data())[i], reinterpret_cast<const std::uint16_t*>(rest.data())[i]});
+    return all;
+  }
+  const auto bytes = whole_values(p, what == Value::weight ? &Param::master : what == Value::m ? &Param::m : &Param::v);
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
 }
 
-Weight WholeStore::weight(int group, Role role) const {
-  const auto each = (params_.size() - (tied_ ? 2 : 3)) / std::size_t(layers_);  // weights of a block
-  std::size_t at = group == 0 || (role == Role::head && tied_) ? 0 : 1 + each * std::size_t(group - 1);
-  while (at > 0 && params_[at].spec.role != role) ++at;
-  const Param& p = params_[at];
-  const bool by_product = !p.grad && !updates_.empty();
-  return {p.copy ? p.copy : p.master, p.grad, by_product ? &updates_[at] : nullptr, numbers_};
+void ParamStore::set_values(const Param& p, Value what, const float* whole) {
+  if (what != Value::weight || !p.rest) {
+    const Tensor& t = what == Value::weight ? p.master : what == Value::m ? p.m : p.v;
+    return write(whole + first_of(p, t), flat(t), ctx_);
+  }
+  std::vector<bf16> upper(std::size_t(p.rest.count()));
+  std::vector<std::uint16_t> rest(upper.size());
+  for (std::size_t i = 0; i < upper.size(); ++i) {
+    const copy::Halves h = copy::split(whole[std::size_t(first_of(p, p.rest)) + i]);
+    upper[i] = h.upper, rest[i] = h.rest;
+  }
+  write(upper.data(), p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
+  write(rest.data(), flat(p.rest), ctx_);
 }
 
 }  // namespace headroom::engine

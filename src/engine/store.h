@@ -1,14 +1,26 @@
-// ParamStore — who owns the weights, their gradients and the optimiser's state. A layer works on what it leases and gives back at
-// the brace; whether the whole of it lies here (WholeStore) or a shard does, the model file does not know.
+// ParamStore — who owns the weights, their gradients and the optimiser's state: one rank all of it, or several ranks a part each
+// (ranks.h). A layer works on what it leases and gives back at the brace; whether the whole of it is here or a part, the model
+// file does not know. The same store is dry or wet.
 //
-// Order of calls: prefetch(group) as early as one knows, lease(group) when the weights are needed. Groups: 0 the embedding,
-// 1 … layers the blocks, layers + 1 the final norm and the head.
+// Order of calls in a step: for every micro-batch begin(micro), then lease and finish of the groups in the order of the passes; then
+// norm and step. While updates happen during backward, update_with(numbers) comes first and norm and step are not called.
+// Groups: 0 the embedding, 1 … layers the blocks, layers + 1 the final norm and the head.
+//
+// Several ranks: a group's parameters are one or two runs of elements (Segment), of which each rank owns an equal part. A gradient is
+// exchanged and its parts are added in rank order in FP32, so that N ranks with one micro-batch have the bits of one rank with N:
+// there the gradient of each micro-batch is made by itself and added to the sum of those before. Collectives run on a lane beside the
+// main queue; whatever must be in memory for them is made at construction, in the same order on every rank.
 #pragma once
-#include <string_view>
+#include <array>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/described.h"
+#include "dist/comm.h"
 #include "engine/params.h"
+#include "engine/ranks.h"
 #include "ops/adamw/adamw.h"
 #include "ops/op.h"
 
@@ -21,96 +33,190 @@ struct Weight {
   Tensor numbers = {};                    // of that update
 };
 
-class ParamStore {
- public:
-  virtual ~ParamStore() = default;
+enum class Value : std::uint8_t { weight, m, v };
 
-  class [[nodiscard]] Lease {
-   public:
-    Lease(ParamStore& store, int group) : store_(store), group_(group) {}
-    ~Lease() { store_.release(group_); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    Weight operator[](Role role) const { return store_.weight(group_, role); }
-
-   private:
-    ParamStore& store_;
-    int group_;
-  };
-  Lease lease(int group) {
-    gather(group);
-    return {*this, group};
-  }
-  virtual void prefetch(int group) = 0;
-  virtual void update(const adamw::Hyper&, const Tensor& state, Context&) = 0;  // norm, clipping, AdamW; state: ops/adamw
-  void update_with(const Tensor& numbers) { numbers_ = numbers; }  // of adamw::begin, while backward updates; none when it is over
-  bool updating() const { return bool(numbers_); }
-
- protected:
-  virtual void gather(int group) = 0;
-  virtual void release(int group) = 0;
-  virtual Weight weight(int group, Role role) const = 0;
-
-  Tensor numbers_;
-};
+enum class Pass : std::uint8_t { forward, backward };  // what a lease is for; a backward pass may run forward again
 
 enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
 
-// How long things stand. Both ways compute the same; the second holds less and gives something up.
+// Lifetime and type of what a step holds. Each way computes the same; the later ones hold less and give something up.
 enum class Masters : std::uint8_t {
   whole,  // FP32 beside the copy that is multiplied
   halves  // of multiplied weights the copy is one half, and the other lies beside it (ops/copy/split.h); for bf16
 };
 enum class Updating : std::uint8_t {
-  after,  // all gradients stand until the update: their norm can be known
-  during  // a gradient stands until backward has its whole group; then the group is updated: no clipping, no loss scaling
+  after,  // all gradients are kept until the update: their norm can be known
+  during  // a gradient is kept until backward has its whole group; then the group is updated: no clipping, no loss scaling
 };
 enum class Gradients : std::uint8_t {
   whole,  // FP32
   half,   // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
   none    // of a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
 };
-struct Holding {  // of a store: what stands, in which type, for how long
+struct Holding {  // of a store: what is held, in which type, for how long
   Masters masters = Masters::whole;
   Updating updating = Updating::after;
   Gradients gradients = Gradients::whole;
 };
-constexpr const char* name_of(Masters m) { return m == Masters::whole ? "whole" : "halves"; }
-constexpr const char* name_of(Updating u) { return u == Updating::after ? "after" : "during"; }
-constexpr const char* name_of(Gradients g) { return g == Gradients::whole ? "whole" : g == Gradients::half ? "half" : "none"; }
-constexpr Gradients gradients_named(std::string_view name) {  // whole, unless it is another's name
-  return name == "half" ? Gradients::half : name == "none" ? Gradients::none : Gradients::whole;
+}  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::Purpose> = names<engine::Purpose>("forward", "forward+backward", "train");
+template <>
+inline constexpr auto names_of<engine::Masters> = names<engine::Masters>("whole", "halves");
+template <>
+inline constexpr auto names_of<engine::Updating> = names<engine::Updating>("after", "during");
+template <>
+inline constexpr auto names_of<engine::Gradients> = names<engine::Gradients>("whole", "half", "none");
+}  // namespace headroom
+
+namespace headroom::engine {
+
+constexpr std::string_view name_of(Purpose p) { return names_of<Purpose>.of(p); }
+constexpr std::string_view name_of(Masters m) { return names_of<Masters>.of(m); }
+constexpr std::string_view name_of(Updating u) { return names_of<Updating>.of(u); }
+constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(g); }
+
+void describe(Of<Holding> auto& h, auto&& f) {
+  f(h.masters, {.name = "masters", .about = "FP32 weights: beside their bf16 copies, or sharing their bytes"});
+  f(h.updating, {.name = "updating", .about = "AdamW after backward, or during it group by group, without clipping", .option = "--update"});
+  f(h.gradients,
+    {.name = "gradients",
+     .about = "Gradients of the blocks' matrices: full is FP32; half is the precision's dtype; none: the product updates the weight"});
 }
 
 struct Param {
   ParamSpec spec;
+  // Elements that this rank owns: everything where it is alone. What is not whole on this rank is these elements, flat.
+  std::int64_t first = 0, count = 0;
   Tensor master, copy, rest, grad, m, v;  // copy: of multiplied weights when the compute type is not FP32; rest: then instead of master
 };
 
-class WholeStore final : public ParamStore {
+class ParamStore {
  public:
-  WholeStore(const ModelConfig&, DType compute, Purpose, Holding, Context&);  // makes everything in the arena
+  struct Settings {
+    DType compute = DType::f32;
+    Purpose purpose = Purpose::training;
+    Holding holding{};
+    Ranks ranks{};
+    int micro_batches = 1;
+  };
+  // Makes everything in the arena. comm: of more than one rank.
+  ParamStore(const ModelConfig&, const Settings&, Context&, dist::Comm* comm = nullptr);
+  ParamStore(const ParamStore&) = delete;
+  ParamStore& operator=(const ParamStore&) = delete;
 
-  void prefetch(int) override {}
-  void initialise(std::uint64_t seed, Context&);  // normal numbers by counter: the same for any number of threads
-  void refresh_copies(Context&);                  // after the masters were written from outside
-  void update(const adamw::Hyper&, const Tensor& state, Context&) override;  // norm, clipping, AdamW; state: ops/adamw
-  void advance(int group, Context&);                                         // while updating: a group's weights whose gradients stand
+  class [[nodiscard]] Lease {
+   public:
+    Lease(const ParamStore& store, int group) : store_(store), group_(group) {}
+    Weight operator[](Role role) const { return store_.weight(group_, role); }
+
+   private:
+    const ParamStore& store_;
+    int group_;
+  };
+  Lease lease(int group, Pass pass) {
+    gather(group, pass);
+    return {*this, group};
+  }
+  void prefetch(int group, Pass);  // as early as one knows: what the lease will need starts to come
+  void begin(int micro);           // of a forward pass alone (0), or of the forward and backward pass of a micro-batch
+  void finish(int group);          // its gradients of this micro-batch are whole
+  void end();                      // of the last pass: whatever runs beside it has been waited for
+
+  // An update after backward: the norm of all gradients (over all ranks) and the numbers that follow, made in the caller's scope; then
+  // AdamW. Or during backward: finish updates with these numbers (of adamw::begin); none when it is over.
+  Tensor norm(const adamw::Hyper&, const Tensor& state);
+  void step(const Tensor& numbers);
+  void update_with(const Tensor& numbers) { numbers_ = numbers; }
+  bool updating() const { return bool(numbers_); }
+
+  void initialise(std::uint64_t seed);  // normal numbers by counter: the same for any number of threads and ranks
+  void refresh_copies();                // after the masters were written from outside
 
   const std::vector<Param>& params() const { return params_; }
+  Tensor first_gradient() const;  // one element: where it is not finite, an update changes nothing
+  // All elements of a parameter or a moment, of which this rank may hold a part, in FP32 on the host. Between steps: both wait, and the
+  // first, which every rank calls, uses the arena.
+  std::vector<float> values(const Param&, Value);
+  void set_values(const Param&, Value, const float* whole);
 
  private:
-  void gather(int) override {}
-  void release(int) override {}
-  Weight weight(int group, Role role) const override;
+  struct Run : Segment {         // a segment, and what this rank holds of it; alone: nothing, each parameter has its own tensors
+    std::int64_t part = 0;       // elements that a rank owns
+    DType weight = DType::f32;   // as it is used
+    DType partial = DType::f32;  // a gradient as a micro-batch makes it
+    DType kept = DType::f32;     // and as it is kept
+    Param held;                  // master, copy, rest, m, v: whole, or this rank's part; grad: kept, whole
+    Tensor made;                 // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
+    Tensor sum;                  // this rank's part of the gradient of all ranks, FP32
+  };
+  static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 5;  // of the lane; two loans take turns
 
-  int group_of(const ParamSpec&) const;
-  void make_gradients(DType compute, Holding, Context&);
+  bool alone() const { return settings_.ranks.count == 1; }
+  bool sharded(Sharding s) const { return !alone() && settings_.ranks.sharding >= s; }
+  bool during() const { return settings_.purpose != Purpose::forward && settings_.holding.updating == Updating::during; }
+  bool keeps_whole_gradients() const { return !during() && !sharded(Sharding::gradients); }
+  bool in_place(const Run& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
+  bool halves() const;
+  bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0; }  // a tied head's weight is the embedding's
+  Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
 
+  void describe_runs();
+  void make_alone();
+  void make_shared();
+  void make_loan_alone();
+  void make_loans();
+  void view_params();
+  bool needs_weights(int group, Pass) const;
+  template <class Body>
+  void each_run(int group, Body&&) const;  // of those that a group's lease needs
+  std::size_t place_in_loan(int group, const Run&) const;
+
+  Tensor owned(const Param&, const Tensor&) const;           // of a tensor that is whole or owned: the owned elements, flat
+  std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
+  adamw::Update update_of(const Param&, const Tensor& grad) const;
+  std::vector<adamw::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
+
+  void gather(int group, Pass);
+  void fetch(int group);
+  Weight weight(int group, Role role) const;
+  void finish_alone(const Run&);
+  void finish_shared(const Run&);
+  void reduce(const Run&, const Tensor& from, Gradient into);
+  void update_during(const Run&);
+  void update_replica(const Run&, const Tensor& whole);
+  void share_weights(const Run&);
+  void wait(int mark);
+  void settle();
+  std::vector<char> whole_values(const Param&, Tensor Param::*which);
+  Context beside() const;  // the lane's
+  void exchange(const char* what, const Run&, const Tensor& mine, const Tensor& theirs, const Context&);
+  void gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context&);
+
+  Settings settings_;
+  Context& ctx_;
+  dist::Comm* comm_;
+  std::unique_ptr<dist::Lane> lane_;
   std::vector<Param> params_;
-  std::vector<adamw::Update> updates_;  // in the order of params_
-  int layers_;
+  std::vector<Tensor> made_, kept_;  // views of each parameter's gradient, whole: as a micro-batch makes it, and as it is kept
+  std::vector<Run> runs_;
+  std::vector<adamw::Update> updates_;  // of one rank alone, in the order of params_
+  std::vector<int> begin_of_;           // of a group's parameters, and the end
+  int last_group_;
   bool tied_;
+  int micro_ = 0;
+  std::array<Tensor, 2> loans_;      // of weights: the groups take turns
+  std::array<int, 2> lent_{-1, -1};  // which group's weights are in a loan
+  std::array<bool, marks> waiting_{};
+  Tensor parts_;  // of one run's gradient, as exchange brings them
+  Tensor numbers_;
 };
 
 }  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::Pass> = names<engine::Pass>("forward", "backward");
+}

@@ -6,7 +6,8 @@
 
 #include "base/convert.h"
 #include "base/random.h"
-#include "engine/shared_store.h"
+#include "dist/dry.h"
+#include "engine/agree.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -34,10 +35,12 @@ const attention::Variant& variant_of(const Recipe& r, Context& ctx) {
   if (!ctx.dry() || ctx.device.kind == DeviceKind::cpu) return attention::choose(p, ctx.device, r.attention);
   try {
     return attention::choose(p, ctx.device, r.attention);
-  } catch (const Error&) {
+  } catch (const Error& of_device) {
     Device cpu;
     p.precision.math = Math::exact;
-    return attention::choose(p, cpu, r.attention);
+    try {
+      return attention::choose(p, cpu, r.attention);
+    } catch (const Error&) { throw of_device; }  // nobody stands in: what was asked about is the device
   }
 }
 
@@ -49,12 +52,18 @@ bool finite(const Tensor& t, const Context& ctx) {
   return true;
 }
 
-std::unique_ptr<ParamStore> store_of(const Recipe& r, Context& ctx) {
-  if (r.ranks.count > 1) return std::make_unique<SharedStore>(r.model, r.precision.dtype, r.purpose, r.ranks, ctx);
-  return std::make_unique<WholeStore>(r.model, r.precision.dtype, r.purpose, r.holding, ctx);
+// A forecast of several ranks speaks to nobody; any of them stands for all, because they hold the same.
+std::unique_ptr<dist::Comm> comm_of(const Recipe& r, Context& ctx, const dist::Comm* given) {
+  if (r.ranks.count == 1 || given) return nullptr;
+  check(ctx.dry(), Code::bad_argument, "step: {} ranks take a step together, and this one was given no way to speak to the others",
+        r.ranks.count);
+  const Walk* walk = ctx.walk;
+  return std::make_unique<dist::DryComm>(0, r.ranks.count, ctx.device.ceilings.link_bytes_per_s,
+                                         [walk] { return walk ? walk->steps.size() : 0; });
 }
 
 const Recipe& checked(const Recipe& r) {
+  check_trained(r.model);
   check(r);
   return r;
 }
@@ -76,43 +85,52 @@ void check(const Recipe& r) {
   check(r.holding.gradients != Gradients::none || (r.holding.masters == Masters::halves && r.holding.updating == Updating::during),
         Code::bad_argument, "step: gradients none need --masters halves and --update during; {} and {} were asked",
         name_of(r.holding.masters), name_of(r.holding.updating));
-  check(r.holding.gradients == Gradients::whole || (size_of(r.precision.dtype) == 2 && r.micro_batches == 1), Code::bad_argument,
-        "step: gradients in half need bf16 or fp16 and one micro-batch; {} and {} were asked. Sums of several want FP32 gradients",
-        name_of(r.precision), r.micro_batches);
-  check(r.ranks.count == 1 ||
-            (r.holding.masters == Masters::whole && r.holding.updating == Updating::after && r.holding.gradients == Gradients::whole),
-        Code::unsupported, "step: several ranks are forecast with whole masters and gradients and an update after backward");
+  check(r.holding.gradients == Gradients::whole || size_of(r.precision.dtype) == 2, Code::bad_argument,
+        "step: gradients in half need bf16 or fp16; {} was asked", name_of(r.precision));
+  check(r.ranks.count == 1 || r.holding.gradients != Gradients::none, Code::bad_argument,
+        "step: gradients none let a product update its weight, and with {} ranks it has only this rank's part of the gradient; take half",
+        r.ranks.count);
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
-Training::Training(const Recipe& recipe, Context& ctx)
+Training::~Training() = default;
+
+Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     : recipe_(checked(recipe)),
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
       problem_(problem_of(recipe_)),
-      owned_(store_of(recipe_, ctx)),
-      store_(*owned_),
-      head_{recipe_.model, recipe_.precision, recipe_.batch * recipe_.len, 0} {
+      owned_comm_(comm_of(recipe_, ctx, comm)),
+      comm_(recipe_.ranks.count == 1 ? nullptr
+            : comm                   ? comm
+                                     : owned_comm_.get()),
+      store_(recipe_.model, {recipe_.precision.dtype, recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
+      head_{.config = recipe_.model,
+            .precision = recipe_.precision,
+            .rows = recipe_.batch * recipe_.len,
+            .logits_type = type_of(recipe_.logits, recipe_.precision.dtype)} {
   const auto rows = head_.rows;
-  head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows) : chunk_of(recipe_.model, ctx.device, rows);
+  head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
+                                      : chunk_of(recipe_.model, recipe_.precision.dtype, head_.logits_type, ctx.device, rows);
   {
     auto phase = ctx.arena.in_phase(Phase::input);
     tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
     targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
     rope_table_ = ctx.arena.make("rope.table", DType::f32, {recipe_.len, recipe_.model.head_dim});
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
-    loss_ = ctx.arena.make("loss", DType::f64, {1});
+    loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.count, recipe_.micro_batches});
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   rope::fill(rope_table_, recipe_.model.rope_theta, ctx);
-  adamw::start(state_, recipe_.precision.dtype == DType::f16 ? 0x1p16 : 1.0, ctx);
+  adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (ctx.on_gpu() && !ctx.dry())
     staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
+  if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
 }
 
-void Training::initialise(std::uint64_t seed) { store().initialise(seed, ctx_); }
+void Training::initialise(std::uint64_t seed) { store_.initialise(seed); }
 
 void Training::warm() {
   if (!ctx_.on_gpu()) return;
@@ -122,16 +140,15 @@ void Training::warm() {
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, tokens, tokens);
   if (recipe_.purpose == Purpose::forward) return forward();
   const bool by_products = recipe_.purpose == Purpose::training && recipe_.holding.gradients == Gradients::none;  // then only below
-  for (int micro = 0; micro < (by_products ? 0 : std::min(recipe_.micro_batches, 2)); ++micro) backward(micro);
+  for (int micro = 0; micro < (by_products ? 0 : recipe_.micro_batches); ++micro) backward(micro);
   if (recipe_.purpose == Purpose::gradients) return;
   const auto state = values_of<double>(state_, ctx_);
   if (recipe_.holding.updating == Updating::during) {
-    in_parts({.clip = 0}, true);
+    in_parts(recipe_.hyper(), true);
     return write(state.data(), state_, ctx_);
   }
   const float not_finite = std::numeric_limits<float>::quiet_NaN();
-  const Tensor& grad = store().params().front().grad;
-  write(&not_finite, Tensor(grad.data, DType::f32, {1}), ctx_);  // an update with it changes no weight
+  write(&not_finite, store_.first_gradient(), ctx_);  // an update with it changes no weight
   apply({});
   write(state.data(), state_, ctx_);
 }
@@ -162,10 +179,27 @@ void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<c
   staging_->sent(ctx_.stream);
 }
 
+std::vector<double> Training::losses() const {
+  const auto each = values_of<double>(loss_, ctx_);
+  std::vector<double> all;
+  for (int micro = 0; micro < losses_made_; ++micro)
+    for (int rank = 0; rank < recipe_.ranks.count; ++rank) all.push_back(each[std::size_t(rank * recipe_.micro_batches + micro)]);
+  return all;
+}
+
 double Training::loss() const {
-  double value;
-  read(loss_, &value, ctx_);
-  return value;
+  double sum = 0;
+  for (const double x : losses()) sum += x;
+  return sum / loss_share_;
+}
+
+Tensor Training::loss_of(int micro) const { return {loss_.as<double>() + rank() * recipe_.micro_batches + micro, DType::f64, {1}}; }
+
+// Brings every rank's losses of `micros` micro-batches to every rank.
+void Training::gather_losses() {
+  if (!comm_) return;
+  comm_->carries("losses");
+  comm_->gather(Tensor(loss_of(0).data, DType::f64, {recipe_.micro_batches}), loss_, ctx_.stream);
 }
 
 double Training::state(adamw::Field f) const { return values_of<double>(state_, ctx_)[f]; }
@@ -179,14 +213,15 @@ Block Training::block(int i) const {
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
   const int layers = int(recipe_.model.layers);
   {
-    const auto w = store_.lease(0);
+    const auto w = store_.lease(0, Pass::forward);
+    store_.prefetch(1, Pass::forward);
     const auto here = ctx_.inside("embedding");
     embedding::forward(w[Role::embedding].w, tokens(), x, ctx_);
   }
   if (after && !after(-1)) return;
   for (int i = 0; i < layers; ++i) {
-    const auto w = store_.lease(1 + i);
-    store_.prefetch(2 + i);
+    const auto w = store_.lease(group_of_layer(i), Pass::forward);
+    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
     block(i).forward(x, w, {}, x, ctx_);
     if (after && !after(i)) return;
   }
@@ -196,18 +231,22 @@ void Training::forward() {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
+  store_.begin(0);
   forward_blocks(x);
-  head_.loss(x, store_.lease(int(recipe_.model.layers) + 1), {targets(), losses_}, ctx_);
+  head_.loss(x, store_.lease(last_group(recipe_.model), Pass::forward), {targets(), losses_}, ctx_);
+  store_.end();
   const auto here = ctx_.inside("head");
-  cross_entropy::add_up(losses_, 1.0 / double(head_.rows), false, loss_, ctx_);
+  cross_entropy::add_up(losses_, 1.0 / double(head_.rows), false, loss_of(0), ctx_);
+  losses_made_ = 1, loss_share_ = recipe_.ranks.count;
+  gather_losses();
 }
 
 void Training::backward(int micro) {
-  const int of = recipe_.micro_batches;
+  const int of = recipe_.micro_batches_of_all();
   check(recipe_.purpose != Purpose::forward, Code::bad_argument, "step: this model was made for forward passes; it holds no gradients");
   check(store_.updating() || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
         "step: gradients that are never held are made by an update; call step or passes, not backward");
-  const Gradient into_dw = micro == 0 ? Gradient::overwrite : Gradient::accumulate;
+  store_.begin(micro);
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
@@ -217,29 +256,35 @@ void Training::backward(int micro) {
     const Tensor x = stream("x");
     {
       auto forward = ctx_.arena.in_phase(Phase::forward);
-      const auto w = store_.lease(0);
+      const auto w = store_.lease(0, Pass::forward);
+      store_.prefetch(1, Pass::forward);
       const auto here = ctx_.inside("embedding");
       embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_);
     }
-    descend(0, x, d, targets, into_dw);
+    descend(0, x, d, targets);
   }
   {
     const auto here = ctx_.inside("embedding");
-    const auto w = store_.lease(0);
-    embedding::backward(tokens(micro), d, w[Role::embedding].dw, recipe_.model.tied ? Gradient::accumulate : into_dw, ctx_);
+    const auto w = store_.lease(0, Pass::backward);
+    const auto into = recipe_.model.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
+    embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_);
   }
-  finish(0);
+  store_.finish(0);
   const auto here = ctx_.inside("head");
-  cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, micro > 0, loss_, ctx_);
+  cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, false, loss_of(micro), ctx_);
+  losses_made_ = micro + 1, loss_share_ = 1;
+  if (micro + 1 < recipe_.micro_batches) return;
+  store_.end();
+  gather_losses();
 }
 
 // Forward on the way down, backward on the way up: what a block keeps is given back the moment its own backward is done.
-void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targets& targets, Gradient into_dw) {
-  const int layers = int(recipe_.model.layers);
-  if (i == layers) {
+void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targets& targets) {
+  const int group = group_of_layer(i);
+  if (group == last_group(recipe_.model)) {
     auto phase = ctx_.arena.in_phase(Phase::backward);
-    head_.loss_and_gradient(x, store_.lease(layers + 1), targets, d, into_dw, ctx_);
-    return finish(layers + 1);
+    head_.loss_and_gradient(x, store_.lease(group, Pass::backward), targets, d, Gradient::overwrite, ctx_);
+    return store_.finish(group);
   }
   auto scope = ctx_.arena.scope();
   const Block b = block(i);
@@ -247,16 +292,16 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
   const BlockSaved kept = b.make_kept(recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(i)], ctx_);
   {
     auto phase = ctx_.arena.in_phase(Phase::forward);
-    const auto w = store_.lease(1 + i);
-    store_.prefetch(2 + i);
+    const auto w = store_.lease(group, Pass::forward);
+    store_.prefetch(group + 1, Pass::forward);
     b.forward(x, w, kept, y, ctx_);
   }
-  descend(i + 1, y, d, targets, into_dw);
+  descend(i + 1, y, d, targets);
   auto phase = ctx_.arena.in_phase(Phase::backward);
-  const auto w = store_.lease(1 + i);
-  store_.prefetch(i);
-  b.backward(x, w, kept, d, into_dw, ctx_);
-  finish(1 + i);
+  const auto w = store_.lease(group, Pass::backward);
+  store_.prefetch(group - 1, Pass::backward);
+  b.backward(x, w, kept, d, Gradient::overwrite, ctx_);
+  store_.finish(group);
 }
 
 void Training::update(const adamw::Hyper& hyper) {
@@ -269,7 +314,8 @@ void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
 void Training::apply(const adamw::Hyper& hyper) {
   check(recipe_.purpose == Purpose::training && recipe_.holding.updating == Updating::after, Code::bad_argument,
         "step: this model was made {}", recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
-  store_.update(hyper, state_, ctx_);
+  auto scope = ctx_.arena.scope();
+  store_.step(store_.norm(hyper, state_));
 }
 
 // One micro-batch whose groups are updated on the way. idle: with numbers that change nothing.
@@ -283,10 +329,6 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
   }
   backward(0);
   store_.update_with({});
-}
-
-void Training::finish(int group) {
-  if (store_.updating()) store().advance(group, ctx_);
 }
 
 void Training::passes(const adamw::Hyper& hyper) {
@@ -304,27 +346,31 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
+  store_.begin(0);
   forward_blocks(x);
-  head_.logits(x, store_.lease(int(recipe_.model.layers) + 1), row, out, ctx_);
+  head_.logits(x, store_.lease(last_group(recipe_.model), Pass::forward), row, out, ctx_);
+  store_.end();
 }
 
 std::string Training::first_gradient_not_finite() const {
-  const auto& params = static_cast<const WholeStore&>(store_).params();
+  const auto& params = store_.params();
   for (auto p = params.rbegin(); p != params.rend(); ++p)
     if (p->grad && !finite(p->grad, ctx_)) return fmt::format("the weight {}", p->spec.full_name());
   return "none of them: their squares' sum overflows";
 }
 
 std::string Training::first_not_finite() {
-  for (const Param& p : store().params())
+  for (const Param& p : store_.params())
     if (!finite(p.master ? p.master : p.copy, ctx_)) return fmt::format("the weight {}", p.spec.full_name());
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");
   std::string found;
+  store_.begin(0);
   forward_blocks(x, [&](int i) {
-    if (!finite(x, ctx_)) found = i < 0 ? "the embedding's output" : fmt::format("block {}", i);
-    return found.empty();
+    if (found.empty() && !finite(x, ctx_)) found = i < 0 ? "the embedding's output" : fmt::format("block {}", i);
+    return found.empty() || comm_;  // other ranks may find it elsewhere, and all make the same calls
   });
+  store_.end();
   return !found.empty() ? found : "the head";
 }
 

@@ -1,5 +1,5 @@
 // Training — one model with everything a step needs, and the step itself. Made in an arena: a wet one trains, a dry one is the
-// forecast. Nothing is allocated after the constructor but from the arena, and no value is read by the host during a step.
+// forecast. Several ranks take a step together: each makes the same calls, with its own micro-batches. Nothing is allocated after the constructor but from the arena, and no value is read by the host during a step.
 //
 // Order of calls in a step: feed(k, …) every micro-batch, then step(hyper); loss() may be read after that. A step is backward(k) of
 // every micro-batch, then update(hyper). forward() alone gives the loss of micro-batch 0 without gradients.
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "dist/comm.h"
 #include "engine/block.h"
 #include "engine/head.h"
-#include "engine/ranks.h"
 #include "engine/store.h"
 #include "gpu/staging.h"
 
@@ -27,17 +27,33 @@ struct Recipe {
   std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
   std::string attention = "flash";              // a family or a variant
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
-  int micro_batches = 1;                        // of `batch` sequences each, whose gradients add up to a step
+  Logits logits = Logits::whole;
+  int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
   Holding holding{};
-  Ranks ranks{};  // more than one: forecast only, `batch` is of each
+  Ranks ranks{};  // `batch` and `micro_batches` are of each
+
+  // What follows from the above, said here and nowhere else.
+  bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
+  bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
+  adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
+  adamw::Hyper served(adamw::Hyper asked) const {                          // no clipping without a norm; loss scaling where it is needed
+    if (!knows_norm()) asked.clip = 0;
+    asked.dynamic_scale = scales_loss();
+    return asked;
+  }
+  // The number of a micro-batch among those of all ranks: what a step's data is drawn by, and the order that gradients are added in.
+  int micro_of_all(int micro, int rank) const { return micro * ranks.count + rank; }
+  int micro_batches_of_all() const { return micro_batches * ranks.count; }
 };
 
 void check(const Recipe&);
 
 class Training {
  public:
-  Training(const Recipe&, Context&);  // makes all that outlives a step
+  // Makes all that outlives a step. comm: of more than one rank; a dry run makes its own. It outlives the training.
+  Training(const Recipe&, Context&, dist::Comm* comm = nullptr);
+  ~Training();
 
   void initialise(std::uint64_t seed);
   // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
@@ -53,10 +69,13 @@ class Training {
   void passes(const adamw::Hyper&);                     // every backward and the update, at the rate that was set; hyper.lr is not read
   void step(const adamw::Hyper&);                       // set_rate and passes
   void logits_at(std::int64_t row, const Tensor& out);  // after feeding micro-batch 0: logits of one row, FP32 [1, vocab]
-  double loss() const;                                  // mean over the step's tokens
+  std::vector<double> losses() const;  // each micro-batch's part of that, in the order of all; after forward, each rank's own
+  double loss() const;                 // mean over the step's tokens
   double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
-  WholeStore& store() { return static_cast<WholeStore&>(store_); }  // of one rank alone
+  ParamStore& store() { return store_; }
+  int rank() const { return comm_ ? comm_->rank() : 0; }
+  dist::Comm* comm() { return comm_; }
   const Recipe& recipe() const { return recipe_; }
   const attention::Variant& variant() const { return variant_; }
   bool stands_in() const;  // the variant only lends its tensors to a forecast: it does not serve this device
@@ -69,7 +88,7 @@ class Training {
  private:
   void apply(const adamw::Hyper&);
   void in_parts(const adamw::Hyper&, bool idle);
-  void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&, Gradient into_dw);
+  void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&);
   Tensor stream(Name) const;
   Block block(int) const;
   void forward_blocks(const Tensor& x, const std::function<bool(int)>& after = {});
@@ -78,9 +97,13 @@ class Training {
   Context& ctx_;
   const attention::Variant& variant_;
   attention::Problem problem_;
-  std::unique_ptr<ParamStore> owned_;
-  ParamStore& store_;
-  void finish(int group);  // its gradients are whole
+  std::unique_ptr<dist::Comm> owned_comm_;
+  dist::Comm* comm_;
+  ParamStore store_;
+  void gather_losses();
+  int losses_made_ = 0;    // micro-batches
+  double loss_share_ = 1;  // what their sum is divided by
+  Tensor loss_of(int micro) const;
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU

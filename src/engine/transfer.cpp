@@ -47,9 +47,11 @@ void HostView::write(const Tensor& t, const Tensor& rest) {
     std::vector<std::uint16_t> lower(upper.size());
     for (std::size_t i = 0; i < upper.size(); ++i) {
       const copy::Halves h = copy::split(values[i]);
-      upper[i] = h.upper, lower[i] = h.rest;
+      upper[i] = h.upper;
+      lower[i] = h.rest;
     }
-    put(upper.data(), t), put(lower.data(), rest);
+    put(upper.data(), t);
+    put(lower.data(), rest);
   } else if (on_gpu()) {
     engine::write(buffer_.data(), t, *ctx_);
   }

@@ -1,5 +1,5 @@
-// Values between a step's tensors and the host, wherever the tensors lie. On a GPU each call waits for all that is on the stream:
-// for the moments between steps, never inside one.
+// Copies values between a step's tensors, on any device, and the host. On a GPU each call waits for all work on the stream:
+// use it between steps, never inside one.
 #pragma once
 #include <vector>
 

@@ -1,5 +1,5 @@
-// WeightProducts — the products that make a layer's weights' gradients. Where gradients stand each is done at once; where none does
-// (Gradients::none) they wait until nothing needs the old weights any more, and are done together with their updates, in one op.
+// WeightProducts — the products that form the gradients of a layer's weights. With gradients in memory each runs at once; without
+// (Gradients::none) they run together with their updates, in one op, after the last use of the old weights.
 #pragma once
 #include <array>
 #include <span>

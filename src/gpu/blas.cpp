@@ -1,7 +1,5 @@
 #include "gpu/blas.h"
 
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <bit>
 #include <filesystem>
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "gpu/check.h"
+#include "gpu/cublaslt.h"
 #include "gpu/plan_file.h"
 
 namespace headroom::blas {
@@ -21,7 +20,7 @@ namespace headroom::blas {
 namespace {
 
 void ok(cublasStatus_t s, const char* what) {
-  check(s == CUBLAS_STATUS_SUCCESS, Code::cuda, "cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(s));
+  check(s == CUBLAS_STATUS_SUCCESS, Code::cuda, "cuBLASLt: {} failed: {}", what, cublaslt().cublasLtGetStatusString(s));
 }
 
 cudaDataType type_of(DType t) {
@@ -40,36 +39,37 @@ cublasLtHandle_t handle() {  // one per device, kept until the process ends
   cuda(cudaGetDevice(&device));
   std::lock_guard lock(mutex);
   auto [at, fresh] = handles.try_emplace(device, nullptr);
-  if (fresh) ok(cublasLtCreate(&at->second), "making a handle");
+  if (fresh) ok(cublaslt().cublasLtCreate(&at->second), "making a handle");
   return at->second;
 }
 
-// cuBLASLt counts columns first, so a row-major matrix is the transposed one to it: Cᵀ = Bᵀ Aᵀ, and rows become columns.
+// cuBLASLt is column-major, so it sees a row-major matrix as its transpose: it computes Cᵀ = Bᵀ Aᵀ, and rows become columns.
 struct Layout {
   cublasLtMatrixLayout_t raw = nullptr;
   Layout(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t count) {
     const bool t = x.transposed;
-    ok(cublasLtMatrixLayoutCreate(&raw, type_of(x.dtype), std::uint64_t(t ? rows : columns), std::uint64_t(t ? columns : rows), x.row),
+    ok(cublaslt().cublasLtMatrixLayoutCreate(&raw, type_of(x.dtype), std::uint64_t(t ? rows : columns), std::uint64_t(t ? columns : rows),
+                                             x.row),
        "a layout");
     const int batch = int(count);
-    ok(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "a layout");
-    ok(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.batch, sizeof x.batch), "a layout");
+    ok(cublaslt().cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "a layout");
+    ok(cublaslt().cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.batch, sizeof x.batch), "a layout");
   }
-  ~Layout() { cublasLtMatrixLayoutDestroy(raw); }
+  ~Layout() { cublaslt().cublasLtMatrixLayoutDestroy(raw); }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
 };
 
 struct Description {
   cublasLtMatmulDesc_t raw = nullptr;
-  explicit Description(const Product& p) {
+  explicit Description(const Gemm& p) {
     const bool tf32 = p.math == Math::tf32 && p.a.dtype == DType::f32;
-    ok(cublasLtMatmulDescCreate(&raw, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
+    ok(cublaslt().cublasLtMatmulDescCreate(&raw, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    ok(cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
-    ok(cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
+    ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
+    ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
   }
-  ~Description() { cublasLtMatmulDescDestroy(raw); }
+  ~Description() { cublaslt().cublasLtMatmulDescDestroy(raw); }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 };
@@ -85,10 +85,10 @@ struct Chosen {
   std::size_t lent;  // of the workspace
 };
 
-struct Book {  // of one card: what is known about its products
+struct Book {  // of one card: the algorithms of its products
   std::mutex mutex;
   std::filesystem::path file;
-  Plans measured;
+  Algorithms measured;
   std::map<std::string, Chosen> known;
   int measuring = 0;
   bool grown = false;
@@ -105,13 +105,13 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(fmt::format("{} cublasLt {}, 16 bits in a fixed order", p.name, cublasLtGetVersion()));
+    b->file = plan_file_of(fmt::format("{} cublasLt {}, 16 bits in a fixed order", p.name, cublaslt().cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
 }
 
-std::string key_of(const Product& p) {
+std::string key_of(const Gemm& p) {
   const auto matrix = [](const Matrix& x) {
     return fmt::format("{}{}.{}.{}.{}", name_of(x.dtype), x.transposed ? "t" : "", x.row, x.batch, alignment_of(x.data));
   };
@@ -120,38 +120,38 @@ std::string key_of(const Product& p) {
                      matrix(p.c), addend);
 }
 
-struct Call {  // one product, ready to be put on a stream with any algorithm
-  const Product& p;
+struct Call {  // one product, ready to be launched with any algorithm
+  const Gemm& p;
   Layout b, a, c;
   Description d;
   void* workspace;
   cudaStream_t stream;
 
-  Call(const Product& product, void* at, void* on)
+  Call(const Gemm& product, void* at, void* on)
       : p(product),
         b(p.b, p.k, p.n, p.count),
         a(p.a, p.m, p.k, p.count),
         c(p.c, p.m, p.n, p.count),
         d(p),
         workspace(at),
-        stream(static_cast<cudaStream_t>(on)) {}
+        stream(cuda_stream(on)) {}
 
   cublasStatus_t start(const Chosen& plan) const {
-    return cublasLtMatmul(handle(), d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.add ? p.add : p.c.data, c.raw, p.c.data,
-                          c.raw, &plan.how, workspace, plan.lent, stream);
+    return cublaslt().cublasLtMatmul(handle(), d.raw, &p.alpha, p.b.data, b.raw, p.a.data, a.raw, &p.beta, p.add ? p.add : p.c.data, c.raw,
+                                     p.c.data, c.raw, &plan.how, workspace, plan.lent, stream);
   }
 
-  // A plan that would use a few bytes hands out its tiles by a counter, which a fill sets back before every product. Lent nothing it hands
-  // them out in a fixed order, as fast and without the fill (docs/performance.md). One that wants more gets all there is.
+  // An algorithm that needs a few bytes distributes tiles by a counter, which a fill resets before every product. Without workspace it
+  // distributes them in a fixed order, as fast and without the fill (bench/lab/step.md). One that needs more gets the whole workspace.
   Chosen with_workspace(const cublasLtMatmulAlgo_t& how) const {
     constexpr std::size_t counter_bytes = 16;
     cublasLtMatmulHeuristicResult_t wants{};
-    const cublasStatus_t s = cublasLtMatmulAlgoCheck(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, &how, &wants);
+    const cublasStatus_t s = cublaslt().cublasLtMatmulAlgoCheck(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, &how, &wants);
     const bool counts = size_of(p.a.dtype) == 2 && s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
-    return {how, counts ? 0 : workspace_bytes};  // FP32 has no such plans, and TF32 without workspace takes up to 2.7 times as long
+    return {how, counts ? 0 : workspace_bytes};  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long
   }
 
-  // Of 16 bits, those that want a counter or nothing give way to what is offered where there is no workspace.
+  // For 16-bit types, prefer the algorithms that cuBLASLt offers without workspace to those that need a counter or nothing.
   std::vector<Chosen> offered(int most) const {
     auto found = asked(most, workspace_bytes);
     const auto lends_nothing = [&](const auto& f) { return with_workspace(f.algo).lent == 0; };
@@ -171,9 +171,9 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
                    of_c = p.add ? alignment_of(p.add) : of_d;
     const std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // FP32 and in order: the same bits every time
     cublasLtMatmulPreference_t wish;
-    ok(cublasLtMatmulPreferenceCreate(&wish), "a preference");
+    ok(cublaslt().cublasLtMatmulPreferenceCreate(&wish), "a preference");
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
-      cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value);
+      cublaslt().cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value);
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction);
@@ -183,15 +183,16 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_d);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
-    const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, wish, most, found.data(), &count);
-    cublasLtMatmulPreferenceDestroy(wish);
+    const cublasStatus_t s =
+        cublaslt().cublasLtMatmulAlgoGetHeuristic(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, wish, most, found.data(), &count);
+    cublaslt().cublasLtMatmulPreferenceDestroy(wish);
     if (s == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     ok(s, "choosing an algorithm");
     found.resize(static_cast<std::size_t>(count));
     return found;
   }
 
-  float least_ms(const Chosen& plan, int times) const {  // infinite when it does not run
+  float least_ms(const Chosen& plan, int times) const {  // infinity if it does not run
     cudaEvent_t begin, end;
     cuda(cudaEventCreate(&begin)), cuda(cudaEventCreate(&end));
     float least = std::numeric_limits<float>::infinity();
@@ -209,12 +210,15 @@ struct Call {  // one product, ready to be put on a stream with any algorithm
   }
 
   Chosen fastest() const {
-    constexpr float clearly = 0.98f;  // a plan further down must be faster by more than noise
+    constexpr float clearly = 0.98f;  // a later one must be faster by more than the noise
     const auto all = offered(12);
     std::size_t best = 0;
     float best_ms = least_ms(all[0], 4) * clearly;
     for (std::size_t i = 1; i < all.size(); ++i)
-      if (const float ms = least_ms(all[i], 4); ms < best_ms) best = i, best_ms = ms;
+      if (const float ms = least_ms(all[i], 4); ms < best_ms) {
+        best = i;
+        best_ms = ms;
+      }
     return all[best];
   }
 };
@@ -226,11 +230,11 @@ Chosen plan_of(const Call& call) {
   const auto kept = b.measured.find(key);
   if (kept == b.measured.end() && b.measuring > 0) {
     const Chosen plan = call.fastest();
-    b.measured[key] = std::bit_cast<Plan>(plan.how);
+    b.measured[key] = std::bit_cast<Algorithm>(plan.how);
     b.grown = true;
     return b.known[key] = plan;
   }
-  const auto at = b.known.find(key);  // asking takes tens of microseconds
+  const auto at = b.known.find(key);  // the heuristic takes tens of microseconds
   if (at != b.known.end()) return at->second;
   return b.known[key] =
              kept != b.measured.end() ? call.with_workspace(std::bit_cast<cublasLtMatmulAlgo_t>(kept->second)) : call.offered(1).front();
@@ -238,12 +242,12 @@ Chosen plan_of(const Call& call) {
 
 }  // namespace
 
-void multiply(const Product& p, void* workspace, void* stream) {
+void multiply(const Gemm& p, void* workspace, void* stream) {
   if (p.m == 0 || p.n == 0 || p.count == 0) return;
   const Call call(p, workspace, stream);
   const Chosen plan = plan_of(call);
   cublasStatus_t s = call.start(plan);
-  if (s != CUBLAS_STATUS_SUCCESS && plan.lent == 0) s = call.start({plan.how, workspace_bytes});  // it cannot do without its counter
+  if (s != CUBLAS_STATUS_SUCCESS && plan.lent == 0) s = call.start({plan.how, workspace_bytes});  // it needs its counter
   ok(s, "a product");
 }
 
@@ -259,7 +263,7 @@ Measuring::~Measuring() {
   if (b.measuring > 0) --b.measuring;
   if (!b.grown) return;
   b.grown = false;
-  Plans all = read_plans(b.file);  // another process may have added to it
+  Algorithms all = read_plans(b.file);  // another process may have added algorithms
   all.insert(b.measured.begin(), b.measured.end());
   write_plans(b.file, all);
 }

@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt. Row-major, any leading dimensions, a batch at one stride; asks for no memory and waits for nothing.
+// Matrix products by cuBLASLt. Row-major, any leading dimensions, a batch at one stride. Allocates nothing and does not wait.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace headroom::blas {
 
-constexpr std::size_t workspace_bytes = 32u << 20;  // what cuBLASLt wants on Hopper; the caller lends it
+constexpr std::size_t workspace_bytes = 32u << 20;  // what cuBLASLt recommends on Hopper; the caller provides it
 
 struct Matrix {
   void* data;
@@ -17,20 +17,20 @@ struct Matrix {
   bool transposed = false;  // stored with rows and columns swapped
 };
 
-struct Product {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `count` times
+struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `count` times
   Matrix a, b, c;
   std::int64_t m, n, k, count;
   float alpha = 1, beta = 0;
   Math math = Math::exact;
-  const void* add = nullptr;  // what beta multiplies, laid out as c; nullptr: c itself
+  const void* add = nullptr;  // what beta multiplies, in c's layout; nullptr: c itself
 };
 
-void multiply(const Product&, void* workspace, void* stream);
+void multiply(const Gemm&, void* workspace, void* stream);
 
-// While one of these lives, multiply() measures the plans that cuBLASLt offers for a product that was never measured on this card, on
-// the operands at hand and waiting for each (so C is written many times over), and takes the fastest from then on. At the end they are
-// kept in the user's cache folder; where that cannot be, nothing is measured, so that two runs cannot take different plans and differ
-// in their bits. Without a measurement the first plan that cuBLASLt offers is taken. Every plan gives the same bits every time.
+// While an object of this class exists, multiply() measures cuBLASLt's algorithms for each product that is new on this card. It uses the
+// given operands (so C is written many times), waits for each, and uses the fastest from then on. The destructor stores the choices
+// in the user's cache folder. If the folder cannot be written, nothing is measured: otherwise two runs could choose different algorithms
+// and give different bits. An unmeasured product uses the first algorithm offered. Each algorithm gives the same bits every time.
 class Measuring {
  public:
   Measuring();

@@ -6,10 +6,6 @@
 
 namespace headroom {
 
-namespace {
-cudaStream_t stream_of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
-}  // namespace
-
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const cudaError_t e = cudaMalloc(&data_, bytes);
@@ -26,16 +22,16 @@ Buffer::~Buffer() {
 }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream& s) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(s)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(s.raw())));
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream& s) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(s)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(s.raw())));
 }
 void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream& s) {
   if (row_bytes == every || rows == 1) return copy_to_host(to, from, row_bytes * rows, s);
-  cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, stream_of(s)));
+  cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, cuda_stream(s.raw())));
 }
-void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, stream_of(s))); }
+void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, cuda_stream(s.raw()))); }
 
 DeviceMemory device_memory() {
   DeviceMemory m;

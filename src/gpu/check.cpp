@@ -5,7 +5,7 @@
 namespace headroom {
 
 void cuda_failed(cudaError_t e, const char* file, int line) {
-  cudaGetLastError();  // leave no stale error behind for the next call
+  cudaGetLastError();  // clear the error for the next call
   throw Error({e == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::cuda, file, line},
               fmt::format("CUDA: {} ({})", cudaGetErrorString(e), cudaGetErrorName(e)));
 }

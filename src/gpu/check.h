@@ -1,4 +1,4 @@
-// A CUDA call's answer, turned into the library's one error.
+// Calls of the CUDA runtime: a failure becomes the library's one error; a handle gets its type back.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,5 +10,7 @@ inline void cuda(cudaError_t e, const char* file = __builtin_FILE(), int line = 
   if (e != cudaSuccess) [[unlikely]]
     cuda_failed(e, file, line);
 }
+
+inline cudaStream_t cuda_stream(void* raw) { return static_cast<cudaStream_t>(raw); }  // the handle as Context and Stream carry it
 
 }  // namespace headroom

@@ -28,10 +28,13 @@ struct Nvml {  // the few calls that are used, by their names in the library; it
       into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(dlsym(library, name));
       all = all && into;
     };
-    find("nvmlInit_v2", init), find("nvmlDeviceGetHandleByPciBusId_v2", handle);
-    find("nvmlDeviceGetClockInfo", clock), find("nvmlDeviceGetMaxClockInfo", most_clock);
+    find("nvmlInit_v2", init);
+    find("nvmlDeviceGetHandleByPciBusId_v2", handle);
+    find("nvmlDeviceGetClockInfo", clock);
+    find("nvmlDeviceGetMaxClockInfo", most_clock);
     find("nvmlDeviceGetTemperature", temperature);
-    find("nvmlDeviceGetPowerUsage", power), find("nvmlDeviceGetEnforcedPowerLimit", most_power);
+    find("nvmlDeviceGetPowerUsage", power);
+    find("nvmlDeviceGetEnforcedPowerLimit", most_power);
     find("nvmlDeviceGetCurrentClocksThrottleReasons", reasons);
     find("nvmlSystemGetDriverVersion", version);
     there = all && init() == 0;
@@ -59,8 +62,11 @@ std::optional<Clocks> clocks_of(const Device& d) {
   unsigned long long reasons = 0;
   char version[96] = "";
   if (nvml.clock(h, sm, &now) != 0 || nvml.most_clock(h, sm, &most) != 0) return {};
-  nvml.temperature(h, on_the_die, &celsius), nvml.power(h, &milliwatts), nvml.most_power(h, &most_milliwatts);  // 0 where not told
-  nvml.reasons(h, &reasons), nvml.version(version, sizeof version);
+  nvml.temperature(h, on_the_die, &celsius);
+  nvml.power(h, &milliwatts);
+  nvml.most_power(h, &most_milliwatts);  // 0 where not told
+  nvml.reasons(h, &reasons);
+  nvml.version(version, sizeof version);
   return Clocks{int(now), int(most), int(celsius), milliwatts / 1e3, most_milliwatts / 1e3, version, in_words(reasons)};
 }
 

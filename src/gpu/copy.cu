@@ -1,7 +1,8 @@
-// copy_on_device — by a kernel: cudaMemcpy within a card may take a copy engine, which is slower than the memory (a graph of one copy of a
+// copy_on_device — by a kernel. cudaMemcpy within a card may use a copy engine, which is slower than the memory (a graph of one copy of a
 // GiB: 2.7 of 4.2 TB/s on an H200, 2026-11-21).
 #include <algorithm>
 
+#include "base/divide.h"
 #include "base/error.h"
 #include "gpu/buffer.h"
 #include "gpu/launch.cuh"
@@ -10,7 +11,7 @@ namespace headroom {
 
 namespace {
 
-constexpr int threads = 512, pieces = 4;  // 16-byte pieces of a thread that are under way together
+constexpr int threads = 512, pieces = 4;  // 16-byte pieces that a thread loads before it stores them
 
 struct CopyArgs {
   const uint4* from;
@@ -37,8 +38,8 @@ void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&
   check(bytes % sizeof(uint4) == 0, Code::bad_argument, "copy_on_device: {} bytes are no multiple of 16", bytes);
   if (bytes == 0) return;
   const std::size_t count = bytes / sizeof(uint4), per_block = std::size_t(threads) * pieces;
-  launch(static_cast<cudaStream_t>(s.raw()), copy_on_device_kernel,
-         {dim3(unsigned(std::min<std::size_t>((count + per_block - 1) / per_block, 1u << 20))), dim3(threads)},
+  launch(cuda_stream(s.raw()), copy_on_device_kernel,
+         {dim3(unsigned(std::min<std::size_t>(ceil_div(count, per_block), 1u << 20))), dim3(threads)},
          CopyArgs{static_cast<const uint4*>(from), static_cast<uint4*>(to), count});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "gpu/launch.cuh"
 
 namespace headroom {
@@ -31,10 +32,9 @@ void fill_normal(const Tensor& t, Random random, const Stream& s, float scale) {
   check(t.contiguous(), Code::bad_argument, "fill_normal: the tensor must be contiguous");
   if (t.count() == 0) return;
   constexpr int threads = 256;
-  const auto blocks = unsigned(std::min<std::int64_t>((t.count() + threads - 1) / threads, 1 << 15));
+  const auto blocks = unsigned(std::min<std::int64_t>(ceil_div(t.count(), threads), 1 << 15));
   with_float(t.dtype, [&]<class T>() {
-    launch(static_cast<cudaStream_t>(s.raw()), fill_normal_kernel<T>, {dim3(blocks), dim3(threads)},
-           FillArgs<T>{t.as<T>(), t.count(), random, scale});
+    launch(cuda_stream(s.raw()), fill_normal_kernel<T>, {dim3(blocks), dim3(threads)}, FillArgs<T>{t.as<T>(), t.count(), random, scale});
   });
 }
 

@@ -1,5 +1,5 @@
-// Random values written where a tensor lies on a CUDA device. Value i is scale · random.normal(i), rounded to the tensor's type, as the
-// host would write it, to the bit.
+// Random values written into a tensor on a CUDA device. Value i is scale · random.normal(i), rounded to the tensor's type: the bits are
+// the host's.
 #pragma once
 #include "base/random.h"
 #include "base/tensor.h"

@@ -1,4 +1,4 @@
-// How many blocks a launch has: from 64-bit counts, refused in words where the hardware cannot count so far.
+// The number of blocks of a launch, from a 64-bit count; an error beyond the hardware's limit.
 #pragma once
 #include <cstdint>
 

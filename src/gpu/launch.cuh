@@ -1,4 +1,4 @@
-// The only <<< >>> in the project.
+// The only kernel launch (<<< >>>) in the project.
 #pragma once
 #include <cstddef>
 
@@ -10,12 +10,12 @@ struct Grid {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;
-  int cluster = 1;  // so many neighbouring blocks run together and read each other's shared memory
+  int cluster = 1;  // blocks in a thread block cluster; 1: none
 };
 
 template <class Args>
 void launch(cudaStream_t stream, void (*kernel)(Args), const Grid& g, const Args& a) {
-  if (g.shared_bytes > 48 * 1024)  // more than every kernel may have without asking
+  if (g.shared_bytes > 48 * 1024)  // more needs an attribute
     cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(g.shared_bytes)));
   if (g.cluster == 1) {
     kernel<<<g.blocks, g.threads, g.shared_bytes, stream>>>(a);

@@ -10,7 +10,7 @@ namespace {
 using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
                             const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-Encode find_encode() {  // from the driver that is loaded, so that nothing links against libcuda
+Encode find_encode() {  // from the loaded driver, so that the library does not link against libcuda
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found;
   const cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);

@@ -1,4 +1,4 @@
-// How the copy engine cuts a tensor in global memory into boxes.
+// Tensor maps: how TMA splits a tensor in global memory into boxes.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -11,7 +11,7 @@ namespace headroom {
 
 constexpr int panel_columns = 64;  // 16-bit columns of a 128-byte swizzled panel: the widest inner box
 
-// dim[0] is contiguous; stride[i] is in elements; a box reads as zero, and writes nothing, outside the tensor.
+// dim[0] is contiguous; stride[i] is in elements. Outside the tensor, a box reads zeros and writes nothing.
 // The inner box is 64 16-bit columns (128 bytes): one swizzled panel.
 struct Map {
   CUtensorMap raw;
@@ -23,7 +23,7 @@ struct MapShape {
 };
 
 enum class MapType : std::uint8_t { bf16, f16 };
-Map make_map(const void* data, MapType, const MapShape&);  // an Error when the driver refuses
+Map make_map(const void* data, MapType, const MapShape&);  // throws Error if the driver refuses it
 
 template <class T>
 Map make_map(const T* data, const MapShape& s) {

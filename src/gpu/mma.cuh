@@ -1,4 +1,4 @@
-// mma.cuh — Hopper's warpgroup matrix instruction, what orders it, and the registers it lives in.
+// mma.cuh — Hopper's warpgroup matrix instruction (wgmma), its fences, and its register layout.
 // With tma.cuh the only PTX of the project. Needs sm_90a. All calls are made by 4 whole warps together (a warpgroup).
 #pragma once
 #include <cuda_bf16.h>
@@ -40,7 +40,7 @@ struct Descriptors {
   std::uint32_t base;  // address of all of a kernel's shared memory / 16
   __device__ __forceinline__ explicit Descriptors(const void* shared)
       : base((std::uint32_t(__cvta_generic_to_shared(shared)) & 0x3ffff) >> 4) {}
-  __device__ __forceinline__ void renew() { asm volatile("" : "+r"(base)); }  // what is derived from it is not kept across this line
+  __device__ __forceinline__ void renew() { asm volatile("" : "+r"(base)); }  // values derived from it are recomputed after this line
   __device__ __forceinline__ std::uint64_t at(int offset, int leading_bytes = 16) const {
     std::uint64_t d;
     asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(base + (offset >> 4) + (leading_bytes >> 4 << 16)), "n"(1024 >> 4 | 1 << 30));
@@ -183,7 +183,7 @@ __device__ inline void store_blocks_transposed(void* row, std::uint32_t a, std::
                "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
-// w[i] of lane l and w[l] of lane i trade places within each four lanes (`quad` = lane % 4).
+// transposes a 4 × 4 block within each four lanes: w[i] of lane l and w[l] of lane i change places (`quad` = lane % 4).
 __device__ inline void transpose_in_quad(std::uint32_t (&w)[4], int quad) {
   const bool odd = quad & 1, high = quad & 2;
 #pragma unroll
@@ -212,7 +212,7 @@ __device__ inline float exp2_fast(float x) {  // MUFU: 16 results a cycle and SM
   return y;
 }
 
-// 1/x and 1/√x within 1 ulp, denormals as zero: where a division or a root that is rounded right begins.
+// 1/x and 1/√x within 1 ulp, denormals as zero: first step of a correctly rounded division or root.
 __device__ inline float reciprocal_near(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

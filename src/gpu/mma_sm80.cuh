@@ -1,5 +1,5 @@
-// mma_sm80.cuh — copies that do not wait, matrix fragments and the warp's matrix instruction: PTX of every card from sm_80 on.
-// A product is made by one whole warp. bf16 and fp16 multiply as they are; float multiplies as tf32, rounded to nearest by `round`.
+// mma_sm80.cuh — asynchronous copies, matrix fragments and the warp's matrix instruction (mma.sync): PTX of every card from sm_80 on.
+// One whole warp computes a product. bf16 and fp16 are multiplied as stored; float as tf32, rounded to nearest by `round`.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@ namespace headroom::warp {
 
 // ---- global to shared memory, in the background ------------------------------------------------------------------------
 __device__ __forceinline__ std::uint32_t shared_address(const void* at) { return std::uint32_t(__cvta_generic_to_shared(at)); }
-__device__ __forceinline__ void copy_16(void* to, const void* from, bool wanted) {  // 16 bytes; zeros, and `from` unread, if not wanted
+__device__ __forceinline__ void copy_16(void* to, const void* from, bool wanted) {  // 16 bytes; if not wanted: zeros, `from` is not read
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void copy_4(void* to, const void* from) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ std::uint32_t round_bits(std::uint32_t x) {  // fp32 
   return r;
 }
 template <class T, int n>
-__device__ __forceinline__ void round(std::uint32_t (&r)[n]) {  // of what was loaded as it lay in memory
+__device__ __forceinline__ void round(std::uint32_t (&r)[n]) {  // of values loaded without conversion
   if constexpr (std::is_same_v<T, float>)
 #pragma unroll
     for (auto& x : r) x = round_bits(x);

@@ -1,9 +1,12 @@
-// Stands in for the room where the library is built without CUDA: there is no device, and nothing else can be reached.
+// Replaces this room in a build without CUDA: there is no device, and every other call throws.
 #include "base/error.h"
 #include "gpu/blas.h"
 #include "gpu/buffer.h"
+#include "gpu/caller.h"
 #include "gpu/device.h"
+#include "gpu/event.h"
 #include "gpu/fill.h"
+#include "gpu/probe.h"
 #include "gpu/range.h"
 #include "gpu/staging.h"
 #include "gpu/stream.h"
@@ -24,6 +27,13 @@ void Stream::wait() const { refuse(); }
 Graph::Graph(void*, const std::function<void()>&) { refuse(); }
 Graph::~Graph() = default;
 void Graph::launch(void*) const { refuse(); }
+Nodes run_and_count(void*, const std::function<void()>&) { refuse(); }
+void use_cuda_device(int) { refuse(); }
+Event::Event() { refuse(); }
+Event::~Event() = default;
+void Event::record(void*) const { refuse(); }
+void Event::hold_up(void*) const { refuse(); }
+bool Event::passed() const { refuse(); }
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }
@@ -39,7 +49,13 @@ void copy_on_device(void*, const void*, std::size_t, const Stream&) { refuse(); 
 void fill_bytes(void*, int, std::size_t, const Stream&) { refuse(); }
 void fill_normal(const Tensor&, Random, const Stream&, float) { refuse(); }
 DeviceMemory device_memory() { refuse(); }
-void blas::multiply(const Product&, void*, void*) { refuse(); }
+void blas::multiply(const Gemm&, void*, void*) { refuse(); }
+
+OnDevice::OnDevice(const Device&) {}
+OnDevice::~OnDevice() = default;
+void check_reachable(const void*, const Device&, const char*) { refuse(); }
+void check_host_memory(const void*, const char*) {}
+void noted_cuda_use() { refuse(); }
 
 void push_range(const char*) {}
 void pop_range() {}

@@ -1,11 +1,13 @@
 #include "gpu/plan_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
 
 namespace headroom {
 
@@ -13,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::uint64_t checksum(const std::string& text) {  // FNV-1a: to notice damage, not malice
+std::uint64_t checksum(const std::string& text) {  // FNV-1a: detects damage, not manipulation
   std::uint64_t sum = 0xcbf29ce484222325ull;
   for (unsigned char c : text) sum = (sum ^ c) * 0x100000001b3ull;
   return sum;
@@ -21,18 +23,18 @@ std::uint64_t checksum(const std::string& text) {  // FNV-1a: to notice damage, 
 
 }  // namespace
 
-Plans read_plans(const fs::path& path) {
+Algorithms read_plans(const fs::path& path) {
   std::ifstream in(path);
   std::string head, sum, line;
   if (!std::getline(in, head) || head != plan_file_head || !std::getline(in, sum)) return {};
   std::stringstream rest;
   rest << in.rdbuf();
   if (sum != fmt::format("{:016x}", checksum(rest.str()))) return {};
-  Plans plans;
+  Algorithms plans;
   while (std::getline(rest, line)) {
     std::istringstream words(line);
     std::string key;
-    Plan plan;
+    Algorithm plan;
     words >> key >> std::hex;
     for (auto& word : plan) words >> word;
     if (!words) return {};
@@ -41,7 +43,7 @@ Plans read_plans(const fs::path& path) {
   return plans;
 }
 
-bool write_plans(const fs::path& path, const Plans& plans) {
+bool write_plans(const fs::path& path, const Algorithms& plans) {
   std::string text;
   for (const auto& [key, plan] : plans) {
     text += key;
@@ -50,14 +52,10 @@ bool write_plans(const fs::path& path, const Plans& plans) {
   }
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
-  const fs::path unfinished = path.string() + fmt::format(".{}", ::getpid());
-  std::ofstream out(unfinished);
-  out << plan_file_head << '\n' << fmt::format("{:016x}", checksum(text)) << '\n' << text;
-  out.close();
-  if (out) fs::rename(unfinished, path, failed);
-  const bool kept = out && !failed;
-  if (!kept) fs::remove(unfinished, failed);
-  return kept;
+  try {
+    write_atomically(path.string(), fmt::format("{}\n{:016x}\n{}", plan_file_head, checksum(text), text));
+    return true;
+  } catch (const Error&) { return false; }
 }
 
 fs::path plan_file_of(const std::string& card) {

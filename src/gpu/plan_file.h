@@ -1,5 +1,5 @@
-// Plans of matrix products that were measured on a card, kept between runs. A file that is missing, damaged or of another version holds
-// none; it is written beside itself and renamed, so that a reader sees the old one or the new one, whole.
+// cuBLASLt algorithms that were measured on a card, kept between runs. A file that is missing, damaged or of another version counts as
+// empty. Writing goes to a new file that is then renamed, so that a reader sees the whole old or the whole new one.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace headroom {
 
-using Plan = std::array<std::uint64_t, 8>;  // opaque: the library's own description of an algorithm
-using Plans = std::map<std::string, Plan>;  // by what is multiplied, in one word
+using Algorithm = std::array<std::uint64_t, 8>;       // opaque: cuBLASLt's description of an algorithm
+using Algorithms = std::map<std::string, Algorithm>;  // by product, written as one word
 constexpr const char* plan_file_head = "headroom plans 1";
 
-Plans read_plans(const std::filesystem::path&);
-bool write_plans(const std::filesystem::path&, const Plans&);  // false: the folder cannot be written to
-std::filesystem::path plan_file_of(const std::string& card);   // in the user's cache folder; empty where there is none
+Algorithms read_plans(const std::filesystem::path&);
+bool write_plans(const std::filesystem::path&, const Algorithms&);  // false: the folder cannot be written to
+std::filesystem::path plan_file_of(const std::string& card);        // in the user's cache folder; empty where there is none
 
 }  // namespace headroom

@@ -1,4 +1,4 @@
-// NVTX ranges of this thread: the names that Nsight shows around kernels. Cost next to nothing when nobody listens.
+// NVTX ranges of this thread: the names that Nsight shows around kernels. Almost free when no tool is attached.
 #pragma once
 
 namespace headroom {

@@ -1,5 +1,5 @@
-// A block's walk over rows of matrices that lie alike, the next rows under way from memory to shared memory while one is at work. A thread
-// copies the pieces of a row that Row::each gives it, and reads only these: no barrier.
+// A block's walk over the rows of matrices of one layout. It prefetches the next rows into shared memory while it works on one. A thread
+// copies the pieces of a row that Row::each gives it and reads only these, so no barrier is needed.
 //
 // Row: pieces of `vec` elements, each(width, f(which of the thread's pieces, where it begins)).
 // Order of calls: while more(): arrive(), any number of read(), next(). depth: rows ahead; 0: nothing is copied, read() reads memory.
@@ -19,12 +19,15 @@ class RowsAhead {
   static_assert(depth == 0 || sizeof(T) * Row::vec == 16);
   static constexpr std::size_t shared_bytes(std::int64_t width) { return std::size_t(depth) * tensors * std::size_t(width) * sizeof(T); }
 
-  // A matrix that is null is not read, and with rows ahead its elements are zeros; the first is there. Rows lie `width` elements apart.
+  // A null matrix is not read; with rows ahead, its elements are zeros. The first matrix must not be null. Row stride: `width` elements.
   __device__ RowsAhead(const void* shared, const T* const (&from)[tensors], int width, const RowRange& range)
       : row_(range.first), step_(range.step), left_(range.end - range.first), width_(width) {
     asm volatile("mov.b32 %0, %1;" : "=r"(shared_) : "r"(warp::shared_address(shared)));
 #pragma unroll
-    for (int t = 0; t < tensors; ++t) wanted_[t] = from[t], from_[t] = (from[t] ? from[t] : from[0]) + row_ * width;
+    for (int t = 0; t < tensors; ++t) {
+      wanted_[t] = from[t];
+      from_[t] = (from[t] ? from[t] : from[0]) + row_ * width;
+    }
 #pragma unroll
     for (int d = 0; d < depth; ++d) fetch(d);
   }
@@ -41,17 +44,18 @@ class RowsAhead {
   }
   __device__ void next() {
     if constexpr (depth > 0) {
-      __syncwarp();  // what was read is read before its place is written
+      __syncwarp();  // every lane has read the slot before it is overwritten
       fetch(depth);
     } else {
       advance();
     }
-    row_ += step_, left_ -= step_;
+    row_ += step_;
+    left_ -= step_;
   }
 
  private:
-  // Shared memory by its 32-bit address, one register: by pointers the compiler works the address out again for every use.
-  __device__ static void copy(std::uint32_t to, const void* from, bool wanted) {  // 16 bytes, zeros if not wanted
+  // Shared memory by its 32-bit address in one register: with pointers the compiler recomputes the address at every use.
+  __device__ static void copy(std::uint32_t to, const void* from, bool wanted) {  // 16 bytes; zeros if not wanted
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
   }
   __device__ static Pack<T, Row::vec> arrived(std::uint32_t from) {
@@ -64,7 +68,7 @@ class RowsAhead {
 #pragma unroll
     for (int t = 0; t < tensors; ++t) from_[t] += step_ * width_;
   }
-  __device__ void fetch(int ahead) {  // the row after so many others, where from_ stands
+  __device__ void fetch(int ahead) {  // the row `ahead` rows from here, at from_
     if (left_ > ahead * step_) {
 #pragma unroll
       for (int t = 0; t < tensors; ++t) Row::each(width_, [&](int, int i) { copy(place(t, i), from_[t] + i, wanted_[t]); });
@@ -79,7 +83,7 @@ class RowsAhead {
   const T* from_[tensors];  // depth 0: of this row; else of the next to fetch
   bool wanted_[tensors];
   std::int64_t row_, step_, left_;
-  int width_, slot_ = 0;  // where this row's pieces lie, in bytes
+  int width_, slot_ = 0;  // byte offset of this row's pieces
 };
 
 }  // namespace headroom

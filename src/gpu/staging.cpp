@@ -5,18 +5,17 @@
 namespace headroom {
 
 namespace {
-cudaStream_t stream_of(void* s) { return static_cast<cudaStream_t>(s); }
 cudaEvent_t event_of(void* e) { return static_cast<cudaEvent_t>(e); }
 }  // namespace
 
 void read_from_device(void* to, const void* from, std::size_t bytes, void* stream) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
-  cuda(cudaStreamSynchronize(stream_of(stream)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(stream)));
+  cuda(cudaStreamSynchronize(cuda_stream(stream)));
 }
 
 void write_to_device(void* to, const void* from, std::size_t bytes, void* stream) {
-  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
-  cuda(cudaStreamSynchronize(stream_of(stream)));
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(stream)));
+  cuda(cudaStreamSynchronize(cuda_stream(stream)));
 }
 
 Staging::Staging(std::size_t slot_bytes, int slots) : slot_bytes_(slot_bytes) {
@@ -37,14 +36,14 @@ Staging::~Staging() {
 
 void* Staging::next() {
   at_ = (at_ + 1) % events_.size();
-  cuda(cudaEventSynchronize(event_of(events_[at_])));  // one that was never recorded is done
+  cuda(cudaEventSynchronize(event_of(events_[at_])));  // an event that was never recorded counts as done
   return memory_ + at_ * slot_bytes_;
 }
 
 void Staging::send(void* to, std::size_t offset, std::size_t bytes, void* stream) {
-  cuda(cudaMemcpyAsync(to, memory_ + at_ * slot_bytes_ + offset, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+  cuda(cudaMemcpyAsync(to, memory_ + at_ * slot_bytes_ + offset, bytes, cudaMemcpyHostToDevice, cuda_stream(stream)));
 }
 
-void Staging::sent(void* stream) { cuda(cudaEventRecord(event_of(events_[at_]), stream_of(stream))); }
+void Staging::sent(void* stream) { cuda(cudaEventRecord(event_of(events_[at_]), cuda_stream(stream))); }
 
 }  // namespace headroom

@@ -1,15 +1,15 @@
-// Values between the host and a card. Read and write wait, for the moments between steps; Staging does not, for the steps themselves.
+// Copies of values between the host and a card. Read and write wait: use them between steps. Staging does not wait: use it within steps.
 #pragma once
 #include <cstddef>
 #include <vector>
 
 namespace headroom {
 
-// Behind everything on the stream (a cudaStream_t); done when they return.
+// Ordered after everything on the stream (a cudaStream_t); done when they return.
 void read_from_device(void* to, const void* from, std::size_t bytes, void* stream);
 void write_to_device(void* to, const void* from, std::size_t bytes, void* stream);
 
-// Staging — slots of pinned host memory that take turns, so that the host fills one while the card still reads another.
+// Staging — slots of pinned host memory used in turn, so that the host fills one while the card reads another.
 // Order of calls: next() gives a slot, waiting only if its last copies are not done; fill it; send() any parts of it; sent().
 class Staging {
  public:

@@ -5,7 +5,6 @@
 namespace headroom {
 
 namespace {
-cudaStream_t of(const Stream& s) { return static_cast<cudaStream_t>(s.raw()); }
 cudaEvent_t event(void* e) { return static_cast<cudaEvent_t>(e); }
 void* make_event() {
   cudaEvent_t e;
@@ -21,12 +20,12 @@ Stream::Stream(int device) {
   raw_ = s;
 }
 Stream::~Stream() {
-  if (raw_) cudaStreamDestroy(of(*this));
+  if (raw_) cudaStreamDestroy(cuda_stream(raw_));
 }
-void Stream::wait() const { cuda(cudaStreamSynchronize(of(*this))); }
+void Stream::wait() const { cuda(cudaStreamSynchronize(cuda_stream(raw_))); }
 
 Graph::Graph(void* raw, const std::function<void()>& work) {
-  const auto stream = static_cast<cudaStream_t>(raw);
+  const auto stream = cuda_stream(raw);
   cudaGraph_t graph = nullptr;
   cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   try {
@@ -44,12 +43,12 @@ Graph::Graph(void* raw, const std::function<void()>& work) {
   raw_ = exec;
 }
 Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw_)); }
-void Graph::launch(void* s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), static_cast<cudaStream_t>(s))); }
+void Graph::launch(void* s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), cuda_stream(s))); }
 
 Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
 Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }
-void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), of(s))); }
-void Stopwatch::stop(const Stream& s) { cuda(cudaEventRecord(event(stop_), of(s))); }
+void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), cuda_stream(s.raw()))); }
+void Stopwatch::stop(const Stream& s) { cuda(cudaEventRecord(event(stop_), cuda_stream(s.raw()))); }
 float Stopwatch::elapsed_ms() const {
   cuda(cudaEventSynchronize(event(stop_)));
   float ms;

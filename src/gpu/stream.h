@@ -1,4 +1,4 @@
-// A queue of work on one device, a recording of such work, and a clock that reads it. Handles are CUDA's, named without its headers.
+// A CUDA stream, a recorded graph of work, and a stopwatch. Handles are CUDA's, declared without its headers.
 //
 // Order of calls: stopwatch.start(stream), work, stopwatch.stop(stream), then elapsed_ms() waits for the work.
 #pragma once
@@ -17,13 +17,13 @@ class Stream {
     return *this;
   }
   void* raw() const { return raw_; }  // a cudaStream_t
-  void wait() const;                  // an Error if anything before it failed
+  void wait() const;                  // throws Error if work before it failed
 
  private:
   void* raw_ = nullptr;
 };
 
-class Graph {  // what `work` put on the stream, to be launched again as one piece; nothing runs while it is recorded
+class Graph {  // records what `work` puts on the stream, and launches it as one graph; nothing runs while recording
  public:
   Graph(void* stream, const std::function<void()>& work);  // a cudaStream_t
   Graph(const Stream& s, const std::function<void()>& work) : Graph(s.raw(), work) {}

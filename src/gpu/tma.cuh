@@ -1,5 +1,5 @@
 // tma.cuh — the bulk copy engine: tensor maps, barriers that count bytes, loads, stores, reductions.
-// A load is asked for by one thread; whoever waits on its barrier may read the tile. A store reads shared memory through
+// One thread issues a load; threads that wait on its barrier may then read the tile. A store reads shared memory through
 // another proxy: every writing thread calls proxy_fence(), then a barrier, then one thread stores.
 #pragma once
 #include <cuda.h>
@@ -26,14 +26,14 @@ struct Barrier {
   __device__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes) : "memory");
   }
-  // At the barrier in the same place of block `rank` of the cluster. For threads that have only read: nothing becomes visible there.
+  // Arrives at the same barrier of block `rank` of the cluster. For threads that only read: it makes no writes visible there.
   __device__ void arrive_in(int rank) {
     asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(
                      shared_address(this)),
                  "r"(rank)
                  : "memory");
   }
-  static constexpr int sleep_at_most_ns = 10'000'000;  // or the waiting thread asks every 200 cycles and takes issue slots
+  static constexpr int sleep_at_most_ns = 10'000'000;  // without it a waiting thread polls every 200 cycles and takes issue slots
   __device__ void wait(int parity) {
     std::uint32_t done = 0;
     while (!done)
@@ -42,7 +42,7 @@ struct Barrier {
                    : "r"(shared_address(this)), "r"(parity), "n"(sleep_at_most_ns)
                    : "memory");
   }
-  // Asks again at once: for short waits on the critical path, where sleeping costs more (backward at head dim 64: 7 %, H200, 2026-11-21).
+  // Polls without sleeping: for short waits on the critical path, where sleeping costs more (backward at head dim 64: 7 %, H200, 2026-11-21).
   __device__ void wait_awake(int parity) {
     std::uint32_t done = 0;
     while (!done)
@@ -57,10 +57,13 @@ __device__ inline void proxy_fence() { asm volatile("fence.proxy.async.shared::c
 __device__ inline void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 template <int stages>
-struct Turn {  // where a ring of stages stands; starts at stage 0, parity 0
+struct Turn {  // position in a ring of stages; starts at stage 0, parity 0
   int stage = 0, parity = 0;
   __device__ void next() {
-    if (++stage == stages) stage = 0, parity ^= 1;
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
 };
 
@@ -75,15 +78,15 @@ __device__ inline bool elected() {  // true for one lane of a converged warp
 }
 
 // ---- device: clusters --------------------------------------------------------------------------------------------
-// All threads of the cluster that have not left meet; each then sees what the others wrote to shared memory before.
+// Barrier of all threads of the cluster that have not exited; each then sees the others' earlier writes to shared memory.
 __device__ inline void cluster_meet() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-__device__ inline void cluster_meet_reading() {  // the same for threads that have only read: nothing has to become visible
+__device__ inline void cluster_meet_reading() {  // the same for threads that only read: it makes no writes visible
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// What lies at `here` in the shared memory of block `rank` of the cluster.
+// The value at `here` in the shared memory of block `rank` of the cluster.
 __device__ inline std::uint32_t shared_address_in(const void* here, int rank) {
   std::uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
@@ -105,14 +108,14 @@ __device__ inline float4 read_from(const float4* here, int rank) {
 // ---- device: copies ----------------------------------------------------------------------------------------------
 __device__ inline void prefetch(const Map& m) { asm volatile("prefetch.tensormap [%0];" ::"l"(&m.raw) : "memory"); }
 
-enum class Keep : std::uint64_t {
+enum class CachePolicy : std::uint64_t {
   normal = 0x1000000000000000,
   once = 0x12F0000000000000,
   long_time = 0x14F0000000000000
-};  // L2 policy words
+};  // L2 cache policy words
 
 template <class... At>  // one coordinate per dimension, contiguous one first
-__device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At... at) {
+__device__ inline void load(void* to, const Map& m, Barrier& full, CachePolicy keep, At... at) {
   static_assert(sizeof...(at) >= 2 && sizeof...(at) <= 5);
   const int c[5] = {at...};
   if constexpr (sizeof...(at) == 2)
@@ -141,8 +144,8 @@ __device__ inline void load(void* to, const Map& m, Barrier& full, Keep keep, At
         : "memory");
 }
 
-// The same for every block of the cluster whose bit is set in `blocks`: to the same place in each, counted by the barrier in the same place.
-__device__ inline void load_in_all(void* to, const Map& m, Barrier& full, Keep keep, std::uint16_t blocks, int x, int y, int z) {
+// The same for every block of the cluster whose bit is set in `blocks`: to the same address in each, counted by its own barrier.
+__device__ inline void load_in_all(void* to, const Map& m, Barrier& full, CachePolicy keep, std::uint16_t blocks, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, "
       "{%3,%4,%5}], [%2], %6, %7;" ::"r"(shared_address(to)),
@@ -168,7 +171,7 @@ __device__ inline void store(const Map& m, const void* from, At... at) {
                  : "memory");
 }
 
-// A plain run of bytes; both ends 16-byte aligned, bytes % 16 == 0.
+// Contiguous bytes; both addresses 16-byte aligned, bytes % 16 == 0.
 __device__ inline void load_run(void* to, const void* from, int bytes, Barrier& full) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(&full))

@@ -1,5 +1,5 @@
-// A few neighbouring elements, moved between memory and registers in pieces of up to 16 bytes and computed with in FP32. The hardware's
-// conversions give the bits of base/convert.h (a NaN stays one, its payload may differ).
+// A pack of neighbouring elements: loaded and stored in pieces of up to 16 bytes, computed in FP32. The hardware's
+// conversions give the bits of base/convert.h (a NaN stays a NaN; its payload may differ).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -16,7 +16,7 @@ struct Pack {
 };
 
 template <int n, class T>
-__device__ Pack<T, n> load(const T* p) {  // p is aligned as the pack is
+__device__ Pack<T, n> load(const T* p) {  // p must have the pack's alignment
   Pack<T, n> x;
   if constexpr (sizeof x >= 16) {
 #pragma unroll
@@ -51,7 +51,7 @@ __device__ T rounded(float x) {
     return {__half_as_ushort(__float2half_rn(x))};
 }
 
-// A pack in FP32 and back. Of 16-bit types a word, two elements, at a time.
+// A pack to FP32 and back. 16-bit types: one 32-bit word, two elements, at a time.
 template <class T, int n>
 __device__ Pack<float, n> widened(const Pack<T, n>& x) {
   Pack<float, n> y;
@@ -60,10 +60,12 @@ __device__ Pack<float, n> widened(const Pack<T, n>& x) {
     for (int i = 0; i < n / 2; ++i) {
       const std::uint32_t word = reinterpret_cast<const std::uint32_t*>(&x)[i];
       if constexpr (Bits<T>::mantissa == 7) {
-        y.at[2 * i] = __uint_as_float(word << 16), y.at[2 * i + 1] = __uint_as_float(word & 0xffff0000u);
+        y.at[2 * i] = __uint_as_float(word << 16);
+        y.at[2 * i + 1] = __uint_as_float(word & 0xffff0000u);
       } else {
         const float2 two = __half22float2(reinterpret_cast<const __half2&>(word));
-        y.at[2 * i] = two.x, y.at[2 * i + 1] = two.y;
+        y.at[2 * i] = two.x;
+        y.at[2 * i + 1] = two.y;
       }
     }
   } else {
@@ -92,7 +94,7 @@ __device__ Pack<T, n> rounded(const Pack<float, n>& x) {
   return y;
 }
 
-// How many elements of T one 16-byte piece holds, when every row of `width` elements begins at a multiple of 16 bytes; else 1.
+// Elements of T in a 16-byte piece if every row of `width` elements begins at a multiple of 16 bytes; else 1.
 template <class T, class... Pointers>
 int pieces_of(std::int64_t width, const Pointers*... at) {
   const bool aligned = width * std::int64_t(sizeof(T)) % 16 == 0 && ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...);

@@ -1,12 +1,13 @@
-// Arena — a stack of named bytes. Knows nothing of CUDA. Without memory behind it (dry) it predicts the peak by the same calls.
+// Arena — a stack of named tensors in one allocation. Knows nothing of CUDA. Without memory (dry) the same calls predict the peak.
 //
-// Order of calls: make, make, … inside a scope; the closing brace gives back everything made since the scope was opened.
-// An arena is used by one thread. A ledger, when attached, hears of every take and give; without one nothing is allocated.
+// Order of calls: make, make, … inside a scope; the closing brace frees everything made since the scope was opened.
+// One thread uses an arena. An attached ledger records every allocation and its end; without one, nothing else is allocated.
 #pragma once
 #include <cstdint>
 #include <limits>
 #include <utility>
 
+#include "base/divide.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/tensor.h"
@@ -16,9 +17,9 @@ namespace headroom {
 
 class Arena {
  public:
-  static constexpr std::size_t alignment = 256;  // what cudaMalloc gives and every vector load is happy with
+  static constexpr std::size_t alignment = 256;  // as cudaMalloc aligns; enough for every vector load
   static constexpr std::size_t boundless = std::numeric_limits<std::size_t>::max() / 2;
-  static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+  static constexpr std::size_t rounded(std::size_t bytes) { return ceil_div(bytes, alignment) * alignment; }
 
   Arena(void* base, std::size_t capacity, Ledger* ledger = nullptr)
       : base_(reinterpret_cast<std::uintptr_t>(base)), capacity_(capacity), ledger_(ledger) {}
@@ -40,7 +41,7 @@ class Arena {
     return view;
   }
 
-  class [[nodiscard]] Scope {  // everything made after this line is gone at the closing brace
+  class [[nodiscard]] Scope {  // frees at the closing brace what was made after this line
    public:
     explicit Scope(Arena& a) : arena_(a), top_(a.top_), made_(a.made_) {}
     ~Scope() { arena_.give_back(top_, made_); }
@@ -53,7 +54,7 @@ class Arena {
   };
   Scope scope() { return Scope(*this); }
 
-  class [[nodiscard]] InPhase {  // what is made until the closing brace belongs to this phase
+  class [[nodiscard]] InPhase {  // tensors made until the closing brace belong to this phase
    public:
     InPhase(Arena& a, Phase p) : arena_(a), before_(std::exchange(a.phase_, p)) {}
     ~InPhase() { arena_.phase_ = before_; }
@@ -81,7 +82,8 @@ class Arena {
 
   void give_back(std::size_t top, std::size_t made) {
     if (ledger_) ledger_->give(made_ - made);
-    top_ = top, made_ = made;
+    top_ = top;
+    made_ = made;
   }
 
   std::uintptr_t base_;

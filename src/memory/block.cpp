@@ -19,7 +19,7 @@ Block::Block(std::size_t bytes) : bytes_(bytes) {
     const char* why = std::strerror(errno);
     throw Error(Code::out_of_memory, fmt::format("the system refused {}: {}", bytes_exactly(bytes), why));
   }
-  madvise(at, bytes, MADV_HUGEPAGE);  // advice only: fewer TLB misses where the system grants it
+  madvise(at, bytes, MADV_HUGEPAGE);  // a hint: fewer TLB misses where the system follows it
   data_ = at;
 }
 

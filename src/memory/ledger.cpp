@@ -22,7 +22,7 @@ std::string_view name_of(Phase p) {
 std::string Name::full() const { return layer < 0 ? std::string(text) : fmt::format("block {} {}", layer, text); }
 
 void Ledger::take(const Entry& e) {
-  make_room(entries_, entries_.size() + 1);  // all room first: a refusal changes nothing, and give (called at a brace) needs none
+  make_room(entries_, entries_.size() + 1);  // reserve first: a failure changes nothing, and give() never allocates
   make_room(live_, live_.size() + 1);
   make_room(events_, events_.size() + live_.size() + 2);
   const auto index = std::uint32_t(entries_.size());
@@ -30,7 +30,10 @@ void Ledger::take(const Entry& e) {
   live_.push_back(index);
   live_bytes_ += e.taken;
   events_.push_back({index, true, live_bytes_});
-  if (live_bytes_ > peak_bytes_) peak_bytes_ = live_bytes_, peak_event_ = events_.size();
+  if (live_bytes_ > peak_bytes_) {
+    peak_bytes_ = live_bytes_;
+    peak_event_ = events_.size();
+  }
 }
 
 void Ledger::give(std::size_t count) {
@@ -58,7 +61,7 @@ std::vector<Entry> Ledger::at_peak() const {
     if (events_[e].take)
       live.push_back(events_[e].entry);
     else
-      live.pop_back();  // an arena is a stack: gives are newest first
+      live.pop_back();  // an arena is a stack: the newest entry ends first
   }
   std::vector<Entry> out;
   for (auto i : live) out.push_back(entries_[i]);

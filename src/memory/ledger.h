@@ -1,4 +1,4 @@
-// Ledger — every take and give of an arena, with a name, a phase and a moment. What the account, the plan and the report read.
+// Ledger — records every allocation of an arena and its end, with name, phase and order. The account, the plan and the report read it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@ enum class Phase : std::uint8_t { input, parameter, gradient, optimizer, saved, 
 constexpr int phase_count = 8;
 std::string_view name_of(Phase);
 
-struct Name {  // of a tensor; layer −1 when it belongs to none. Costs no allocation.
+struct Name {  // of a tensor; layer −1: belongs to no layer. Allocates nothing.
   const char* text;
   int layer;
   Name(const char* t, int l = -1) : text(t), layer(l) {}
@@ -27,7 +27,7 @@ struct Entry {  // one tensor in the arena
   DType dtype;
   Shape shape;
   std::size_t bytes;  // of its elements
-  std::size_t taken;  // with the arena's rounding: what counts for the peak
+  std::size_t taken;  // after the arena's rounding; counts for the peak
   Phase phase;
 };
 
@@ -35,22 +35,22 @@ class Ledger {
  public:
   struct Event {
     std::uint32_t entry;  // index into entries()
-    bool take;            // else give
+    bool take;            // false: its end
     std::size_t live;     // bytes live after it
   };
 
   void take(const Entry&);
-  void give(std::size_t count);  // the last `count` takes that are still live, newest first
+  void give(std::size_t count);  // ends the last `count` live entries, newest first
   void clear();
 
   std::size_t live_bytes() const { return live_bytes_; }
   std::size_t peak_bytes() const { return peak_bytes_; }
-  void start_peak();  // forget the peak; the next one starts at what is live now
+  void start_peak();  // the next peak starts at what is live now
 
   const std::vector<Entry>& entries() const { return entries_; }
   const std::vector<Event>& events() const { return events_; }
   std::vector<Entry> standing() const;  // live now
-  std::vector<Entry> at_peak() const;   // who stood there at the high mark
+  std::vector<Entry> at_peak() const;   // live at the peak
 
  private:
   std::vector<Entry> entries_;

@@ -1,14 +1,14 @@
-// Listener — hears of every op as it begins and ends, and of the modules and parts around and inside it: what an instrument that
-// keeps time implements. Regions nest like braces; nobody listens unless a Context was given one, and then nothing is done.
+// Listener — is called when an op, a module around it or a part inside it begins and ends. An instrument that keeps time
+// implements it. Regions nest like braces. A Context without a listener does nothing here.
 #pragma once
 #include "base/dtype.h"
 #include "memory/ledger.h"
 
 namespace headroom {
 
-struct Cost {  // of one op, by its formula
+struct Cost {  // of one op, by formula
   double flops = 0;
-  double bytes = 0;       // read plus written, each tensor once
+  double bytes = 0;       // read plus written, each tensor counted once
   double link_bytes = 0;  // sent to other devices
 };
 
@@ -32,7 +32,7 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void begin(const Region&) = 0;
-  virtual void end() noexcept = 0;  // of the region begun last that has not ended
+  virtual void end() noexcept = 0;  // of the innermost open region
 };
 
 class [[nodiscard]] Running {  // a region, until the closing brace

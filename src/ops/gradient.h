@@ -1,4 +1,4 @@
-// What an op does with a gradient that may already hold something.
+// Whether an op overwrites a gradient or adds to it.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// What every op is handed and what every op answers. Ops never allocate (scratch comes from the arena, by name), never
-// synchronise, and read no tensor's values on the host. In a dry context they take their scratch, note their cost and return.
+// What every op receives, and what it reports. An op never allocates (scratch comes from the arena, by name), never
+// synchronises, and reads no tensor's values on the host. In a dry context it takes its scratch, notes its cost and returns.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,14 +11,14 @@
 
 namespace headroom {
 
-struct Support {  // can it serve this problem here, and if not, why not
+struct Support {  // whether it can serve this problem here, and if not, why not
   bool ok = true;
   std::string why;
   explicit operator bool() const { return ok; }
   static Support no(std::string reason) { return {false, std::move(reason)}; }
 };
 
-struct Step {  // one op of a walk
+struct OpCall {  // one op of a walk
   Name op;
   Phase phase;
   Precision precision;
@@ -26,32 +26,32 @@ struct Step {  // one op of a walk
 };
 
 struct Walk {  // the ops in the order they ran (or would have run)
-  std::vector<Step> steps;
+  std::vector<OpCall> steps;
 };
 
 struct Context {
   Arena& arena;
   const Device& device;
-  Threads* threads = nullptr;    // the CPU's; ops on a GPU leave it alone
+  Threads* threads = nullptr;    // for ops on the CPU
   void* stream = nullptr;        // a cudaStream_t; null on the CPU
-  Walk* walk = nullptr;          // hears of every op, when somebody listens
-  int dry_workers = 1;           // without threads: how many the scratch is counted for
-  Listener* listener = nullptr;  // hears when ops, their parts and the modules around them begin and end
+  Walk* walk = nullptr;          // records every op, if not null
+  int dry_workers = 1;           // without threads: scratch is counted for so many
+  Listener* listener = nullptr;  // called when ops, their parts and modules begin and end
 
   bool dry() const { return arena.dry(); }
   bool on_gpu() const { return device.kind == DeviceKind::cuda; }
   int workers() const { return threads ? threads->count() : dry_workers; }
   template <class Body>
-  void share(std::int64_t pieces, Body&& body) const {  // body(piece, worker), by the pool or by the caller alone
+  void share(std::int64_t pieces, Body&& body) const {  // calls body(piece, worker), on the pool or on this thread
     if (threads) return threads->share(pieces, body);
     for (std::int64_t piece = 0; piece < pieces; ++piece) body(piece, 0);
   }
-  // Every op says what it is once, and is that until the closing brace: const auto op = ctx.note(…).
+  // Every op calls this once; the result lasts until the op's closing brace: const auto op = ctx.note(…).
   Running note(Name op, Precision precision, Cost cost, Work work = Work::other) const {
     if (walk) walk->steps.push_back({op, arena.phase(), precision, cost});
     return {listener, {Region::Kind::op, op, arena.phase(), precision, cost, work}};
   }
-  // A part of an op that one wants to see apart; its cost is what is really done, the op's is by convention.
+  // A part of an op that a profile shows. A part's cost is what it computes; an op's cost follows the convention.
   Running part(const char* name, Precision precision, Cost cost, Work work) const {
     return {listener, {Region::Kind::part, name, arena.phase(), precision, cost, work}};
   }

@@ -1,4 +1,4 @@
-// The last step of a sum over rows on a GPU: out = Σ over the parts of sums [parts, width], in a fixed order.
+// Last step of a sum over rows on a GPU: out = Σ over the parts of sums [parts, width], in a fixed order.
 #pragma once
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"

@@ -1,8 +1,9 @@
-// How an op that sums over rows cuts them: into parts whose sums are taken apart and then added in order. The cut depends on the number
+// How an op that sums over rows splits them: into parts that are summed separately and then added in order. The split depends on the number
 // of rows alone, so the bits depend neither on the number of threads nor on the size of the card.
 #pragma once
 #include <algorithm>
 
+#include "base/divide.h"
 #include "ops/op.h"
 
 namespace headroom {
@@ -12,8 +13,8 @@ struct Parts {
 };
 
 inline Parts parts_of(std::int64_t rows, const Context& ctx, std::int64_t most_on_gpu = 512) {
-  const std::int64_t most = ctx.on_gpu() ? most_on_gpu : 64, each = std::max<std::int64_t>(1, (rows + most - 1) / most);
-  return {each, (rows + each - 1) / each};
+  const std::int64_t most = ctx.on_gpu() ? most_on_gpu : 64, each = std::max<std::int64_t>(1, ceil_div(rows, most));
+  return {each, ceil_div(rows, each)};
 }
 
 }  // namespace headroom

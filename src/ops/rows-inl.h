@@ -1,6 +1,6 @@
-// What the row-wise ops share on the CPU: a row widened to FP32, a row narrowed, exp, and sums that run in vector lanes.
-// Included once per instruction set (Highway's foreach_target); plain loops, which the compiler turns into that set's vectors.
-// Bits depend on the instruction set, never on the number of threads: a row is always summed by one thread in the same order.
+// Shared by the row-wise ops on the CPU: exp, sigmoid, and sums and maxima in vector lanes.
+// Included once per instruction set (Highway's foreach_target). Plain loops, which the compiler vectorises for that set.
+// Bits depend on the instruction set, not on the number of threads: one thread sums a row, always in the same order.
 #if defined(HEADROOM_ROWS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEADROOM_ROWS_INL
 #undef HEADROOM_ROWS_INL

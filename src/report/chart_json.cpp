@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 10> unit_names = {"none",  "bytes", "ms",    "tflops", "bytes_per_s",
-                                                         "flops", "ratio", "share", "error",  "exact"};
 constexpr std::array<std::string_view, 4> kind_names = {"lines", "areas", "bars", "spans"};
 
 template <class Enum, std::size_t n>
@@ -29,8 +27,13 @@ std::vector<std::pair<double, double>> points_of(const Json& j) {
 }
 
 void read(const Json& j, Chart& c) {
-  c.title = j.at("title"), c.x_name = j.at("x_name"), c.y_name = j.at("y_name"), c.choice = j.at("choice"), c.log = j.at("log");
-  c.unit = named<Unit>(unit_names, j.at("unit")), c.x_unit = named<Unit>(unit_names, j.at("x_unit"));
+  c.title = j.at("title");
+  c.x_name = j.at("x_name");
+  c.y_name = j.at("y_name");
+  c.choice = j.at("choice");
+  c.log = j.at("log");
+  c.unit = value_named<Unit>(j.at("unit").get<std::string>(), "unit");
+  c.x_unit = value_named<Unit>(j.at("x_unit").get<std::string>(), "x_unit");
   c.kind = named<Chart::Kind>(kind_names, j.at("kind"));
   c.ticks = j.at("ticks").get<std::vector<std::string>>();
   for (const auto& m : j.at("marks")) c.marks.push_back({m.at("name"), m.at("at"), m.at("upright")});
@@ -44,7 +47,7 @@ void read(const Json& j, Chart& c) {
 
 }  // namespace
 
-std::string_view name_of(Unit u) { return unit_names[std::size_t(u)]; }
+std::string_view name_of(Unit u) { return names_of<Unit>.of(u); }
 std::string_view name_of(Chart::Kind k) { return kind_names[std::size_t(k)]; }
 
 Json json_of(const Chart& c) {
@@ -54,7 +57,10 @@ Json json_of(const Chart& c) {
   std::vector<std::string> words;
   for (const auto& s : c.series) {
     Json x = Json::array(), y = Json::array(), names = Json::array();
-    for (const auto& [px, py] : s.points) x.push_back(px), y.push_back(py);
+    for (const auto& [px, py] : s.points) {
+      x.push_back(px);
+      y.push_back(py);
+    }
     for (const auto& n : s.names) {
       const auto [at, fresh] = place.try_emplace(n, words.size());
       if (fresh) words.push_back(n);

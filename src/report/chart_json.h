@@ -1,4 +1,4 @@
-// A chart as JSON and back: what the page reads, and what the store keeps beside a run's rows. Words said on hover are written once.
+// A chart as JSON and back: the page reads it, and the store keeps it beside a run's rows. Hover texts are written once.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -74,7 +74,10 @@ std::vector<std::string> stacked(const Chart& c) {
 std::vector<std::string> bars(const std::vector<std::pair<std::string, double>>& all, Unit unit) {
   std::vector<std::string> names, lines;
   double top = 1e-300;
-  for (const auto& [name, value] : all) names.push_back(name), top = std::max(top, value);
+  for (const auto& [name, value] : all) {
+    names.push_back(name);
+    top = std::max(top, value);
+  }
   for (const auto& [name, value] : all)
     lines.push_back(padded(name, widest(names)) + "  " + padded(bar(value / top, bar_columns), bar_columns) + "  " + in_words(value, unit));
   return lines;

@@ -1,4 +1,4 @@
-// A chart in a few lines of text, for a terminal or within Markdown: a line's course, bars as long as what they stand for.
+// A chart in a few lines of text, for a terminal or Markdown: the course of a line, or bars.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// JSON: a record is an object in reading order. Values that JSON has no word for (NaN, infinity) are null.
+// JSON: a record is an object in reading order, which begins with the version of its names and their meaning. Values that JSON has no word for (NaN, infinity) are null.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -49,6 +49,10 @@ Json json_of(const Record& r) {
 
 }  // namespace
 
-std::string render_json(const Record& r) { return json_of(r).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string render_json(const Record& r) {
+  Json j{{"schema_version", json_schema_version}};
+  j.update(json_of(r));
+  return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace headroom

@@ -1,6 +1,7 @@
-// Markdown: headings by depth, pipe tables. A pipe inside a cell is escaped.
+// Markdown: headings by depth, pipe tables. What a text says is never markup: no tag, link, emphasis or cell's end.
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "report/chart_text.h"
 #include "report/render.h"
@@ -10,17 +11,29 @@ namespace headroom {
 
 namespace {
 
-std::string one_line(std::string s) {
+// In one line.
+std::string words(std::string s) {
   std::replace(s.begin(), s.end(), '\n', ' ');
-  return s;
+  std::string out;
+  for (const char c : printable(s)) {
+    const bool before_link = c == '(' && out.ends_with(']');
+    if (before_link || c == '|' || c == '*' || c == '`' || c == '\\') out += '\\';
+    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
+  }
+  return out;
 }
 
-std::string cell(const std::string& s) {
-  std::string out;
-  for (char c : s) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
+// A line of its own, which must not begin as a heading, a quotation or a list does.
+std::string paragraph(const std::string& s) {
+  const std::string out = words(s);
+  const bool begins_something = out.find_first_of("#>|=~+-") == 0;
+  return begins_something ? "\\" + out : out;
+}
+
+// Within ``` nothing is markup but its end.
+std::string fenced(const std::string& s) {
+  std::string out = printable(s);
+  for (auto at = out.find("```"); at != std::string::npos; at = out.find("```", at)) out.replace(at, 3, "'''");
   return out;
 }
 
@@ -29,11 +42,11 @@ struct Markdown {
 
   void row(const std::vector<std::string>& cells) {
     out += "|";
-    for (const auto& c : cells) out += " " + cell(c) + " |";
+    for (const auto& c : cells) out += " " + words(c) + " |";
     out += "\n";
   }
   void heading(int depth, const std::string& title) {
-    if (!title.empty()) out += repeated("#", std::min(depth, 6)) + " " + title + "\n\n";
+    if (!title.empty()) out += repeated("#", std::min(depth, 6)) + " " + words(title) + "\n\n";
   }
   void table(const Table& t, int depth) {
     heading(depth, t.title);
@@ -60,7 +73,7 @@ struct Markdown {
     if (lines.empty()) return;
     heading(depth, c.choice.empty() ? c.title : c.title + ": " + c.choice);
     out += "```text\n";
-    for (const auto& l : lines) out += one_line(l) + "\n";
+    for (const auto& l : lines) out += fenced(l) + "\n";
     out += "```\n\n";
   }
   void record(const Record& r, int depth) {
@@ -68,7 +81,7 @@ struct Markdown {
     fields(r);
     for (const Part& p : r.parts) {
       if (const auto* t = std::get_if<Table>(&p.is)) table(*t, depth + 1);
-      if (const auto* n = std::get_if<Note>(&p.is)) out += n->text + "\n\n";
+      if (const auto* n = std::get_if<Note>(&p.is)) out += paragraph(n->text) + "\n\n";
       if (const auto* c = std::get_if<Chart>(&p.is)) chart(*c, depth + 1);
       if (const auto* inner = std::get_if<Record>(&p.is)) record(*inner, depth + 1);
     }

@@ -81,13 +81,15 @@ Json json_of(const Chart& c, std::size_t most) {
       points.emplace_back(s.points[i]);
       if (!s.names.empty()) names.push_back(s.names[i]);
     }
-    s.points = std::move(points), s.names = std::move(names);
+    s.points = std::move(points);
+    s.names = std::move(names);
   }
   Json j = headroom::json_of(thin);
   for (auto& s : j["series"])
     for (const char* axis : {"x", "y"})
       for (auto& v : s[axis]) v = six_digits(v.get<double>());
-  j["is"] = "chart", j["left_out"] = left_out;
+  j["is"] = "chart";
+  j["left_out"] = left_out;
   return j;
 }
 

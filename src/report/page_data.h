@@ -1,5 +1,5 @@
-// What the page (src/report/page) is given: a record's parts in reading order, as JSON. Tables are stored by column and a column of one
-// value once; numbers have six digits that matter, so that ten thousand rows stay small. Full precision is in CSV and JSON.
+// Input of the page (src/report/page): a record's parts in reading order, as JSON. Tables are stored by column, and a column of one
+// value once. Numbers have six significant digits, so ten thousand rows stay small; CSV and JSON have full precision.
 #pragma once
 #include <nlohmann/json.hpp>
 

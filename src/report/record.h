@@ -1,4 +1,4 @@
-// Record — what a command has to say, as data: named values with units, tables, notes and charts, in the order of reading.
+// Record — a command's results as data: named values with units, tables, notes and charts, in reading order.
 // A study fills it, printers show it (render.h). In JSON a record is an object, a field a key, a table an array of objects,
 // a record within a record an object within it; names are JSON keys, titles are for people.
 #pragma once
@@ -8,20 +8,9 @@
 #include <variant>
 #include <vector>
 
-namespace headroom {
+#include "base/described.h"
 
-enum class Unit : std::uint8_t {
-  none,
-  bytes,
-  ms,
-  tflops,
-  bytes_per_s,
-  flops,
-  ratio,
-  share,
-  error,
-  exact
-};  // exact: every digit, for people too
+namespace headroom {
 
 // One cell. Nothing (monostate) is a value that was not measured: null in JSON, empty in CSV, "–" for people.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
@@ -32,17 +21,11 @@ struct Field {
   Unit unit = Unit::none;
 };
 
-enum class Show : std::uint8_t {
-  always,
-  detail,  // in CSV and JSON only: a page is not wide enough for everything
-  bar,     // for people a bar is drawn beside the number, as long as the largest of the column
-  spread   // of the column before it; in text and Markdown written beside that: 8.27 ± 0.07
-};
-
 struct Column {
   std::string name;
   Unit unit = Unit::none;
   Show show = Show::always;
+  Role role = Role::noted;
 };
 
 struct Table {
@@ -52,6 +35,10 @@ struct Table {
   std::vector<std::vector<Table>> within{};  // empty, or for every row the tables that belong to it: JSON arrays in its object
 
   void add(std::vector<Value> row) { rows.push_back(std::move(row)); }
+  void show(std::string_view column, Show how) {  // otherwise than its description says
+    for (Column& c : columns)
+      if (c.name == column) c.show = how;
+  }
 };
 
 struct Note {  // a sentence for people; in JSON "notes", unless a table says it already

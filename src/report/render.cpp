@@ -1,6 +1,9 @@
 #include "report/render.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <utility>
 
 namespace headroom {
 
@@ -26,7 +29,13 @@ std::optional<Format> format_named(std::string_view name) {
 
 std::optional<Format> format_of_file(std::string_view file) {
   const auto dot = file.rfind('.');
-  return dot == std::string_view::npos ? std::nullopt : format_named(file.substr(dot + 1));
+  if (dot == std::string_view::npos) return std::nullopt;
+  std::string end(file.substr(dot + 1));
+  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  constexpr std::pair<std::string_view, std::string_view> also[] = {{"txt", "text"}, {"log", "text"}, {"markdown", "md"}, {"htm", "html"}};
+  for (const auto& [other, name] : also)
+    if (end == other) end = name;
+  return format_named(end);
 }
 
 std::vector<std::string> format_names() {

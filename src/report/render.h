@@ -1,6 +1,6 @@
-// render — one door to every printer. Text and Markdown are for people: rounded numbers with units, detail columns left out.
-// CSV holds the record's first table (its fields when it has none), JSON holds everything; both with full precision. HTML is a page
-// that stands alone, with charts.
+// render — prints a record in any format. Text and Markdown are for people: rounded numbers with units, no detail columns.
+// CSV has the record's first table (its fields if it has none), JSON has everything; both in full precision. HTML is a single page
+// with charts that needs no other file.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ namespace headroom {
 enum class Format : std::uint8_t { text, markdown, csv, json, html };
 
 std::optional<Format> format_named(std::string_view name);    // text md csv json html
-std::optional<Format> format_of_file(std::string_view file);  // by its ending: .md .csv .json .html
+std::optional<Format> format_of_file(std::string_view file);  // by its ending: .txt .md .csv .json .html
 std::vector<std::string> format_names();
 
 std::string render(const Record&, Format);
@@ -24,6 +24,8 @@ std::string render_text(const Record&);
 std::string render_markdown(const Record&);
 std::string render_csv(const Record&);
 std::string render_json(const Record&);
+// Of names and their meaning in JSON: a field may come without a new version, none goes or changes its meaning.
+constexpr int json_schema_version = 1;
 std::string render_html(const Record&);
 
 }  // namespace headroom

@@ -1,6 +1,7 @@
 // Text for a terminal: aligned tables, fields in two columns, sparklines.
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "report/chart_text.h"
 #include "report/render.h"
@@ -18,7 +19,8 @@ std::string padded(const std::string& s, int width, bool right) {
 struct Text {
   std::string out;
 
-  void line(std::string s) {
+  void line(const std::string& raw) {
+    std::string s = printable(raw, Lines::many);  // titles, names and notes hold what others wrote
     while (!s.empty() && s.back() == ' ') s.pop_back();
     out += s + "\n";
   }
@@ -56,7 +58,10 @@ struct Text {
   }
 
   void record(const Record& r) {
-    if (!r.title.empty()) gap(), line(r.title);
+    if (!r.title.empty()) {
+      gap();
+      line(r.title);
+    }
     int width = 0;
     for (const Part& p : r.parts)
       if (const auto* f = std::get_if<Field>(&p.is)) width = std::max(width, columns_of(f->name));

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace headroom {
@@ -22,7 +23,7 @@ double number_of(const Value& v) {
 
 std::string in_words(const Value& v, Unit unit) {
   if (std::holds_alternative<std::monostate>(v)) return "–";
-  if (const auto* s = std::get_if<std::string>(&v)) return *s;
+  if (const auto* s = std::get_if<std::string>(&v)) return printable(*s, Lines::many);
   if (const auto* b = std::get_if<bool>(&v)) return *b ? "yes" : "no";
   const double x = number_of(v);
   switch (unit) {
@@ -35,6 +36,7 @@ std::string in_words(const Value& v, Unit unit) {
     case Unit::share: return fmt::format("{:.1f} %", 100 * x);
     case Unit::error: return fmt::format("{:.1e}", x);
     case Unit::exact: return fmt::format("{}", x);
+    case Unit::per_s:
     case Unit::none: break;
   }
   if (const auto* i = std::get_if<std::int64_t>(&v)) return std::to_string(*i);
@@ -73,11 +75,15 @@ Worded worded(const Table& t, int bar_columns) {
     bool right = false;
     double top = 0;
     for (const auto& row : t.rows)
-      if (numeric(row[c])) right = true, top = std::max(top, number_of(row[c]));
-    w.header.push_back(column.name);
+      if (numeric(row[c])) {
+        right = true;
+        top = std::max(top, number_of(row[c]));
+      }
+    w.header.push_back(printable(column.name));
     w.right.push_back(right);
     for (std::size_t r = 0; r < t.rows.size(); ++r)
-      w.rows[r].push_back(spread ? with_spread(t.rows[r][c], t.rows[r][c + 1], column.unit) : in_words(t.rows[r][c], column.unit));
+      w.rows[r].push_back(
+          printable(spread ? with_spread(t.rows[r][c], t.rows[r][c + 1], column.unit) : in_words(t.rows[r][c], column.unit)));
     if (column.show != Show::bar || bar_columns == 0 || top <= 0) continue;
     w.header.push_back("");
     w.right.push_back(false);
@@ -91,7 +97,10 @@ std::string sparkline(const std::vector<std::pair<double, double>>& points, bool
   constexpr std::array<std::string_view, 8> levels = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const auto height = [&](double y) { return log ? std::log(std::max(y, 1e-300)) : y; };
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const auto& [x, y] : points) low = std::min(low, height(y)), high = std::max(high, height(y));
+  for (const auto& [x, y] : points) {
+    low = std::min(low, height(y));
+    high = std::max(high, height(y));
+  }
   std::string line;
   for (const auto& [x, y] : points) line += levels[high > low ? std::size_t(std::lround((height(y) - low) / (high - low) * 7)) : 0];
   return line;

@@ -1,4 +1,4 @@
-// How the printers for people write one value.
+// One value as text, for the text and Markdown printers.
 #pragma once
 #include <string>
 #include <vector>

@@ -3,11 +3,13 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace headroom {
 
@@ -21,6 +23,18 @@ constexpr const char* schema = R"(
   CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL REFERENCES runs(id), key TEXT NOT NULL,
                     row TEXT NOT NULL, detail TEXT NOT NULL, UNIQUE(run, key));
 )";
+
+namespace fs = std::filesystem;
+
+// A writer was killed inside a write: what it left is whole again once its journal is played back, which takes write access.
+struct HotJournal : Error {
+  explicit HotJournal(const std::string& file)
+      : Error(Code::io, fmt::format("results: a writer of '{}' was killed just now; try again", file)) {}
+};
+
+std::string damaged(const std::string& file) {
+  return fmt::format("results: '{}' is damaged; it was left as it is, move it away or name another with --db", file);
+}
 
 class Statement {  // prepared, bound in order, stepped
  public:
@@ -54,20 +68,32 @@ class Statement {  // prepared, bound in order, stepped
     return *this;
   }
   [[noreturn]] void fail() const {
-    const int rc = sqlite3_errcode(db_);
+    const int rc = sqlite3_errcode(db_), extended = sqlite3_extended_errcode(db_), system = sqlite3_system_errno(db_);
     const std::string said = sqlite3_errmsg(db_);
     sqlite3_finalize(statement_);
     statement_ = nullptr;
+    if (extended == SQLITE_READONLY_ROLLBACK || extended == SQLITE_READONLY_RECOVERY) throw HotJournal(file_);
     switch (rc & 0xff) {
       case SQLITE_NOTADB:
-      case SQLITE_CORRUPT:
-        throw Error(Code::io, fmt::format("results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db",
-                                          file_, said));
-      case SQLITE_READONLY: throw Error(Code::io, fmt::format("results: '{}' cannot be written to; name another with --db", file_));
+      case SQLITE_CORRUPT: throw Error(Code::io, damaged(file_));
+      case SQLITE_READONLY:
+        throw Error(Code::io, extended == SQLITE_READONLY_DBMOVED
+                                  ? fmt::format("results: '{}' was moved or deleted while it was in use", file_)
+                                  : fmt::format("results: '{}' cannot be written to; name another with --db", file_));
+      case SQLITE_CANTOPEN:
+        throw Error(Code::io, fmt::format("results: the folder of '{}' cannot be written to; name another with --db", file_));
+      case SQLITE_IOERR:
+        // SQLite has often forgotten the reason by then; a write that was cut short has these.
+        if (system != ENOSPC && system != EDQUOT && system != EFBIG && extended != SQLITE_IOERR_WRITE && extended != SQLITE_IOERR_FSYNC)
+          throw Error(Code::io, fmt::format("results: '{}' cannot be read or written: {}", file_,
+                                            system ? std::strerror(system) : "the system gives no reason"));
+        [[fallthrough]];
+      case SQLITE_FULL:
+        throw Error(Code::io,
+                    fmt::format("results: no room is left for '{}', or it may not grow any larger here; name another with --db", file_));
       case SQLITE_BUSY:
         throw Error(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
       case SQLITE_NOMEM: throw Error(Code::out_of_memory, fmt::format("out of memory: results: '{}' could not be read or written", file_));
-      case SQLITE_FULL: throw Error(Code::io, fmt::format("results: no room is left for '{}'; name another with --db", file_));
       default: throw Error(Code::io, fmt::format("results: '{}': {}", file_, said));
     }
   }
@@ -85,16 +111,18 @@ std::int64_t ask(sqlite3* db, const std::string& file, const char* sql) {
   return s.next() ? s.integer(0) : 0;
 }
 
-void check_ours(sqlite3* db, const std::string& file) {
+enum class Holds : std::uint8_t { nothing, results };
+
+// What the file holds; an Error where it is damaged or somebody else's. Who was killed while making the store left nothing.
+Holds checked(sqlite3* db, const std::string& file) {
   Statement quick(db, file, "PRAGMA quick_check(1)");
-  const std::string verdict = quick.next() ? quick.text(0) : "";
-  check(verdict == "ok", Code::io, "results: '{}' is damaged ({}); it was left as it is, move it away or name another with --db", file,
-        verdict);
-  check(ask(db, file, "PRAGMA application_id") == application_id, Code::io, "results: '{}' is another program's; name another with --db",
-        file);
-  const auto version = ask(db, file, "PRAGMA user_version");
+  check(quick.next() && quick.text(0) == "ok", Code::io, "{}", damaged(file));
+  const auto id = ask(db, file, "PRAGMA application_id"), version = ask(db, file, "PRAGMA user_version");
+  if (id == 0 && version == 0 && ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) return Holds::nothing;
+  check(id == application_id, Code::io, "results: '{}' is another program's; name another with --db", file);
   check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version,
         schema_version);
+  return Holds::results;
 }
 
 void make_tables(sqlite3* db, const std::string& file) {
@@ -118,31 +146,109 @@ Run run_of(Statement& s) { return {s.integer(0), s.text(1), s.text(2), s.text(3)
 
 }  // namespace
 
+namespace {
+
+using Database = std::unique_ptr<sqlite3, int (*)(sqlite3*)>;
+
+Database opened(const fs::path& place, int flags, const std::string& file) {
+  sqlite3* db = nullptr;
+  const int rc = sqlite3_open_v2(fs::absolute(place).c_str(), &db, flags, nullptr);  // absolute: no name means anything else to SQLite
+  Database owner(db, sqlite3_close);
+  check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: '{}' could not be opened", file);
+  check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened: {}; name another with --db", file,
+        sqlite3_system_errno(db) ? std::strerror(sqlite3_system_errno(db)) : "the system gives no reason");
+  sqlite3_busy_timeout(db, 10'000);
+  return owner;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::error_code failed;
+    std::string name = (fs::temp_directory_path(failed) / "headroom-results-XXXXXX").string();
+    check(!failed && mkdtemp(name.data()) != nullptr, Code::io,
+          "results: a writer was killed and its store is read as a copy, but there is no place for one: {}", std::strerror(errno));
+    path = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  fs::path path;
+};
+
+// For a reader who may not write: a copy whose journal is played back. The journal first, and still the same one after the store:
+// whoever repairs the store meanwhile deletes its journal last.
+Database repaired_copy(const std::string& file) {
+  const fs::path journal = file + "-journal";
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const TemporaryFolder folder;
+    const fs::path copy = folder.path / "results.db";
+    std::error_code failed;
+    const auto before = fs::last_write_time(journal, failed);
+    if (failed) return opened(file, SQLITE_OPEN_READONLY, file);  // repaired meanwhile
+    fs::copy_file(journal, copy.string() + "-journal", failed);
+    if (!failed) fs::copy_file(file, copy, failed);
+    check(!failed, Code::io, "results: a writer of '{}' was killed, and it cannot be repaired here: {}", file, failed.message());
+    if (fs::last_write_time(journal, failed) != before || failed) continue;
+    for (const auto& entry : fs::directory_iterator(folder.path, failed))  // the original's may be for reading only
+      fs::permissions(entry.path(), fs::perms::owner_read | fs::perms::owner_write, failed);
+    Database db = opened(copy, SQLITE_OPEN_READWRITE, file);
+    ask(db.get(), file, "SELECT count(*) FROM sqlite_master");  // plays the journal back
+    return db;                                                  // the folder goes, the open file stays
+  }
+  throw Error(Code::io, fmt::format("results: '{}' is being repaired by another program; try again", file));
+}
+
+Database opened_for_reading(const std::string& file) {
+  const auto readable = [&](Database db) {
+    ask(db.get(), file, "SELECT count(*) FROM sqlite_master");
+    return db;
+  };
+  try {
+    return readable(opened(file, SQLITE_OPEN_READONLY, file));
+  } catch (const HotJournal&) {}  // NOLINT(bugprone-empty-catch): gone on with below
+  try {
+    Database db = readable(opened(file, SQLITE_OPEN_READWRITE, file));
+    if (sqlite3_db_readonly(db.get(), "main") == 0) return execute(db.get(), file, "PRAGMA query_only = 1"), std::move(db);
+  } catch (const HotJournal&) {  // NOLINT(bugprone-empty-catch)
+  } catch (const Error& e) {
+    if (e.at.code == Code::out_of_memory) throw;
+  }
+  return repaired_copy(file);
+}
+
+Database opened_for_writing(const std::string& file, bool there) {
+  if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    check(fs::is_directory(folder, failed), Code::io, "results: the folder '{}' cannot be made; name another file with --db",
+          folder.string());
+  }
+  check(!there || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  Database db = opened(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, file);
+  check(sqlite3_db_readonly(db.get(), "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  return db;
+}
+
+}  // namespace
+
 Results::Results(const std::string& file, Access access) : file_(file), db_(nullptr, sqlite3_close) {
-  namespace fs = std::filesystem;
   std::error_code failed;
-  check(!fs::is_directory(file, failed), Code::bad_argument, "results: '{}' is a directory; name a file in it", file);
-  const bool there = fs::exists(file, failed) && fs::file_size(file, failed) > 0;
+  const auto status = fs::status(file, failed);
+  check(!fs::is_directory(status), Code::bad_argument, "results: '{}' is a directory; name a file in it", file);
+  check(!fs::exists(status) || fs::is_regular_file(status), Code::bad_argument, "results: '{}' is no file that keeps what is written to it",
+        file);
+  const bool there = fs::exists(status) && fs::file_size(file, failed) > 0;
   check(there || access == Access::write, Code::io, "results: there is no '{}' yet; measure something first, or name another with --db",
         file);
-  if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
-    fs::create_directories(folder, failed);
-    check(fs::is_directory(folder), Code::io, "results: the folder '{}' cannot be made ({}); name another file with --db", folder.string(),
-          failed.message());
-  }
-  check(!there || access == Access::read || eaccess(file.c_str(), W_OK) == 0, Code::io,
-        "results: '{}' cannot be written to; name another with --db", file);
-  sqlite3* db = nullptr;
-  const int flags = access == Access::write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-  const int rc = sqlite3_open_v2(file.c_str(), &db, flags, nullptr);
-  db_.reset(db);
-  check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: '{}' could not be opened", file);
-  check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened ({}); name another with --db", file, sqlite3_errmsg(db));
-  check(access == Access::read || sqlite3_db_readonly(db, "main") == 0, Code::io,
-        "results: '{}' cannot be written to; name another with --db", file);
-  sqlite3_busy_timeout(db, 10'000);
-  if (there) check_ours(db, file_);
-  if (access == Access::write && !there) make_tables(db, file_);
+  db_ = access == Access::write ? opened_for_writing(file_, there) : opened_for_reading(file_);
+  if (checked(db_.get(), file_) == Holds::results) return;
+  check(access == Access::write, Code::io, "results: there is nothing in '{}' yet; measure something first, or name another with --db",
+        file);
+  make_tables(db_.get(), file_);
 }
 
 Results::~Results() = default;

@@ -1,6 +1,6 @@
 // Results — measured rows in SQLite. A run is one command with its settings on one machine; a row is a JSON object under a key.
 //
-// Every row is its own transaction in a plain rollback journal: a killed program loses nothing that add_row returned from, the
+// Every row is its own transaction in a plain rollback journal: a killed program keeps every row for which add_row returned, the
 // store stays one file, and it works on file systems without shared memory, where WAL does not.
 // A file that is damaged, or is not ours, is reported and left as it is.
 #pragma once

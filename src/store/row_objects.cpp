@@ -1,6 +1,7 @@
 #include "store/row_objects.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace headroom {
 
@@ -16,7 +17,7 @@ double number_at(const RowObject& row, const char* field) {
 std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
   std::vector<RowObject> rows;
   for (const StoredRow& stored : results.rows(run)) {
-    rows.push_back(RowObject::parse(stored.row, nullptr, false));
+    rows.push_back(parse_json_or_discard<RowObject>(stored.row));
     check(is_row(rows.back()), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(),
           results.file(), run);
   }

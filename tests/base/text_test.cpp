@@ -8,7 +8,7 @@
 namespace headroom {
 namespace {
 
-std::string refusal(auto&& f) {
+std::string refusal_of_text(auto&& f) {
   try {
     f();
   } catch (const Error& e) {
@@ -44,21 +44,21 @@ TEST(Text, AShortenedTextKeepsBothEnds) {
 
 TEST(Text, ListsRefuseEmptyItems) {
   EXPECT_EQ(parse_list("256,1024", "--len"), (std::vector<std::string>{"256", "1024"}));
-  for (auto bad : {"256,", ",256", "256,,1024", ""}) EXPECT_NE(refusal([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);
+  for (auto bad : {"256,", ",256", "256,,1024", ""}) EXPECT_NE(refusal_of_text([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);
 }
 
 TEST(Text, NumbersSayTheirRange) {
   EXPECT_EQ(parse_integer("42", "--n"), 42);
-  EXPECT_NE(refusal([] { parse_integer("-5", "--len"); }).find("at least 0"), std::string::npos);
-  EXPECT_NE(refusal([] { parse_integer("0", "--dim", {1, 256}); }).find("from 1 to 256"), std::string::npos);
-  for (auto bad : {"", "12x", "1e3", " 4", "99999999999999999999"}) refusal([&] { parse_integer(bad, "--n"); });
+  EXPECT_NE(refusal_of_text([] { parse_integer("-5", "--len"); }).find("at least 0"), std::string::npos);
+  EXPECT_NE(refusal_of_text([] { parse_integer("0", "--dim", {1, 256}); }).find("from 1 to 256"), std::string::npos);
+  for (auto bad : {"", "12x", "1e3", " 4", "99999999999999999999"}) refusal_of_text([&] { parse_integer(bad, "--n"); });
   EXPECT_DOUBLE_EQ(parse_fraction("0.5%", "--until"), 0.005);
   EXPECT_DOUBLE_EQ(parse_fraction("0.005", "--until"), 0.005);
-  for (auto bad : {"0", "-1%", "100%", "2", "x%", "nan"}) refusal([&] { parse_fraction(bad, "--until"); });
+  for (auto bad : {"0", "-1%", "100%", "2", "x%", "nan"}) refusal_of_text([&] { parse_fraction(bad, "--until"); });
   EXPECT_EQ(parse_bytes("24", "--memory"), 24ull << 30);
   EXPECT_EQ(parse_bytes("512MiB", "--memory"), 512ull << 20);
   EXPECT_EQ(parse_bytes("80GB", "--memory"), 80'000'000'000ull);
-  for (auto bad : {"0", "-1", "lots", "1e30", "5 GiB", "inf"}) refusal([&] { parse_bytes(bad, "--memory"); });
+  for (auto bad : {"0", "-1", "lots", "1e30", "5 GiB", "inf"}) refusal_of_text([&] { parse_bytes(bad, "--memory"); });
 }
 
 TEST(Text, ASlipOfTheFingerIsUnderstood) {
@@ -77,7 +77,7 @@ TEST(Device, KnownOnesAreWholeAndSayWhereTheirNumbersComeFrom) {
     EXPECT_FALSE(d.ceilings.source.empty()) << d.name;
   }
   EXPECT_EQ(device_described("h200").ceilings.source.substr(0, 8), "measured");
-  EXPECT_NE(refusal([] { device_described("h20"); }).find("did you mean 'h200'"), std::string::npos);
+  EXPECT_NE(refusal_of_text([] { device_described("h20"); }).find("did you mean 'h200'"), std::string::npos);
 }
 
 TEST(Device, ThisMachineHasMemoryAndCores) {

@@ -1,6 +1,9 @@
 // The C interface: the right result, an answer to every misuse, and structs that may grow.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -127,7 +130,8 @@ TEST(CAttention, AMisuseIsAnsweredInOneLine) {
   refused([](P, A a) { a.v.rank = 0; }, HEADROOM_BAD_ARGUMENT, "v is missing");
   refused([](P, A a) { a.v.rank = 9; }, HEADROOM_BAD_ARGUMENT, "v.rank is 9");
   refused([](P, A a) { a.q.shape[0] = -4; }, HEADROOM_BAD_ARGUMENT, "q.shape[0]");
-  refused([](P, A a) { a.v.stride[0] = 512, a.v.stride[1] = 16, a.v.stride[2] = 8, a.v.stride[3] = 2; }, HEADROOM_BAD_ARGUMENT, "stride 2");
+  refused([](P, A a) { a.v.stride[0] = 512, a.v.stride[1] = 16, a.v.stride[2] = 8, a.v.stride[3] = 2, a.v.bytes = 0; },
+          HEADROOM_BAD_ARGUMENT, "stride 2");
   refused([](P, A a) { a.workspace = {reinterpret_cast<void*>(1), 1 << 20}; }, HEADROOM_BAD_ARGUMENT, "aligned to 256");
   refused([](P, A a) { a.workspace = {nullptr, 1 << 20}; }, HEADROOM_BAD_ARGUMENT, "at NULL");
   EXPECT_EQ(headroom_attention_forward(nullptr, &good_problem, &good), HEADROOM_BAD_ARGUMENT);
@@ -196,6 +200,196 @@ TEST(CErrors, ALongSentenceIsCutNotOverrun) {
   std::size_t bytes = 0;
   EXPECT_EQ(headroom_attention_saved_bytes(context.get(), &p, &bytes), HEADROOM_UNSUPPORTED);
   EXPECT_LT(last_error().size(), 1024u);
+}
+
+// A page that faults when it is touched comes right behind these bytes.
+class AtAPagesEnd {
+ public:
+  explicit AtAPagesEnd(std::size_t bytes) : page_(std::size_t(sysconf(_SC_PAGESIZE))), size_((bytes + page_ - 1) / page_ * page_ + page_) {
+    map_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(map_ + size_ - page_, page_, PROT_NONE);
+    data_ = map_ + size_ - page_ - bytes;
+  }
+  ~AtAPagesEnd() { munmap(map_, size_); }
+  void* data() { return data_; }
+
+ private:
+  std::size_t page_, size_;
+  char *map_, *data_;
+};
+
+TEST(CViews, AGradientThatRepeatsItselfIsReadAsThatOrRefused) {  // o.sum().backward() hands over one element for all
+  const auto context = make_context();
+  for (const char* variant : {"plain", "flash"}) {
+    Call call(context.get(), problem_of(40, 8, variant));
+    AtAPagesEnd one_head(40 * 8 * sizeof(float));
+    auto* const gradient = static_cast<float*>(one_head.data());
+    for (std::size_t i = 0; i < 40 * 8; ++i) gradient[i] = call.d_o[i];
+    for (std::size_t i = 0; i < call.d_o.size(); ++i) call.d_o[i] = gradient[i / 16 * 8 + i % 8];
+    ASSERT_EQ(call.forward(context.get()), HEADROOM_OK) << last_error();
+    ASSERT_EQ(call.backward(context.get()), HEADROOM_OK) << last_error();
+    const auto dq = call.dq, dk = call.dk, dv = call.dv;
+    auto a = call.backward_arguments();
+    a.d_o = {gradient, HEADROOM_F32, 4, {1, 40, 2, 8}, {0, 8, 0, 1}, 40 * 8 * sizeof(float)};
+    ASSERT_EQ(headroom_attention_backward(context.get(), &call.problem, &a), HEADROOM_OK) << last_error();
+    EXPECT_TRUE(dq == call.dq && dk == call.dk && dv == call.dv) << variant;
+    a.d_o = {gradient, HEADROOM_F32, 4, {1, 40, 2, 8}, {0, 0, 0, 0}, sizeof(float)};
+    EXPECT_EQ(headroom_attention_backward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT);
+    EXPECT_NE(last_error().find("d_o has stride 0 in its last dimension"), std::string::npos) << last_error();
+    a.d_o.stride[3] = 1, a.d_o.bytes = 8 * sizeof(float);
+    EXPECT_EQ(headroom_attention_backward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT);
+    EXPECT_NE(last_error().find("d_o has stride 0 from one position to the next"), std::string::npos) << last_error();
+  }
+}
+
+TEST(CViews, WhatReachesPastItsMemoryIsRefused) {
+  const auto context = make_context();
+  Call call(context.get(), problem_of(32, 8));
+  const auto refused = [&](auto spoil, const char* words) {
+    auto a = call.forward_arguments();
+    spoil(a);
+    EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT) << words;
+    EXPECT_NE(last_error().find(words), std::string::npos) << last_error();
+  };
+  using A = headroom_attention_forward_arguments&;
+  refused([](A a) { a.q.bytes -= 1; }, "q reaches 2048 bytes from its data on, its memory has 2047");
+  refused([](A a) { a.k.stride[1] = 17; }, "k reaches");
+  refused([](A a) { a.v.stride[1] = -16; }, "v.stride[1] is -16");
+  refused([](A a) { a.q.bytes = -1; }, "q.bytes is -1");
+  refused([](A a) { a.k.stride[1] = std::int64_t(1) << 62, a.k.bytes = 0; }, "k reaches past every memory");
+  refused([](A a) { a.lse.bytes = 4; }, "lse reaches");
+  auto a = call.forward_arguments();
+  a.q.bytes = 0;  // not known
+  EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_OK) << last_error();
+}
+
+TEST(CViews, OutputsThatOverlapAreRefused) {
+  const auto context = make_context();
+  Call call(context.get(), problem_of(32, 8));
+  const auto forward_refused = [&](auto spoil, const char* words) {
+    auto a = call.forward_arguments();
+    spoil(a);
+    EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT) << words;
+    EXPECT_NE(last_error().find(words), std::string::npos) << last_error();
+  };
+  using A = headroom_attention_forward_arguments&;
+  forward_refused([](A a) { a.o.stride[1] = 0; }, "o is written, and has stride 0 in dimension 1");
+  forward_refused([](A a) { a.o.stride[2] = 4; }, "o is written, and stride 4 of dimension 2");
+  forward_refused([](A a) { std::fill_n(a.o.stride, 4, 0); }, "o is written, and has stride 0");
+  forward_refused([](A a) { a.o.data = a.q.data; }, "o is written, and is the same memory as q");
+  auto b = call.backward_arguments();
+  b.dk.data = b.dv.data;
+  EXPECT_EQ(headroom_attention_backward(context.get(), &call.problem, &b), HEADROOM_BAD_ARGUMENT);
+  EXPECT_NE(last_error().find("dv and dk are written, and are the same memory"), std::string::npos) << last_error();
+}
+
+TEST(CViews, PackedTensorsShareAnAllocation) {  // [batch, len, 3, heads, dim], as a projection leaves it: strides without overlap
+  const auto context = make_context();
+  Call call(context.get(), problem_of(32, 8, "flash"));
+  ASSERT_EQ(call.forward(context.get()), HEADROOM_OK);
+  ASSERT_EQ(call.backward(context.get()), HEADROOM_OK);
+  std::vector<float> packed(32 * 3 * 16), d_packed(packed.size(), NAN);
+  const auto part = [&](std::vector<float>& all, std::size_t n) {
+    return headroom_tensor{all.data() + n * 16, HEADROOM_F32,        4,
+                           {1, 32, 2, 8},       {32 * 48, 48, 8, 1}, std::int64_t((all.size() - n * 16) * 4)};
+  };
+  for (std::size_t row = 0; row < 32; ++row)
+    for (std::size_t i = 0; i < 16; ++i)
+      packed[row * 48 + i] = call.q[row * 16 + i], packed[row * 48 + 16 + i] = call.k[row * 16 + i],
+                        packed[row * 48 + 32 + i] = call.v[row * 16 + i];
+  auto a = call.backward_arguments();
+  a.q = part(packed, 0), a.k = part(packed, 1), a.v = part(packed, 2);
+  a.dq = part(d_packed, 0), a.dk = part(d_packed, 1), a.dv = part(d_packed, 2);
+  ASSERT_EQ(headroom_attention_backward(context.get(), &call.problem, &a), HEADROOM_OK) << last_error();
+  for (std::size_t row = 0; row < 32; ++row)
+    for (std::size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(d_packed[row * 48 + i], call.dq[row * 16 + i]);
+      EXPECT_EQ(d_packed[row * 48 + 16 + i], call.dk[row * 16 + i]);
+      EXPECT_EQ(d_packed[row * 48 + 32 + i], call.dv[row * 16 + i]);
+    }
+}
+
+TEST(CAttention, AScaleOfZeroIsOneWhereItIsGiven) {
+  const auto context = make_context();
+  for (const char* variant : {"plain", "flash"}) {
+    auto p = problem_of(24, 8, variant);
+    Call usual(context.get(), p);
+    ASSERT_EQ(usual.forward(context.get()), HEADROOM_OK);
+    p.scale_given = 1;
+    Call call(context.get(), p);
+    ASSERT_EQ(call.forward(context.get()), HEADROOM_OK) << last_error();
+    ASSERT_EQ(call.backward(context.get()), HEADROOM_OK) << last_error();
+    EXPECT_NE(call.o, usual.o);
+    for (const float x : call.lse) EXPECT_NEAR(x, std::log(24.0), 1e-6) << variant;
+    double mean = 0;
+    for (std::size_t key = 0; key < 24; ++key) mean += double(call.v[key * 16]) / 24;
+    EXPECT_NEAR(call.o[5 * 16], mean, 1e-6) << variant;
+    for (const float x : call.dq) ASSERT_EQ(x, 0) << variant;
+  }
+}
+
+TEST(CStructs, ASizeThatNoStructHasIsNotBelieved) {
+  const auto context = make_context(1);
+  AtAPagesEnd end(sizeof(headroom_attention_problem));
+  auto* p = static_cast<headroom_attention_problem*>(end.data());
+  *p = problem_of(32, 8);
+  p->struct_size = 1u << 20;
+  std::size_t bytes = 0;
+  EXPECT_EQ(headroom_attention_saved_bytes(context.get(), p, &bytes), HEADROOM_BAD_ARGUMENT);
+  EXPECT_NE(last_error().find("problem.struct_size is 1048576"), std::string::npos) << last_error();
+}
+
+TEST(CStructs, ArgumentsOfAnOlderHeaderAreRefused) {  // their tensors had another size
+  const auto context = make_context(1);
+  Call call(context.get(), problem_of(32, 8));
+  auto a = call.forward_arguments();
+  a.struct_size -= 8;
+  EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT);
+  EXPECT_NE(last_error().find("arguments.struct_size"), std::string::npos) << last_error();
+  a = call.forward_arguments();
+  a.flags = 2;
+  EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_UNSUPPORTED);
+}
+
+TEST(CErrors, ASentenceIsCutBetweenLetters) {
+  const auto context = make_context(1);
+  for (std::size_t shift = 0; shift < 3; ++shift) {
+    std::string name(shift, 'x');
+    while (name.size() < 3000) name += "\u20ac";  // three bytes each
+    auto p = problem_of(32, 8, name.c_str());
+    std::size_t bytes = 0;
+    EXPECT_EQ(headroom_attention_saved_bytes(context.get(), &p, &bytes), HEADROOM_UNSUPPORTED);
+    const std::string text = last_error();
+    std::size_t letters = 0, bytes_of_letters = 0;
+    for (const char c : text) (c & 0xC0) == 0x80 || (c & 0x80) == 0 ? void() : void(++letters);
+    for (const char c : text) bytes_of_letters += (c & 0x80) != 0;
+    EXPECT_EQ(bytes_of_letters, 3 * letters) << "a letter is cut, shift " << shift;
+    EXPECT_GT(text.size(), 1000u);
+  }
+}
+
+TEST(CMemory, IsTheContextsAndComesAndGoes) {
+  const auto context = make_context(1);
+  headroom_memory m{};
+  ASSERT_EQ(headroom_memory_allocate(context.get(), 1000, &m), HEADROOM_OK) << last_error();
+  EXPECT_EQ(m.bytes, 1000u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(m.data) % HEADROOM_ALIGNMENT, 0u);
+  const char there[] = "there and back";
+  char back[sizeof there] = "";
+  ASSERT_EQ(headroom_memory_write(context.get(), m.data, there, sizeof there, nullptr), HEADROOM_OK) << last_error();
+  ASSERT_EQ(headroom_memory_read(context.get(), back, m.data, sizeof there, nullptr), HEADROOM_OK) << last_error();
+  EXPECT_STREQ(back, there);
+  EXPECT_EQ(headroom_memory_read(context.get(), nullptr, m.data, 1, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_memory_write(context.get(), nullptr, there, 1, nullptr), HEADROOM_BAD_ARGUMENT);
+  headroom_memory_free(context.get(), &m);
+  EXPECT_EQ(m.data, nullptr);
+  headroom_memory_free(context.get(), &m);
+  headroom_memory_free(context.get(), nullptr);
+  ASSERT_EQ(headroom_memory_allocate(context.get(), 0, &m), HEADROOM_OK);
+  EXPECT_EQ(m.data, nullptr);
+  EXPECT_EQ(headroom_memory_allocate(context.get(), std::size_t(1) << 62, &m), HEADROOM_OUT_OF_MEMORY);
+  EXPECT_EQ(headroom_memory_allocate(nullptr, 1, &m), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_memory_allocate(context.get(), 1, nullptr), HEADROOM_BAD_ARGUMENT);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -43,8 +44,8 @@ inline headroom_attention_problem problem_of(std::int64_t len, std::int64_t dim,
   return p;
 }
 
-inline headroom_tensor view(std::vector<float>& x, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
-  return {x.data(), HEADROOM_F32, 4, {a, b, c, d}, {0, 0, 0, 0}};
+inline headroom_tensor view(std::vector<float>& x, std::initializer_list<std::int64_t> shape) {
+  return headroom_contiguous(x.data(), HEADROOM_F32, std::int32_t(shape.size()), shape.begin());
 }
 
 // fp32, inputs from a seed; forward() and backward() return the status of the call.
@@ -71,11 +72,11 @@ struct Call {
     saved = Aligned(saved_bytes), workspace = Aligned(std::max(forward_bytes, backward_bytes));
   }
 
-  headroom_tensor q_like(std::vector<float>& x) { return view(x, problem.batch, problem.len_q, problem.heads, problem.head_dim); }
+  headroom_tensor q_like(std::vector<float>& x) { return view(x, {problem.batch, problem.len_q, problem.heads, problem.head_dim}); }
   headroom_tensor k_like(std::vector<float>& x) {
-    return view(x, problem.batch, problem.len_k, problem.kv_heads ? problem.kv_heads : problem.heads, problem.head_dim);
+    return view(x, {problem.batch, problem.len_k, problem.kv_heads ? problem.kv_heads : problem.heads, problem.head_dim});
   }
-  headroom_tensor lse_view() { return {lse.data(), HEADROOM_F32, 3, {problem.batch, problem.heads, problem.len_q, 0}, {0, 0, 0, 0}}; }
+  headroom_tensor lse_view() { return view(lse, {problem.batch, problem.heads, problem.len_q}); }
 
   headroom_attention_forward_arguments forward_arguments() {
     headroom_attention_forward_arguments a{};

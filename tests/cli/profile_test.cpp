@@ -100,11 +100,11 @@ TEST_F(Profile, APageOfItHasTheReportsCharts) {
 }
 
 TEST_F(Profile, RefusesWhatMakesNoSense) {
-  refused("profile", 2, "say what");
+  refused("profile", 2, "give step");
   refused("profile --counters -- true", 2, "--counters is an option of step and of attention");
-  refused("profile step sideways", 2, "'sideways' belongs to no option");
-  refused("profile step --len 64,128", 2, "one at a time");
-  refused("profile step --precision fp32,bf16 --len 16", 2, "one at a time");
+  refused("profile step sideways", 2, "'sideways' is not the value of any option");
+  refused("profile step --len 64,128", 2, "takes one value");
+  refused("profile step --precision fp32,bf16 --len 16", 2, "takes one value");
   refused("profile step --phase sideways", 2, "there is no 'sideways'");
   refused("profile attention --variant none", 2, "there is no 'none'; choose from");
   refused("profile attention --variant plain,flash_sm90 --len 16 --db " + db_, 1, "flash_sm90 does not serve");

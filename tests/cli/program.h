@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -62,8 +63,34 @@ class Program : public testing::Test {
     for (auto& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
     const pid_t child = fork();
-    if (child == 0) execv(argv[0], argv.data()), _exit(127);
+    if (child == 0) {
+      for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);  // whatever started the tests ignores
+      execv(argv[0], argv.data()), _exit(127);
+    }
     return child;
+  }
+
+  // A line of the shell in which $H is the program; its own words and code, with what the line redirects left to it.
+  Ended shell(const std::string& line) const {
+    std::ofstream(folder_ / "line.sh") << "H=" HEADROOM_BINARY_DIR "/headroom\ncd " << folder_.string() << "\n" << line << "\n";
+    const int status = std::system(("sh " + at("line.sh") + " > " + at("out") + " 2> " + at("err")).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out"), text_of(folder_ / "err")};
+  }
+  void shell_refused(const std::string& line, int code, const std::string& said) const {
+    SCOPED_TRACE(line);
+    const Ended e = shell(line);
+    EXPECT_EQ(e.code, code) << e.err;
+    EXPECT_NE(e.err.find(said), std::string::npos) << e.err;
+    EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << e.err;
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  void put(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  std::vector<std::string> names() const {  // of the files in its folder, but for those of the harness
+    std::vector<std::string> all;
+    for (const auto& e : fs::directory_iterator(folder_))
+      if (const auto name = e.path().filename().string(); name != "out" && name != "err" && name != "line.sh") all.push_back(name);
+    std::sort(all.begin(), all.end());
+    return all;
   }
 
   fs::path folder_;

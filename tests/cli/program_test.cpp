@@ -18,8 +18,8 @@ const std::string tiny = "attention --batch 1 --dim 16 --len 16,32 --warmup 0 --
 TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("atention", 2, "did you mean 'attention'?");
   refused("attention --variant flsh", 2, "did you mean 'flash'?");
-  refused("attention --dim 0", 2, "from 1 to 256");
-  refused("attention --dim 257", 2, "from 1 to 256");
+  refused("attention --dim 0", 2, "from 1 to 1024");
+  refused("attention --dim 1025", 2, "from 1 to 1024");
   refused("attention --len -4", 2, "--len: '-4'");
   refused("attention --len 256,", 2, "empty item");
   refused("attention --len 256,abc", 2, "'abc'");

@@ -5,8 +5,9 @@ namespace headroom {
 namespace {
 
 TEST_F(Program, ReportSaysWhatItCannotTake) {
-  refused("report 3 --db " + db_, 2, "there is no run 3 in the store, which is still empty");
-  refused("report nonsense --db " + db_, 2, "neither a file nor a run's number");
+  refused("report 3", 2, "there is no run 3 in the store, which is still empty");
+  refused("report nonsense", 2, "neither a file nor a run's number");
+  refused("report --db " + db_, 1, "there is no '" + db_ + "' yet");
   std::ofstream(folder_ / "bad.json") << "{\"rows\": [1]}";
   refused("report " + (folder_ / "bad.json").string(), 2, "row 1 of 'bad.json' is damaged");
   std::ofstream(folder_ / "bad.csv") << "a,b\n1\n";
@@ -35,10 +36,10 @@ TEST_F(Program, AStepIsKeptAndReported) {
 }
 
 TEST_F(Program, NothingMeasuredIsAPageToo) {
-  const Ended e = run("report --db " + db_ + " --format md");
+  const Ended e = run("report --format md");
   EXPECT_EQ(e.code, 0);
   EXPECT_NE(e.out.find("Nothing has been measured yet"), std::string::npos);
-  EXPECT_FALSE(fs::exists(db_)) << "looking makes no store";
+  EXPECT_FALSE(fs::exists(folder_ / "headroom")) << "looking makes no store";
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST_F(Pretrained, ShardsAndSmallFormatsAreRead) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 0x1p-8f * std::abs(expected[i]));
   map["more"] = "../elsewhere.safetensors";
   std::ofstream(folder_ / "model.safetensors.index.json") << nlohmann::json{{"weight_map", map}};
-  refused(to, "no file's name");
+  refused(to, "not a file name");
 }
 
 TEST_F(Pretrained, WhatDoesNotFitIsNamedAndChangesNothing) {
@@ -160,11 +160,11 @@ TEST_F(Pretrained, WhatDoesNotFitIsNamedAndChangesNothing) {
       [](Values& v) {
         v["model.layers.0.self_attn.o_proj.bias"] = {Shape{16}, std::vector<float>(16)};
       },
-      "no place for: model.layers.0.self_attn.o_proj.bias");
+      "that the model does not have: model.layers.0.self_attn.o_proj.bias");
   write("model.safetensors", good);
   fs::resize_file(folder_ / "model.safetensors", fs::file_size(folder_ / "model.safetensors") - 4);
-  refused(w, "lies outside the file");
-  EXPECT_THROW(pretrained_model(folder_.string()), Error) << "there is no config.json";
+  refused(w, "is outside the file");
+  EXPECT_THROW(pretrained_model(folder_.string()), Error) << "it has no config.json";
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void make_lively(Workshop& w) {
     for (float& x : values) x = float(p.spec.mean) + 0.2f * random.normal(i++);
     write(values.data(), p.master, w.ctx);
   }
-  w.training.store().refresh_copies(w.ctx);
+  w.training.store().refresh_copies();
   auto state = values_of<double>(w.training.state_tensor(), w.ctx);
   state[adamw::loss_scale] = std::min(state[adamw::loss_scale], 256.0);  // below fp16's overflow here
   write(state.data(), w.training.state_tensor(), w.ctx);

@@ -18,7 +18,7 @@ void make_lively(Workshop& w) {
   std::uint64_t i = 0;
   for (const Param& p : w.training.store().params())
     for (std::int64_t e = 0; e < p.master.count(); ++e) p.master.as<float>()[e] = float(p.spec.mean) + 0.4f * random.normal(i++);
-  w.training.store().refresh_copies(w.ctx);
+  w.training.store().refresh_copies();
 }
 
 oracle::Result oracle_of(Workshop& w) {
@@ -292,14 +292,41 @@ TEST(Training, GradientsThatAreNeverHeldWantHalvesAndAnUpdateDuringBackward) {
   }
 }
 
-TEST(Training, GradientsInHalfAreRefusedWhereTheyWouldBeSummed) {
-  Recipe r{tiny(), 2, 8, *precision_named("bf16")};
-  r.holding.gradients = Gradients::half, r.micro_batches = 2;
+TEST(Training, GradientsInHalfNeedAPrecisionOfHalfTheBits) {
+  Recipe r{tiny(), 2, 8, *precision_named("tf32")};
+  r.holding.gradients = Gradients::half;
   EXPECT_THROW(check(r), Error);
-  r.micro_batches = 1, r.ranks.count = 2;
-  EXPECT_THROW(check(r), Error);
-  r.ranks.count = 1, r.precision = *precision_named("tf32");
-  EXPECT_THROW(check(r), Error);
+}
+
+// Each micro-batch's gradient is made by itself, rounded where gradients are half, and added in FP32 in order: what several ranks do.
+TEST(Training, MicroBatchesAddGradientsAsTheyAreMadeAlone) {
+  for (const bool tied : {false, true})
+    for (const Gradients gradients : {Gradients::whole, Gradients::half}) {
+      Recipe r{tiny(), 2, 8, *precision_named("bf16")};
+      r.model.tied = tied, r.holding.gradients = gradients, r.loss_rows = 5;
+      Workshop one(r);
+      r.micro_batches = 4;  // a power of two, so that a share of a gradient is that of its bits
+      Workshop four(r);
+      std::vector<float> sum;
+      for (int micro = 0; micro < 4; ++micro) {
+        one.fill(std::uint64_t(micro)), four.fill(std::uint64_t(micro), micro);
+        one.training.backward(), four.training.backward(micro);
+        std::size_t i = 0;
+        for (const Param& p : one.training.store().params())
+          for (std::int64_t e = 0; e < p.grad.count(); ++e, ++i) {
+            const auto g = float(load_element(p.grad.data, p.grad.dtype, e)) / 4;
+            if (micro == 0)
+              sum.push_back(g);
+            else
+              sum[i] += g;
+          }
+      }
+      const auto got = four.gradients();
+      ASSERT_EQ(got.size(), sum.size());
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], sum[i]) << i;
+      four.training.update(r.hyper());
+      EXPECT_EQ(four.arena.peak(), four.predicted);
+    }
 }
 
 TEST(Training, ANarrowGradientThatOverflowsIsSkipped) {

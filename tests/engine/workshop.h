@@ -19,14 +19,14 @@ struct Workshop {
   Context ctx;
   Training training;
 
-  explicit Workshop(const Recipe& r, int thread_count = 2, Device d = {})
+  explicit Workshop(const Recipe& r, int thread_count = 2, Device d = {}, dist::Comm* comm = nullptr)
       : device(std::move(d)),
         place(device, thread_count),
         predicted(forecast_peak(r, device, thread_count)),
         memory(place.take(predicted)),
         arena(memory.data(), memory.bytes(), &ledger),
         ctx{arena, device, &place.threads(), place.stream()},
-        training(r, ctx) {
+        training(r, ctx, comm) {
     training.initialise(7);
     fill(1);
   }

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "store/results.h"
-#include "studies/attention_sweep.h"
+#include "studies/attention/sweep.h"
 #include "tests/failure/allocations.h"
 
 namespace headroom::allocations {
@@ -102,13 +102,13 @@ TEST_F(OutOfMemoryStore, ASweepEndsInRowsOrACleanError) {
   device.name = "CPU", device.units = 1;
   const auto rows_of = [&] { return studies::run_sweep(sweep, device).rows; };
   const auto work = [&] {
-    for (const auto& row : rows_of()) EXPECT_TRUE(row.status == "ok" || row.status == "oom") << row.status << ": " << row.why;
+    for (const auto& row : rows_of()) EXPECT_TRUE(row.ok() || row.status == studies::Status::oom) << row.why;
     return Outcome::done;
   };
   const auto verify = [&] {
     const auto rows = rows_of();
     ASSERT_EQ(rows.size(), 2u);
-    for (const auto& row : rows) EXPECT_EQ(row.status, "ok") << row.why;
+    for (const auto& row : rows) EXPECT_TRUE(row.ok()) << row.why;
   };
   fail_each(Source::arena, work, verify);
   fail_each(Source::operator_new, work, verify);

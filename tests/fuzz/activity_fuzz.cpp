@@ -5,7 +5,7 @@
 #include <string>
 
 #include "report/render.h"
-#include "studies/profile_program.h"
+#include "studies/profile/program.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "studies/precision_autocast.h"
+#include "studies/precision/autocast.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;

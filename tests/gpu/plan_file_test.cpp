@@ -18,7 +18,7 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
-const Plans some = {{"64x64x64x1:fp32.64.0.256", {1, 2, 3, 4, 5, 6, 7, ~0ull}}, {"8x8x8x1:bf16t.8.0.256+c", {9, 0, 0, 0, 0, 0, 0, 0}}};
+const Algorithms some = {{"64x64x64x1:fp32.64.0.256", {1, 2, 3, 4, 5, 6, 7, ~0ull}}, {"8x8x8x1:bf16t.8.0.256+c", {9, 0, 0, 0, 0, 0, 0, 0}}};
 
 TEST(PlanFile, WhatWasWrittenIsRead) {
   const Folder folder;

@@ -86,6 +86,23 @@ TEST(Documents, EveryLinkLeadsSomewhere) {
   EXPECT_GT(links, 5u);
 }
 
+TEST(Documents, EveryRecordIsInTheIndexAndCitedByAPage) {
+  const std::string index = text_of(root / "bench/results/README.md");
+  std::string pages;
+  for (const auto& document : documents())
+    if (document.parent_path() != root / "bench/results") pages += text_of(document);
+  std::size_t records = 0;
+  for (const auto& e : fs::directory_iterator(root / "bench/results")) {
+    const std::string name = e.path().filename().string();
+    if (name == "README.md") continue;
+    ++records;
+    EXPECT_NE(index.find("`" + name + "`"), std::string::npos) << name << " is not in bench/results/README.md";
+    EXPECT_NE(pages.find(name), std::string::npos) << "no page cites " << name;
+    EXPECT_LT(fs::file_size(e.path()), 64u << 10) << name << " is large for a record; keep it outside the repository";
+  }
+  EXPECT_GT(records, 5u);
+}
+
 TEST(Documents, ARowOrALinkIsSeen) {
   EXPECT_EQ(commands_of_program("constexpr Command commands[] = {\n    {\"a\", \"does\", a},\n  {\"b\", \"\", b},\n};\n {\"c\", \"\"}"),
             (Words{"a", "b"}));

@@ -87,4 +87,28 @@ TEST(Layers, AnIncludeThatGoesUpOrSidewaysIsSeen) {
   EXPECT_EQ(violations("attic", "").size(), 1u);
 }
 
+// Files are written and JSON is read through base/file.h and base/json.h alone: what is checked there is checked everywhere.
+std::vector<std::string> back_doors(const std::string& source) {
+  std::vector<std::string> out;
+  static const std::regex door(
+      R"(\b(std::ofstream|std::fstream|fopen\s*\(|json::parse\s*\(|Json::parse\s*\(|RowObject::parse\s*\(|json::accept\s*\())");
+  for (std::sregex_iterator it(source.begin(), source.end(), door), end; it != end; ++it) out.push_back((*it)[1]);
+  return out;
+}
+
+TEST(Doors, FilesAndJsonHaveOneEach) {
+  const std::filesystem::path src = std::filesystem::path(HEADROOM_SOURCE_DIR) / "src";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(src)) {
+    const auto inside = entry.path().lexically_relative(src).string();
+    if (!entry.is_regular_file() || inside.ends_with(".js")) continue;
+    for (const auto& what : back_doors(source_of(entry.path())))
+      ADD_FAILURE() << inside << " has " << what << "; use base/file.h or base/json.h";
+  }
+}
+
+TEST(Doors, ABackDoorIsSeen) {
+  EXPECT_TRUE(back_doors("parse_json(text, who); std::ifstream in(path); write_atomically(path, text);").empty());
+  EXPECT_EQ(back_doors("std::ofstream out(path); auto j = nlohmann::json::parse(text); Json::parse(in, nullptr, false);").size(), 3u);
+}
+
 }  // namespace

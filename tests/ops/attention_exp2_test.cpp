@@ -2,9 +2,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/attention_exp2_test.cpp"
 #include <hwy/foreach_target.h>
-#include "ops/attention/simd_targets.h"
+#include "ops/attention/cpu/simd_targets.h"
 
-#include "ops/attention/tile_product-inl.h"
+#include "ops/attention/cpu/tile_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::attention::HWY_NAMESPACE {

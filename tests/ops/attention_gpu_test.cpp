@@ -4,7 +4,7 @@
 
 #include "gpu/buffer.h"
 #include "gpu/device.h"
-#include "tests/attention_cases.h"
+#include "tests/attention_features.h"
 
 namespace headroom::attention {
 namespace {
@@ -17,7 +17,8 @@ struct OnDevice {  // a case's tensors, guard bands and all, in device memory
   std::vector<std::pair<Guarded*, Buffer>> there;
 
   OnDevice(Tensors& x, const Stream& s) : here(x), stream(s) {
-    for (Guarded* g : {&x.q, &x.k, &x.v, &x.d_o, &x.dlse, &x.o, &x.lse, &x.dq, &x.dk, &x.dv}) {
+    for (Guarded* g : x.all()) {
+      if (g->bytes().empty()) continue;
       there.emplace_back(g, Buffer(g->bytes().size()));
       copy_to_device(there.back().second.data(), g->bytes().data(), g->bytes().size(), s);
     }
@@ -26,6 +27,9 @@ struct OnDevice {  // a case's tensors, guard bands and all, in device memory
     for (const auto& [from, buffer] : there)
       if (from == &g) return g.at(buffer.data());
     return {};
+  }
+  Extras extras() const {
+    return {.sink = (*this)(here.sink), .cu_q = (*this)(here.cu_q), .cu_k = (*this)(here.cu_k), .pages = (*this)(here.pages)};
   }
   void back() {
     for (auto& [to, buffer] : there) copy_to_host(to->bytes().data(), buffer.data(), buffer.bytes(), stream);
@@ -46,14 +50,14 @@ class Wet {
   }
   void forward() {
     in(Pass::forward, [&](const Saved& saved, Context& ctx) {
-      attention::forward(v_, c_.problem, {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), saved}, ctx);
+      attention::forward(v_, c_.problem, {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), saved, t.extras()}, ctx);
     });
   }
   void backward() {
     in(Pass::backward, [&](const Saved& saved, Context& ctx) {
       attention::backward(v_, c_.problem,
                           {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), t(x_.d_o), c_.with_dlse ? t(x_.dlse) : Tensor(), t(x_.dq),
-                           t(x_.dk), t(x_.dv), saved},
+                           t(x_.dk), t(x_.dv), saved, t.extras(), t(x_.dsink)},
                           ctx);
     });
   }
@@ -108,7 +112,8 @@ class AttentionGpu : public testing::Test {
     return backward_too;
   }
 
-  void check_case(const Case& c) {
+  int check_case(const Case& c) {
+    const int before = checked;
     std::optional<Expected> expected;
     std::optional<Tensors> inputs;
     for (const Variant& v : variants()) {
@@ -124,6 +129,7 @@ class AttentionGpu : public testing::Test {
         EXPECT_TRUE(e.at.code == Code::unsupported && c.layout == Layout::padded) << e.what() << "\n" << in_words(c);
       }
     }
+    return checked - before;
   }
 
   Device device;
@@ -216,6 +222,89 @@ TEST_F(AttentionGpu, ScoresFarAboveAndBelow) {
     for (Values values : {Values::one_hot, Values::far_above, Values::far_below})
       for (Mask mask : {Mask::full(), Mask::causal()})
         for (std::int64_t dim : {32, 200}) check_case({problem(1, 1, 150, 150, dim, mask, precision), Layout::rows, values, true, 8});
+}
+
+// Windows on both sides, soft capping, sinks, documents, values of another dimension: docs/attention.md says who serves what.
+TEST_F(AttentionGpu, WhatModelsAskBeside) {
+  for (Precision precision : precisions)
+    each_feature(precision, [&](const Case& c) { EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c); });
+}
+
+TEST_F(AttentionGpu, ACacheOfAnyLengthInAnyPages) {
+  for (Precision precision : precisions)
+    each_cache(precision, [&](const Case& c) { EXPECT_GE(check_case(c), only.empty() ? 1 : 0) << in_words(c); });
+}
+
+TEST_F(AttentionGpu, ValuesOfAnotherDimension) {
+  for (Precision precision : precisions)
+    for (auto [dim, dim_v] : {std::pair{192, 128}, {64, 128}, {128, 64}, {256, 64}, {80, 96}, {576, 512}}) {
+      Case c = plain_case(4, 2, 150, 330, dim, Mask::causal(), precision, 80);
+      c.problem.dim_v = dim_v;
+      EXPECT_GE(check_case(c), only.empty() ? 1 : 0) << in_words(c);
+    }
+}
+
+TEST_F(AttentionGpu, SinksWhereWorkIsSharedOut) {  // keys of a row in several blocks, query heads packed as rows, parts added up
+  for (auto [heads, kv_heads, len_q, len_k, dim] :
+       {std::tuple{8, 2, 1, 400, 64}, {16, 2, 5, 400, 128}, {1, 1, 100, 900, 64}, {70, 70, 10, 1030, 64}, {4, 4, 600, 600, 256}}) {
+    Case c = plain_case(heads, kv_heads, len_q, len_k, dim, Mask::causal(), {DType::bf16}, 81);
+    c.problem.sink = true;
+    c.sinks = {3, -2, 0, 12, std::numeric_limits<float>::infinity()};
+    EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+  }
+}
+
+TEST_F(AttentionGpu, TenThousandDocuments) {
+  std::vector<int> lengths;
+  for (int d = 0; d < 10'000; ++d) lengths.push_back(d % 3);
+  for (Precision precision : precisions) {
+    Case c = packed(plain_case(1, 1, 0, 0, 32, Mask::causal(), precision, 82), lengths, lengths);
+    c.problem.batch = 1;
+    for (const Variant& v : variants()) {
+      if (v.family == "plain" || !serves(v, c.problem, Pass::backward)) continue;
+      SCOPED_TRACE(v.name);
+      Tensors x = tensors_of(c);
+      const Expected expected = expected_of(c, x, true);
+      run(v, c, x);
+      judge(c, x, expected);
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, only.empty() ? 4 : 0);
+}
+
+// P is formed again from an LSE of 24 bits; where scores are so large that this says little, it is still a probability.
+TEST_F(AttentionGpu, ProbabilitiesOfHugeScoresAreNoMoreThanOne) {
+  for (Precision precision : precisions)
+    for (float reach : {1e4f, 1e6f, 1e8f})
+      for (std::int64_t dim : {32, 64, 80, 128, 256})
+        for (auto [len_q, len_k] : {std::pair{1, 90}, {200, 200}}) {
+          Case c = plain_case(2, 2, len_q, len_k, dim, Mask::causal(), precision, 83);
+          if (precision.dtype == DType::f16)
+            reach = std::min(reach, 3e4f);  // fp16 holds no Q that is much larger: it is a third of it, times normal numbers
+          c.values = Values::huge;
+          c.reach = reach;
+          c.with_dlse = false;
+          for (const Variant& v : variants()) {
+            if (!serves(v, c.problem, Pass::backward)) continue;
+            SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+            Tensors x = tensors_of(c);
+            run(v, c, x);
+            const Problem& p = c.problem;
+            const auto dv = x.dv.values(), d_o = x.d_o.values();
+            for (std::size_t i = 0; i < dv.size(); ++i) {
+              const auto d = std::int64_t(i) % p.head_dim, h = std::int64_t(i) / p.head_dim % p.heads,
+                         b = std::int64_t(i) / (p.head_dim * p.heads * p.len_k);
+              double most = 0;  // what a key could get if every row saw it alone
+              for (std::int64_t row = 0; row < p.len_q; ++row)
+                most += std::abs(d_o[std::size_t(((b * p.len_q + row) * p.heads + h) * p.head_dim + d)]);
+              ASSERT_LE(std::abs(dv[i]), most * (1 + 0x1p-7)) << i;
+            }
+            if (precision.dtype == DType::f16) continue;  // its dQ and dK may be past its largest number
+            for (Guarded* g : {&x.dq, &x.dk})
+              for (double value : g->values()) ASSERT_TRUE(std::isfinite(value));
+          }
+        }
 }
 
 // HEADROOM_CASE=<seed> runs one configuration; HEADROOM_CASES=<count> another number of them; both: so many from that seed on.

@@ -20,16 +20,23 @@ struct Case {
   bool transpose_a, transpose_b;
   DType a, b, c;
   float alpha, beta;
+  float a_scale = 1, b_scale = 1;
 };
 
 template <class T>
 Tensor filled(Arena& arena, Shape shape, Random random, std::uint64_t stream) {
-  constexpr DType dtype = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, bf16> ? DType::bf16 : DType::f16;
+  constexpr DType dtype = std::is_same_v<T, float>  ? DType::f32
+                          : std::is_same_v<T, bf16> ? DType::bf16
+                          : std::is_same_v<T, f16>  ? DType::f16
+                          : std::is_same_v<T, e4m3> ? DType::e4m3
+                                                    : DType::e5m2;
   Tensor t = arena.make("x", dtype, shape);
   for (std::int64_t i = 0; i < t.count(); ++i) t.as<T>()[i] = narrow<T>(random.stream(stream).normal(std::uint64_t(i)));
   return t;
 }
 Tensor filled(Arena& arena, DType dtype, Shape shape, Random random, std::uint64_t stream) {
+  if (dtype == DType::e4m3) return filled<e4m3>(arena, shape, random, stream);
+  if (dtype == DType::e5m2) return filled<e5m2>(arena, shape, random, stream);
   return with_float(dtype, [&]<class T>() { return filled<T>(arena, shape, random, stream); });
 }
 double at(const Tensor& t, std::int64_t a, std::int64_t b, std::int64_t i, std::int64_t j) {
@@ -56,7 +63,11 @@ void run(const Case& x, int threads) {
   Context ctx{arena, cpu, &pool};
   Walk walk;
   ctx.walk = &walk;
-  matmul::multiply({a, b, c, x.alpha, x.beta}, ctx);
+  float a_scale = x.a_scale, b_scale = x.b_scale;
+  matmul::Product product{.a = a, .b = b, .c = c, .alpha = x.alpha, .beta = x.beta};
+  if (a_scale != 1) product.a_scale = Tensor(&a_scale, DType::f32, {1});
+  if (b_scale != 1) product.b_scale = Tensor(&b_scale, DType::f32, {1});
+  matmul::multiply(product, ctx);
   ASSERT_EQ(walk.steps.size(), 1u);
   EXPECT_EQ(walk.steps[0].cost.flops, 2.0 * double(x.batch * x.heads * x.m * x.n * x.k));
   const double unit = x.c == DType::f32 ? 0x1p-24 : x.c == DType::bf16 ? 0x1p-9 : 0x1p-12;
@@ -73,12 +84,13 @@ void run(const Case& x, int threads) {
           double sum = 0, size = 0;
           for (std::int64_t l = 0; l < x.k; ++l) {
             const double term = at(a, u, v, i, l) * at(b, u, v, l, j);
-            sum += term, size += std::abs(term);
+            sum += term;
+            size += std::abs(term);
           }
           const double old = x.beta == 0 ? 0 : double(x.beta) * before[flat];
-          const double expected = double(x.alpha) * sum + old;
+          const double alpha = double(x.alpha) * double(a_scale) * double(b_scale), expected = alpha * sum + old;
           const double budget =
-              2 * unit * std::abs(expected) + 0x1p-24 * (double(x.k) + 4) * (std::abs(double(x.alpha)) * size + std::abs(old)) + 1e-7;
+              2 * unit * std::abs(expected) + 0x1p-24 * (double(x.k) + 4) * (std::abs(alpha) * size + std::abs(old)) + 1e-7;
           ASSERT_NEAR(got, expected, budget) << i << "," << j << " of " << x.m << "x" << x.n << "x" << x.k;
         }
 }
@@ -97,6 +109,38 @@ TEST(Matmul, AgreesWithFp64) {
   run({1, 1, 300, 270, 64, false, true, f, f, f, 1, 0}, 2);
   run({1, 1, 300, 270, 64, true, false, b, b, f, 1, 1}, 2);
   run({1, 1, 20, 30, 40, false, false, f, b, f, 1, 0}, 2);
+}
+
+TEST(Matmul, EightBitOperandsAndScales) {
+  const auto f = DType::f32, b = DType::bf16, v = DType::e4m3, g = DType::e5m2;
+  for (bool ta : {false, true})
+    for (bool tb : {false, true})
+      for (DType out : {f, b}) {
+        run({1, 1, 17, 33, 300, ta, tb, v, v, out, 1, 0, 0.125f, 3}, 2);
+        run({2, 1, 17, 33, 64, ta, tb, v, g, out, -0.5f, 2, 1, 0.3f}, 2);
+        run({1, 1, 5, 9, 20, ta, tb, g, b, out, 1, 0, 7, 1}, 1);
+      }
+  run({1, 1, 70, 30, 40, false, true, f, f, f, 1, 1, 0.1f, 0.7f}, 2);
+}
+
+TEST(Matmul, ADeviceSaysWhichTypesItMultiplies) {
+  const Device h200 = device_described("h200");
+  const auto product = [](DType a, DType b, DType c) {
+    return matmul::Product{.a = Tensor(nullptr, a, {2, 3}), .b = Tensor(nullptr, b, {3, 4}), .c = Tensor(nullptr, c, {2, 4})};
+  };
+  EXPECT_TRUE(matmul::supports(product(DType::bf16, DType::bf16, DType::f32), h200));
+  EXPECT_TRUE(matmul::supports(product(DType::e4m3, DType::e5m2, DType::bf16), cpu));
+  EXPECT_EQ(matmul::supports(product(DType::bf16, DType::f32, DType::f32), h200).why, "a GPU does not multiply bf16 by fp32 into fp32");
+  EXPECT_EQ(matmul::supports(product(DType::e4m3, DType::e4m3, DType::bf16), h200).why, "a GPU does not multiply fp8 by fp8 into bf16");
+  EXPECT_EQ(matmul::supports(product(DType::f32, DType::f32, DType::e4m3), cpu).why, "the CPU does not multiply fp32 by fp32 into fp8");
+  auto scaled = product(DType::bf16, DType::bf16, DType::f32);
+  scaled.a_scale = Tensor(nullptr, DType::f32, {1});
+  EXPECT_FALSE(matmul::supports(scaled, h200));
+  Arena arena;
+  Context ctx{arena, cpu};
+  scaled.a_scale = Tensor(nullptr, DType::f32, {2});
+  EXPECT_THROW(matmul::multiply(scaled, ctx), Error);
+  EXPECT_THROW(matmul::multiply(product(DType::f32, DType::f32, DType::i32), ctx), Error);
 }
 
 TEST(Matmul, AnEmptySumIsZeroAndAnEmptyResultIsNothing) {

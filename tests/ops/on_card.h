@@ -1,5 +1,5 @@
-// What the tests of ops on a GPU share: tensors that lie on the host and on the card, with guard bands and poison; an op run on both in
-// arenas of exactly the size that a dry run asked for; and the measure of an honest error.
+// Shared by the tests of ops: tensors on the host and on the card with guard bands and poison; ops that run on both in arenas of exactly
+// the size of a dry run; and the comparison of errors.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ constexpr DType float_types[] = {DType::f32, DType::bf16, DType::f16};
 
 inline double unit_of(DType t) { return t == DType::bf16 ? 0x1p-9 : t == DType::f16 ? 0x1p-12 : 0x1p-24; }  // half a last place of 1
 
-// Every byte is 0xff (a NaN in every format) until written. `shift` elements move it off the 256-byte boundary. `rows_apart`: elements
-// from one row of a matrix to the next, more than its width where gaps are wanted.
+// A tensor on the host and on the card. Every byte is 0xff (a NaN in every format) until written. `shift` elements move it off the 256-byte
+// boundary. `rows_apart`: elements from one row of a matrix to the next, for gaps between rows.
 class Twin {
  public:
   Twin() = default;
@@ -89,23 +89,23 @@ class Twin {
   std::shared_ptr<Buffer> buffer_;
 };
 
-// The largest error, in units of the value's own size and of all values' root mean square; `least`: of what cancels in them.
+// The largest error, relative to the value plus the RMS of all values; `least` is added to the RMS, for sums of terms that cancel.
 inline double worst_error(const std::vector<double>& got, const std::vector<double>& expected, double least = 1e-30) {
   double squares = 0, worst = 0;
   for (double x : expected) squares += x * x;
   const double rms = std::sqrt(squares / double(std::max<std::size_t>(1, expected.size()))) + least;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double error = std::fabs(got[i] - expected[i]) / (std::fabs(expected[i]) + rms);
-    if (!(error <= worst)) worst = error;  // a NaN is the worst of all, and stays
+    if (!(error <= worst)) worst = error;  // NaN counts as the worst
     if (std::isnan(worst)) break;
   }
   return worst;
 }
 
-// At most twice the CPU's error and a few roundings.
-inline void expect_honest(const char* what, const std::vector<double>& gpu, const std::vector<double>& cpu,
+// At most twice the error of an honest computation, and a few roundings.
+inline void expect_honest(const char* what, const std::vector<double>& got, const std::vector<double>& honest,
                           const std::vector<double>& oracle, DType type, double least = 1e-30) {
-  EXPECT_LE(worst_error(gpu, oracle, least), 2 * worst_error(cpu, oracle, least) + 4 * unit_of(type)) << what << " " << name_of(type);
+  EXPECT_LE(worst_error(got, oracle, least), 2 * worst_error(honest, oracle, least) + 4 * unit_of(type)) << what << " " << name_of(type);
 }
 
 class OnCard : public testing::Test {
@@ -141,7 +141,7 @@ class OnCard : public testing::Test {
     stream->wait();
     EXPECT_EQ(arena.peak(), bytes) << "the dry run promised other scratch";
   }
-  // Runs, again, and as a recorded graph: `reset` puts the inputs up, all of `outputs` have the same bits each time.
+  // Runs several times, then as a recorded graph. `reset` restores the inputs; `outputs` must have the same bits each time.
   void expect_same_bits(const Work& work, const std::function<void()>& reset, const std::vector<Twin*>& outputs) {
     std::vector<std::vector<std::byte>> first;
     const auto compare = [&](const char* when) {

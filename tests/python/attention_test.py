@@ -1,6 +1,10 @@
 """The Python door against attention written with NumPy in FP64. Exit code 77 says: skipped, and why."""
 
+import os
+import signal
+import subprocess
 import sys
+import threading
 import unittest
 
 try:
@@ -36,6 +40,29 @@ def inputs(dtype=np.float32, len_q=33, len_k=40, heads=4, kv_heads=2, dim=16):
     return [random.standard_normal(shape(*s)).astype(dtype) for s in ((len_q, heads), (len_k, kv_heads), (len_k, kv_heads), (len_q, heads))]
 
 
+def attend(q, k, v, d_o, **options):
+    r = headroom.attention_forward(q, k, v, **options)
+    return [r.o, r.lse, *r.backward(d_o)]
+
+
+def child_result(body):
+    """What a forked child's `body` returned, as its exit code; a child that hangs is killed after 30 seconds."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        code = 99
+        try:
+            code = body()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+def in_new_interpreter(code, **environment):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+
+
 class AttentionTest(unittest.TestCase):
     def assert_near(self, got, want, tolerance):
         self.assertLess(np.abs(got.astype(np.float64) - want).max(), tolerance)
@@ -44,28 +71,51 @@ class AttentionTest(unittest.TestCase):
         q, k, v, d_o = inputs()
         want = reference(q, k, v, d_o, causal=True)
         for variant in ("plain", "flash"):
-            options = {"mask": "causal", "variant": variant}
-            o, lse, saved = headroom.attention_forward(q, k, v, **options)
-            got = [o, lse, *headroom.attention_backward(q, k, v, o, lse, d_o, saved, **options)]
-            for g, w in zip(got, want):
+            for g, w in zip(attend(q, k, v, d_o, mask="causal", variant=variant), want):
                 self.assert_near(g, w, 1e-4)
 
     def test_half_precision(self):
         q, k, v, d_o = inputs(np.float16)
-        o, lse, _ = headroom.attention_forward(q, k, v)
-        self.assertEqual(o.dtype, np.float16)
-        self.assert_near(o, reference(q, k, v, d_o, causal=False)[0], 5e-3)
+        r = headroom.attention_forward(q, k, v)
+        self.assertEqual(r.o.dtype, np.float16)
+        self.assert_near(r.o, reference(q, k, v, d_o, causal=False)[0], 5e-3)
+
+    def test_bf16_as_its_bits(self):
+        q, k, v, d_o = inputs()
+        bits = [(x.view(np.uint32) >> 16).astype(np.uint16) for x in (q, k, v, d_o)]
+        rounded = [(b.astype(np.uint32) << 16).view(np.float32) for b in bits]
+        o = attend(*bits)[0]
+        self.assertEqual(o.dtype, np.uint16)
+        self.assert_near((o.astype(np.uint32) << 16).view(np.float32), reference(*rounded, causal=False)[0], 5e-2)
 
     def test_a_strided_view_is_read_in_place(self):
         q, k, v, _ = inputs()
         wide = np.zeros((2, 66, 4, 16), np.float32)
         wide[:, ::2] = q
-        o, _, _ = headroom.attention_forward(q, k, v)
-        again, _, _ = headroom.attention_forward(wide[:, ::2], k, v)
+        o = headroom.attention_forward(q, k, v).o
+        again = headroom.attention_forward(wide[:, ::2], k, v).o
         self.assertTrue(np.array_equal(o, again))
 
+    def test_a_gradient_that_is_one_number_repeated(self):  # what sum().backward() makes in torch
+        q, k, v, d_o = inputs()
+        for repeated in (np.broadcast_to(np.float32(0.5), d_o.shape), np.broadcast_to(d_o[:, :1], d_o.shape),
+                         np.broadcast_to(d_o[..., :1], d_o.shape)):
+            want = attend(q, k, v, np.ascontiguousarray(repeated))
+            for g, w in zip(attend(q, k, v, repeated), want):
+                self.assertTrue(np.array_equal(g, w))
+
+    def test_reversed_and_transposed_views(self):
+        q, k, v, d_o = inputs()
+        want = attend(q, k, v, d_o)
+        turned = [np.ascontiguousarray(np.swapaxes(x, 1, 3)) for x in (q, k, v, d_o)]
+        for g, w in zip(attend(*[np.swapaxes(x, 1, 3) for x in turned]), want):
+            self.assertTrue(np.array_equal(g, w))
+        backwards = [np.ascontiguousarray(x[:, ::-1]) for x in (q, k, v, d_o)]
+        for g, w in zip(attend(*[x[:, ::-1] for x in backwards]), want):
+            self.assertTrue(np.array_equal(g, w))
+
     def test_whatever_speaks_array_or_dlpack(self):
-        q, k, v, _ = inputs()
+        q, k, v, d_o = inputs()
 
         class Array:
             def __init__(self, x):
@@ -81,34 +131,190 @@ class AttentionTest(unittest.TestCase):
             def __dlpack_device__(self):
                 return self.x.__dlpack_device__()
 
-        o, _, _ = headroom.attention_forward(q, k, v)
+        want = attend(q, k, v, d_o)
         for wrap in (Array, Capsule, memoryview):
-            again, _, _ = headroom.attention_forward(wrap(q), wrap(k), wrap(v))
-            self.assertTrue(np.array_equal(o, again), wrap)
+            for g, w in zip(attend(wrap(q), wrap(k), wrap(v), wrap(d_o)), want):
+                self.assertTrue(np.array_equal(g, w), wrap)
+
+    def test_values_of_another_dimension_and_windows_to_both_sides(self):
+        q, k, v, d_o = inputs()
+        o, lse, *gradients = attend(q, k, v[..., :8], d_o[..., :8])
+        want = attend(q, k, np.concatenate([v[..., :8], 0 * v[..., 8:]], -1), np.concatenate([d_o[..., :8], 0 * d_o[..., 8:]], -1))
+        self.assert_near(o, want[0][..., :8], 1e-5)
+        for g, w in zip(gradients, (want[2], want[3], want[4][..., :8])):
+            self.assert_near(g, w, 1e-5)
+        full = headroom.attention_forward(q, k, v).o
+        self.assert_near(headroom.attention_forward(q, k, v, mask="window:40+40:top-left").o, full, 1e-5)
+        self.assertGreater(np.abs(headroom.attention_forward(q, k, v, mask="window:4+3").o - full).max(), 1e-2)
+        self.assertGreater(np.abs(headroom.attention_forward(q, k, v, softcap=0.5).o - full).max(), 1e-3)
+        for mask in ("window:4+", "window:+4", "window:4+4+4", "window:0+4", "window:-1", "window", "full:3", "causal:3"):
+            with self.assertRaisesRegex(ValueError, "mask '"):
+                headroom.attention_forward(q, k, v, mask=mask)
+
+    def test_nothing_to_do(self):
+        q, k, v, d_o = inputs()
+        for cut in (np.s_[:0], np.s_[:, :0]):
+            o, _, dq, _, _ = attend(q[cut], k[cut], v[cut], d_o[cut])
+            self.assertEqual((o.size, dq.size), (0, 0))
+        o, lse, dq, _, _ = attend(q, k[:, :0], v[:, :0], d_o)
+        self.assertTrue((o == 0).all() and np.isneginf(lse).all() and (dq == 0).all())
 
     def test_flash_keeps_nothing(self):
         self.assertEqual(headroom.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="flash").saved_bytes, 0)
         self.assertEqual(headroom.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="plain").saved_bytes, 2 * 64 * 64 * 4)
 
+    def test_backward_remembers_the_mask_and_the_scale(self):
+        q, k, v, d_o = inputs()
+        r = headroom.attention_forward(q, k, v, mask="causal")
+        for g, w in zip(headroom.attention_backward(r, d_o), reference(q, k, v, d_o, causal=True)[2:]):
+            self.assert_near(g, w, 1e-4)
+        with self.assertRaisesRegex(TypeError, "takes what attention_forward returned"):
+            headroom.attention_backward(None, d_o)
+        with self.assertRaises(TypeError):
+            headroom.attention_backward(q, k, v, r.o, r.lse, d_o, None)
+        with self.assertRaisesRegex(TypeError, "one object"):
+            _, _, _ = r
+
+    def test_a_scale_of_zero_is_zero(self):
+        q, k, v, d_o = inputs(heads=2)
+        o, lse, dq, _, _ = attend(q, k, v, d_o, scale=0.0)
+        self.assert_near(o, np.broadcast_to(v.astype(np.float64).mean(1, keepdims=True), o.shape), 1e-6)
+        self.assert_near(lse, np.full(lse.shape, np.log(k.shape[1])), 1e-6)
+        self.assertTrue((dq == 0).all())
+        default = headroom.attention_forward(q, k, v).o
+        self.assertTrue(np.array_equal(default, headroom.attention_forward(q, k, v, scale=1 / np.sqrt(16)).o))
+        self.assertFalse(np.array_equal(default, o))
+
     def test_what_is_refused_says_why(self):
-        q, k, v, _ = inputs()
+        q, k, v, d_o = inputs()
         with self.assertRaisesRegex(headroom.Error, "flsh") as refused:
             headroom.attention_forward(q, k, v, variant="flsh")
         self.assertEqual(refused.exception.status, "unsupported")
-        with self.assertRaisesRegex(headroom.Error, "k is") as refused:
-            headroom.attention_forward(q, k[..., :8], v)
-        self.assertEqual(refused.exception.status, "bad_argument")
-        with self.assertRaisesRegex(TypeError, "float64"):
-            headroom.attention_forward(q.astype(np.float64), k, v)
-        with self.assertRaisesRegex(ValueError, "mask 'diagonal'"):
-            headroom.attention_forward(q, k, v, mask="diagonal")
-        with self.assertRaisesRegex(TypeError, "not an array"):
-            headroom.attention_forward(5, k, v)
+
+        def refuse(kind, words, *arrays, **options):
+            with self.assertRaisesRegex(kind, words):
+                headroom.attention_forward(*(arrays or (q, k, v)), **options)
+
+        refuse(ValueError, "v has the shape", q, k, v[:, :8])
+        refuse(TypeError, "q is float64, served are", q.astype(np.float64), k, v)
+        refuse(TypeError, "k is float16, q is float32", q, k.astype(np.float16), v)
+        refuse(TypeError, "big-endian", q.astype(">f4"), k, v)
+        refuse(ValueError, "q has the shape", q[0], k, v)
+        refuse(ValueError, "mask 'diagonal'", mask="diagonal")
+        refuse(TypeError, "mask is None.*mask='full'", mask=None)
+        refuse(TypeError, "mask is True.*mask='causal'", mask=True)
+        refuse(TypeError, "masks given as arrays are not served", mask=np.ones((33, 40), bool))
+        refuse(TypeError, "scale is a str", scale="0.5")
+        refuse(ValueError, "scale is nan", scale=float("nan"))
+        refuse(TypeError, "variant is a int", variant=3)
+        refuse(TypeError, "context is a int", context=3)
+        refuse(TypeError, "masked array", np.ma.masked_array(q), k, v)
+        refuse(ValueError, "no keys are 2.62", mask="window:99999999999999999999")
+        for call in (headroom.explain, headroom.Attention):
+            with self.assertRaisesRegex(TypeError, "context is a int"):
+                call((1, 4, 2, 8), (1, 4, 2, 8), context=3)
+            with self.assertRaisesRegex(ValueError, "q_shape is"):
+                call((1, 2**70, 2, 8), (1, 4, 2, 8))
+            with self.assertRaisesRegex(TypeError, "q_shape is"):
+                call((1, 4.5, 2, 8), (1, 4, 2, 8))
+            with self.assertRaisesRegex(ValueError, "must agree"):
+                call((1, 4, 2, 8), (1, 4, 2, 16))
+        refuse(TypeError, "not an array", 5, k, v)
+        refuse(TypeError, "not an array", None, k, v)
+        r = headroom.attention_forward(q, k, v)
+        with self.assertRaisesRegex(ValueError, "d_o has the shape"):
+            r.backward(d_o[:, :3])
+        with self.assertRaisesRegex(TypeError, "d_o"):
+            r.backward(None)
+        with self.assertRaisesRegex(ValueError, "dlse is"):
+            r.backward(d_o, dlse=np.zeros(3, np.float32))
+
+    def test_one_object_serves_many_threads(self):
+        q, k, v, d_o = inputs(len_q=128, len_k=128)
+        attention = headroom.Attention(q.shape, k.shape, mask="causal", variant="plain", context=headroom.Context(threads=1))
+        want = attend(q, k, v, d_o, mask="causal", variant="plain")
+        wrong = []
+
+        def work(number):
+            for _ in range(15):
+                scaled = [x * np.float32(number + 1) for x in (v, d_o)]
+                r = attention.forward(q, k, scaled[0])
+                _, _, dv = r.backward(scaled[1])
+                if not np.allclose(dv, want[4] * np.float32(number + 1), rtol=1e-5, atol=1e-5):
+                    wrong.append(number)
+                if not np.allclose(r.o, want[0] * np.float32(number + 1), rtol=1e-5, atol=1e-5):
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(wrong, [])
+
+    def test_a_forked_child_goes_on(self):
+        q, k, v, d_o = inputs()
+        want = attend(q, k, v, d_o)
+
+        def body():
+            got = attend(q, k, v, d_o)
+            return 0 if all(np.array_equal(g, w) for g, w in zip(got, want)) else 1
+
+        self.assertEqual(child_result(body), 0)
+        self.assertEqual(child_result(lambda: child_result(body)), 0, "a grandchild")
+
+    def test_the_end_of_the_interpreter_is_quiet(self):
+        ended = in_new_interpreter(
+            "import headroom, numpy as np, threading, sys\n"
+            "x = np.ones((1, 8, 1, 8), np.float32)\n"
+            "c = headroom.Context(threads=2)\n"
+            "a = headroom.Attention(x.shape, x.shape, context=c)\n"
+            "r = a.forward(x, x, x)\n"
+            "class Loop: pass\n"
+            "loop = Loop(); loop.self, loop.c, loop.r = loop, c, r\n"
+            "sys.modules['kept'] = loop\n"
+            "def forever():\n"
+            "    while True: a.forward(x, x, x)\n"
+            "threading.Thread(target=forever, daemon=True).start()\n"
+            "headroom.attention_forward(x, x, x)\n"
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_a_library_that_is_another_is_named(self):
+        import ctypes.util
+
+        for name, words in ((ctypes.util.find_library("z") or "libz.so.1", "is not libheadroom"), ("/nowhere/lib.so", "cannot be loaded")):
+            ended = in_new_interpreter("import headroom; headroom.version()", HEADROOM_LIBRARY=name)
+            self.assertIn("ImportError", ended.stderr)
+            self.assertIn(words, ended.stderr)
+
+    def test_the_import_is_quick_and_brings_no_numpy(self):
+        ended = in_new_interpreter(
+            "import time; t = time.perf_counter(); import headroom; headroom.version(); t = time.perf_counter() - t\n"
+            "import sys; print('numpy' in sys.modules, 'torch' in sys.modules, t < 0.5)"
+        )
+        self.assertEqual(ended.stdout.strip(), "False False True", ended.stderr)
+
+    def test_every_file_is_python_3_9(self):
+        import ast
+
+        folder = os.path.dirname(headroom.__file__)
+        names = [name for name in os.listdir(folder) if name.endswith(".py")]
+        self.assertIn("torch.py", names)
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                ast.parse(file.read(), name, feature_version=(3, 9))
+        with self.assertRaises(SyntaxError):  # that the check can fail
+            ast.parse("match x:\n  case 1: pass", feature_version=(3, 9))
 
     def test_the_rest(self):
         self.assertRegex(headroom.version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(headroom.version(), headroom.__version__)
         self.assertIn("flash: chosen", headroom.explain((1, 64, 2, 8), (1, 64, 2, 8)))
         self.assertEqual(headroom.Context(threads=2).threads, 2)
+        with self.assertRaisesRegex(ValueError, "device 'gpu'"):
+            headroom.Context(device="gpu")
+        self.assertIn("attention_forward", dir(headroom))
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'"):
+            headroom.nothing
 
 
 if __name__ == "__main__":

@@ -123,7 +123,9 @@ TEST(Page, TheNameOfAFileSaysItsFormat) {
   EXPECT_EQ(format_of_file("a/page.html"), Format::html);
   EXPECT_EQ(format_of_file("x.y.md"), Format::markdown);
   EXPECT_FALSE(format_of_file("page"));
-  EXPECT_FALSE(format_of_file("page.htm"));
+  EXPECT_FALSE(format_of_file("page.xyz"));
+  EXPECT_EQ(format_of_file("page.HTM"), Format::html);
+  EXPECT_EQ(format_of_file("notes.txt"), Format::text);
 }
 
 TEST(ChartText, SaysInAFewLinesWhatAPageDraws) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace headroom {
 namespace {
@@ -39,6 +40,46 @@ TEST(Render, CsvIsTheFirstTableWithQuotesWhereNeeded) {
   Record fields;
   fields.add("a", std::int64_t(1)).add("b", std::string("x,y"));
   EXPECT_EQ(render(fields, Format::csv), "name,value\na,1\nb,\"x,y\"\n");
+}
+
+// What others wrote is in every place: a title, a field, a column, a cell, a note, a chart's name.
+Record hostile_record() {
+  const std::string bad = std::string("a\x1b[31m\0<script>x</script>[l](http://e)|*`", 42);
+  Table t{"rows", bad, {{bad}, {"ms"}}, {}};
+  t.add({bad, 1.0}), t.add({bad + "\nb", 2.0});
+  Record r{"", bad, {}};
+  r.add(bad, bad).add(Part{t}).add(Part{Note{"# " + bad}});
+  Chart c{bad, "", "ms", Unit::ms, false, {{"```", {{0, 1}}}}, Chart::Kind::bars};
+  c.ticks = {"```\n" + bad};
+  return r.add(Part{c});
+}
+
+TEST(Render, PeopleSeeWhatATerminalWouldObey) {
+  for (const Format f : {Format::text, Format::markdown}) {
+    const std::string text = render(hostile_record(), f);
+    for (const char c : {'\x1b', '\0'}) EXPECT_EQ(text.find(c), std::string::npos) << text;
+    EXPECT_NE(text.find("x1b[31m"), std::string::npos) << text;
+  }
+  EXPECT_NE(render(hostile_record(), Format::text).find("\\nb"), std::string::npos) << "a cell stays in its line";
+}
+
+TEST(Render, MarkdownHoldsNoMarkupOfOthers) {
+  std::istringstream lines(render(hostile_record(), Format::markdown));
+  bool fenced = false;
+  int fences = 0, cells = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) fenced = !fenced, ++fences;
+    if (fenced || line.starts_with("```")) continue;
+    EXPECT_EQ(line.find("<script"), std::string::npos) << line;
+    EXPECT_EQ(line.find("]("), std::string::npos) << line;
+    if (line.find("script") != std::string::npos && line.starts_with("|")) {
+      ++cells;
+      EXPECT_NE(line.find("\\|\\*\\`"), std::string::npos) << line;
+    }
+    EXPECT_FALSE(line.starts_with("# a") && line.find("# \\# ") == 0) << line;
+  }
+  EXPECT_EQ(fences, 2) << "no name ends the block";
+  EXPECT_GE(cells, 4);
 }
 
 TEST(Render, TextAlignsAndDrawsBars) {

@@ -3,7 +3,7 @@
 
 #include "gpu/buffer.h"
 #include "gpu/device.h"
-#include "studies/attention_analysis.h"
+#include "studies/attention/analysis.h"
 
 namespace headroom::studies {
 namespace {
@@ -29,8 +29,8 @@ TEST_F(AttentionSweepGpu, EveryVariantIsRightAndTakesWhatWasForecast) {
   EXPECT_EQ(result.rows.size(), result.asked);
   int ok = 0;
   for (const AttentionRow& r : result.rows) {
-    SCOPED_TRACE(r.variant + " " + r.dtype + " " + r.mask + " dim " + std::to_string(r.dim) + " len " + std::to_string(r.len_q));
-    EXPECT_TRUE(r.status == "ok" || r.status == "refused") << r.status << ": " << r.why;
+    SCOPED_TRACE(key_of(r));
+    EXPECT_TRUE(r.status == Status::ok || r.status == Status::refused) << names_of<Status>.of(r.status) << ": " << r.why;
     if (!r.ok()) continue;
     ++ok;
     EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
@@ -46,15 +46,15 @@ TEST_F(AttentionSweepGpu, MemoryThatEndsIsARowWhetherItIsForeseenOrRefused) {
   sweep.variants = {"plain"}, sweep.lens = {65536, 256}, sweep.passes = Passes::forward;
   auto rows = run_sweep(sweep, device).rows;
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].status, "oom") << "two matrices of 128 GiB";
+  EXPECT_EQ(rows[0].status, Status::oom) << "two matrices of 128 GiB";
   EXPECT_NE(rows[0].why.find("this machine allows"), std::string::npos) << rows[0].why;
-  EXPECT_EQ(rows[1].status, "ok") << rows[1].why;
+  EXPECT_EQ(rows[1].status, Status::ok) << rows[1].why;
   Device boastful = device;
   boastful.memory_bytes = 1ull << 60;
   rows = run_sweep(sweep, boastful).rows;
-  EXPECT_EQ(rows[0].status, "oom");
+  EXPECT_EQ(rows[0].status, Status::oom);
   EXPECT_NE(rows[0].why.find("the driver refused"), std::string::npos) << rows[0].why;
-  EXPECT_EQ(rows[1].status, "ok") << rows[1].why;
+  EXPECT_EQ(rows[1].status, Status::ok) << rows[1].why;
   sweep.memory = 1 << 20;
   rows = run_sweep(sweep, device).rows;
   EXPECT_NE(rows[1].why.find("--memory allows 1048576 bytes"), std::string::npos) << rows[1].why;
@@ -66,18 +66,12 @@ TEST_F(AttentionSweepGpu, TheEdgeIsWhereItSaysItIs) {
   const Buffer ballast(device.memory_bytes - (6ull << 30));  // the rest is filled quickly
   device.memory_bytes = free_memory_bytes(device);
   sweep.variants = {"plain"}, sweep.batch = 1, sweep.dims = {64}, sweep.lens = {64, 128}, sweep.protocol.steps = 1;
-  const auto edge_of = [&] {
-    const Record r = analysis_of(sweep, device, run_sweep(sweep, device).rows);
-    for (const Part& p : r.parts)
-      if (const auto* t = std::get_if<Table>(&p.is); t && t->name == "edge") return std::get<std::int64_t>(t->rows.at(0).at(6));
-    return std::int64_t(0);
-  };
-  const std::int64_t largest = edge_of();
+  const std::int64_t largest = analysis_of(sweep, device, run_sweep(sweep, device).rows).edges.at(0).largest_len;
   ASSERT_GT(largest, 10'000);
   sweep.lens = {largest, largest + 1};
   const auto rows = run_sweep(sweep, device).rows;
-  EXPECT_EQ(rows.at(0).status, "ok") << rows[0].why;
-  EXPECT_EQ(rows.at(1).status, "oom") << rows[1].why;
+  EXPECT_EQ(rows.at(0).status, Status::ok) << rows[0].why;
+  EXPECT_EQ(rows.at(1).status, Status::oom) << rows[1].why;
   EXPECT_GT(before, 0u);
 }
 

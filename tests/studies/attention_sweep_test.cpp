@@ -1,4 +1,4 @@
-#include "studies/attention_sweep.h"
+#include "studies/attention/sweep.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,17 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "report/render.h"
-#include "studies/attention_analysis.h"
+#include "studies/attention/analysis.h"
 
 namespace headroom::studies {
 namespace {
+
+nlohmann::json object_named(const Record& r, const std::string& name) { return nlohmann::json::parse(render(r, Format::json))[name]; }
+nlohmann::json analysis_json(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) {
+  Record r;
+  add_analysis(analysis_of(s, device, rows), r);
+  return nlohmann::json::parse(render(r, Format::json));
+}
 
 AttentionSweep quick() {
   AttentionSweep s;
@@ -33,11 +40,11 @@ TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
   ASSERT_GE(result.rows.size(), 2u * 3 * 3 * 2 * 3);
   for (const AttentionRow& r : result.rows) {
     SCOPED_TRACE(json_of(r).dump());
-    ASSERT_EQ(r.status, "ok") << r.why;
+    ASSERT_EQ(r.status, Status::ok) << r.why;
     EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
     EXPECT_EQ(r.steps, 2);
     EXPECT_TRUE(r.fwd_ms && r.bwd_ms && r.max_error_o && r.max_error_dq && r.max_error_dk && r.max_error_dv);
-    const std::int64_t size = r.dtype == "fp32" ? 4 : 2;
+    const std::int64_t size = r.dtype.dtype == DType::f32 ? 4 : 2;
     const auto exact =
         size * 2 * (r.batch * r.len_q * r.heads * r.dim + r.batch * r.len_k * r.kv_heads * r.dim) + 4 * r.batch * r.heads * r.len_q;
     if (r.variant == "plain") { EXPECT_EQ(r.saved_bytes, exact + size * r.batch * r.heads * r.len_q * r.len_k); }
@@ -55,17 +62,17 @@ TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
   s.masks = {attention::Mask::sliding(4)};  // flash at 100 000 stays quick
   const auto result = run_sweep(s, cpu_device());
   ASSERT_EQ(result.rows.size(), 6u);
-  std::map<std::string, int> statuses;
+  std::map<Status, int> statuses;
   for (const AttentionRow& r : result.rows) {
     ++statuses[r.status];
-    if (r.status != "oom") continue;
+    if (r.status != Status::oom) continue;
     EXPECT_EQ(r.variant, "plain");
     EXPECT_NE(r.why.find("needs " + std::to_string(*r.forecast_peak_bytes) + " bytes"), std::string::npos) << r.why;
     EXPECT_NE(r.why.find(": p ["), std::string::npos) << r.why;
     EXPECT_FALSE(r.fwd_ms || r.peak_bytes);
   }
-  EXPECT_EQ(statuses["oom"], 1);
-  EXPECT_EQ(statuses["ok"], 5);
+  EXPECT_EQ(statuses[Status::oom], 1);
+  EXPECT_EQ(statuses[Status::ok], 5);
 }
 
 TEST(AttentionSweep, ASystemThatRefusesMemoryMakesAnOomRowAndTheSweepGoesOn) {
@@ -78,10 +85,10 @@ TEST(AttentionSweep, ASystemThatRefusesMemoryMakesAnOomRowAndTheSweepGoesOn) {
   const auto result = run_sweep(s, boastful);
   ASSERT_EQ(result.rows.size(), 2u);
   for (const AttentionRow& r : result.rows) {
-    EXPECT_EQ(r.status, "oom");
+    EXPECT_EQ(r.status, Status::oom);
     EXPECT_NE(r.why.find("refused"), std::string::npos) << r.why;
   }
-  const auto misfit = nlohmann::json::parse(render(analysis_of(s, boastful, result.rows), Format::json))["first_that_does_not_fit"];
+  const auto misfit = analysis_json(s, boastful, result.rows)["first_that_does_not_fit"];
   EXPECT_EQ(misfit["variant"], "flash");
   EXPECT_FALSE(misfit.contains("missing_bytes")) << "the limit had room: " << misfit["missing_bytes"];
 }
@@ -94,12 +101,12 @@ TEST(AttentionSweep, MoreMemoryThanTheMachineHasIsNotGivenOut) {
   s.memory = 1ull << 50;
   const auto why = [&] {
     const AttentionRow r = run_sweep(s, small).rows.at(0);
-    EXPECT_EQ(r.status, "oom");
+    EXPECT_EQ(r.status, Status::oom);
     return r.why;
   };
   EXPECT_EQ(s.limit(small), machine_limit(small));
   EXPECT_NE(why().find("this machine allows " + std::to_string(machine_limit(small))), std::string::npos) << why();
-  const auto edge = nlohmann::json::parse(render(analysis_of(s, small, run_sweep(s, small).rows), Format::json))["edge"];
+  const auto edge = analysis_json(s, small, run_sweep(s, small).rows)["edge"];
   ASSERT_EQ(edge.size(), 2u);
   EXPECT_EQ(edge[1]["memory_bytes"], std::int64_t(*s.memory)) << "the edge is told for what was asked";
   s.memory = 1 << 20;
@@ -112,7 +119,7 @@ TEST(AttentionSweep, WhatNoMemoryHoldsIsAnOomRowAndTheSweepGoesOn) {
   const auto result = run_sweep(s, cpu_device());
   ASSERT_EQ(result.rows.size(), 4u);
   for (const AttentionRow& r : result.rows) {
-    EXPECT_EQ(r.status, r.len_q == 64 ? "ok" : "oom") << r.why;
+    EXPECT_EQ(r.status, r.len_q == 64 ? Status::ok : Status::oom) << r.why;
     if (!r.ok()) { EXPECT_NE(r.why.find("more than 2^58 elements"), std::string::npos) << r.why; }
   }
   EXPECT_FALSE(render(attention_record(s, cpu_device(), result), Format::text).empty());
@@ -133,11 +140,11 @@ TEST(AttentionSweep, AnErrorInOneCaseIsAFailedRowAndTheSweepGoesOn) {
   };
   const auto result = run_sweep(s, cpu_device(), hooks);
   ASSERT_EQ(result.rows.size(), 3u);
-  EXPECT_EQ(result.rows[0].status, "ok");
-  EXPECT_EQ(result.rows[1].status, "failed");
+  EXPECT_EQ(result.rows[0].status, Status::ok);
+  EXPECT_EQ(result.rows[1].status, Status::failed);
   EXPECT_EQ(result.rows[1].why, "the device fell off the bus");
   EXPECT_FALSE(result.rows[1].fwd_ms || result.rows[1].peak_bytes);
-  EXPECT_EQ(result.rows[2].status, "ok");
+  EXPECT_EQ(result.rows[2].status, Status::ok);
 }
 
 TEST(AttentionSweep, AStoreThatFailsEndsTheSweep) {
@@ -151,7 +158,7 @@ TEST(AttentionSweep, ABoundThatEndsBeforeTheMeanIsKnownIsSaid) {
   s.dims = {16}, s.lens = {40}, s.variants = {"flash"};
   s.protocol = {.warmup = 0, .steps = 12, .until = 1e-9};
   const AttentionRow r = run_sweep(s, cpu_device()).rows.at(0);
-  EXPECT_EQ(r.status, "ok");
+  EXPECT_EQ(r.status, Status::ok);
   EXPECT_NE(r.why.find("forward was ended by --steps after 12 calls"), std::string::npos) << r.why;
   EXPECT_NE(r.why.find("backward was ended by --steps after 12 calls"), std::string::npos) << r.why;
   s.protocol = {.warmup = 0, .steps = 1000, .until = 1e9};
@@ -167,7 +174,7 @@ TEST(AttentionAnalysis, AReasonIsInItsRowAndPeopleReadItBelowTheTable) {
   const auto j = nlohmann::ordered_json::parse(render(r, Format::json));
   std::string keys;
   for (const auto& [key, value] : j.items()) keys += key + " ";
-  EXPECT_EQ(keys, "device rows analysis ");
+  EXPECT_EQ(keys, "schema_version device rows analysis ");
   const std::string why = result.rows.at(0).why;
   EXPECT_EQ(j["rows"][0]["why"], why);
   EXPECT_NE(render(r, Format::markdown).find(why), std::string::npos);
@@ -179,7 +186,7 @@ TEST(AttentionSweep, RefusalsCarryTheVariantsReason) {
   s.dims = {16}, s.lens = {8};
   s.dtypes = {{DType::f32, Math::tf32}};
   for (const AttentionRow& r : run_sweep(s, cpu_device()).rows) {
-    EXPECT_EQ(r.status, "refused");
+    EXPECT_EQ(r.status, Status::refused);
     EXPECT_FALSE(r.why.empty());
   }
 }
@@ -208,7 +215,7 @@ TEST(AttentionSweep, KnownRowsAreNotMeasuredAgainAndAStopKeepsWhatIsDone) {
   std::size_t measured = 0;
   SweepHooks second;
   second.known = [&](const std::string& key) -> std::optional<AttentionRow> {
-    return kept.contains(key) ? std::optional(attention_row_of(kept[key])) : std::nullopt;
+    return kept.contains(key) ? std::optional(read_described<AttentionRow>(RowObject::parse(kept[key]), "a row")) : std::nullopt;
   };
   second.finished = [&](const std::string&, const AttentionRow&) { ++measured; };
   const auto whole = run_sweep(s, cpu_device(), second);
@@ -221,13 +228,13 @@ TEST(AttentionSweep, ARowThatFailedIsMeasuredAgainAndOneThatDidNotFitIsNot) {
   AttentionSweep s = quick();
   s.dims = {16}, s.variants = {"flash"}, s.lens = {1, 40};
   AttentionRow failed, oom;
-  failed.status = "failed", oom.status = "oom";
+  failed.status = Status::failed, oom.status = Status::oom;
   int asked = 0;
   SweepHooks hooks;
   hooks.known = [&](const std::string&) { return std::optional(++asked == 1 ? failed : oom); };
   const auto rows = run_sweep(s, cpu_device(), hooks).rows;
-  EXPECT_EQ(rows.at(0).status, "ok");
-  EXPECT_EQ(rows.at(1).status, "oom");
+  EXPECT_EQ(rows.at(0).status, Status::ok);
+  EXPECT_EQ(rows.at(1).status, Status::oom);
 }
 
 TEST(AttentionSweep, AKeyIsAnObjectOfAllThatARowDependsOn) {
@@ -235,8 +242,8 @@ TEST(AttentionSweep, AKeyIsAnObjectOfAllThatARowDependsOn) {
   s.memory = 5, s.protocol.until = 0.0025, s.protocol.seconds = 1;
   const AttentionCase c = cases_of(s, cpu_device()).at(3);
   const auto key = nlohmann::json::parse(c.key(s));
-  EXPECT_EQ(key["variant"], "flash");
-  EXPECT_EQ(key["len_q"], 40);
+  EXPECT_EQ(key["variant"], nlohmann::json({"flash"})) << "the settings that ask for this row alone";
+  EXPECT_EQ(key["len"], nlohmann::json({40}));
   EXPECT_EQ(key["until"], 0.0025);
   EXPECT_EQ(key["deterministic"], false);
   const auto differs = [&](auto change) {
@@ -262,8 +269,6 @@ TEST(AttentionSweep, SameSeedSameErrors) {
   }
 }
 
-nlohmann::json object_named(const Record& r, const std::string& name) { return nlohmann::json::parse(render(r, Format::json))[name]; }
-
 TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
   AttentionSweep s;
   s.lens = {512, 1024, 2048, 4096, 8192, 65536};
@@ -273,11 +278,11 @@ TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
   std::vector<AttentionRow> rows;  // times are made up: y = len² for plain, their bytes are forecast
   for (const AttentionCase& c : cases_of(s, device)) {
     AttentionRow r;
-    r.variant = c.variant->name, r.dtype = "fp32", r.mask = "full", r.dim = 16, r.batch = 8, r.heads = r.kv_heads = 1;
+    r.variant = c.variant->name, r.dim = 16, r.batch = 8, r.heads = r.kv_heads = 1;
     r.len_q = r.len_k = c.problem.len_q;
     const auto f = forecast_case(c.problem, *c.variant, s.passes, device, 2);
     r.saved_bytes = f.bytes.saved, r.forecast_peak_bytes = f.bytes.peak;
-    r.status = std::uint64_t(f.bytes.peak) <= *s.memory ? "ok" : "oom";
+    r.status = std::uint64_t(f.bytes.peak) <= *s.memory ? Status::ok : Status::oom;
     if (r.ok()) r.peak_bytes = f.bytes.peak, r.fwd_ms = double(r.len_q) * double(r.len_q), r.bwd_ms = 2.0 * double(r.len_q);
     rows.push_back(r);
   }
@@ -313,7 +318,8 @@ TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
   const auto row = json_of(AttentionRow());
   for (const auto& [name, value] : row.items()) names += name + " ";
   EXPECT_EQ(names,
-            "variant device dtype batch heads kv_heads dim len_q len_k mask fwd_ms bwd_ms fwd_ms_std bwd_ms_std fwd_tflops bwd_tflops "
+            "variant device dtype batch heads kv_heads dim len_q len_k mask documents dim_v softcap sink fwd_ms bwd_ms fwd_ms_std "
+            "bwd_ms_std fwd_tflops bwd_tflops "
             "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
 }
 

@@ -1,7 +1,9 @@
-#include "studies/comparison.h"
+#include "studies/results/comparison.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "base/error.h"
 #include "report/render.h"
@@ -10,18 +12,20 @@
 namespace headroom::studies {
 namespace {
 
-nlohmann::json row(const char* variant, int len, double ms, double std, int steps = 100, const char* device = "a") {
+RowObject row(const char* variant, int len, double ms, double std, int steps = 100, const char* device = "a") {
   return {{"variant", variant}, {"len_q", len},      {"device", device}, {"fwd_ms", ms},
           {"fwd_ms_std", std},  {"bwd_ms", nullptr}, {"status", "ok"},   {"steps", steps}};
 }
 
+nlohmann::json said(const Comparison& c) { return nlohmann::json::parse(render(comparison_record(c, "A", "B", 0.02), Format::json)); }
+
 std::string verdict(double a, double b, double std, int steps = 100) {
   const auto c = compare_runs({"A", {row("flash", 64, a, std, steps)}}, {"B", {row("flash", 64, b, std, steps, "another machine")}}, 0.02);
   EXPECT_EQ(c.pairs, 1u);
-  const auto j = nlohmann::json::parse(render(c.record, Format::json));
-  std::string said = j["rows"][0]["verdict"];
-  EXPECT_EQ(c.slower, said == "slower");
-  return said;
+  const auto j = said(c);
+  std::string verdict = j["rows"][0]["verdict"];
+  EXPECT_EQ(c.slower(), verdict == "slower");
+  return verdict;
 }
 
 TEST(Comparison, VerdictsHeedTheSpread) {
@@ -42,10 +46,10 @@ TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {
     lacks.erase(field);
     for (const bool first : {true, false}) {
       const auto c = first ? compare_runs({"A", {lacks}}, {"B", {without}}, 0.02) : compare_runs({"A", {without}}, {"B", {lacks}}, 0.02);
-      const auto j = nlohmann::json::parse(render(c.record, Format::json));
+      const auto j = said(c);
       EXPECT_EQ(j["rows"][0]["verdict"], "unclear") << field;
       EXPECT_TRUE(j["rows"][0]["spread"].is_null()) << field;
-      EXPECT_FALSE(c.slower);
+      EXPECT_FALSE(c.slower());
     }
   }
 }
@@ -54,8 +58,8 @@ TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
   const auto c = compare_runs({"A", {row("flash", 64, 1, 0), row("plain", 64, 1, 0), row("flash", 128, 1, 0)}},
                               {"B", {row("plain", 64, 1, 0), row("flash", 64, 2, 0), row("flash", 256, 1, 0)}}, 0.02);
   EXPECT_EQ(c.pairs, 2u);
-  EXPECT_TRUE(c.slower);
-  const auto j = nlohmann::json::parse(render(c.record, Format::json));
+  EXPECT_TRUE(c.slower());
+  const auto j = said(c);
   EXPECT_EQ(j["summary"]["without_partner"], 2);
   EXPECT_EQ(j["rows"][0]["verdict"], "slower");
   EXPECT_EQ(j["rows"][1]["verdict"], "same");
@@ -63,21 +67,21 @@ TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
 
 TEST(Comparison, RowsOfAStepArePairedByPhase) {
   const auto step = [](const char* phase, double ms) {
-    return nlohmann::json{{"model", "small"}, {"len", 64},   {"phase", phase}, {"ms", ms},
-                          {"ms_std", 0.01},   {"steps", 10}, {"mfu", 1 / ms},  {"status", "ok"}};
+    return RowObject{{"model", "small"}, {"len", 64},   {"phase", phase}, {"ms", ms},
+                     {"ms_std", 0.01},   {"steps", 10}, {"mfu", 1 / ms},  {"status", "ok"}};
   };
   const auto c = compare_runs({"A", {step("forward", 10), step("train", 30)}}, {"B", {step("forward", 10), step("train", 40)}}, 0.02);
   EXPECT_EQ(c.pairs, 2u);
-  const auto j = nlohmann::json::parse(render(c.record, Format::json));
+  const auto j = said(c);
   EXPECT_EQ(j["rows"][0]["verdict"], "same");
   EXPECT_EQ(j["rows"][1]["verdict"], "slower");
 }
 
-TEST(Comparison, ARowThatNoLongerRunsIsSlower) {
+TEST(Comparison, ARowThatNoLongerRunsIsADifference) {
   auto dead = row("flash", 64, 1, 0);
   dead["status"] = "oom", dead["fwd_ms"] = nullptr;
-  EXPECT_TRUE(compare_runs({"A", {row("flash", 64, 1, 0)}}, {"B", {dead}}, 0.02).slower);
-  EXPECT_FALSE(compare_runs({"A", {dead}}, {"B", {row("flash", 64, 1, 0)}}, 0.02).slower);
+  EXPECT_TRUE(compare_runs({"A", {row("flash", 64, 1, 0)}}, {"B", {dead}}, 0.02).differs());
+  EXPECT_FALSE(compare_runs({"A", {dead}}, {"B", {row("flash", 64, 1, 0)}}, 0.02).differs());
 }
 
 TEST(Comparison, ProfilesAreHeldAgainstEachOtherByWhatTookTheTime) {
@@ -91,7 +95,7 @@ TEST(Comparison, ProfilesAreHeldAgainstEachOtherByWhatTookTheTime) {
   };
   const auto c = compare_runs(profile(0.99, 10, 4), profile(0.98, 12, 6), 0.02);
   EXPECT_EQ(c.pairs, 3u) << "what came out, as the share that is covered, is no question";
-  const auto rows = nlohmann::json::parse(render(c.record, Format::json))["rows"];
+  const auto rows = said(c)["rows"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["problem"], "step: train");
   EXPECT_EQ(rows[0]["verdict"], "slower");
@@ -99,6 +103,106 @@ TEST(Comparison, ProfilesAreHeldAgainstEachOtherByWhatTookTheTime) {
   EXPECT_EQ(rows[2]["problem"], "kernels: k");
   EXPECT_EQ(rows[2]["ratio"], 1.5);
   EXPECT_EQ(rows[2]["verdict"], "unclear") << "its spread is not known";
+}
+
+// Each of these was "same", code 0.
+TEST(Comparison, WhatIsLostMissingWrongOrLargerIsADifference) {
+  RowObject before = row("flash", 64, 1, 0.001);
+  before["peak_bytes"] = 1000, before["max_error_o"] = 1e-7;
+  const auto verdict_of = [&](const char* field, const RowObject& now) {
+    RowObject after = before;
+    after[field] = now;
+    const auto c = compare_runs({"A", {before}}, {"B", {after}}, 0.02);
+    EXPECT_EQ(c.pairs, 1u);
+    for (const ChangeRow& change : c.changes) {
+      EXPECT_EQ(change.field, field);
+      EXPECT_EQ(c.differs(), change.difference) << field << " " << now;
+      return change.verdict;
+    }
+    EXPECT_FALSE(c.differs());
+    return std::string("same");
+  };
+  EXPECT_EQ(verdict_of("fwd_ms", nullptr), "lost");
+  EXPECT_EQ(verdict_of("max_error_o", 0.5), "worse");
+  EXPECT_EQ(verdict_of("max_error_o", 2e-7), "same") << "another order of the sums";
+  EXPECT_EQ(verdict_of("max_error_o", 1e-12), "same") << "both are rounding";
+  EXPECT_EQ(verdict_of("peak_bytes", 100'000), "more");
+  EXPECT_EQ(verdict_of("peak_bytes", 1010), "same");
+  EXPECT_EQ(verdict_of("peak_bytes", 10), "less");
+  EXPECT_EQ(verdict_of("peak_bytes", nullptr), "lost");
+  EXPECT_EQ(verdict_of("status", "failed"), "ok → failed");
+  EXPECT_EQ(verdict_of("why", "slowed down"), "same") << "what is noted is not compared";
+  EXPECT_EQ(verdict_of("fwd_ms_std", 0.002), "same");
+  RowObject without = before;
+  without.erase("fwd_ms");
+  EXPECT_TRUE(compare_runs({"A", {before}}, {"B", {without}}, 0.02).differs()) << "a column that is gone";
+
+  const auto fewer = compare_runs({"A", {before, row("plain", 64, 1, 0)}}, {"B", {before}}, 0.02);
+  EXPECT_TRUE(fewer.differs());
+  EXPECT_EQ(fewer.missing, 1u);
+  const auto more = compare_runs({"A", {before}}, {"B", {before, row("plain", 64, 1, 0)}}, 0.02);
+  EXPECT_FALSE(more.differs()) << "more was asked, nothing is worse";
+  EXPECT_EQ(more.added, 1u);
+}
+
+TEST(Comparison, ALossThatIsAnotherIsADifference) {
+  const auto trained = [](double loss, double tokens) {
+    return RowObject{{"step", 50}, {"loss", loss}, {"lr", 1e-3}, {"grad_norm", 2 * loss}, {"tokens_per_s", tokens}};
+  };
+  EXPECT_FALSE(compare_runs({"A", {trained(2, 100)}}, {"B", {trained(2.001, 99)}}, 0.02).differs());
+  EXPECT_TRUE(compare_runs({"A", {trained(2, 100)}}, {"B", {trained(2.5, 100)}}, 0.02).differs());
+  const auto slower = compare_runs({"A", {trained(2, 100)}}, {"B", {trained(2, 50)}}, 0.02);
+  ASSERT_EQ(slower.changes.size(), 1u);
+  EXPECT_EQ(slower.changes[0].verdict, "less, unclear") << "said, though its spread is not known";
+}
+
+TEST(Comparison, CeilingsPairWhateverTheClockWas) {
+  const auto ceiling = [](int mhz, double ms, const char* held_back) {
+    return RowObject{{"what", "matmul"},
+                     {"dtype", "bf16"},
+                     {"size", 8192},
+                     {"copy_bytes_per_s", nullptr},
+                     {"flops_per_s", 1e12 / ms},
+                     {"time_ms", ms},
+                     {"time_ms_std", 0.001},
+                     {"steps", 50},
+                     {"sm_mhz", mhz},
+                     {"held_back", held_back}};
+  };
+  const auto c = compare_runs({"A", {ceiling(1980, 1, "")}}, {"B", {ceiling(1700, 1.2, "power limit")}}, 0.02);
+  EXPECT_EQ(c.pairs, 1u);
+  ASSERT_EQ(c.times.size(), 1u);
+  EXPECT_EQ(c.times[0].verdict, Verdict::slower);
+}
+
+// A version that knows more of its rows pairs them with those of one that knew less.
+TEST(Comparison, AFieldThatOnlyOneRunKnowsIsNotPartOfTheQuestion) {
+  RowObject old = row("flash", 64, 1, 0.001), now = old;
+  now["kv_heads"] = 1;
+  EXPECT_EQ(compare_runs({"A", {old}}, {"B", {now}}, 0.02).pairs, 1u);
+}
+
+TEST(Comparison, CsvAndJsonOfOneRunAreTheSame) {
+  const auto json =
+      run_from_text(R"({"rows": [{"variant": "flash", "len_q": 64, "documents": "", "sink": false, "softcap": 0.0, "fwd_ms": 1.0,
+      "fwd_ms_std": 0.001, "steps": 9, "status": "ok", "why": ""}]})",
+                    "a.json");
+  const auto csv =
+      run_from_text("variant,len_q,documents,sink,softcap,fwd_ms,fwd_ms_std,steps,status,why\nflash,64,,false,0,1,0.001,9,ok,\n", "b.csv");
+  const auto c = compare_runs(compared(json), compared(csv), 0.02);
+  EXPECT_EQ(c.pairs, 1u);
+  EXPECT_FALSE(c.differs());
+}
+
+TEST(Comparison, FourThousandRowsTakeNoTime) {
+  std::vector<RowObject> rows;
+  for (int i = 0; i < 4000; ++i) rows.push_back(row(i % 2 ? "flash" : "plain", i, 1 + i, 0.01));
+  std::vector<RowObject> turned(rows.rbegin(), rows.rend());
+  const auto start = std::chrono::steady_clock::now();
+  const auto c = compare_runs({"A", rows}, {"B", turned}, 0.02);
+  EXPECT_EQ(c.pairs, 4000u);
+  EXPECT_FALSE(c.differs());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3)) << "it was 20 seconds: every row asked every other";
 }
 
 TEST(Comparison, FilesThatHoldNoRowsAreRefused) {

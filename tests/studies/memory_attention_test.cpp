@@ -1,4 +1,4 @@
-#include "studies/memory_attention.h"
+#include "studies/memory/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST(MemoryAttention, EdgeIsExactToOneToken) {
   for (const std::string variant : {"plain", "flash"}) {
     AttentionMemory asked;
     asked.device = cpu(), asked.dims = {64}, asked.lens = {1024, 2048, 4096}, asked.variants = {variant};
-    const auto json = nlohmann::json::parse(render_json(memory_attention(asked)));
+    const auto json = nlohmann::json::parse(render_json(memory_attention(asked).record));
     const auto& line = json.at("analysis").at(0);
     const std::int64_t len = line.at("largest_len"), batch = line.at("largest_batch");
     const std::uint64_t memory = asked.device.memory_bytes;
@@ -145,7 +145,7 @@ TEST(MemoryAttention, RowsCarryWhatTheSpecificationNames) {
   AttentionMemory asked;
   asked.device = cpu(), asked.dims = {16, 32}, asked.lens = {256}, asked.precisions = {{}, *precision_named("fp8")},
   asked.variants = {"flash"};
-  const auto json = nlohmann::json::parse(render_json(memory_attention(asked)));
+  const auto json = nlohmann::json::parse(render_json(memory_attention(asked).record));
   ASSERT_EQ(json.at("rows").size(), 4u);
   for (const auto& row : json.at("rows"))
     for (auto key : {"dim", "len", "dtype", "variant", "saved_bytes", "before_backward_bytes", "peak_bytes", "components", "status", "why"})

@@ -1,4 +1,4 @@
-#include "studies/precision_accumulate.h"
+#include "studies/precision/accumulate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "studies/precision_autocast.h"
+#include "studies/precision/autocast.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "gpu/device.h"
-#include "studies/precision_accumulate.h"
-#include "studies/precision_formats.h"
-#include "studies/precision_norm.h"
+#include "studies/precision/accumulate.h"
+#include "studies/precision/formats.h"
+#include "studies/precision/norm.h"
 
 namespace headroom::precision {
 namespace {

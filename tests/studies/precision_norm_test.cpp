@@ -1,4 +1,4 @@
-#include "studies/precision_norm.h"
+#include "studies/precision/norm.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/render.h"
-#include "studies/precision_formats.h"
+#include "studies/precision/formats.h"
 
 namespace headroom::precision {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "gpu/device.h"
-#include "studies/profile.h"
+#include "studies/profile/profile.h"
 
 namespace headroom::studies {
 namespace {

@@ -1,10 +1,17 @@
 // What is said of a profiled program: from a log whose times are known.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "report/render.h"
-#include "studies/profile_program.h"
+#include "studies/profile/program.h"
 
 namespace headroom::studies {
 namespace {
@@ -48,6 +55,61 @@ TEST(ProgramRecord, PeopleReadShortNamesThatTellKernelsApart) {
   const std::string text = render_text(program_record(run(), true));
   EXPECT_NE(text.find("  step<float>"), std::string::npos) << text;
   EXPECT_NE(text.find("  step<int>"), std::string::npos) << text;
+}
+
+// A folder of its own for temporary files, in which nothing may stay.
+struct Temporary {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("headroom_program_" + std::to_string(getpid()));
+  std::string before = std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp";
+  Temporary() { std::filesystem::create_directories(path), setenv("TMPDIR", path.c_str(), 1); }
+  ~Temporary() { setenv("TMPDIR", before.c_str(), 1), std::filesystem::remove_all(path); }
+};
+
+TEST(RunProfiled, OnlyWhatItsProcessesRecordedIsRead) {
+  const Temporary tmp;
+  const ProgramRun r = run_profiled({"sh", "-c",
+                                     "cd $HEADROOM_PROFILE_FOLDER; mkfifo 1.activity pipe; mkdir 2.activity; echo notes > notes; printf 'V "
+                                     "1\\nH 5\\nZ 9\\n' > 3.activity; exit 7"},
+                                    "no library");
+  EXPECT_EQ(r.exit_code, 7);
+  ASSERT_EQ(r.logs.size(), 1u) << "a pipe would hold us for ever";
+  EXPECT_EQ(r.logs[0].ended_ns, 9);
+  EXPECT_TRUE(std::filesystem::is_empty(tmp.path));
+}
+
+TEST(RunProfiled, ASignalIsTheProgramsAndTheFolderGoesAllTheSame) {
+  for (const int signal : {SIGTERM, SIGHUP, SIGINT}) {
+    const Temporary tmp;
+    const std::string started = (tmp.path.string() + "_started");
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int s : {SIGTERM, SIGHUP, SIGINT}) std::signal(s, SIG_DFL);
+      const ProgramRun r = run_profiled({"sh", "-c", "echo > " + started + "; exec sleep 100"}, "no library");
+      _exit(r.exit_code == 128 + signal && !r.ended_by.empty() ? 7 : 1);
+    }
+    while (!std::filesystem::exists(started)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::filesystem::remove(started);
+    ASSERT_TRUE(WIFEXITED(status)) << "the profiler itself was ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 7);
+    EXPECT_TRUE(std::filesystem::is_empty(tmp.path)) << "after signal " << signal;
+  }
+}
+
+TEST(RunProfiled, WhatIsIgnoredStaysIgnoredAndBrokenPipesStillEndPrograms) {
+  const Temporary tmp;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGHUP, SIG_IGN), std::signal(SIGPIPE, SIG_IGN);  // nohup; and what this program does
+    const ProgramRun hup = run_profiled({"sh", "-c", "kill -HUP $$; exit 3"}, "no library"),
+                     pipe = run_profiled({"sh", "-c", "kill -PIPE $$"}, "no library");
+    _exit(hup.exit_code == 3 && pipe.exit_code == 128 + SIGPIPE ? 7 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The account of PyTorch eager against what was measured: two published sweeps and our own run on an H200, every row.
-#include "studies/pytorch_account/attention.h"
+#include "studies/memory/pytorch/attention.h"
 
 #include <gtest/gtest.h>
 

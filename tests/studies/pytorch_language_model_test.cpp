@@ -1,13 +1,13 @@
 // The language model's step as PyTorch eager holds it, against tests/data/pytorch_lm_h200.csv: bench/peers/pytorch_memory.py lm
 // on an NVIDIA H200 (PyTorch 2.11).
-#include "studies/pytorch_account/language_model.h"
+#include "studies/memory/pytorch/language_model.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "report/render.h"
-#include "studies/memory_model_pytorch.h"
+#include "studies/memory/model_pytorch.h"
 #include "tests/studies/csv_rows.h"
 
 namespace headroom::pytorch {
@@ -81,7 +81,7 @@ TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
   PyTorchModelMemory asked;
   asked.name = "tiny", asked.lens = {32, 64}, asked.device.memory_bytes = 64 << 20;
   asked.model.width = 64, asked.model.ffn = 128, asked.model.layers = 2, asked.model.heads = 2;
-  const auto json = nlohmann::json::parse(render_json(memory_model_as_pytorch(asked)));
+  const auto json = nlohmann::json::parse(render_json(memory_model_as_pytorch(asked).record));
   ASSERT_EQ(json.at("rows").size(), 2u);
   for (const auto& row : json.at("rows"))
     for (auto key : {"model", "batch", "len", "precision", "keep", "params", "forward_peak_bytes", "forward_backward_peak_bytes",

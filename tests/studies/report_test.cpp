@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "base/error.h"
+#include "memory/ledger.h"
 #include "studies/report/parts.h"
-#include "studies/rows_table.h"
+#include "studies/results/columns.h"
+#include "studies/step/step_time.h"
+#include "studies/train/train_run.h"
 
 namespace headroom::studies {
 namespace {
@@ -278,15 +283,120 @@ TEST(Report, CsvIsReadAsItIsWritten) {
   EXPECT_EQ(run_from_text("device,x\na card,1\nanother,2\n", "x.csv").machine, "") << "of two machines it is neither's";
 }
 
-TEST(Report, AUnitIsToldByTheNameOfAField) {
-  EXPECT_EQ(unit_of("peak_bytes"), Unit::bytes);
-  EXPECT_EQ(unit_of("ms"), Unit::ms);
-  EXPECT_EQ(unit_of("fwd_ms_std"), Unit::ms);
-  EXPECT_EQ(unit_of("copy_bytes_per_s"), Unit::bytes_per_s);
-  EXPECT_EQ(unit_of("flops_per_s"), Unit::flops);
-  EXPECT_EQ(unit_of("mfu"), Unit::share);
-  EXPECT_EQ(unit_of("items"), Unit::none);
-  EXPECT_EQ(unit_of("kilobytes"), Unit::none) << "only a whole word counts";
+TEST(Report, RowsThatAreOurOwnHaveTheUnitsOfTheirDescription) {
+  const std::vector<RowObject> step{json_of(StepRow{})}, train{json_of(TrainRow{})};
+  EXPECT_TRUE(Columns("rows", step).described());
+  EXPECT_EQ(Columns("rows", step).of("mfu").unit, Unit::share);
+  EXPECT_EQ(Columns("rows", step).of("warmup").role, Role::asked);
+  EXPECT_EQ(Columns("rows", train).of("step").role, Role::asked);
+  EXPECT_EQ(Columns("rows", train).of("tokens_per_s").unit, Unit::per_s);
+}
+
+TEST(Report, AnotherProgramsFieldsAreReadByTheirNames) {
+  const Columns none("rows", {});
+  EXPECT_FALSE(none.described());
+  EXPECT_EQ(none.of("peak_bytes").unit, Unit::bytes);
+  EXPECT_EQ(none.of("ms").unit, Unit::ms);
+  EXPECT_EQ(none.of("fwd_ms_std").unit, Unit::ms);
+  EXPECT_EQ(none.of("copy_bytes_per_s").unit, Unit::bytes_per_s);
+  EXPECT_EQ(none.of("flops_per_s").unit, Unit::flops);
+  EXPECT_EQ(none.of("items").unit, Unit::none);
+  EXPECT_EQ(none.of("kilobytes").unit, Unit::none) << "only a whole word counts";
+  EXPECT_EQ(none.of("peer_ms").role, Role::measured);
+  EXPECT_EQ(none.of("dim").role, Role::asked);
+}
+
+TEST(Report, WhatDidNotFitIsDrawnAsAForecast) {
+  ReportRun run = attention_run();
+  auto& rows = run.tables[0].rows;
+  rows[2]["status"] = "oom", rows[2]["fwd_ms"] = rows[2]["bwd_ms"] = rows[2]["peak_bytes"] = nullptr;  // plain at 1024
+  Record r;
+  add_attention(run, r);
+  for (const Chart& c : charts_in(r)) {
+    if (c.title != "Peak bytes over len" && c.title != "Bytes held for backward over len") continue;
+    EXPECT_EQ(c.series[0].points.size(), 2u) << c.title << ": two lengths were measured";
+    const auto& forecast = *std::find_if(c.series.begin(), c.series.end(), [](const auto& s) { return s.name == "plain, forecast"; });
+    EXPECT_EQ(forecast.continues, c.series[0].name);
+    EXPECT_EQ(forecast.points.front(), c.series[0].points.back());
+    EXPECT_TRUE(std::any_of(forecast.points.begin(), forecast.points.end(), [](const auto& p) { return p.first == 1024; })) << c.title;
+  }
+}
+
+TEST(Report, ATrainingsLossIsACurve) {
+  std::string rows;
+  for (const int step : {100, 1, 50})
+    rows += fmt::format(R"({}{{"step": {}, "loss": {}, "lr": 0.001, "grad_norm": null, "tokens_per_s": 10.0}})", rows.empty() ? "" : ",",
+                        step, 3.0 - step / 100.0);
+  Record r;
+  add_train(run_from_text("[" + rows + "]", "train.json"), r);
+  const auto charts = charts_in(r);
+  EXPECT_EQ(titles(charts), (std::vector<std::string>{"Loss", "Learning rate", "Tokens per second"}));
+  EXPECT_EQ(charts[0].series[0].points[0], (std::pair<double, double>{1, 2.99})) << "in the order of the steps";
+  EXPECT_FALSE(charts[0].log);
+}
+
+// A run of one step, as headroom step keeps it.
+ReportRun step_run(const std::string& machine) {
+  StepTime asked;
+  asked.models = {engine::model_described("small")}, asked.batch = 1, asked.lens = {64}, asked.precisions = {{DType::bf16, Math::exact}};
+  asked.models[0].layers = 2;
+  StepRow row;
+  row.model = "small", row.batch = 1, row.len = 64, row.precision = asked.precisions[0], row.phase = engine::Purpose::training, row.ms = 1;
+  ReportRun run{"run 1", "step", machine, "", "", ""};
+  run.settings = json_of(asked);
+  run.tables = {{"rows", {json_of(row)}}};
+  return run;
+}
+
+TEST(Report, LiveBytesOfAGpusStepAreForecastOnThatGpu) {
+  const auto peak = [](const std::string& machine) {
+    Record r;
+    add_step(step_run(machine), r);
+    const auto charts = charts_in(r);
+    EXPECT_EQ(charts.size(), 1u) << machine;
+    std::string said;
+    for (const auto& m : charts.empty() ? std::vector<Chart::Mark>() : charts[0].marks)
+      if (m.name.starts_with("peak")) said = m.name;
+    EXPECT_NE(said, "") << machine;
+    return said;
+  };
+  EXPECT_NE(peak("NVIDIA H200"), peak(cpu_device().name)) << "a GPU's step holds other tensors than a CPU's";
+  Record r;
+  add_step(step_run("a card that nobody knows"), r);
+  EXPECT_TRUE(charts_in(r).empty());
+  EXPECT_NE(std::get<Note>(r.parts.back().is).text.find("nothing is known"), std::string::npos);
+}
+
+TEST(Report, BackwardIsMarkedWhereItBegins) {
+  Record r;
+  add_step(step_run(cpu_device().name), r);
+  const auto charts = charts_in(r);
+  ASSERT_EQ(charts.size(), 1u);
+  const auto& marks = charts[0].marks;
+  const auto backward = std::find_if(marks.begin(), marks.end(), [](const auto& m) { return m.name == "backward"; });
+  ASSERT_NE(backward, marks.end());
+  double saved_at_the_mark = 0, most_saved = 0;
+  for (const auto& s : charts[0].series) {
+    if (s.name != name_of(Phase::saved)) continue;
+    for (const auto& [at, bytes] : s.points) {
+      most_saved = std::max(most_saved, bytes);
+      if (at <= backward->at) saved_at_the_mark = bytes;
+    }
+  }
+  EXPECT_EQ(saved_at_the_mark, most_saved) << "everything that forward keeps is there when backward begins";
+}
+
+TEST(Report, FourThousandRowsTakeSeconds) {
+  std::string rows;
+  for (int i = 0; i < 4000; ++i)
+    rows += fmt::format(R"({}{{"variant": "{}", "dtype": "fp32", "batch": 1, "heads": 1, "kv_heads": 1, "dim": {}, "len_q": {}, "len_k": {},
+        "mask": "full", "fwd_ms": 1.0, "saved_bytes": 1000, "peak_bytes": 2000, "forecast_peak_bytes": 2000, "status": "ok", "steps": 3}})",
+                        i ? "," : "", i % 2 ? "flash" : "plain", 1 + i / 2 % 20, 16 + i / 40, 16 + i / 40);
+  const ReportRun run = run_from_text("[" + rows + "]", "many.json");
+  const auto start = std::chrono::steady_clock::now();
+  const Record r = report_of({run, run}, nullptr);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(table_in(r, "rows")->rows.size(), 4000u);
 }
 
 }  // namespace

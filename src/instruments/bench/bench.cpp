@@ -53,10 +53,10 @@ Measurement measure(const std::function<void()>& call, const Protocol& p, const 
   Measurement m;
   for (const auto start = Clock::now(); m.warmup < p.warmup && !stop(); ++m.warmup) {
     if (p.seconds > 0 && m.warmup > 0 && seconds_since(start) > p.seconds / 2) break;
-    timer(call);  // as it will be timed: what a timer prepares is prepared, and what it queues is over
+    timer(call);  // through the timer, so that its preparation and its queued work are done before the first sample
   }
   std::vector<double> samples;
-  double mean = 0, squares = 0;  // of the samples so far, kept up as they come (Welford): a million calls must not cost their square
+  double mean = 0, squares = 0;  // of the samples so far, updated per sample (Welford), so that a million samples take linear time
   const auto known = [&] {
     const double n = double(samples.size());
     return n >= Protocol::least_steps_until && std::sqrt(squares / (n - 1) / n) <= p.until * mean;

@@ -1,4 +1,4 @@
-// Measuring a callable: warm up, repeat, stop when told enough. Knows neither ops nor machines; a timer says how long a call took.
+// Measures a callable: warm up, repeat, stop by rule. Knows neither ops nor machines; a Timer says how long a call took.
 #pragma once
 #include <functional>
 #include <span>
@@ -7,34 +7,34 @@
 namespace headroom::bench {
 
 struct Protocol {
-  int warmup = 5;      // calls before the first that counts
-  int steps = 100;     // calls that count
-  double until = 0;    // > 0: stop as soon as the standard error of the mean, over the mean, is below this; steps is then the most
-  double seconds = 0;  // > 0: a measurement that is past this many seconds stops as soon as least_steps are in
+  int warmup = 5;      // calls before the first sample
+  int steps = 100;     // samples
+  double until = 0;    // > 0: stop when standard error over mean is below this, after `steps` samples at most
+  double seconds = 0;  // > 0: stop after so many seconds, once least_steps samples are taken
   static constexpr int least_steps = 3;
-  static constexpr int least_steps_until = 10;  // a spread needs a few samples to be believed
+  static constexpr int least_steps_until = 10;  // a spread of fewer samples is not reliable
 };
 
 struct Stats {
   int count = 0;
   double mean = 0, std = 0, median = 0, min = 0;  // std of the samples (n − 1)
-  double drift = 1;                               // median of the last quarter over that of the first: > 1 has slowed down
+  double drift = 1;                               // median of the last quarter over that of the first: > 1 means it slowed down
   double standard_error() const;                  // of the mean
 };
 Stats stats_of(std::span<const double> samples);
 
-// How long one call took, in milliseconds. Calls that warm up go through it too, so it may prepare itself at the first (gpu_timer.h).
+// Returns how long one call took, in milliseconds. Warm-up calls use it too, so it may prepare itself in the first (gpu_timer.h).
 using Timer = std::function<double(const std::function<void()>&)>;
 Timer host_timer();
 
 struct Measurement {
   Stats ms;
-  int warmup = 0;        // calls that really warmed up
-  bool complete = true;  // false: stop() said so before the protocol was content
-  bool reached = true;   // false: steps or seconds ended it before the mean was known as well as until asks
+  int warmup = 0;        // warm-up calls that ran
+  bool complete = true;  // false: stop() ended it early
+  bool reached = true;   // false: steps or seconds ended it before `until` was reached
 };
 
-// stop: asked before every call; a measurement that is stopped keeps what it has.
+// stop is called before every call; a stopped measurement keeps its samples.
 Measurement measure(
     const std::function<void()>& call, const Protocol&, const Timer&, const std::function<bool()>& stop = [] { return false; });
 

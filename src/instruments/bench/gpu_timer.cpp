@@ -8,7 +8,7 @@ namespace headroom::bench {
 
 namespace {
 
-constexpr double least_ms = 0.5;  // a launch by the host takes some microseconds
+constexpr double least_ms = 0.5;  // much longer than a launch by the host, which takes some microseconds
 constexpr double gap_is_lost_in_ms = 5;
 constexpr double first_is_enough_ms = 100;
 constexpr int most_calls = 64;
@@ -17,7 +17,7 @@ struct Recorded {
   Stopwatch watch;
   std::unique_ptr<Graph> graph;
   int calls = 1;
-  bool lead = false;  // one graph goes ahead of the one that is timed
+  bool lead = false;  // run one graph before the timed one
 
   double time(const Stream& s, const std::function<void()>& work) {
     watch.start(s);
@@ -27,7 +27,7 @@ struct Recorded {
   }
 
   void record(const Stream& s, const std::function<void()>& call) {
-    double once = time(s, call);  // and what a first call loads and chooses
+    double once = time(s, call);  // includes what a first call loads and chooses
     if (once < first_is_enough_ms) once = time(s, call);
     calls = int(std::clamp(std::ceil(least_ms / std::max(once, 1e-4)), 1.0, double(most_calls)));
     lead = once < gap_is_lost_in_ms;

@@ -1,4 +1,4 @@
-// Activity — what a GPU did, as CUPTI tells of it, without CUPTI's types. One listener per process; CUPTI is found at run time.
+// Activity — what a GPU did, as CUPTI reports it, without CUPTI's types. One listener per process; CUPTI is found at run time.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ struct Activity {
     give,         // … and freed
     range_begin,  // NVTX
     range_end,
-    launch,  // the call on the host that asked for a kernel, a copy or a graph
+    launch,  // the host call that launched a kernel, a copy or a graph
     link,    // id is the mark that was open when the call `correlation` was made
     overhead
   };
@@ -27,18 +27,18 @@ struct Activity {
 };
 
 struct Wanted {
-  bool launches = false;  // host calls that launch: to know in which range a kernel was asked for
+  bool launches = false;  // record launching host calls, to find the range of a kernel
   bool ranges = false;
   bool memory = false;
   bool links = false;
 };
 
-// Answers "" or, in a sentence, why there will be no activity. `heard` is called from CUPTI's thread; `flushed` when a buffer is through.
+// Returns "", or a sentence why there will be no activity. `heard` is called on CUPTI's thread, `flushed` at the end of a buffer.
 std::string start_activity(const Wanted&, void (*heard)(const Activity&), void (*flushed)());
 void flush_activity(bool wait_for_all);  // otherwise only what is complete
 void stop_activity();
 
-// The region whose work is asked for from now on, by this thread; also of the nodes of a graph that is being recorded.
+// The region of all work that this thread launches from now on; also of the nodes of a graph being recorded.
 void push_link(std::uint64_t mark);
 void pop_link();
 // Which mark was open when a graph's node was recorded; −1 when none.

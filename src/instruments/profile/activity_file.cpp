@@ -20,7 +20,7 @@ struct Launch {
   std::uint32_t thread = 0;
 };
 
-constexpr std::int64_t longest_ns = 1ll << 60, most_bytes = 1ll << 50;  // past these a number is a slip
+constexpr std::int64_t longest_ns = 1ll << 60, most_bytes = 1ll << 50;  // larger numbers are errors
 
 bool sensible(std::int64_t start_ns, std::int64_t end_ns) { return start_ns >= 0 && start_ns <= end_ns && end_ns < longest_ns; }
 bool sensible_bytes(std::int64_t bytes) { return bytes >= 0 && bytes < most_bytes; }
@@ -198,7 +198,7 @@ std::string readable(const std::string& mangled) {
     }
   }
   if (s.starts_with("void ")) s.erase(0, 5);
-  if (s.starts_with("headroom::")) {  // of ours the last name says enough
+  if (s.starts_with("headroom::")) {  // for our kernels the last name is enough
     const auto last = s.rfind("::", s.find('<'));
     s.erase(0, last + 2);
   }
@@ -214,9 +214,11 @@ std::string short_name(const std::string& readable) {
   std::string plain;  // outside of brackets
   int round = 0, curly = 0;
   for (const char c : readable) {
-    round -= c == ')' && round > 0, curly -= c == '}' && curly > 0;
+    round -= c == ')' && round > 0;
+    curly -= c == '}' && curly > 0;
     if (round == 0 && curly == 0 && c != '(' && c != ')' && c != '{' && c != '}') plain += c;
-    round += c == '(', curly += c == '{';
+    round += c == '(';
+    curly += c == '{';
   }
   erase_all(plain, "::operator const");
   std::string s;

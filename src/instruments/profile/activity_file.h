@@ -1,5 +1,5 @@
-// ActivityLog — what libheadroom_inject.so wrote while a program ran, read back. A file that ends in the middle of a line, because its
-// program died, is read up to there; a line that makes no sense is counted, not believed.
+// ActivityLog — reads what libheadroom_inject.so wrote while a program ran. A file may end in the middle of a line, because its
+// program died; it is read up to there. Unreadable lines are counted and ignored.
 #pragma once
 #include <cstdint>
 #include <istream>
@@ -18,10 +18,10 @@ struct Range {  // of NVTX
 };
 
 struct ActivityLog {
-  std::int64_t loaded_ns = 0, ended_ns = 0;  // ended: 0 when the program did not come to its end
-  std::vector<Slice> slices;                 // in order of their start; mark: the range in which it was asked for, or −1
+  std::int64_t loaded_ns = 0, ended_ns = 0;  // ended: 0 if the program did not end normally
+  std::vector<Slice> slices;                 // in order of their start; mark: the range in which it was launched, or −1
   std::vector<Range> ranges;
-  std::vector<Moment> memory;  // device memory taken and given back
+  std::vector<Moment> memory;  // device memory allocated and freed
   double overhead_ns = 0;      // CUPTI's own
   std::string refusal;         // why nothing was recorded
   std::size_t strange_lines = 0;
@@ -29,7 +29,7 @@ struct ActivityLog {
 
 ActivityLog read_activity(std::istream&);
 
-// A kernel's name as people write it: demangled, without its return type and arguments.
+// A kernel's readable name: demangled, without return type and arguments.
 std::string readable(const std::string& mangled);
 
 // The same for a narrow table: without namespaces, arguments within and lambdas. "vectorized_kernel<4, GeluBackwardKernel, array<char*, 3ul>>"

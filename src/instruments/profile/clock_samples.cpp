@@ -8,8 +8,11 @@ namespace headroom::profile {
 
 ClockSamples::ClockSamples(const Device& device)
     : thread_([this, device](const std::stop_token& stop) {
-        do {  // once at least, however short that is which runs meanwhile
-          if (const auto clocks = clocks_of(device); clocks && clocks->sm_mhz > 0) sum_hz_ = sum_hz_ + 1e6 * clocks->sm_mhz, ++count_;
+        do {  // at least once, however short the run is
+          if (const auto clocks = clocks_of(device); clocks && clocks->sm_mhz > 0) {
+            sum_hz_ = sum_hz_ + 1e6 * clocks->sm_mhz;
+            ++count_;
+          }
           if (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         } while (!stop.stop_requested());
       }) {}

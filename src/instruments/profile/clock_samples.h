@@ -1,4 +1,4 @@
-// The clock of a GPU's multiprocessors, sampled every few milliseconds until one asks for their mean.
+// Samples the clock of a GPU's multiprocessors every few milliseconds until mean_hz() is called.
 #pragma once
 #include <atomic>
 #include <thread>

@@ -1,4 +1,4 @@
-// CUPTI's range profiler around a whole call: one range, as many passes as the counters take.
+// CUPTI's range profiler around a whole call: one range, as many passes as the counters need.
 #include "instruments/profile/counters.h"
 
 #include <cupti_profiler_host.h>
@@ -66,38 +66,56 @@ class Profiler {
     call<decltype(&cuptiProfilerGetCounterAvailability)>("cuptiProfilerGetCounterAvailability", available);
 
     auto host = blank<CUpti_Profiler_Host_Initialize_Params>(CUpti_Profiler_Host_Initialize_Params_STRUCT_SIZE);
-    host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER, host.pChipName = chip.pChipName;
+    host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+    host.pChipName = chip.pChipName;
     host.pCounterAvailabilityImage = availability_.data();
     call<decltype(&cuptiProfilerHostInitialize)>("cuptiProfilerHostInitialize", host);
     host_ = host.pHostObject;
     auto add = blank<CUpti_Profiler_Host_ConfigAddMetrics_Params>(CUpti_Profiler_Host_ConfigAddMetrics_Params_STRUCT_SIZE);
-    add.pHostObject = host_, add.ppMetricNames = names_.data(), add.numMetrics = names_.size();
+    add.pHostObject = host_;
+    add.ppMetricNames = names_.data();
+    add.numMetrics = names_.size();
     call<decltype(&cuptiProfilerHostConfigAddMetrics)>("cuptiProfilerHostConfigAddMetrics", add);
     auto size = blank<CUpti_Profiler_Host_GetConfigImageSize_Params>(CUpti_Profiler_Host_GetConfigImageSize_Params_STRUCT_SIZE);
     size.pHostObject = host_;
     call<decltype(&cuptiProfilerHostGetConfigImageSize)>("cuptiProfilerHostGetConfigImageSize", size);
     config_.resize(size.configImageSize);
     auto config = blank<CUpti_Profiler_Host_GetConfigImage_Params>(CUpti_Profiler_Host_GetConfigImage_Params_STRUCT_SIZE);
-    config.pHostObject = host_, config.configImageSize = config_.size(), config.pConfigImage = config_.data();
+    config.pHostObject = host_;
+    config.configImageSize = config_.size();
+    config.pConfigImage = config_.data();
     call<decltype(&cuptiProfilerHostGetConfigImage)>("cuptiProfilerHostGetConfigImage", config);
 
     auto enable = blank<CUpti_RangeProfiler_Enable_Params>(CUpti_RangeProfiler_Enable_Params_STRUCT_SIZE);
     call<decltype(&cuptiRangeProfilerEnable)>("cuptiRangeProfilerEnable", enable);
     range_ = enable.pRangeProfilerObject;
     auto bytes = blank<CUpti_RangeProfiler_GetCounterDataSize_Params>(CUpti_RangeProfiler_GetCounterDataSize_Params_STRUCT_SIZE);
-    bytes.pRangeProfilerObject = range_, bytes.pMetricNames = names_.data(), bytes.numMetrics = names_.size();
-    bytes.maxNumOfRanges = 1, bytes.maxNumRangeTreeNodes = 1;
+    bytes.pRangeProfilerObject = range_;
+    bytes.pMetricNames = names_.data();
+    bytes.numMetrics = names_.size();
+    bytes.maxNumOfRanges = 1;
+    bytes.maxNumRangeTreeNodes = 1;
     call<decltype(&cuptiRangeProfilerGetCounterDataSize)>("cuptiRangeProfilerGetCounterDataSize", bytes);
     data_.resize(bytes.counterDataSize);
     auto image =
         blank<CUpti_RangeProfiler_CounterDataImage_Initialize_Params>(CUpti_RangeProfiler_CounterDataImage_Initialize_Params_STRUCT_SIZE);
-    image.pRangeProfilerObject = range_, image.counterDataSize = data_.size(), image.pCounterData = data_.data();
+    image.pRangeProfilerObject = range_;
+    image.counterDataSize = data_.size();
+    image.pCounterData = data_.data();
     call<decltype(&cuptiRangeProfilerCounterDataImageInitialize)>("cuptiRangeProfilerCounterDataImageInitialize", image);
     auto set = blank<CUpti_RangeProfiler_SetConfig_Params>(CUpti_RangeProfiler_SetConfig_Params_STRUCT_SIZE);
-    set.pRangeProfilerObject = range_, set.configSize = config_.size(), set.pConfig = config_.data();
-    set.counterDataImageSize = data_.size(), set.pCounterDataImage = data_.data();
-    set.range = CUPTI_UserRange, set.replayMode = CUPTI_UserReplay;
-    set.maxRangesPerPass = 1, set.numNestingLevels = 1, set.minNestingLevel = 1, set.passIndex = 0, set.targetNestingLevel = 1;
+    set.pRangeProfilerObject = range_;
+    set.configSize = config_.size();
+    set.pConfig = config_.data();
+    set.counterDataImageSize = data_.size();
+    set.pCounterDataImage = data_.data();
+    set.range = CUPTI_UserRange;
+    set.replayMode = CUPTI_UserReplay;
+    set.maxRangesPerPass = 1;
+    set.numNestingLevels = 1;
+    set.minNestingLevel = 1;
+    set.passIndex = 0;
+    set.targetNestingLevel = 1;
     call<decltype(&cuptiRangeProfilerSetConfig)>("cuptiRangeProfilerSetConfig", set);
   }
 
@@ -106,9 +124,11 @@ class Profiler {
     start.pRangeProfilerObject = range_;
     call<decltype(&cuptiRangeProfilerStart)>("cuptiRangeProfilerStart", start);
     auto push = blank<CUpti_RangeProfiler_PushRange_Params>(CUpti_RangeProfiler_PushRange_Params_STRUCT_SIZE);
-    push.pRangeProfilerObject = range_, push.pRangeName = "call";
+    push.pRangeProfilerObject = range_;
+    push.pRangeName = "call";
     call<decltype(&cuptiRangeProfilerPushRange)>("cuptiRangeProfilerPushRange", push);
-    work(), wait();
+    work();
+    wait();
     auto pop = blank<CUpti_RangeProfiler_PopRange_Params>(CUpti_RangeProfiler_PopRange_Params_STRUCT_SIZE);
     pop.pRangeProfilerObject = range_;
     call<decltype(&cuptiRangeProfilerPopRange)>("cuptiRangeProfilerPopRange", pop);
@@ -124,8 +144,13 @@ class Profiler {
     call<decltype(&cuptiRangeProfilerDecodeData)>("cuptiRangeProfilerDecodeData", decode);
     std::array<double, metrics.size()> out{};
     auto read = blank<CUpti_Profiler_Host_EvaluateToGpuValues_Params>(CUpti_Profiler_Host_EvaluateToGpuValues_Params_STRUCT_SIZE);
-    read.pHostObject = host_, read.pCounterDataImage = data_.data(), read.counterDataImageSize = data_.size();
-    read.rangeIndex = 0, read.ppMetricNames = names_.data(), read.numMetrics = names_.size(), read.pMetricValues = out.data();
+    read.pHostObject = host_;
+    read.pCounterDataImage = data_.data();
+    read.counterDataImageSize = data_.size();
+    read.rangeIndex = 0;
+    read.ppMetricNames = names_.data();
+    read.numMetrics = names_.size();
+    read.pMetricValues = out.data();
     call<decltype(&cuptiProfilerHostEvaluateToGpuValues)>("cuptiProfilerHostEvaluateToGpuValues", read);
     return out;
   }
@@ -166,7 +191,9 @@ Counted count_tensor_work(int device, const std::function<void()>& call, const s
     for (int passes = 0; !profiler.pass(call, wait);)
       if (++passes > 64) return c.why = "CUPTI never had enough passes", c;
     const auto values = profiler.values();
-    c.tensor_share = values[0] / 100, c.sm_hz = values[1], c.ms = values[2] / 1e6;
+    c.tensor_share = values[0] / 100;
+    c.sm_hz = values[1];
+    c.ms = values[2] / 1e6;
   } catch (const Refused& r) { c.why = r.why; }
   return c;
 }

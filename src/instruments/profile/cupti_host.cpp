@@ -1,5 +1,5 @@
-// CUPTI, found at run time: in the process already, by its name, or where the toolkit keeps it. Records are read by the layout of
-// the header that this was built with, so another major version is refused.
+// CUPTI, found at run time: already loaded, by its name, or in the toolkit's folder. Records have the layout of
+// the header of this build, so another major version is refused.
 #include <cupti.h>
 #include <dlfcn.h>
 
@@ -182,7 +182,7 @@ void take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, st
   flushed();
 }
 
-// Runs while a graph is recorded and while it is made ready: a node learns its mark, a clone its original's.
+// Runs while a graph is recorded and instantiated: a node gets its mark, a clone its original's.
 void graph_changed(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (domain != CUPTI_CB_DOMAIN_RESOURCE) return;
   const auto* graph = static_cast<const CUpti_GraphData*>(static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor);
@@ -195,7 +195,7 @@ void graph_changed(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
   if (const auto at = nodes.find(original); at != nodes.end()) nodes[node] = at->second;
 }
 
-// The calls that put work on a stream: all others cost time to record and say nothing here.
+// The calls that put work on a stream; recording others would cost time for nothing.
 void enable_launches() {
   for (const auto id : {CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000,
                         CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060,
@@ -213,7 +213,7 @@ void enable_launches() {
 
 void* open_cupti(std::string* why) {
   constexpr const char* name = "libcupti.so.13";
-  if (void* loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return loaded;  // the program's own: two of them would be one too many
+  if (void* loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return loaded;  // the program's own; a process must not have two
   if (void* found = dlopen(name, RTLD_NOW)) return found;
   if (const char* at = std::getenv("HEADROOM_CUPTI"))
     if (void* found = dlopen(at, RTLD_NOW)) return found;
@@ -228,7 +228,8 @@ void* open_cupti(std::string* why) {
 
 std::string start_activity(const Wanted& wanted, void (*on_activity)(const Activity&), void (*on_flush)()) {
   if (std::string why = load(); !why.empty()) return why;
-  hearer = on_activity, flushed = on_flush;
+  hearer = on_activity;
+  flushed = on_flush;
   const auto refused = [](CUptiResult r) {
     const char* words = "";
     f.words_of(r, &words);
@@ -238,12 +239,16 @@ std::string start_activity(const Wanted& wanted, void (*on_activity)(const Activ
   f.register_clock(clock_ns);
   if (const auto r = f.register_buffers(give_buffer, take_buffer); r != CUPTI_SUCCESS) return refused(r);
   if (const auto r = f.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL); r != CUPTI_SUCCESS) return refused(r);
-  f.enable(CUPTI_ACTIVITY_KIND_MEMCPY), f.enable(CUPTI_ACTIVITY_KIND_MEMSET), f.enable(CUPTI_ACTIVITY_KIND_OVERHEAD);
+  f.enable(CUPTI_ACTIVITY_KIND_MEMCPY);
+  f.enable(CUPTI_ACTIVITY_KIND_MEMSET);
+  f.enable(CUPTI_ACTIVITY_KIND_OVERHEAD);
   if (wanted.memory) f.enable(CUPTI_ACTIVITY_KIND_MEMORY2);
   if (wanted.ranges) f.enable(CUPTI_ACTIVITY_KIND_MARKER);
   if (wanted.launches) enable_launches();
   if (wanted.links) {
-    f.enable(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION), f.enable(CUPTI_ACTIVITY_KIND_RUNTIME), f.enable(CUPTI_ACTIVITY_KIND_DRIVER);
+    f.enable(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
+    f.enable(CUPTI_ACTIVITY_KIND_RUNTIME);
+    f.enable(CUPTI_ACTIVITY_KIND_DRIVER);
     if (const auto r = f.subscribe(&subscriber, graph_changed, nullptr); r != CUPTI_SUCCESS) return refused(r);
     f.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
     f.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
@@ -259,12 +264,15 @@ void flush_activity(bool wait_for_all) {
 void stop_activity() {
   if (!active) return;
   f.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  active = false;  // what comes after is nobody's
+  active = false;  // later activity has no owner
   for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
                           CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MARKER,
                           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER})
     f.disable(kind);
-  if (subscriber) f.unsubscribe(subscriber), subscriber = nullptr;
+  if (subscriber) {
+    f.unsubscribe(subscriber);
+    subscriber = nullptr;
+  }
 }
 
 void push_link(std::uint64_t mark) {

@@ -1,5 +1,5 @@
-// Marks — a Listener that writes down when every region began and ended, and how far the ledger was then. An Echo, when there is one,
-// hears the same at once: it is how a GPU's kernels learn which op asked for them.
+// Marks — a Listener that records when every region began and ended, and the ledger's position at both. An optional Echo
+// is called at the same moments; it connects a GPU's kernels to the op that launched them.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -42,7 +42,7 @@ class Marks final : public Listener {
   int open_ = -1;
 };
 
-// What begin and end of one region cost, measured here and now: the overhead of a recording is this, times its marks.
+// Measures the cost of one region's begin and end; a recording's overhead is this times its marks.
 double mark_cost_ns();
 
 }  // namespace headroom::profile

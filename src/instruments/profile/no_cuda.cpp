@@ -1,4 +1,4 @@
-// Stands in where the library is built without CUDA: there is no device whose activity could be heard.
+// Replaces the CUDA files in a build without CUDA: there is no device to record.
 #include "instruments/profile/activity.h"
 #include "instruments/profile/counters.h"
 

@@ -24,7 +24,7 @@ struct Heard {  // from CUPTI's thread
   std::unordered_map<std::uint32_t, int> links;  // correlation to mark
   double overhead_ns = 0;
 };
-Heard& heard = *new Heard;  // CUPTI's thread may outlive every destructor
+Heard& heard = *new Heard;  // never destroyed: CUPTI's thread may outlive every destructor
 
 void on_activity(const Activity& a) {
   const std::lock_guard lock(heard.mutex);
@@ -37,7 +37,7 @@ void on_activity(const Activity& a) {
       {{a.name ? a.name : "?", kind, -1, 0, a.start_ns, a.end_ns, int(a.stream), std::int64_t(a.bytes)}, a.correlation, a.id});
 }
 
-class GpuEcho final : public Echo {  // what is launched from here on belongs to the mark; Nsight sees the same names
+class GpuEcho final : public Echo {  // later launches belong to the mark; Nsight sees the same names
  public:
   void begin(int mark, const Region& r) override {
     push_link(std::uint64_t(mark));
@@ -51,7 +51,7 @@ class GpuEcho final : public Echo {  // what is launched from here on belongs to
 
 }  // namespace
 
-// Writes what has ended into the trace, now and then, between two ops.
+// Writes finished slices into the trace from time to time, between two ops.
 class Recording::HostEcho final : public Echo {
  public:
   explicit HostEcho(Recording& r) : recording_(r) {}
@@ -89,7 +89,9 @@ Recording::Recording(const Ledger* ledger, std::function<void()> wait, TimelineT
       echo_(std::make_unique<GpuEcho>()),
       marks_(ledger, echo_.get()),
       events_before_(ledger ? ledger->events().size() : 0) {
-  heard.items.clear(), heard.links.clear(), heard.overhead_ns = 0;
+  heard.items.clear();
+  heard.links.clear();
+  heard.overhead_ns = 0;
   const std::string why = start_activity({.launches = false, .ranges = false, .memory = false, .links = true}, on_activity, [] {});
   check(why.empty(), Code::unsupported, "profile: what the GPU does cannot be recorded: {}", why);
 }
@@ -99,7 +101,7 @@ Recording::~Recording() {
 }
 
 void Recording::step(const std::function<void()>& call) {
-  if (wait_) wait_();  // what was queued before is no part of it
+  if (wait_) wait_();  // work queued before does not belong to it
   if (steps_.empty()) origin_ns_ = now_ns();
   first_event_ = written_.events = ledger_ ? ledger_->events().size() : 0;
   const auto start = step_start_ns_ = now_ns();
@@ -119,7 +121,7 @@ double Recording::overhead_ns() const {
 
 namespace {
 
-using When = std::vector<std::pair<std::uint32_t, std::int64_t>>;  // how far the ledger was at which moment
+using When = std::vector<std::pair<std::uint32_t, std::int64_t>>;  // the ledger's position at a moment
 
 When when_of(const std::vector<Mark>& marks, std::size_t first, std::int64_t origin) {
   When when;
@@ -173,7 +175,8 @@ std::vector<Slice> Recording::gpu_slices(std::size_t first) const {
   for (std::size_t i = first; i < heard.items.size(); ++i) {
     const auto& item = heard.items[i];
     Slice s = item.slice;
-    s.start_ns -= origin_ns_, s.end_ns -= origin_ns_;
+    s.start_ns -= origin_ns_;
+    s.end_ns -= origin_ns_;
     const auto step = std::find_if(steps_.begin(), steps_.end(),
                                    [&](const Span& span) { return s.start_ns >= span.start_ns && s.start_ns < span.end_ns; });
     if (step == steps_.end()) continue;  // a warm-up
@@ -187,7 +190,7 @@ std::vector<Slice> Recording::gpu_slices(std::size_t first) const {
   return slices;
 }
 
-// The launch of a graph takes nothing from the arena: what its recording took is what it uses.
+// Launching a graph allocates nothing from the arena; it uses what its recording allocated.
 std::size_t Recording::gpu_first_event() const { return first_event_ < ledger_->events().size() ? first_event_ : events_before_; }
 
 // Of the last step.
@@ -221,7 +224,8 @@ Timeline Recording::gpu_timeline() const {
   for (const Span& host : steps_) t.steps.push_back({host.end_ns, host.start_ns});
   for (const Slice& s : t.slices) {
     Span& span = t.steps[std::size_t(s.step)];
-    span.start_ns = std::min(span.start_ns, s.start_ns), span.end_ns = std::max(span.end_ns, s.end_ns);
+    span.start_ns = std::min(span.start_ns, s.start_ns);
+    span.end_ns = std::max(span.end_ns, s.end_ns);
   }
   for (Span& span : t.steps)
     if (span.end_ns < span.start_ns) std::swap(span.start_ns, span.end_ns);  // nothing ran: the host's

@@ -38,7 +38,8 @@ void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
     if (outermost) p.op = r.name.text;
     if (r.kind == Region::Kind::part) p.part = r.name.text;
     if (outermost || r.kind == Region::Kind::part) {
-      p.work = r.work, p.precision = r.precision;
+      p.work = r.work;
+      p.precision = r.precision;
       p.cost_of = has_parts[i - first] ? -1 : int(i);
     }
   }
@@ -132,7 +133,10 @@ std::vector<Gap> gaps_of(const Timeline& t) {
     for (; i < t.slices.size() && t.slices[i].step == int(s); ++i) {
       const Slice& slice = t.slices[i];
       if (slice.start_ns > covered) gaps.push_back({last, int(i), {covered, slice.start_ns}});
-      if (slice.end_ns > covered) covered = slice.end_ns, last = int(i);
+      if (slice.end_ns > covered) {
+        covered = slice.end_ns;
+        last = int(i);
+      }
     }
     if (covered < t.steps[s].end_ns) gaps.push_back({last, -1, {covered, t.steps[s].end_ns}});
   }

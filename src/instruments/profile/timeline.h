@@ -1,5 +1,5 @@
-// Timeline — what ran, when, and on whose behalf: slices of time, each attributed to the region (op, or a part of one) that asked for
-// it, and through it to module, layer and phase. Made from marks alone on a CPU, from marks and a GPU's activity records there.
+// Timeline — what ran, and when: slices of time, each attributed to the region (op, or part of one) that launched
+// it, and so to module, layer and phase. On a CPU it is made from marks alone, on a GPU from marks and activity records.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ std::string_view name_of(SliceKind);
 struct Slice {
   std::string kernel;  // on a CPU: the op, and after a colon its part
   SliceKind kind = SliceKind::host;
-  int mark = -1;  // who asked for it; −1: nobody who was marked
+  int mark = -1;  // the mark that launched it; −1: none
   int step = 0;
   std::int64_t start_ns = 0, end_ns = 0;  // since the timeline began
   int stream = 0;
@@ -31,7 +31,7 @@ struct Span {
 
 struct Moment {  // of the memory timeline
   std::int64_t at_ns = 0, live_bytes = 0;
-  std::int64_t bytes = 0;  // taken; negative when given back
+  std::int64_t bytes = 0;  // allocated; negative: freed
   std::string name, shape;
   Phase phase = Phase::workspace;
 };
@@ -40,30 +40,30 @@ struct Timeline {
   std::vector<Mark> marks;
   std::vector<Slice> slices;   // in order of their start
   std::vector<Span> steps;     // one after the other
-  std::vector<Moment> memory;  // of the last step, after those that stood before it
-  int repeats = 0;             // how often the whole was done, when that took several steps; 0: every step is the whole
+  std::vector<Moment> memory;  // of the last step, after what was allocated before it
+  int repeats = 0;             // how often the whole ran, if it takes several steps; 0: every step is the whole
 };
 
-// The regions around a mark, put together.
+// The regions around a mark.
 struct Place {
   std::string op = "(not an op of ours)", part, module;
   int layer = -1;
   Phase phase = Phase::workspace;
   Work work = Work::other;
   Precision precision;
-  int cost_of = -1;  // the mark whose cost a slice here stands for; −1: none
+  int cost_of = -1;  // the mark whose cost a slice here has; −1: none
 
   std::string label() const { return part.empty() ? op : op + ": " + part; }
-  std::string place_name() const;  // what a person calls it: norms, projections, scores, softmax, values, feed-forward, …
+  std::string place_name() const;  // a readable name: norms, projections, scores, softmax, values, feed-forward, …
 };
 std::vector<Place> places_of(const std::vector<Mark>&);          // one for each mark
-void add_places(std::vector<Place>&, const std::vector<Mark>&);  // of the marks that have none yet, when no op of them is still open
+void add_places(std::vector<Place>&, const std::vector<Mark>&);  // of the marks that have none yet; no op of them may be open
 
-// On a CPU an op is its own kernel. An op with parts is cut into them, and what is left over is the op's. Of the marks from `first` on.
+// On a CPU an op is its own kernel. An op with parts is split into them; the remaining time is the op's. For the marks from `first` on.
 std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Place>&, const std::vector<Span>& steps, std::int64_t origin_ns,
                                std::size_t first = 0);
 
-// Who stood in the ledger before event `first`, each as taken at that moment.
+// Tensors live in the ledger before event `first`, each as if allocated at that moment.
 std::vector<Moment> standing_before(const Ledger&, std::size_t first, std::int64_t at_ns);
 
 // Events [first, last) of the ledger, each at the moment of the next mark. `when`: how far the ledger was at which moment, in order.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace headroom::profile {
 
@@ -27,17 +28,19 @@ int Lanes::lane_of(std::int64_t start_ns, std::int64_t end_ns) {
 }
 
 TraceWriter::TraceWriter(const std::string& file) : path_(file) {
-  file_ = gzopen(file.c_str(), file.ends_with(".gz") ? "wb6" : "wbT");
+  Descriptor fd = open_for_writing(file);
+  file_ = gzdopen(fd.get(), file.ends_with(".gz") ? "wb6" : "wbT");
   check(file_ != nullptr, Code::io, "--trace: '{}' cannot be written to; choose another place", file);
+  fd.release();                    // the gzFile's now
   gzbuffer(of(file_), most_text);  // a member goes into the file in one write
-  text_ = "[";                     // the array form: a reader forgives a missing end
+  text_ = "[";                     // the array form, whose end may be missing
   flush();
 }
 
 TraceWriter::~TraceWriter() {
   try {
     close();
-  } catch (const Error&) {  // close() is where one hears of it
+  } catch (const Error&) {  // close() reports it
   }
 }
 

@@ -1,6 +1,6 @@
-// TraceWriter — a Chrome trace (the JSON that Perfetto and chrome://tracing load), written as it comes. After flush() the file is whole but
-// for the closing bracket, which the format forgives: what a program had flushed when it died loads. A gzipped file is whole gzip members,
-// one after the other, because Perfetto refuses one that was cut short. Times are microseconds in the format, nanoseconds here.
+// TraceWriter — a Chrome trace (the JSON that Perfetto and chrome://tracing load), written incrementally. After flush() the file is complete
+// except for the closing bracket, which the format does not require: a dead program's flushed data loads. A gzipped file is whole gzip members,
+// one after the other, because Perfetto refuses a truncated one. Times are microseconds in the format, nanoseconds here.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace headroom::profile {
 
-// Slices of one track must not overlap, kernels of one stream do: who would, goes to the next lane.
+// Slices of one track must not overlap, but kernels of one stream do: an overlapping slice goes to the next lane.
 class Lanes {
  public:
   int lane_of(std::int64_t start_ns, std::int64_t end_ns);  // in the order of their start
@@ -21,7 +21,7 @@ class Lanes {
 
 class TraceWriter {
  public:
-  explicit TraceWriter(const std::string& file);  // ends in .gz: compressed. An Error (io) when it cannot be written
+  explicit TraceWriter(const std::string& file);  // ends in .gz: compressed. throws Error (io) if it cannot be written
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -31,8 +31,8 @@ class TraceWriter {
   void slice(int process, int track, std::string_view name, std::string_view category, std::int64_t start_ns, std::int64_t ns,
              const Args& = {});
   void counter(int process, std::string_view name, std::int64_t at_ns, std::string_view series, double value);
-  void flush();  // what was written is in the file when it returns
-  void close();  // an Error (io) when something was not written; the destructor closes too, and says nothing
+  void flush();  // everything written so far is in the file afterwards
+  void close();  // throws Error (io) if something was not written; the destructor closes silently
 
   std::uint64_t events() const { return events_; }
 

@@ -13,7 +13,12 @@ constexpr int phase_track = 0, module_track = 1, first_stream = 10, most_lanes =
 }  // namespace
 
 void TimelineTrace::Bar::add(const std::string& name, const Slice& s) {
-  if (name != name_ || s.step != step_) finish(), name_ = name, step_ = s.step, start_ = end_ = s.start_ns;
+  if (name != name_ || s.step != step_) {
+    finish();
+    name_ = name;
+    step_ = s.step;
+    start_ = end_ = s.start_ns;
+  }
   end_ = std::max(end_, s.end_ns);
 }
 
@@ -32,7 +37,8 @@ TimelineTrace::TimelineTrace(TraceWriter& w, int process, std::string_view name)
 }
 
 TimelineTrace::~TimelineTrace() {
-  phases_.finish(), modules_.finish();
+  phases_.finish();
+  modules_.finish();
   writer_.flush();
 }
 

@@ -1,5 +1,5 @@
 // TimelineTrace — a timeline as one process of a trace: a track for the slices of each stream, tracks of phases and modules above them,
-// and the bytes that live. Takes slices and moments as they come; bars of phases and modules are written when the next one begins.
+// and live bytes. Takes slices and moments in order; bars of phases and modules are written when the next one begins.
 #pragma once
 #include <map>
 #include <set>

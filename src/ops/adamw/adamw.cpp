@@ -1,7 +1,6 @@
 #include "ops/adamw/adamw.h"
 
-#include <algorithm>
-
+#include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
 
 namespace headroom::adamw {
@@ -20,7 +19,6 @@ namespace {
 
 struct Size {
   double elements = 0, grad_bytes = 0, copy_bytes = 0, state_bytes = 0;  // state: of weights and moments
-  std::int64_t pieces = 0;
 };
 
 Size checked(std::span<const Update> all) {
@@ -36,7 +34,9 @@ Size checked(std::span<const Update> all) {
           "adamw: a gradient is {}; it must be fp32 or of the weight's copy's type", name_of(t.grad.dtype));
     check(!t.rest || (!t.master && t.copy.dtype == DType::bf16 && t.rest.dtype == DType::u16 && t.rest.count() == count),
           Code::bad_argument, "adamw: a weight without a master is a bf16 copy and a rest of 16 bits, of {} elements each", count);
-    s.elements += double(count), s.grad_bytes += double(t.grad.bytes()), s.pieces = std::max(s.pieces, (count + piece - 1) / piece);
+    check(t.parts >= 1 && t.parts == all[0].parts, Code::bad_argument, "adamw: gradients of {} and of {} parts in one call", t.parts,
+          all[0].parts);
+    s.elements += double(count), s.grad_bytes += t.parts * double(t.grad.bytes());
     s.state_bytes += double(count) * (t.rest ? 2 * 2 + 2 + 16 : 24);
     if (!t.copy) continue;
     if (!copy) copy = &t.copy;
@@ -47,39 +47,52 @@ Size checked(std::span<const Update> all) {
   return s;
 }
 
-Tensor make_numbers(Context& ctx) { return ctx.arena.make("adamw.numbers", DType::f32, {sizeof(Numbers) / sizeof(float)}); }
-
-void prepare(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
-  if (ctx.dry()) return;
-  ctx.on_gpu() ? prepare_cuda(all, scratch, state, h, ctx) : prepare_cpu(all, scratch, state, h, ctx);
-}
-
 }  // namespace
 
-void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Context& ctx) {
+std::int64_t* row_of(const Tensor& sums, int rank) { return sums.as<std::int64_t>() + rank * sums.stride[0]; }
+
+Tensor make_sums(int ranks, Context& ctx) { return ctx.arena.make("norm.sums", DType::i64, {ranks, ExactSum::limbs}); }
+
+void squares(std::span<const Update> all, const Tensor& sums, int rank, Context& ctx) {
   const Size size = checked(all);
-  auto scope = ctx.arena.scope();
-  const Scratch scratch{ctx.arena.make("norm.sums", DType::f64, {ctx.on_gpu() ? norm_blocks : size.pieces}), make_numbers(ctx)};
-  {
-    const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes});
-    prepare(all, scratch, state, h, ctx);
-  }
-  advance(all, scratch.numbers, ctx);
+  check(all.empty() || all[0].parts == 1, Code::bad_argument, "adamw: the parts of a gradient must be added before its norm is taken");
+  const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? squares_cuda(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
 }
 
-Tensor begin(const Tensor& state, const Hyper& h, Context& ctx) {
-  check(!h.dynamic_scale && h.clip == 0, Code::bad_argument,
+Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& sums) {
+  check(sums || (!h.dynamic_scale && h.clip == 0), Code::bad_argument,
         "adamw: clipping and a dynamic loss scale need the norm of all gradients, which an update in parts does not have");
-  const Scratch scratch{{}, make_numbers(ctx)};
-  prepare({}, scratch, state, h, ctx);
-  return scratch.numbers;
+  const Tensor numbers = ctx.arena.make("adamw.numbers", DType::f32, {sizeof(Numbers) / sizeof(float)});
+  if (!ctx.dry()) ctx.on_gpu() ? begin_cuda(state, h, sums, numbers, ctx) : begin_cpu(state, h, sums, numbers);
+  return numbers;
 }
 
 void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const Size size = checked(all);
-  const auto op = ctx.note("adamw", {DType::f32}, {15 * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes});
+  const double adding = all.empty() ? 0 : all[0].parts - 1;
+  const auto op = ctx.note("adamw", {DType::f32}, {(15 + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes});
   if (ctx.dry()) return;
   ctx.on_gpu() ? advance_cuda(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
+}
+
+void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Context& ctx) {
+  auto scope = ctx.arena.scope();
+  const Tensor sums = make_sums(1, ctx);
+  squares(all, sums, 0, ctx);
+  advance(all, begin(state, h, ctx, sums), ctx);
+}
+
+void add_parts(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context& ctx) {
+  check(parts >= 1 && first.count() == sum.count() && sum.dtype == DType::f32 && (first.dtype == DType::f32 || size_of(first.dtype) == 2) &&
+            first.contiguous() && sum.contiguous(),
+        Code::bad_argument, "adamw: {} parts of {} elements of {} do not add up to {} of {}; a sum is fp32, all contiguous", parts,
+        first.count(), name_of(first.dtype), sum.count(), name_of(sum.dtype));
+  const double n = double(sum.count()), kept = into == Gradient::accumulate ? 1 : 0;
+  const auto op = ctx.note("gradient.sum", {DType::f32}, {(parts - 1 + kept) * n, parts * double(first.bytes()) + (1 + kept) * 4 * n});
+  if (ctx.dry() || sum.count() == 0) return;
+  ctx.on_gpu() ? add_parts_cuda(first, parts, apart, sum, into, ctx) : add_parts_cpu(first, parts, apart, sum, into, ctx);
 }
 
 }  // namespace headroom::adamw

@@ -4,7 +4,10 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/divide.h"
+#include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
 #include "ops/adamw/prepare.h"
 #include "ops/copy/split.h"
@@ -14,50 +17,75 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::adamw {
 namespace HWY_NAMESPACE {
 
-double squares(const Tensor& grad, std::int64_t begin, std::int64_t end) {
-  double sum = 0;
-  constexpr std::int64_t run = 1024;  // FP32 lanes within a run, FP64 across runs
-  with_float(grad.dtype, [&]<class G>() {
-    const G* g = grad.as<G>();
-    for (std::int64_t i = begin; i < end; i += run)
-      sum += double(headroom::HWY_NAMESPACE::sum_over(std::min(run, end - i), [&](std::int64_t j) {
-        const float x = widen(g[i + j]);
-        return x * x;
-      }));
+// One code for whatever a gradient is: where it is not one FP32 tensor, a unit of it is made here first. So the bits of what follows do not
+// depend on how a gradient came about.
+const float* gradient(const Update& t, std::int64_t begin, std::int64_t n, float* room) {
+  if (t.parts == 1 && t.grad.dtype == DType::f32) return t.grad.as<float>() + begin;
+  with_float(t.grad.dtype, [&]<class G>() {
+    const G* g = t.grad.as<G>() + begin;
+    for (std::int64_t i = 0; i < n; ++i) room[i] = widen(g[i]);
+    for (int p = 1; p < t.parts; ++p)
+      for (std::int64_t i = 0; i < n; ++i) room[i] += widen(g[p * t.apart + i]);
   });
-  return sum;
+  return room;
 }
 
-template <class G>
-void step_with(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
-  const G* __restrict g = t.grad.as<G>();
-  float* __restrict m = t.m.as<float>(), * __restrict v = t.v.as<float>();
+void squares(const Update& t, std::int64_t begin, std::int64_t end, std::int64_t* sum) {
+  float room[unit];
+  for (std::int64_t i = begin; i < end; i += unit) {  // FP32 lanes within a unit, exact beyond
+    const auto n = std::min(unit, end - i);
+    const float* g = gradient(t, i, n, room);
+    ExactSum::add(sum, double(headroom::HWY_NAMESPACE::sum_over(n, [&](std::int64_t j) { return g[j] * g[j]; })));
+  }
+}
+
+void step_with(const Update& t, const Numbers& k, const float* __restrict g, std::int64_t begin, std::int64_t n) {
+  float* __restrict m = t.m.as<float>() + begin, * __restrict v = t.v.as<float>() + begin;
   const auto advance = [&](std::int64_t i, float w) {
-    const float x = widen(g[i]) * k.factor;
+    const float x = g[i] * k.factor;
     m[i] = k.beta1 * m[i] + k.rest1 * x;
     v[i] = k.beta2 * v[i] + k.rest2 * x * x;
     return k.keep * w - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
   };
   if (t.rest) {
-    bf16* __restrict upper = t.copy.as<bf16>();
-    auto* __restrict rest = t.rest.as<std::uint16_t>();
-    for (auto i = begin; i < end; ++i) {
+    bf16* __restrict upper = t.copy.as<bf16>() + begin;
+    auto* __restrict rest = t.rest.as<std::uint16_t>() + begin;
+    for (std::int64_t i = 0; i < n; ++i) {
       const copy::Halves w = copy::split(advance(i, copy::join({upper[i], rest[i]})));
-      upper[i] = w.upper, rest[i] = w.rest;
+      upper[i] = w.upper;
+      rest[i] = w.rest;
     }
     return;
   }
-  float* __restrict w = t.master.as<float>();
-  for (auto i = begin; i < end; ++i) w[i] = advance(i, w[i]);
+  float* __restrict w = t.master.as<float>() + begin;
+  for (std::int64_t i = 0; i < n; ++i) w[i] = advance(i, w[i]);
   if (!t.copy) return;
   with_float(t.copy.dtype, [&]<class T>() {
-    T* __restrict copy = t.copy.as<T>();
-    for (auto i = begin; i < end; ++i) copy[i] = narrow<T>(w[i]);
+    T* __restrict copy = t.copy.as<T>() + begin;
+    for (std::int64_t i = 0; i < n; ++i) copy[i] = narrow<T>(w[i]);
   });
 }
 
 void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int64_t end) {
-  with_float(t.grad.dtype, [&]<class G>() { step_with<G>(t, k, begin, end); });
+  if (t.parts == 1 && t.grad.dtype == DType::f32) return step_with(t, k, t.grad.as<float>() + begin, begin, end - begin);
+  float room[unit];
+  for (std::int64_t i = begin; i < end; i += unit) {
+    const auto n = std::min(unit, end - i);
+    step_with(t, k, gradient(t, i, n, room), i, n);
+  }
+}
+
+void add_piece(const Update& t, float* __restrict sum, bool keep, std::int64_t begin, std::int64_t end) {
+  with_float(t.grad.dtype, [&]<class G>() {
+    const G* g = t.grad.as<G>();
+    for (int p = 0; p < t.parts; ++p, keep = true) {
+      const G* __restrict part = g + p * t.apart;
+      if (keep)
+        for (auto i = begin; i < end; ++i) sum[i] += widen(part[i]);
+      else
+        for (auto i = begin; i < end; ++i) sum[i] = widen(part[i]);
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -69,19 +97,11 @@ namespace headroom::adamw {
 
 HWY_EXPORT(squares);
 HWY_EXPORT(step_piece);
+HWY_EXPORT(add_piece);
 
 namespace {
 
-std::int64_t pieces_of(const Tensor& t) { return (t.count() + piece - 1) / piece; }
-
-double sum_squares(const Tensor& grad, const Tensor& sums, Context& ctx) {
-  ctx.share(pieces_of(grad), [&](std::int64_t p, int) {
-    sums.as<double>()[p] = HWY_DYNAMIC_DISPATCH(squares)(grad, p * piece, std::min(grad.count(), (p + 1) * piece));
-  });
-  double sum = 0;
-  for (std::int64_t p = 0; p < pieces_of(grad); ++p) sum += sums.as<double>()[p];
-  return sum;
-}
+std::int64_t pieces_of(const Tensor& t) { return ceil_div(t.count(), piece); }
 
 }  // namespace
 
@@ -92,10 +112,28 @@ void start_cpu(const Tensor& state, double scale) {
 
 void set_rate_cpu(const Tensor& state, double lr) { state.as<double>()[rate] = lr; }
 
-void prepare_cpu(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
-  double sum = 0;
-  for (const Update& t : all) sum += sum_squares(t.grad, scratch.sums, ctx);
-  *scratch.numbers.as<Numbers>() = prepare(state.as<double>(), sum, h);
+void squares_cpu(std::span<const Update> all, std::int64_t* sum, Context& ctx) {
+  std::fill_n(sum, int(ExactSum::limbs), 0);
+  for (const Update& t : all)
+    ctx.share(pieces_of(t.grad), [&](std::int64_t p, int) {
+      std::int64_t own[ExactSum::limbs] = {};
+      HWY_DYNAMIC_DISPATCH(squares)(t, p * piece, std::min(t.grad.count(), (p + 1) * piece), own);
+      for (int i = 0; i < ExactSum::limbs; ++i) std::atomic_ref(sum[i]).fetch_add(own[i], std::memory_order_relaxed);
+    });
+}
+
+void begin_cpu(const Tensor& state, const Hyper& h, const Tensor& sums, const Tensor& numbers) {
+  const double sum = sums ? ExactSum::value(sums.as<std::int64_t>(), int(sums.shape[0])) : 0;
+  *numbers.as<Numbers>() = prepare(state.as<double>(), sum, h);
+}
+
+void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context& ctx) {
+  Update t;
+  t.grad = first, t.parts = parts, t.apart = apart;
+  ctx.share(pieces_of(sum), [&](std::int64_t p, int) {
+    HWY_DYNAMIC_DISPATCH(add_piece)
+    (t, sum.as<float>(), into == Gradient::accumulate, p * piece, std::min(sum.count(), (p + 1) * piece));
+  });
 }
 
 void advance_cpu(std::span<const Update> all, const Tensor& numbers, Context& ctx) {

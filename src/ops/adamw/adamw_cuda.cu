@@ -1,9 +1,11 @@
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
 #include "gpu/vec.cuh"
+#include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
 #include "ops/adamw/prepare.h"
 #include "ops/adamw/step.cuh"
@@ -14,9 +16,10 @@ namespace headroom::adamw {
 namespace {
 
 constexpr int threads = 256, vec = 4;
+constexpr unsigned norm_blocks = 1024;
 
-// The tensors of a model travel with the launch: a table of as many as kernel arguments have room for, each cut into pieces, which are
-// numbered through.
+// The tensors of a model are kernel arguments: a table of as many as fit, each split into pieces, which are
+// numbered across tensors.
 template <class Item, int piece_, int most_>
 struct Table {
   static constexpr int piece = piece_, most = most_;
@@ -27,7 +30,7 @@ struct Table {
   bool add(Item x) {  // false: full
     if (count == most) return false;
     x.first = pieces;
-    pieces += unsigned((x.count + piece - 1) / piece);
+    pieces += unsigned(ceil_div(x.count, piece));
     item[count++] = x;
     return true;
   }
@@ -45,73 +48,93 @@ bool aligned(std::initializer_list<const void*> all) {
   return std::all_of(all.begin(), all.end(), [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
 }
 
-struct Gradient {
+struct Squared {
   const void* at;
   std::int64_t count;
   unsigned first;
   bool aligned, narrow;  // narrow: of the launch's type T, else FP32
 };
 struct NormArgs {
-  double* sums;
-  Table<Gradient, 16384, 1024> table;
-  bool add;
+  std::int64_t* sum;
+  Table<Squared, 16384, 1024> table;
 };
 
+// Of one unit, by one warp: which lane adds which elements in which order does not depend on where the unit lies.
 template <class G>
-__device__ double squares(const G* g, int n, int piece, bool aligned) {
+__device__ double squares(const G* g, int n, bool aligned) {
+  constexpr int turns = int(unit) / (32 * vec);  // loads under way at once
+  const int lane = int(threadIdx.x) % 32;
   float part[vec] = {};
-  if (aligned && n == piece) {
-    constexpr int turns = 8;  // loads under way at once
-    for (int i = int(threadIdx.x) * vec; i < piece; i += turns * threads * vec) {
-      Pack<G, vec> x[turns];
+  if (aligned && n == unit) {
+    Pack<G, vec> x[turns];
 #pragma unroll
-      for (int k = 0; k < turns; ++k) x[k] = load<vec>(g + i + k * threads * vec);
+    for (int k = 0; k < turns; ++k) x[k] = load<vec>(g + (k * 32 + lane) * vec);
 #pragma unroll
-      for (int k = 0; k < turns; ++k)
+    for (int k = 0; k < turns; ++k)
 #pragma unroll
-        for (int e = 0; e < vec; ++e) part[e] += widened(x[k].at[e]) * widened(x[k].at[e]);
-    }
+      for (int e = 0; e < vec; ++e) part[e] = fmaf(widened(x[k].at[e]), widened(x[k].at[e]), part[e]);
   } else {
-    for (int i = int(threadIdx.x); i < n; i += threads) part[0] += widened(g[i]) * widened(g[i]);
+#pragma unroll
+    for (int k = 0; k < turns; ++k)
+#pragma unroll
+      for (int e = 0; e < vec; ++e) {
+        const int i = (k * 32 + lane) * vec + e;
+        const float x = i < n ? widened(g[i]) : 0.0f;
+        part[e] = fmaf(x, x, part[e]);
+      }
   }
-  return double((part[0] + part[1]) + (part[2] + part[3]));
+  return warp_sum(double((part[0] + part[1]) + (part[2] + part[3])));
 }
 
-// adamw_norm — sums[block] = Σ g² over every norm_blocks-th piece: FP32 within a thread's share of a piece, FP64 beyond, fixed order.
+__global__ void adamw_clear(std::int64_t* sum) {
+  if (threadIdx.x < ExactSum::limbs) sum[threadIdx.x] = 0;
+}
+
+// adamw_norm — sum += Σ g² over every gradient: FP32 within a lane's share of a unit, FP64 within a unit, exact beyond (exact_sum.h), so blocks may
+// add in any order.
 //   reads  every gradient once     limit  bandwidth
 template <class T>
 __global__ void __launch_bounds__(threads) adamw_norm(const __grid_constant__ NormArgs a) {
-  __shared__ double room[32];
-  constexpr int piece = decltype(a.table)::piece;
-  double sum = 0;
-  for (unsigned p = blockIdx.x; p < a.table.pieces; p += norm_blocks) {
-    const Gradient& t = a.table.of(p);
+  constexpr int piece = decltype(a.table)::piece, warps = threads / 32;
+  __shared__ std::int64_t room[warps][ExactSum::limbs];
+  for (int i = int(threadIdx.x); i < warps * ExactSum::limbs; i += threads) (&room[0][0])[i] = 0;
+  __syncthreads();
+  const int warp = int(threadIdx.x) / 32;
+  for (unsigned p = blockIdx.x; p < a.table.pieces; p += gridDim.x) {
+    const Squared& t = a.table.of(p);
     const std::int64_t begin = std::int64_t(p - t.first) * piece;
     const int n = int(min(std::int64_t(piece), t.count - begin));
-    sum += t.narrow ? squares(static_cast<const T*>(t.at) + begin, n, piece, t.aligned)
-                    : squares(static_cast<const float*>(t.at) + begin, n, piece, t.aligned);
+    for (int u = warp * int(unit); u < n; u += warps * int(unit)) {
+      const int many = min(n - u, int(unit));
+      const double sum = t.narrow ? squares(static_cast<const T*>(t.at) + begin + u, many, t.aligned)
+                                  : squares(static_cast<const float*>(t.at) + begin + u, many, t.aligned);
+      if (threadIdx.x % 32 == 0) ExactSum::add(room[warp], sum);
+    }
   }
-  sum = block_sum(sum, room);
-  if (threadIdx.x == 0) a.sums[blockIdx.x] = a.add ? a.sums[blockIdx.x] + sum : sum;
+  __syncthreads();
+  if (threadIdx.x >= ExactSum::limbs) return;
+  std::int64_t sum = 0;
+  for (int w = 0; w < warps; ++w) sum += room[w][threadIdx.x];
+  if (sum != 0) atomicAdd(reinterpret_cast<unsigned long long*>(a.sum + threadIdx.x), static_cast<unsigned long long>(sum));
 }
 
 struct PrepareArgs {
-  const double* sums;
+  const std::int64_t* sums;  // or null
+  int ranks;
   double* state;
   Numbers* numbers;
   Hyper hyper;
 };
 
-// adamw_prepare — one block: the norm, clipping, loss scale, corrections.
-__global__ void __launch_bounds__(norm_blocks) adamw_prepare(const __grid_constant__ PrepareArgs a) {
-  __shared__ double room[32];
-  const double sum = a.sums ? block_sum(a.sums[threadIdx.x], room) : 0;
-  if (threadIdx.x == 0) *a.numbers = prepare(a.state, sum, a.hyper);
+// adamw_prepare — one thread: the norm, clipping, loss scale, corrections.
+__global__ void adamw_prepare(const __grid_constant__ PrepareArgs a) {
+  *a.numbers = prepare(a.state, a.sums ? ExactSum::value(a.sums, a.ranks) : 0, a.hyper);
 }
 
 template <class T>
 struct Parameter {
-  const void* grad;  // FP32, or narrow: T
+  const void* grad;    // FP32, or narrow: T
+  std::int64_t apart;  // of the parts that the gradient is the sum of
   float *master, *m, *v;
   T* copy;              // or null
   std::uint16_t* rest;  // or null; else master is null
@@ -122,13 +145,42 @@ struct Parameter {
 template <class T>
 struct StepArgs {
   const Numbers* numbers;
-  Table<Parameter<T>, 4096, 480> table;
+  int parts;
+  Table<Parameter<T>, 4096, 440> table;
+};
+
+// A gradient, or the sum of its parts in order.
+template <bool in_parts, class G>
+struct Source {
+  const G* at;
+  std::int64_t apart;
+  int parts;
+  template <int n>
+  __device__ Pack<float, n> pack(int i) const {
+    Pack<float, n> sum;
+    const auto first = load<n>(at + i);
+#pragma unroll
+    for (int e = 0; e < n; ++e) sum.at[e] = widened(first.at[e]);
+    if constexpr (in_parts)
+      for (int p = 1; p < parts; ++p) {
+        const auto x = load<n>(at + p * apart + i);
+#pragma unroll
+        for (int e = 0; e < n; ++e) sum.at[e] = __fadd_rn(sum.at[e], widened(x.at[e]));
+      }
+    return sum;
+  }
+  __device__ float one(int i) const {
+    float sum = widened(at[i]);
+    if constexpr (in_parts)
+      for (int p = 1; p < parts; ++p) sum = __fadd_rn(sum, widened(at[p * apart + i]));
+    return sum;
+  }
 };
 
 // The weight in two halves: a bf16 copy and the rest of its FP32 bits.
-template <class G>
-__device__ void step_halves(const Numbers& k, float keep, const Parameter<bf16>& t, std::int64_t begin, int n, int whole) {
-  const G* grad = static_cast<const G*>(t.grad) + begin;
+template <class Grad>
+__device__ void step_halves(const Numbers& k, float keep, const Parameter<bf16>& t, const Grad& grad, std::int64_t begin, int n,
+                            int whole) {
   float *first = t.m + begin, *second = t.v + begin;
   bf16* copy = t.copy + begin;
   std::uint16_t* rest = t.rest + begin;
@@ -136,53 +188,56 @@ __device__ void step_halves(const Numbers& k, float keep, const Parameter<bf16>&
     float w = copy::join({upper, lower});
     advance(k, keep, g, w, m, v);
     const copy::Halves halves = copy::split(w);
-    upper = halves.upper, lower = halves.rest;
+    upper = halves.upper;
+    lower = halves.rest;
   };
 #pragma unroll 2
   for (int i = int(threadIdx.x) * vec; i < whole; i += threads * vec) {
-    const auto g = load<vec>(grad + i);
+    const auto g = grad.template pack<vec>(i);
     auto m = load<vec>(first + i), v = load<vec>(second + i);
     auto upper = load<vec>(copy + i);
     auto lower = load<vec>(rest + i);
 #pragma unroll
-    for (int e = 0; e < vec; ++e) one(widened(g.at[e]), upper.at[e], lower.at[e], m.at[e], v.at[e]);
+    for (int e = 0; e < vec; ++e) one(g.at[e], upper.at[e], lower.at[e], m.at[e], v.at[e]);
     store(first + i, m), store(second + i, v), store(copy + i, upper), store(rest + i, lower);
   }
-  for (int i = whole + int(threadIdx.x); i < n; i += threads) one(widened(grad[i]), copy[i], rest[i], first[i], second[i]);
+  for (int i = whole + int(threadIdx.x); i < n; i += threads) one(grad.one(i), copy[i], rest[i], first[i], second[i]);
 }
 
-template <class T, class G>
-__device__ void step_piece(const Numbers& k, const Parameter<T>& t, std::int64_t begin, int n) {
+template <bool in_parts, class T, class G>
+__device__ void step_piece(const Numbers& k, const Parameter<T>& t, int parts, std::int64_t begin, int n) {
   const int whole = t.aligned ? n / vec * vec : 0;
   const float keep = t.decay ? k.keep : 1.0f;
-  const G* grad = static_cast<const G*>(t.grad) + begin;
+  const Source<in_parts, G> grad{static_cast<const G*>(t.grad) + begin, t.apart, parts};
   float *master = t.master ? t.master + begin : nullptr, *first = t.m + begin, *second = t.v + begin;
   T* copy = t.copy ? t.copy + begin : nullptr;
   if constexpr (std::is_same_v<T, bf16>)
-    if (t.rest) return step_halves<G>(k, keep, t, begin, n, whole);
+    if (t.rest) return step_halves(k, keep, t, grad, begin, n, whole);
 #pragma unroll 2
   for (int i = int(threadIdx.x) * vec; i < whole; i += threads * vec) {
-    const auto g = load<vec>(grad + i);
+    const auto g = grad.template pack<vec>(i);
     auto w = load<vec>(master + i), m = load<vec>(first + i), v = load<vec>(second + i);
     Pack<T, vec> narrow;
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
-      advance(k, keep, widened(g.at[e]), w.at[e], m.at[e], v.at[e]);
+      advance(k, keep, g.at[e], w.at[e], m.at[e], v.at[e]);
       narrow.at[e] = rounded<T>(w.at[e]);
     }
-    store(master + i, w), store(first + i, m), store(second + i, v);
+    store(master + i, w);
+    store(first + i, m);
+    store(second + i, v);
     if (copy) store(copy + i, narrow);
   }
   for (int i = whole + int(threadIdx.x); i < n; i += threads) {
-    advance(k, keep, widened(grad[i]), master[i], first[i], second[i]);
+    advance(k, keep, grad.one(i), master[i], first[i], second[i]);
     if (copy) copy[i] = rounded<T>(master[i]);
   }
 }
 
 // adamw_step — one block per piece of 4096 elements of one parameter.
 //   reads  gradient, weight, moments     writes  weight, moments, copy
-//   limit  bandwidth: 28 bytes an element, 30 with a 16-bit copy, 28 in halves; 2 fewer with a 16-bit gradient
-template <class T>
+//   limit  bandwidth: 28 bytes an element, 30 with a 16-bit copy, 28 in halves; 2 fewer with a 16-bit gradient, one more gradient for each part
+template <class T, bool in_parts>
 __global__ void __launch_bounds__(threads) adamw_step(const __grid_constant__ StepArgs<T> a) {
   const Numbers k = *a.numbers;
   if (k.go == 0) return;
@@ -190,7 +245,42 @@ __global__ void __launch_bounds__(threads) adamw_step(const __grid_constant__ St
   constexpr int piece = decltype(a.table)::piece;
   const std::int64_t begin = std::int64_t(blockIdx.x - t.first) * piece;
   const int n = int(min(std::int64_t(piece), t.count - begin));
-  t.narrow ? step_piece<T, T>(k, t, begin, n) : step_piece<T, float>(k, t, begin, n);
+  t.narrow ? step_piece<in_parts, T, T>(k, t, a.parts, begin, n) : step_piece<in_parts, T, float>(k, t, a.parts, begin, n);
+}
+
+struct AddArgs {
+  const void* first;
+  std::int64_t apart, count;
+  float* sum;
+  int parts;
+  bool keep, aligned;
+};
+
+// gradient_sum — sum = the parts of a gradient, added in order in FP32; keep: to what is there.
+//   limit  bandwidth
+template <class G>
+__global__ void __launch_bounds__(threads) gradient_sum(const __grid_constant__ AddArgs a) {
+  const G* first = static_cast<const G*>(a.first);
+  const std::int64_t stride = std::int64_t(gridDim.x) * threads, at = std::int64_t(blockIdx.x) * threads + threadIdx.x;
+  const std::int64_t packs = a.aligned ? a.count / vec : 0;
+  for (std::int64_t i = at; i < packs; i += stride) {
+    Pack<float, vec> sum;
+    if (a.keep) sum = load<vec>(a.sum + i * vec);
+    for (int p = 0; p < a.parts; ++p) {
+      const auto x = widened(load<vec>(first + p * a.apart + i * vec));
+#pragma unroll
+      for (int e = 0; e < vec; ++e) sum.at[e] = a.keep || p > 0 ? __fadd_rn(sum.at[e], x.at[e]) : x.at[e];
+    }
+    store(a.sum + i * vec, sum);
+  }
+  for (std::int64_t i = packs * vec + at; i < a.count; i += stride) {
+    float sum = a.keep ? a.sum[i] : 0;
+    for (int p = 0; p < a.parts; ++p) {
+      const float x = widened(first[p * a.apart + i]);
+      sum = a.keep || p > 0 ? __fadd_rn(sum, x) : x;
+    }
+    a.sum[i] = sum;
+  }
 }
 
 struct FieldArgs {
@@ -207,7 +297,7 @@ __global__ void adamw_field(const __grid_constant__ FieldArgs a) {
 }
 
 void set(const Tensor& state, Field field, double value, bool clear, Context& ctx) {
-  launch(static_cast<cudaStream_t>(ctx.stream), adamw_field, {1, 1}, {state.as<double>(), value, int(field), clear});
+  launch(cuda_stream(ctx.stream), adamw_field, {1, 1}, {state.as<double>(), value, int(field), clear});
 }
 
 // Launches of full tables, most often one: tensors(add) calls add for each, start(table) puts a table on the stream.
@@ -216,7 +306,9 @@ void in_tables(std::span<const Update> all, Table& table, Item&& item, Start&& s
   for (const Update& t : all) {
     if (t.grad.count() == 0) continue;
     if (table.add(item(t))) continue;
-    start(), table.count = 0, table.pieces = 0;
+    start();
+    table.count = 0;
+    table.pieces = 0;
     table.add(item(t));
   }
   start();
@@ -233,47 +325,72 @@ DType type_of(std::span<const Update> all) {
 void start_cuda(const Tensor& state, double scale, Context& ctx) { set(state, loss_scale, scale, true, ctx); }
 void set_rate_cuda(const Tensor& state, double lr, Context& ctx) { set(state, rate, lr, false, ctx); }
 
-void prepare_cuda(std::span<const Update> all, const Scratch& scratch, const Tensor& state, const Hyper& h, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
-  if (scratch.sums)
-    with_float(type_of(all), [&]<class T>() {
-      NormArgs norm{scratch.sums.as<double>(), {}, false};
-      in_tables(
-          all, norm.table,
-          [](const Update& t) {
-            return Gradient{t.grad.data, t.grad.count(), 0, aligned({t.grad.data}), t.grad.dtype != DType::f32};
-          },
-          [&] {
-            launch(stream, adamw_norm<T>, {unsigned(norm_blocks), threads}, norm);
-            norm.add = true;
-          });
-    });
-  launch(stream, adamw_prepare, {1, unsigned(norm_blocks)},
-         {scratch.sums.as<double>(), state.as<double>(), scratch.numbers.as<Numbers>(), h});
-}
-
-void advance_cuda(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+void squares_cuda(std::span<const Update> all, std::int64_t* sum, Context& ctx) {
+  const auto stream = cuda_stream(ctx.stream);
+  launch(stream, adamw_clear, {1, 32}, sum);
   with_float(type_of(all), [&]<class T>() {
-    StepArgs<T> step{numbers.as<Numbers>(), {}};
+    NormArgs norm{sum, {}};
     in_tables(
-        all, step.table,
+        all, norm.table,
         [](const Update& t) {
-          return Parameter<T>{t.grad.data,
-                              t.master.as<float>(),
-                              t.m.as<float>(),
-                              t.v.as<float>(),
-                              t.copy.as<T>(),
-                              t.rest.as<std::uint16_t>(),
-                              t.grad.count(),
-                              0,
-                              t.decay,
-                              aligned({t.grad.data, t.master.data, t.m.data, t.v.data, t.copy.data, t.rest.data}),
-                              t.grad.dtype != DType::f32};
+          return Squared{t.grad.data, t.grad.count(), 0, aligned({t.grad.data}), t.grad.dtype != DType::f32};
         },
         [&] {
-          if (step.table.pieces > 0) launch(stream, adamw_step<T>, {grid_of(step.table.pieces), threads}, step);
+          if (norm.table.pieces > 0) launch(stream, adamw_norm<T>, {std::min(norm.table.pieces, norm_blocks), threads}, norm);
         });
+  });
+}
+
+void begin_cuda(const Tensor& state, const Hyper& h, const Tensor& sums, const Tensor& numbers, Context& ctx) {
+  launch(cuda_stream(ctx.stream), adamw_prepare, {1, 1},
+         {sums.as<std::int64_t>(), int(sums.shape[0]), state.as<double>(), numbers.as<Numbers>(), h});
+}
+
+void add_parts_cuda(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context& ctx) {
+  const AddArgs args{first.data,
+                     apart,
+                     sum.count(),
+                     sum.as<float>(),
+                     parts,
+                     into == Gradient::accumulate,
+                     aligned({first.data, sum.data}) && apart * std::int64_t(size_of(first.dtype)) % 16 == 0};
+  const auto blocks = std::clamp<std::int64_t>((sum.count() + threads * vec - 1) / (threads * vec), 1, 4096);
+  with_float(first.dtype, [&]<class G>() { launch(cuda_stream(ctx.stream), gradient_sum<G>, {unsigned(blocks), threads}, args); });
+}
+
+namespace {
+
+template <class T, bool in_parts>
+void start_step(std::span<const Update> all, const Tensor& numbers, cudaStream_t stream) {
+  StepArgs<T> step{numbers.as<Numbers>(), all.empty() ? 1 : all[0].parts, {}};
+  in_tables(
+      all, step.table,
+      [](const Update& t) {
+        return Parameter<T>{t.grad.data,
+                            t.apart,
+                            t.master.as<float>(),
+                            t.m.as<float>(),
+                            t.v.as<float>(),
+                            t.copy.as<T>(),
+                            t.rest.as<std::uint16_t>(),
+                            t.grad.count(),
+                            0,
+                            t.decay,
+                            aligned({t.grad.data, t.master.data, t.m.data, t.v.data, t.copy.data, t.rest.data}) &&
+                                t.apart * std::int64_t(size_of(t.grad.dtype)) % 16 == 0,
+                            t.grad.dtype != DType::f32};
+      },
+      [&] {
+        if (step.table.pieces > 0) launch(stream, adamw_step<T, in_parts>, {grid_of(step.table.pieces), threads}, step);
+      });
+}
+
+}  // namespace
+
+void advance_cuda(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+  const auto stream = cuda_stream(ctx.stream);
+  with_float(type_of(all), [&]<class T>() {
+    !all.empty() && all[0].parts > 1 ? start_step<T, true>(all, numbers, stream) : start_step<T, false>(all, numbers, stream);
   });
 }
 

@@ -1,30 +1,30 @@
-// What stands behind the door: trusts what the door has checked, takes the scratch that the door has made.
+// The implementations behind the public functions, which have checked the arguments and allocated the scratch.
 #pragma once
 #include "ops/adamw/adamw.h"
 
 namespace headroom::adamw {
 
-struct Numbers {  // of one update, in the arithmetic of the elements
+struct Numbers {  // of one update, in FP32 as the elements use them
   float factor, beta1, beta2, rest1, rest2, step, root2, eps, keep;
-  float go;  // 0: the gradient was not finite, nothing may change
+  float go;  // 0: the gradient was not finite; nothing may change
 };
 
-struct Scratch {
-  Tensor sums;     // FP64: of a tensor's pieces (CPU), of the blocks (GPU)
-  Tensor numbers;  // FP32 [sizeof(Numbers) / 4]
-};
+constexpr std::int64_t piece = 65536;  // elements that a thread of the CPU takes at once; whole units
 
-constexpr std::int64_t piece = 65536;       // elements of one partial sum on the CPU
-constexpr std::int64_t norm_blocks = 1024;  // partial sums on a GPU, whatever its size: the same bits on every card
+std::int64_t* row_of(const Tensor& sums, int rank);
 
 void start_cpu(const Tensor& state, double loss_scale);
 void set_rate_cpu(const Tensor& state, double lr);
-void prepare_cpu(std::span<const Update>, const Scratch&, const Tensor& state, const Hyper&, Context&);  // no sums: no norm
+void squares_cpu(std::span<const Update>, std::int64_t* sum, Context&);
+void begin_cpu(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers);
 void advance_cpu(std::span<const Update>, const Tensor& numbers, Context&);
+void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 void start_cuda(const Tensor& state, double loss_scale, Context&);
 void set_rate_cuda(const Tensor& state, double lr, Context&);
-void prepare_cuda(std::span<const Update>, const Scratch&, const Tensor& state, const Hyper&, Context&);
+void squares_cuda(std::span<const Update>, std::int64_t* sum, Context&);
+void begin_cuda(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers, Context&);
 void advance_cuda(std::span<const Update>, const Tensor& numbers, Context&);
+void add_parts_cuda(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 }  // namespace headroom::adamw

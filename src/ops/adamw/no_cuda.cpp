@@ -1,4 +1,4 @@
-// Stands in for the kernels where the library is built without CUDA.
+// Replaces the kernels in a build without CUDA.
 #include "base/error.h"
 #include "ops/adamw/impl.h"
 
@@ -10,7 +10,9 @@ namespace {
 
 void start_cuda(const Tensor&, double, Context&) { refuse(); }
 void set_rate_cuda(const Tensor&, double, Context&) { refuse(); }
-void prepare_cuda(std::span<const Update>, const Scratch&, const Tensor&, const Hyper&, Context&) { refuse(); }
+void squares_cuda(std::span<const Update>, std::int64_t*, Context&) { refuse(); }
+void begin_cuda(const Tensor&, const Hyper&, const Tensor&, const Tensor&, Context&) { refuse(); }
 void advance_cuda(std::span<const Update>, const Tensor&, Context&) { refuse(); }
+void add_parts_cuda(const Tensor&, int, std::int64_t, const Tensor&, Gradient, Context&) { refuse(); }
 
 }  // namespace headroom::adamw

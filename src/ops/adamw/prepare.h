@@ -1,5 +1,5 @@
-// What an update does beside its elements, the same code on CPU and GPU: from the sum of the squares of all gradients to the numbers
-// that the elements are computed with, and the state's next values.
+// The scalar part of an update, the same code on CPU and GPU: from the sum of the squares of all gradients to the numbers
+// that the elements use, and the state's next values.
 #pragma once
 #include <cmath>
 
@@ -18,7 +18,10 @@ HEADROOM_CONVERT Numbers prepare(double* s, double sum, const Hyper& h) {
   if (h.dynamic_scale) {
     s[good_updates] = good ? s[good_updates] + 1 : 0;
     if (!good) s[loss_scale] = scale / 2 > 1 ? scale / 2 : 1;
-    if (s[good_updates] >= h.growth_interval) s[loss_scale] = scale * 2 < 0x1p24 ? scale * 2 : 0x1p24, s[good_updates] = 0;
+    if (s[good_updates] >= h.growth_interval) {
+      s[loss_scale] = scale * 2 < 0x1p24 ? scale * 2 : 0x1p24;
+      s[good_updates] = 0;
+    }
   }
   const double correct1 = 1 - std::pow(h.beta1, s[updates]), correct2 = 1 - std::pow(h.beta2, s[updates]);
   return {float(s[factor]),

@@ -1,5 +1,5 @@
-// The arithmetic of one weight, written once for every kernel that updates weights: the same bits in each, for which products go into sums
-// rounded and which do not is said here and not left to the compiler.
+// The arithmetic of one weight, for every kernel that updates weights. It says which products are rounded before they are added, and does not
+// leave that to the compiler, so all kernels give the same bits.
 #pragma once
 #include "ops/adamw/impl.h"
 
@@ -11,7 +11,7 @@ __device__ __forceinline__ void follow(const Numbers& k, float g, float& m, floa
   v = fmaf(k.beta2, v, k.rest2 * x * x);
 }
 
-// What a first moment is divided by, and the weight behind the step that this gives.
+// The divisor of a first moment, and the weight after the step.
 __device__ __forceinline__ float divisor(const Numbers& k, float root) { return fmaf(root, k.root2, k.eps); }
 __device__ __forceinline__ float stepped(float keep, float w, float step) { return __fsub_rn(__fmul_rn(keep, w), step); }
 

@@ -1,10 +1,20 @@
 // O = softmax(scale · Q Kᵀ + mask) V, exactly, and its gradients.
 //
-// Q, O, dO, dQ are [batch, len_q, heads, dim]; K, V, dK, dV [batch, len_k, kv_heads, dim]; any strides, the last dimension's is 1.
+// Q, dQ are [batch, len_q, heads, head_dim]; O, dO [batch, len_q, heads, dim_v]; K, dK [batch, len_k, kv_heads, head_dim]; V, dV
+// [batch, len_k, kv_heads, dim_v]; any strides, the last dimension's is 1.
 // LSE and dLSE are FP32 [batch, heads, len_q], contiguous: the natural logarithm of the softmax's sum.
 // A row whose keys are all masked gives O = 0, LSE = −∞ and zero gradients.
 // Order of calls: saved = variant.make_saved, variant.forward, …, variant.backward with the same saved tensors.
+//
+// What a problem may have beside that:
+//   softcap c    a score s becomes c · tanh(s / c)
+//   sink         a logit per head joins the softmax's sum (and LSE) and has no value; its gradient is dsink
+//   documents    sequences packed one behind another into each row of the batch: document d of row b has queries cu_q[b][d] … cu_q[b][d + 1]
+//                and keys cu_k[b][d] … cu_k[b][d + 1], the mask holds inside it, and nobody sees another's. Any may be empty; what
+//                lies past the last one belongs to none. One document whose cu_k ends early is a cache with a length of its own.
+//   page         K and V lie in pages of so many positions, [pages, page, kv_heads, dim]; with.pages[b][j] is the j-th one of sequence b
 #pragma once
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,36 +24,73 @@
 
 namespace headroom::attention {
 
+enum class ScaledBy : std::uint8_t { nothing, head };  // FP32 factors that a tensor of 8 bits is stored with: of [batch, its heads]
+
+struct Operand {  // how a tensor is stored
+  DType dtype;
+  ScaledBy scaled = ScaledBy::nothing;
+};
+struct Operands {
+  Operand q, k, v, o;  // a gradient is stored as O is
+};
+
 struct Problem {  // what is asked, in words; nothing about how
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t len_q = 0, len_k = 0, head_dim = 0;
   Mask mask;
-  Precision precision;         // of Q, K, V, O and their gradients; sums are FP32 everywhere
-  float scale = 0;             // 0: 1/√head_dim
-  bool deterministic = false;  // the caller insists on the same bits on every run
+  Precision precision;                        // of Q, K, V, O and their gradients; sums are FP32 everywhere
+  std::optional<float> scale = std::nullopt;  // empty: 1/√head_dim
+  bool deterministic = false;                 // the caller insists on the same bits on every run
+  std::int64_t dim_v = 0;                     // of V and O; 0: head_dim
+  float softcap = 0;                          // 0: none
+  bool sink = false;
+  std::int64_t documents = 0;  // of each row of the batch; 0: not packed
+  double visible_in_documents =
+      0;  // pairs of a row of the batch and head that see each other, told by who knows the lengths: FLOPs count them
+  std::int64_t page = 0, pages = 0;  // positions of one, and how many there are in all; 0: K and V are not paged
 
   float scale_or_default() const;
-  Band band() const { return band_of(mask, len_q, len_k); }
+  std::int64_t value_dim() const { return dim_v ? dim_v : head_dim; }
+  Band band() const { return band_of(mask, len_q, len_k); }  // without documents; with them documents.h lists it
+  double visible() const { return documents ? visible_in_documents : band().visible(); }
+  Operands operands() const;
   std::int64_t group() const { return heads / kv_heads; }  // query heads that share a key head
+  std::int64_t pages_of_sequence() const { return page ? (len_k + page - 1) / page : 0; }
   Shape q_shape() const { return {batch, len_q, heads, head_dim}; }
-  Shape k_shape() const { return {batch, len_k, kv_heads, head_dim}; }
+  Shape o_shape() const { return {batch, len_q, heads, value_dim()}; }
+  Shape k_shape() const { return keys_shape(head_dim); }
+  Shape v_shape() const { return keys_shape(value_dim()); }
   Shape lse_shape() const { return {batch, heads, len_q}; }
+
+ private:
+  Shape keys_shape(std::int64_t dim) const { return page ? Shape{pages, page, kv_heads, dim} : Shape{batch, len_k, kv_heads, dim}; }
 };
 
 void check(const Problem&);  // an Error (bad_argument) that says what is allowed
 
-// FLOPs by convention: 4 per visible pair and dimension forward, 2.5 times that backward, whatever a variant recomputes.
+// FLOPs by convention: 4 per visible pair and dimension forward, 2.5 times that backward, whatever a variant recomputes. Where V's dimension
+// differs, two products forward and five backward count what each sums over or makes.
 double forward_flops(const Problem&);
 double backward_flops(const Problem&);
+Cost forward_cost(const Problem&);  // and bytes: every tensor once
+Cost backward_cost(const Problem&);
 
-struct Saved {  // what lives between forward and backward beside Q, K, V, O and LSE
-  Tensor p;     // plain: softmax's result [batch, heads, len_q, len_k]; flash: nothing
+struct Saved {    // what lives between forward and backward beside Q, K, V, O and LSE
+  Tensor p = {};  // plain: softmax's result [batch, heads, len_q, len_k]; flash: nothing
+};
+
+struct Extras {                                     // of problems that have them
+  Tensor sink = {};                                 // FP32 [heads]
+  Tensor cu_q = {}, cu_k = {};                      // i32 [batch, documents + 1], rising from 0
+  Tensor pages = {};                                // i32 [batch, pages of a sequence]
+  Tensor q_scale = {}, k_scale = {}, v_scale = {};  // FP32 [batch, heads or kv_heads], where operands() says so
 };
 
 struct Forward {
   Tensor q, k, v;
   Tensor o, lse;  // written
   Saved saved;    // written
+  Extras with = {};
 };
 
 struct Backward {
@@ -51,6 +98,8 @@ struct Backward {
   Tensor dlse;        // optional
   Tensor dq, dk, dv;  // overwritten
   Saved saved;
+  Extras with = {};
+  Tensor dsink = {};  // FP32 [heads], overwritten; optional
 };
 
 enum class Pass : std::uint8_t { forward, backward };
@@ -70,13 +119,15 @@ struct Variant {
 std::span<const Variant> variants();  // best first
 const Variant* variant_named(std::string_view name);
 
-// The first row that serves both passes (or the one asked for), or an Error that quotes every refusal. `wanted`: "", a name or a family.
-const Variant& choose(const Problem&, const Device&, std::string_view wanted = "");
+// The first row that serves both passes, or the forward alone, or an Error that quotes every refusal. `wanted`: "", a name or a family.
+const Variant& choose(const Problem&, const Device&, std::string_view wanted = "", Pass last = Pass::backward);
 
 // The checked doors: shapes, types and strides are verified here; implementations trust.
 Saved make_saved(const Variant&, const Problem&, Context&);
 void forward(const Variant&, const Problem&, const Forward&, Context&);
 void backward(const Variant&, const Problem&, const Backward&, Context&);
+
+Extras dry_extras(const Problem&);  // of the shapes that it must have, without memory: for forecasts
 
 // Scratch that a pass takes from the arena, from running it dry; `workers` threads on a CPU.
 std::size_t workspace_bytes(const Variant&, const Problem&, const Device&, Pass, int workers);

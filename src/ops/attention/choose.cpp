@@ -23,9 +23,28 @@ constexpr Variant table[] = {
 };
 
 std::string in_words(const Problem& p) {
-  return fmt::format("{} head_dim {} len {}x{} heads {}/{} {}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, p.heads, p.kv_heads,
-                     name_of(p.mask));
+  return fmt::format("{} head_dim {}{} len {}x{} heads {}/{} {}{}{}{}{}", name_of(p.precision), p.head_dim,
+                     p.value_dim() == p.head_dim ? "" : fmt::format("/{}", p.value_dim()), p.len_q, p.len_k, p.heads, p.kv_heads,
+                     name_of(p.mask), p.softcap == 0 ? "" : fmt::format(" softcap {}", p.softcap), p.sink ? " sink" : "",
+                     p.documents == 0 ? "" : fmt::format(" {} documents", p.documents),
+                     p.page == 0 ? "" : fmt::format(" pages of {}", p.page));
 }
+
+}  // namespace
+
+Support asks_no_more_than(const Problem& p, Asks known) {
+  const auto asks = [&](bool it, bool known_of, const char* what) { return it && !known_of ? what : nullptr; };
+  const char* const unknown[] = {asks(p.softcap != 0, known.softcap, "soft capping is not served"),
+                                 asks(p.sink, known.sink, "a sink logit is not served"),
+                                 asks(p.documents != 0, known.documents, "packed documents are not served"),
+                                 asks(p.value_dim() != p.head_dim, known.dim_v, "needs values of the keys' dimension"),
+                                 asks(p.page != 0, known.pages, "paged keys are not served")};
+  for (const char* why : unknown)
+    if (why) return Support::no(why);
+  return {};
+}
+
+namespace {
 
 void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType dtype) {
   check(bool(t), Code::bad_argument, "attention: {} is missing, expected {}x{}x{}x{}", name, shape[0], shape[1], shape[2], shape[3]);
@@ -37,6 +56,23 @@ void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType d
         "attention: {} has stride {} in its last dimension, expected 1", name, t.stride[std::size_t(last)]);
 }
 
+void check_list(const char* name, const Tensor& t, const Shape& shape, DType dtype) {  // a small one, contiguous
+  check(bool(t) && t.shape == shape && t.dtype == dtype && (t.count() == 0 || t.contiguous()), Code::bad_argument,
+        "attention: {} must be {}, contiguous, {}x{}", name, name_of(dtype), shape[0], shape[1]);
+}
+void check_extras(const Problem& p, const Extras& with) {
+  if (p.sink) check_list("sink", with.sink, {p.heads}, DType::f32);
+  if (p.documents) {
+    check_list("cu_q", with.cu_q, {p.batch, p.documents + 1}, DType::i32);
+    check_list("cu_k", with.cu_k, {p.batch, p.documents + 1}, DType::i32);
+  }
+  if (p.page) check_list("pages", with.pages, {p.batch, p.pages_of_sequence()}, DType::i32);
+  const Operands stored = p.operands();
+  if (stored.q.scaled == ScaledBy::head) check_list("q_scale", with.q_scale, {p.batch, p.heads}, DType::f32);
+  if (stored.k.scaled == ScaledBy::head) check_list("k_scale", with.k_scale, {p.batch, p.kv_heads}, DType::f32);
+  if (stored.v.scaled == ScaledBy::head) check_list("v_scale", with.v_scale, {p.batch, p.kv_heads}, DType::f32);
+}
+
 void check_lse(const char* name, const Tensor& t, const Problem& p) {
   check_tensor(name, t, p.lse_shape(), DType::f32);
   check(t.count() == 0 || t.contiguous(), Code::bad_argument, "attention: {} must be contiguous", name);
@@ -44,7 +80,13 @@ void check_lse(const char* name, const Tensor& t, const Problem& p) {
 
 }  // namespace
 
-float Problem::scale_or_default() const { return scale != 0 ? scale : 1.0f / std::sqrt(float(head_dim)); }
+float Problem::scale_or_default() const { return scale.value_or(1.0f / std::sqrt(float(head_dim))); }
+
+Operands Problem::operands() const {
+  const DType t = precision.dtype;
+  if (size_of(t) > 1) return {{t}, {t}, {t}, {t}};
+  return {{t, ScaledBy::head}, {t, ScaledBy::head}, {t, ScaledBy::head}, {DType::bf16}};
+}
 
 void check(const Problem& p) {
   check(p.batch >= 0, Code::bad_argument, "attention: batch is {}, it must be at least 0", p.batch);
@@ -53,21 +95,45 @@ void check(const Problem& p) {
   check(p.len_q >= 0 && p.len_k >= 0, Code::bad_argument, "attention: len_q {} and len_k {} must be at least 0", p.len_q, p.len_k);
   check(p.len_q < (1ll << 31) && p.len_k < (1ll << 31), Code::bad_argument, "attention: a length of {} is past 2^31",
         std::max(p.len_q, p.len_k));
-  check(p.head_dim >= 1 && p.head_dim <= 256, Code::bad_argument, "attention: head_dim is {}, it must be 1 to 256", p.head_dim);
-  check(std::isfinite(p.scale), Code::bad_argument, "attention: scale is {}, it must be finite (0 asks for 1/sqrt(head_dim))", p.scale);
+  check(p.head_dim >= 1 && p.head_dim <= 1024, Code::bad_argument, "attention: head_dim is {}, it must be 1 to 1024", p.head_dim);
+  check(p.dim_v >= 0 && p.dim_v <= 1024, Code::bad_argument, "attention: dim_v is {}, it must be 1 to 1024, or 0 for head_dim", p.dim_v);
+  check(p.softcap >= 0 && std::isfinite(p.softcap), Code::bad_argument, "attention: softcap is {}, it must be finite and at least 0",
+        p.softcap);
+  check(p.documents >= 0 && p.documents < (1ll << 30), Code::bad_argument, "attention: {} documents; there must be 0 to 2^30", p.documents);
+  check(p.documents == 0 || std::max(p.len_q, p.len_k) <= longest_in_32_bits, Code::bad_argument,
+        "attention: {} packed positions are past 2^29", std::max(p.len_q, p.len_k));
+  check(p.page >= 0 && p.pages >= 0 && p.page <= longest_in_32_bits && p.pages < (1ll << 31), Code::bad_argument,
+        "attention: {} pages of {} positions; both must be at least 0 and below 2^31", p.pages, p.page);
+  check(std::isfinite(p.scale_or_default()), Code::bad_argument, "attention: scale is {}, it must be finite", p.scale_or_default());
   check(p.mask.kind != MaskKind::window || p.mask.window >= 1, Code::bad_argument, "attention: a window of {} keys; it must be at least 1",
         p.mask.window);
+  check(p.mask.ahead >= 0 && (p.mask.kind == MaskKind::window || p.mask.ahead == 0), Code::bad_argument,
+        "attention: {} keys ahead; it must be at least 0, and only a window has any", p.mask.ahead);
   const auto at_least_one = [](std::int64_t n) { return double(std::max<std::int64_t>(n, 1)); };  // strides of an empty tensor count too
   const double rows = at_least_one(p.batch) * double(p.heads) * at_least_one(std::max(p.len_q, p.len_k));
   const double scores = at_least_one(p.batch) * double(p.heads) * at_least_one(p.len_q) * at_least_one(p.len_k);
-  const double elements = rows * double(p.head_dim);
+  const double positions = p.page ? double(p.pages) * double(p.page) * double(p.kv_heads) : 0;
+  const double elements = std::max(rows, positions) * double(std::max(p.head_dim, p.value_dim()));
   check(std::max(scores, elements) < 0x1p58, Code::bad_argument,
         "attention: batch {}, heads {}, len {}x{}, head_dim {} is more than 2^58 elements: no memory holds that", p.batch, p.heads, p.len_q,
         p.len_k, p.head_dim);
 }
 
-double forward_flops(const Problem& p) { return 4.0 * double(p.batch) * double(p.heads) * double(p.head_dim) * p.band().visible(); }
-double backward_flops(const Problem& p) { return 2.5 * forward_flops(p); }
+namespace {
+
+double pairs_of(const Problem& p) { return double(p.batch) * double(p.heads) * p.visible(); }
+double tensor_bytes(const Problem& p) {  // Q, K, V, O
+  const Operands t = p.operands();
+  const auto bytes = [](const Shape& shape, Operand one) { return double(shape.count()) * double(size_of(one.dtype)); };
+  return bytes(p.q_shape(), t.q) + bytes(p.k_shape(), t.k) + bytes(p.v_shape(), t.v) + bytes(p.o_shape(), t.o);
+}
+
+}  // namespace
+
+double forward_flops(const Problem& p) { return 2.0 * double(p.head_dim + p.value_dim()) * pairs_of(p); }
+double backward_flops(const Problem& p) { return 2.0 * double(3 * p.head_dim + 2 * p.value_dim()) * pairs_of(p); }
+Cost forward_cost(const Problem& p) { return {forward_flops(p), tensor_bytes(p) + 4 * double(p.lse_shape().count())}; }
+Cost backward_cost(const Problem& p) { return {backward_flops(p), 2 * tensor_bytes(p) + 4 * double(p.lse_shape().count())}; }
 
 std::span<const Variant> variants() { return table; }
 
@@ -77,13 +143,13 @@ const Variant* variant_named(std::string_view name) {
   return nullptr;
 }
 
-const Variant& choose(const Problem& p, const Device& device, std::string_view wanted) {
+const Variant& choose(const Problem& p, const Device& device, std::string_view wanted, Pass last) {
   check(p);
   std::string refusals;
   for (const Variant& v : table) {
     if (!wanted.empty() && wanted != v.name && wanted != v.family) continue;
     Support s = v.supports(p, device, Pass::forward);
-    if (s.ok) s = v.supports(p, device, Pass::backward);
+    if (s.ok && last == Pass::backward) s = v.supports(p, device, Pass::backward);
     if (s.ok) return v;
     refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", v.name, s.why);
   }
@@ -99,32 +165,62 @@ Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {
   return v.make_saved(p, ctx);
 }
 
+// A CPU's row that lends its tensors to the forecast of a GPU that nothing here serves is walked as on a CPU: its own products are not a GPU's.
+template <class Body>
+static void where_served(const Variant& v, const Problem& p, Pass pass, Context& ctx, Body body) {
+  if (!ctx.dry() || !ctx.on_gpu() || v.supports(p, ctx.device, pass)) return body(ctx);
+  const Device cpu;
+  Context there{.arena = ctx.arena, .device = cpu, .walk = ctx.walk, .dry_workers = ctx.dry_workers, .listener = ctx.listener};
+  body(there);
+}
+
 void forward(const Variant& v, const Problem& p, const Forward& t, Context& ctx) {
   check(p);
-  check_tensor("q", t.q, p.q_shape(), p.precision.dtype);
-  check_tensor("k", t.k, p.k_shape(), p.precision.dtype);
-  check_tensor("v", t.v, p.k_shape(), p.precision.dtype);
-  check_tensor("o", t.o, p.q_shape(), p.precision.dtype);
+  const Operands stored = p.operands();
+  check_tensor("q", t.q, p.q_shape(), stored.q.dtype);
+  check_tensor("k", t.k, p.k_shape(), stored.k.dtype);
+  check_tensor("v", t.v, p.v_shape(), stored.v.dtype);
+  check_tensor("o", t.o, p.o_shape(), stored.o.dtype);
   check_lse("lse", t.lse, p);
+  check_extras(p, t.with);
   auto scratch = ctx.arena.scope();
-  v.forward(p, t, ctx);
+  where_served(v, p, Pass::forward, ctx, [&](Context& there) { v.forward(p, t, there); });
 }
 
 void backward(const Variant& v, const Problem& p, const Backward& t, Context& ctx) {
   check(p);
-  const DType dtype = p.precision.dtype;
-  check_tensor("q", t.q, p.q_shape(), dtype);
-  check_tensor("k", t.k, p.k_shape(), dtype);
-  check_tensor("v", t.v, p.k_shape(), dtype);
-  check_tensor("o", t.o, p.q_shape(), dtype);
-  check_tensor("d_o", t.d_o, p.q_shape(), dtype);
-  check_tensor("dq", t.dq, p.q_shape(), dtype);
-  check_tensor("dk", t.dk, p.k_shape(), dtype);
-  check_tensor("dv", t.dv, p.k_shape(), dtype);
+  const Operands stored = p.operands();
+  const DType gradient = stored.o.dtype;
+  check_tensor("q", t.q, p.q_shape(), stored.q.dtype);
+  check_tensor("k", t.k, p.k_shape(), stored.k.dtype);
+  check_tensor("v", t.v, p.v_shape(), stored.v.dtype);
+  check_tensor("o", t.o, p.o_shape(), stored.o.dtype);
+  check_tensor("d_o", t.d_o, p.o_shape(), gradient);
+  check_tensor("dq", t.dq, p.q_shape(), gradient);
+  check_tensor("dk", t.dk, p.k_shape(), gradient);
+  check_tensor("dv", t.dv, p.v_shape(), gradient);
   check_lse("lse", t.lse, p);
   if (t.dlse) check_lse("dlse", t.dlse, p);
+  check_extras(p, t.with);
+  if (t.dsink) {
+    check(p.sink, Code::bad_argument, "attention: dsink is asked of a problem without a sink");
+    check_list("dsink", t.dsink, {p.heads}, DType::f32);
+  }
   auto scratch = ctx.arena.scope();
-  v.backward(p, t, ctx);
+  where_served(v, p, Pass::backward, ctx, [&](Context& there) { v.backward(p, t, there); });
+}
+
+Extras dry_extras(const Problem& p) {
+  Extras with;
+  const Operands stored = p.operands();
+  if (p.sink) with.sink = Tensor(nullptr, DType::f32, {p.heads});
+  if (p.documents) with.cu_q = with.cu_k = Tensor(nullptr, DType::i32, {p.batch, p.documents + 1});
+  if (p.page) with.pages = Tensor(nullptr, DType::i32, {p.batch, p.pages_of_sequence()});
+  if (stored.q.scaled == ScaledBy::head) {
+    with.q_scale = Tensor(nullptr, DType::f32, {p.batch, p.heads});
+    with.k_scale = with.v_scale = Tensor(nullptr, DType::f32, {p.batch, p.kv_heads});
+  }
+  return with;
 }
 
 std::size_t workspace_bytes(const Variant& v, const Problem& p, const Device& device, Pass pass, int workers) {
@@ -132,13 +228,31 @@ std::size_t workspace_bytes(const Variant& v, const Problem& p, const Device& de
   Arena saved_arena, arena;
   Context saving{saved_arena, device}, ctx{arena, device};
   ctx.dry_workers = workers;
-  const DType dtype = p.precision.dtype;
-  const Tensor q(nullptr, dtype, p.q_shape()), k(nullptr, dtype, p.k_shape()), lse(nullptr, DType::f32, p.lse_shape());
+  const Operands stored = p.operands();
+  const Tensor q(nullptr, stored.q.dtype, p.q_shape()), k(nullptr, stored.k.dtype, p.k_shape()), val(nullptr, stored.v.dtype, p.v_shape()),
+      o(nullptr, stored.o.dtype, p.o_shape()), lse(nullptr, DType::f32, p.lse_shape());
   const Saved saved = v.make_saved(p, saving);
-  if (pass == Pass::forward)
-    forward(v, p, {q, k, k, q, lse, saved}, ctx);
-  else
-    backward(v, p, {q, k, k, q, lse, q, {}, q, k, k, saved}, ctx);
+  const Extras with = dry_extras(p);
+  if (pass == Pass::forward) {
+    forward(v, p, {.q = q, .k = k, .v = val, .o = o, .lse = lse, .saved = saved, .with = with}, ctx);
+  } else {
+    const auto gradient = [&](const Shape& shape) { return Tensor(nullptr, stored.o.dtype, shape); };
+    backward(v, p,
+             {.q = q,
+              .k = k,
+              .v = val,
+              .o = o,
+              .lse = lse,
+              .d_o = gradient(p.o_shape()),
+              .dlse = {},
+              .dq = gradient(p.q_shape()),
+              .dk = gradient(p.k_shape()),
+              .dv = gradient(p.v_shape()),
+              .saved = saved,
+              .with = with,
+              .dsink = p.sink ? with.sink : Tensor()},
+             ctx);
+  }
   return arena.peak();
 }
 

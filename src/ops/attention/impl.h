@@ -4,6 +4,11 @@
 
 namespace headroom::attention {
 
+struct Asks {  // what an implementation knows beside the plain question: see attention.h
+  bool softcap = false, sink = false, documents = false, dim_v = false, pages = false;
+};
+Support asks_no_more_than(const Problem&, Asks known);  // says what of it is not served
+
 Support plain_supports(const Problem&, const Device&, Pass);
 Saved plain_make_saved(const Problem&, Context&);
 void plain_forward(const Problem&, const Forward&, Context&);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/error.h"
+
 namespace headroom::attention {
 
 namespace {
@@ -16,7 +18,7 @@ std::string name_of(const Mask& m) {
   switch (m.kind) {
     case MaskKind::full: return "full";
     case MaskKind::causal: return fmt::format("causal{}", tail);
-    case MaskKind::window: return fmt::format("window:{}{}", m.window, tail);
+    case MaskKind::window: return fmt::format("window:{}{}{}", m.window, m.ahead ? fmt::format("+{}", m.ahead) : "", tail);
   }
   return "?";
 }
@@ -24,35 +26,62 @@ std::string name_of(const Mask& m) {
 std::optional<Mask> mask_named(std::string_view text) {
   if (text == "full") return Mask::full();
   Align align = Align::bottom_right;
-  if (text.ends_with(top_left)) align = Align::top_left, text.remove_suffix(top_left.size());
+  if (text.ends_with(top_left)) {
+    align = Align::top_left;
+    text.remove_suffix(top_left.size());
+  }
   if (text == "causal") return Mask::causal(align);
   constexpr std::string_view head = "window:";
   if (!text.starts_with(head)) return std::nullopt;
   text.remove_prefix(head.size());
-  std::int64_t width = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), width);
-  if (error != std::errc() || end != text.data() + text.size() || width < 1) return std::nullopt;
-  return Mask::sliding(width, align);
+  const auto number = [](std::string_view digits, std::int64_t least) -> std::optional<std::int64_t> {
+    std::int64_t n = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error != std::errc() || end != digits.data() + digits.size() || n < least) return std::nullopt;
+    return n;
+  };
+  const auto plus = text.find('+');
+  const auto width = number(text.substr(0, plus), 1), ahead = plus == text.npos ? 0 : number(text.substr(plus + 1), 1);
+  if (!width || !ahead) return std::nullopt;
+  return Mask::sliding(*width, align, *ahead);
 }
 
 Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
-  Band b{len_q, len_k, 0, 0, 0};
+  Band b{.len_q = len_q, .len_k = len_k};
   if (m.kind == MaskKind::full) {
-    b.behind = len_q, b.ahead = len_k;  // beyond either end
+    b.low = -len_q;  // beyond either end
+    b.high = len_k;
     return b;
   }
-  b.shift = m.align == Align::bottom_right ? len_k - len_q : 0;
-  b.behind = m.kind == MaskKind::window ? std::min(m.window - 1, len_q + len_k) : len_q + len_k;
+  const std::int64_t own = m.align == Align::bottom_right ? len_k - len_q : 0, all = len_q + len_k;  // key position of row 0
+  const bool window = m.kind == MaskKind::window;
+  b.low = own - (window ? std::min(m.window - 1, all) : all);
+  b.high = own + (window ? std::min(m.ahead, all) : 0);
+  b.reach = window ? Reach::run : Reach::before;
   return b;
 }
 
+BandOf<std::int32_t> in_32_bits(const Band& b) {
+  check(std::max(b.len_q, b.len_k) <= longest_in_32_bits, Code::unsupported, "attention: a length of {} is past 2^29",
+        std::max(b.len_q, b.len_k));
+  const auto bounded = [](std::int64_t x) { return std::int32_t(std::clamp<std::int64_t>(x, -(1 << 30), 1 << 30)); };
+  return {.len_q = std::int32_t(b.len_q),
+          .len_k = std::int32_t(b.len_k),
+          .low = bounded(b.low),
+          .high = bounded(b.high),
+          .reach = b.reach,
+          .keys_of = b.keys_of,
+          .rows_of = b.rows_of};
+}
+
 // Rows' ends move by one key a row between 0 and len_k, so their sum is a run of zeros, a ramp and a run of len_k.
+template <>
 double Band::visible() const {
   const auto sum_of_ends = [this](std::int64_t end_of_row_0) {
     const std::int64_t ramp = clamp_row(-end_of_row_0), top = std::max(ramp, clamp_row(len_k - end_of_row_0));
     return double(top - ramp) * double(ramp + top - 1 + 2 * end_of_row_0) / 2 + double(len_q - top) * double(len_k);
   };
-  return sum_of_ends(shift + ahead + 1) - sum_of_ends(shift - behind);
+  return sum_of_ends(high + 1) - sum_of_ends(low);
 }
 
 }  // namespace headroom::attention

@@ -1,7 +1,9 @@
 #include "ops/attention/plain_cuda.h"
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "gpu/launch.cuh"
+#include "ops/attention/sink.h"
 
 namespace headroom::attention::plain {
 
@@ -34,32 +36,55 @@ struct SoftmaxArgs {
   const float* s;
   T* p;
   float* lse;
-  Band band;
+  BandOf<int> band;
+  const float* sink;  // [heads]; null: none
+  int heads;
+  float cap;  // 0: none
 };
+
+__device__ float capped(float s, float cap) { return cap == 0 ? s : cap * tanhf(s / cap); }
+
+// The band of the row of the batch that query row `row` of [batch, heads, len_q] is in.
+__device__ BandOf<int> band_at(BandOf<int> band, std::int64_t row, int heads) {
+  if (band.reach != Reach::listed) return band;
+  const std::int64_t batch = row / band.len_q / heads;
+  band.keys_of += batch * band.len_q;
+  band.rows_of += batch * band.len_k;
+  return band;
+}
 
 // attention_plain_softmax — one block per row (batch, head, row).
 //   reads   S twice or from L2     writes  P over all of len_k, LSE     numerics  FP32, fixed order     limit  bandwidth
 template <class T>
 __global__ void __launch_bounds__(threads) attention_plain_softmax(const __grid_constant__ SoftmaxArgs<T> a) {
-  const std::int64_t row = blockIdx.x, i = row % a.band.len_q, first = a.band.first(i), last = a.band.last(i);
+  const std::int64_t row = blockIdx.x;
+  const BandOf<int> band = band_at(a.band, row, a.heads);
+  const int i = int(row % band.len_q), first = band.first(i), last = band.last(i);
   const float* s = a.s + row * a.band.len_k;
   T* p = a.p + row * a.band.len_k;
   float high = -INFINITY, sum = 0;
-  for (std::int64_t j = first + threadIdx.x; j < last; j += threads) high = fmaxf(high, s[j]);
+  for (int j = first + int(threadIdx.x); j < last; j += threads) high = fmaxf(high, capped(s[j], a.cap));
   high = together<Larger>(high);
-  for (std::int64_t j = first + threadIdx.x; j < last; j += threads) sum += expf(s[j] - high);
+  for (int j = first + int(threadIdx.x); j < last; j += threads) sum += expf(capped(s[j], a.cap) - high);
   sum = together<Sum>(sum);
-  const float inverse = 1 / sum;
-  for (std::int64_t j = threadIdx.x; j < a.band.len_k; j += threads)
-    p[j] = narrow<T>(j >= first && j < last ? expf(s[j] - high) * inverse : 0.f);
-  if (threadIdx.x == 0) a.lse[row] = first < last ? high + logf(sum) : -INFINITY;
+  float inverse = 1 / sum, lse = first < last ? high + logf(sum) : -INFINITY;
+  if (a.sink) {
+    const Joined all = join_sink(high, first < last ? sum : 0.f, a.sink[row / band.len_q % a.heads]);
+    inverse = all.weight;
+    lse = all.lse;
+  }
+  for (int j = int(threadIdx.x); j < band.len_k; j += threads)
+    p[j] = narrow<T>(j >= first && j < last ? expf(capped(s[j], a.cap) - high) * inverse : 0.f);
+  if (threadIdx.x == 0) a.lse[row] = lse;
 }
 
 template <class T>
 struct BackwardArgs {
   const T *p, *o, *d_o;
-  const float *dp, *dlse;
+  const float *dp, *dlse, *s;  // s: the scores before they were capped; null: they were not
   T* ds;
+  float* delta;  // kept for the sink's gradient; null: nobody asks
+  float cap;
   std::int64_t len_q, len_k, heads, dim;
   std::int64_t o_batch, o_row, o_head, do_batch, do_row, do_head;
 };
@@ -72,9 +97,14 @@ __global__ void __launch_bounds__(threads) attention_plain_softmax_backward(cons
   float delta = 0;
   for (std::int64_t d = threadIdx.x; d < a.dim; d += threads) delta += widen(o[d]) * widen(d_o[d]);
   delta = together<Sum>(delta) - (a.dlse ? a.dlse[row] : 0.f);
+  if (a.delta && threadIdx.x == 0) a.delta[row] = delta;
   for (std::int64_t j = threadIdx.x; j < a.len_k; j += threads) {
     const float p = widen(a.p[row * a.len_k + j]);
-    const float ds = p == 0 ? 0.f : p * (a.dp[row * a.len_k + j] - delta);
+    float ds = p == 0 ? 0.f : p * (a.dp[row * a.len_k + j] - delta);
+    if (a.s && p != 0) {
+      const float t = tanhf(a.s[row * a.len_k + j] / a.cap);
+      ds *= (1 - t) * (1 + t);
+    }
     a.ds[row * a.len_k + j] = narrow<T>(ds);
   }
 }
@@ -111,18 +141,41 @@ void with_served(DType t, F&& f) {
 
 }  // namespace
 
-void softmax_rows(const Problem& p, const Tensor& s, const Tensor& probabilities, const Tensor& lse, cudaStream_t stream) {
+void softmax_rows(const Problem& p, const Band& band, const Tensor& s, const Tensor& probabilities, const Forward& t, cudaStream_t stream) {
   with_served(p.precision.dtype, [&]<class T>() {
-    launch(stream, attention_plain_softmax<T>, {blocks(lse.count()), threads},
-           {s.as<float>(), probabilities.as<T>(), lse.as<float>(), p.band()});
+    launch(stream, attention_plain_softmax<T>, {blocks(t.lse.count()), threads},
+           {.s = s.as<float>(),
+            .p = probabilities.as<T>(),
+            .lse = t.lse.as<float>(),
+            .band = in_32_bits(band),
+            .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+            .heads = int(p.heads),
+            .cap = p.softcap});
   });
 }
 
-void softmax_rows_backward(const Problem& p, const Backward& t, const Tensor& dp, const Tensor& ds, cudaStream_t stream) {
+void softmax_rows_backward(const Problem& p, const Backward& t, const Scores& scores, cudaStream_t stream) {
   with_served(p.precision.dtype, [&]<class T>() {
     launch(stream, attention_plain_softmax_backward<T>, {blocks(p.lse_shape().count()), threads},
-           {t.saved.p.as<T>(), t.o.as<T>(), t.d_o.as<T>(), dp.as<float>(), t.dlse ? t.dlse.as<float>() : nullptr, ds.as<T>(), p.len_q,
-            p.len_k, p.heads, p.head_dim, t.o.stride[0], t.o.stride[1], t.o.stride[2], t.d_o.stride[0], t.d_o.stride[1], t.d_o.stride[2]});
+           {.p = t.saved.p.as<T>(),
+            .o = t.o.as<T>(),
+            .d_o = t.d_o.as<T>(),
+            .dp = scores.dp.as<float>(),
+            .dlse = t.dlse ? t.dlse.as<float>() : nullptr,
+            .s = scores.s ? scores.s.as<float>() : nullptr,
+            .ds = scores.ds.as<T>(),
+            .delta = scores.delta ? scores.delta.as<float>() : nullptr,
+            .cap = p.softcap,
+            .len_q = p.len_q,
+            .len_k = p.len_k,
+            .heads = p.heads,
+            .dim = p.value_dim(),
+            .o_batch = t.o.stride[0],
+            .o_row = t.o.stride[1],
+            .o_head = t.o.stride[2],
+            .do_batch = t.d_o.stride[0],
+            .do_row = t.d_o.stride[1],
+            .do_head = t.d_o.stride[2]});
   });
 }
 
@@ -130,7 +183,15 @@ void store_rounded(const Tensor& from, const Tensor& to, cudaStream_t stream) {
   if (to.count() == 0) return;
   with_served(to.dtype, [&]<class T>() {
     launch(stream, attention_plain_store<T>, {blocks((to.count() + threads - 1) / threads), threads},
-           {from.as<float>(), to.as<T>(), to.count(), to.shape[1], to.shape[2], to.shape[3], to.stride[0], to.stride[1], to.stride[2]});
+           {.from = from.as<float>(),
+            .to = to.as<T>(),
+            .count = to.count(),
+            .len = to.shape[1],
+            .heads = to.shape[2],
+            .dim = to.shape[3],
+            .batch_stride = to.stride[0],
+            .row_stride = to.stride[1],
+            .head_stride = to.stride[2]});
   });
 }
 

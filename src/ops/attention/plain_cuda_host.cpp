@@ -3,10 +3,14 @@
 // Forward:  S (FP32, scratch) = scale·Q Kᵀ → P (storage type, kept) → O = P V.
 // Backward: dV = Pᵀ dO; dP (FP32, scratch) = dO Vᵀ; dS = P∘(dP − Δ) (storage type, scratch); dQ = scale·dS K; dK = scale·dSᵀ Q.
 // Products are cuBLASLt's, a batch of heads each. Query heads that share a key head take turns; their gradients add up in FP32.
+#include <algorithm>
+
 #include "base/error.h"
 #include "gpu/blas.h"
 #include "gpu/check.h"
+#include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/on_stream.h"
 #include "ops/attention/plain_cuda.h"
 
 namespace headroom::attention {
@@ -30,7 +34,10 @@ struct Heads {  // the products of one batch entry and one turn: heads turn, tur
   }
 };
 
-Matrix transposed(Matrix m) { return m.transposed = true, m; }
+Matrix transposed(Matrix m) {
+  m.transposed = true;
+  return m;
+}
 
 template <class Body>
 void for_heads(const Problem& p, Body&& body) {
@@ -38,10 +45,10 @@ void for_heads(const Problem& p, Body&& body) {
     for (std::int64_t turn = 0; turn < p.group(); ++turn) body(Heads{p, batch, turn});
 }
 
-Cost cost_of(const Problem& p, double flops, int tensors_of_q, int tensors_of_k, int scores_passes) {
+Cost with_scores_on_gpu(const Problem& p, Cost cost, int passes) {  // over whole matrices of them
   const double size = double(size_of(p.precision.dtype)), scores = double(p.batch) * double(p.heads) * double(p.len_q) * double(p.len_k);
-  return {flops, size * (tensors_of_q * double(p.q_shape().count()) + tensors_of_k * double(p.k_shape().count())) +
-                     4 * double(p.lse_shape().count()) + scores_passes * (size + 4) * scores};
+  cost.bytes += passes * (size + 4) * scores;
+  return cost;
 }
 
 // Parts of the op, for whoever listens: `products` whole matrices of scores by head_dim, and a pass over the scores.
@@ -51,7 +58,7 @@ Running products(const char* part, int count, const Problem& p, const Context& c
   return ctx.part(part, p.precision, {count * 2 * scores * double(p.head_dim), count * (tensors + size * scores)}, Work::matmul);
 }
 Running softmax(double flops_of_each, double bytes_of_each, const Problem& p, const Context& ctx) {
-  const double pairs = double(p.batch * p.heads) * p.band().visible(), scores = double(p.lse_shape().count()) * double(p.len_k);
+  const double pairs = double(p.batch * p.heads) * p.visible(), scores = double(p.lse_shape().count()) * double(p.len_k);
   return ctx.part("softmax", p.precision, {flops_of_each * pairs, bytes_of_each * scores}, Work::softmax);
 }
 
@@ -67,17 +74,20 @@ void fill_zero(const Tensor& t, cudaStream_t stream) {  // rows of heads may lie
 Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served");
-  return {};
+  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
 }
 
 void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const Lists lists = make_lists(p, ctx);
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-  const auto op = ctx.note("attention.plain_cuda.forward", p.precision, cost_of(p, forward_flops(p), 2, 2, 2));
+  const auto op = ctx.note("attention.plain_cuda.forward", p.precision, with_scores_on_gpu(p, forward_cost(p), 2));
   if (ctx.dry() || p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   const Math math = p.precision.math;
+  list_documents_on_gpu(p, t.with, lists, ctx);
   {
     const auto running = products("scores", 1, p, ctx);
     for_heads(p, [&](const Heads& h) {
@@ -87,11 +97,12 @@ void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
   }
   {
     const auto running = softmax(5, 8.0 + double(size_of(p.precision.dtype)), p, ctx);
-    plain::softmax_rows(p, s, t.saved.p, t.lse, stream);
+    plain::softmax_rows(p, band_of(p, lists, 0), s, t.saved.p, t, stream);
   }
   const auto running = products("values", 1, p, ctx);
   for_heads(p, [&](const Heads& h) {
-    blas::multiply({h.scores(t.saved.p), h.k(t.v), h.q(t.o), p.len_q, p.head_dim, p.len_k, p.kv_heads, 1, 0, math}, workspace.data, stream);
+    blas::multiply({h.scores(t.saved.p), h.k(t.v), h.q(t.o), p.len_q, p.value_dim(), p.len_k, p.kv_heads, 1, 0, math}, workspace.data,
+                   stream);
   });
 }
 
@@ -101,32 +112,46 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor dp = ctx.arena.make("dp", DType::f32, scores);
   const Tensor ds = dtype == DType::f32 ? dp : ctx.arena.make("ds", dtype, scores);
   const bool adds_up = p.group() > 1 && dtype != DType::f32;  // several roundings would be one too many
-  const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, p.k_shape()) : Tensor();
+  const Shape widest = p.value_dim() > p.head_dim ? p.v_shape() : p.k_shape();
+  const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, widest) : Tensor();  // of dV, then of dK
+  const Tensor s = p.softcap != 0 ? ctx.arena.make("s", DType::f32, scores) : Tensor();  // formed again: P does not tell the cap's slope
+  const Tensor delta = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-  const auto op = ctx.note("attention.plain_cuda.backward", p.precision, cost_of(p, backward_flops(p), 4, 4, 5));
+  const auto op = ctx.note("attention.plain_cuda.backward", p.precision, with_scores_on_gpu(p, backward_cost(p), 5));
   if (ctx.dry()) return;
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
-  if (p.lse_shape().count() == 0 || p.len_k == 0) return fill_zero(t.dq, stream), fill_zero(t.dk, stream), fill_zero(t.dv, stream);
+  const auto stream = cuda_stream(ctx.stream);
+  if (p.lse_shape().count() == 0 || p.len_k == 0) {
+    for (const Tensor* gradient : {&t.dq, &t.dk, &t.dv}) fill_zero(*gradient, stream);
+    if (t.dsink) sum_dsink_on_gpu(p, t.with.sink, t.lse, without_keys(p, t), t.dsink, ctx);
+    return;
+  }
   const Math math = p.precision.math;
   const auto multiply = [&](Matrix a, Matrix b, Matrix c, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta = 0) {
     blas::multiply({a, b, c, m, n, k, p.kv_heads, alpha, beta, math}, workspace.data, stream);
   };
   const auto gradient_of_keys = [&](const Tensor& to, const Tensor& left, const Tensor& right,
                                     float alpha) {  // Σ over the turns of leftᵀ right
-    const Tensor& target = adds_up ? sum : to;
+    const Tensor target = adds_up ? Tensor(sum.data, DType::f32, to.shape) : to;
     for_heads(p, [&](const Heads& h) {
-      multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, p.head_dim, p.len_q, alpha, h.turn > 0 ? 1.f : 0.f);
+      multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, to.shape[3], p.len_q, alpha, h.turn > 0 ? 1.f : 0.f);
     });
-    if (adds_up) plain::store_rounded(sum, to, stream);
+    if (adds_up) plain::store_rounded(target, to, stream);
   };
   {
     const auto running = products("values", 2, p, ctx);
     gradient_of_keys(t.dv, t.saved.p, t.d_o, 1);
-    for_heads(p, [&](const Heads& h) { multiply(h.q(t.d_o), transposed(h.k(t.v)), h.scores(dp), p.len_q, p.len_k, p.head_dim, 1); });
+    for_heads(p, [&](const Heads& h) { multiply(h.q(t.d_o), transposed(h.k(t.v)), h.scores(dp), p.len_q, p.len_k, p.value_dim(), 1); });
+    if (s)
+      for_heads(p, [&](const Heads& h) {
+        multiply(h.q(t.q), transposed(h.k(t.k)), h.scores(s), p.len_q, p.len_k, p.head_dim, p.scale_or_default());
+      });
   }
   {
     const auto running = softmax(2, 4.0 + 2.0 * double(size_of(dtype)), p, ctx);
-    plain::softmax_rows_backward(p, t, dp, ds, stream);
+    plain::softmax_rows_backward(p, t, {.dp = dp, .ds = ds, .s = s, .delta = delta}, stream);
+    if (delta)
+      sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = delta.as<float>(), .sign = 1, .padded = p.len_q, .in_sixteens = false}, t.dsink,
+                       ctx);
   }
   const auto running = products("scores", 2, p, ctx);
   for_heads(p, [&](const Heads& h) { multiply(h.scores(ds), h.k(t.k), h.q(t.dq), p.len_q, p.head_dim, p.len_k, p.scale_or_default()); });

@@ -1,10 +1,12 @@
 #include "ops/attention/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/convert.h"
+#include "ops/attention/documents.h"
 
 namespace headroom::attention {
 
@@ -24,73 +26,102 @@ std::vector<double> widened(const Tensor& t) {  // contiguous
   return out;
 }
 
-struct Row {  // one query row: its scores become probabilities
-  std::vector<double> p;
+std::vector<double> gathered(const Problem& p, const Tensor& t, const Tensor& pages) {  // [batch, len_k, kv_heads, dim] of a paged tensor
+  std::vector<double> out;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t j = 0; j < p.len_k; ++j) {
+      const std::int64_t page = pages.as<std::int32_t>()[b * p.pages_of_sequence() + j / p.page];
+      for (std::int64_t head = 0; head < p.kv_heads; ++head)
+        for (std::int64_t d = 0; d < t.shape[3]; ++d)
+          out.push_back(page < 0 || page >= p.pages ? 0.0 : load(t, page, j % p.page, head, d));  // nobody sees what no page holds
+    }
+  return out;
+}
+
+struct Row {                     // one query row: its scores become probabilities
+  std::vector<double> p, slope;  // slope: of the capped score by the one before
   std::int64_t first = 0, last = 0;
   double lse = 0;
 };
 
 // q: the row; k: the key head's rows, `step` apart.
-Row softmax_row(const Problem& p, const Band& band, const double* q, const double* k, std::int64_t step, std::int64_t i) {
-  const double scale = p.scale_or_default();
-  Row row{std::vector<double>(std::size_t(p.len_k), 0.0), band.first(i), band.last(i), -std::numeric_limits<double>::infinity()};
-  double top = row.lse;
+Row softmax_row(const Problem& p, const Band& band, double sink, const double* q, const double* k, std::int64_t step, std::int64_t i) {
+  const double scale = p.scale_or_default(), cap = p.softcap, nothing = -std::numeric_limits<double>::infinity();
+  Row row{.p = std::vector<double>(std::size_t(p.len_k), 0.0), .slope = {}, .first = band.first(i), .last = band.last(i), .lse = nothing};
+  row.slope.assign(row.p.size(), 1.0);
+  double top = sink;
   for (auto j = row.first; j < row.last; ++j) {
     double dot = 0;
     for (std::int64_t d = 0; d < p.head_dim; ++d) dot += q[d] * k[j * step + d];
-    row.p[std::size_t(j)] = dot * scale;
-    top = std::max(top, dot * scale);
+    double score = dot * scale;
+    if (cap != 0) {
+      const double t = std::tanh(score / cap);
+      score = cap * t;
+      row.slope[std::size_t(j)] = 1 - t * t;
+    }
+    row.p[std::size_t(j)] = score;
+    top = std::max(top, score);
   }
-  double sum = 0;
-  for (auto j = row.first; j < row.last; ++j) sum += row.p[std::size_t(j)] = std::exp(row.p[std::size_t(j)] - top);
+  double sum = share_of_sink(sink, top);
+  for (auto j = row.first; j < row.last; ++j)
+    sum += row.p[std::size_t(j)] = std::isinf(top) && top > 0 ? 0 : std::exp(row.p[std::size_t(j)] - top);
   for (auto j = row.first; j < row.last; ++j) row.p[std::size_t(j)] /= sum;
-  if (row.first < row.last) row.lse = top + std::log(sum);
+  if (sum != 0) row.lse = top + std::log(sum);
   return row;
 }
 
 }  // namespace
 
-Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, const Tensor& dlse) {
-  const Band band = p.band();
-  const auto dim = p.head_dim;
-  const auto q_at = [&](auto b, auto i, auto h) { return std::size_t(((b * p.len_q + i) * p.heads + h) * dim); };
-  const auto k_at = [&](auto b, auto j, auto h) { return std::size_t(((b * p.len_k + j) * p.kv_heads + h) * dim); };
+double share_of_sink(double sink, double lse) {
+  if (std::isinf(sink)) return sink > 0 ? 1 : 0;
+  return std::exp(sink - lse);
+}
+
+Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, const Tensor& dlse,
+                    const Extras& with) {
+  const HostLists lists(p, with);
+  const auto dim = p.head_dim, dim_v = p.value_dim(), key_step = p.kv_heads * dim, value_step = p.kv_heads * dim_v;
   const bool gradients = bool(d_o);
-  const auto qs = widened(q), ks = widened(k), vs = widened(v), gs = gradients ? widened(d_o) : std::vector<double>();
-  const auto step = p.kv_heads * dim;
+  const auto qs = widened(q), gs = gradients ? widened(d_o) : std::vector<double>();
+  const auto ks = p.page ? gathered(p, k, with.pages) : widened(k), vs = p.page ? gathered(p, v, with.pages) : widened(v);
   Reference r;
-  r.o.assign(std::size_t(p.q_shape().count()), 0.0);
+  r.o.assign(std::size_t(p.o_shape().count()), 0.0);
   r.lse.assign(std::size_t(p.lse_shape().count()), 0.0);
   if (gradients) {
-    r.dq.assign(r.o.size(), 0.0);
-    r.dk.assign(std::size_t(p.k_shape().count()), 0.0);
-    r.dv = r.dk;
+    r.dq.assign(qs.size(), 0.0);
+    r.dk.assign(ks.size(), 0.0);
+    r.dv.assign(vs.size(), 0.0);
+    r.dsink.assign(p.sink ? std::size_t(p.heads) : 0, 0.0);
   }
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < p.heads; ++h)
       for (std::int64_t i = 0; i < p.len_q; ++i) {
         const auto kv = h / p.group();
-        const double *q_row = &qs[q_at(b, i, h)], *k_head = ks.data() + k_at(b, 0, kv), *v_head = vs.data() + k_at(b, 0, kv);
-        const Row row = softmax_row(p, band, q_row, k_head, step, i);
+        const auto row_at = (b * p.len_q + i) * p.heads + h, head_at = b * p.len_k * p.kv_heads + kv;
+        const double *q_row = qs.data() + row_at * dim, *k_head = ks.data() + head_at * dim, *v_head = vs.data() + head_at * dim_v;
+        const double sink = p.sink ? double(with.sink.as<float>()[h]) : -std::numeric_limits<double>::infinity();
+        const Row row = softmax_row(p, lists.band(b), sink, q_row, k_head, key_step, i);
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[lse_at] = row.lse;
-        double* o = &r.o[q_at(b, i, h)];
+        double* o = r.o.data() + row_at * dim_v;
         for (auto j = row.first; j < row.last; ++j)
-          for (std::int64_t d = 0; d < dim; ++d) o[d] += row.p[std::size_t(j)] * v_head[j * step + d];
+          for (std::int64_t d = 0; d < dim_v; ++d) o[d] += row.p[std::size_t(j)] * v_head[j * value_step + d];
         if (!gradients) continue;
-        const double* g_row = &gs[q_at(b, i, h)];
+        const double* g_row = gs.data() + row_at * dim_v;
         double delta = dlse ? -double(dlse.as<float>()[lse_at]) : 0.0;  // Σ_d dO·O, less what arrives through LSE
-        for (std::int64_t d = 0; d < dim; ++d) delta += g_row[d] * o[d];
+        for (std::int64_t d = 0; d < dim_v; ++d) delta += g_row[d] * o[d];
+        if (p.sink) r.dsink[std::size_t(h)] -= share_of_sink(sink, row.lse) * delta;
+        double *dq = r.dq.data() + row_at * dim, *dk = r.dk.data() + head_at * dim, *dv = r.dv.data() + head_at * dim_v;
         for (auto j = row.first; j < row.last; ++j) {
           const double prob = row.p[std::size_t(j)];
           double dp = 0;
-          for (std::int64_t d = 0; d < dim; ++d) dp += g_row[d] * v_head[j * step + d];
-          const double ds = prob * (dp - delta) * p.scale_or_default();
+          for (std::int64_t d = 0; d < dim_v; ++d) dp += g_row[d] * v_head[j * value_step + d];
+          const double ds = prob * (dp - delta) * row.slope[std::size_t(j)] * p.scale_or_default();
           for (std::int64_t d = 0; d < dim; ++d) {
-            r.dq[q_at(b, i, h) + std::size_t(d)] += ds * k_head[j * step + d];
-            r.dk[k_at(b, j, kv) + std::size_t(d)] += ds * q_row[d];
-            r.dv[k_at(b, j, kv) + std::size_t(d)] += prob * g_row[d];
+            dq[d] += ds * k_head[j * key_step + d];
+            dk[j * key_step + d] += ds * q_row[d];
           }
+          for (std::int64_t d = 0; d < dim_v; ++d) dv[j * value_step + d] += prob * g_row[d];
         }
       }
   return r;

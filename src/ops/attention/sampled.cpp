@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/divide.h"
 #include "base/random.h"
 #include "ops/attention/reference.h"
 
@@ -67,8 +68,9 @@ struct SampledOracle::Work {
   Doubles lse;         // [group, rows]
   Expected dk, dv;     // [keys, dim]
 
-  struct Head;  // one query head and its key head
-  void run(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, const ReadHead&, const SumRows&);
+  struct Head;   // one query head and its key head
+  struct Asked;  // what a case is made of
+  void run(const Asked&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o);
   void judge_row(const Head&, std::size_t number, std::size_t at);
   void judge_key(const Head&, const RowSums&, std::size_t number);
 };
@@ -83,121 +85,177 @@ std::vector<double> head_in_memory(const Tensor& t, std::int64_t b, std::int64_t
 struct SampledOracle::Work::Head {
   const Problem& p;
   Band band;
-  double scale;
+  double scale, sink;              // sink: −∞ where there is none
   const Doubles &q, &k, &v, &d_o;  // d_o is empty without gradients
 
-  // out = alpha · m[first … last) · x, a number per row of m.
-  void products(const Doubles& m, std::int64_t first, std::int64_t last, const double* x, double alpha, Doubles& out) const {
+  // out = alpha · m[first … last) · x, a number per row of m, of dim columns.
+  static void products(const Doubles& m, std::int64_t dim, std::int64_t first, std::int64_t last, const double* x, double alpha,
+                       Doubles& out) {
     out.resize(std::size_t(last - first));
-    cblas_dgemv(CblasRowMajor, CblasNoTrans, int(last - first), int(p.head_dim), alpha, &m[std::size_t(first * p.head_dim)],
-                int(p.head_dim), x, 1, 0, out.data(), 1);
+    cblas_dgemv(CblasRowMajor, CblasNoTrans, int(last - first), int(dim), alpha, row(m, dim, first), int(dim), x, 1, 0, out.data(), 1);
   }
-  const double* row(const Doubles& m, std::int64_t i) const { return &m[std::size_t(i * p.head_dim)]; }
+  static const double* row(const Doubles& m, std::int64_t dim, std::int64_t i) { return &m[std::size_t(i * dim)]; }
+  void cap(double* scores, std::int64_t n) const {
+    if (p.softcap == 0) return;
+    const double c = p.softcap;
+    for (std::int64_t j = 0; j < n; ++j) scores[j] = c * std::tanh(scores[j] / c);
+  }
+  double slope(double capped) const { return p.softcap == 0 ? 1 : 1 - std::pow(capped / double(p.softcap), 2); }
+  // Scores [0, n) become probabilities; returns LSE.
+  double softmax(double* s, std::int64_t n) const {
+    double top = sink;
+    for (std::int64_t j = 0; j < n; ++j) top = std::max(top, s[j]);
+    double sum = share_of_sink(sink, top);
+    for (std::int64_t j = 0; j < n; ++j) sum += s[j] = std::isinf(top) && top > 0 ? 0 : std::exp(s[j] - top);
+    for (std::int64_t j = 0; j < n; ++j) s[j] /= sum;
+    return sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+  }
   RowSums row_sums(Threads&) const;
+};
+
+struct SampledOracle::Work::Asked {
+  const Problem& problem;
+  const HostLists& lists;
+  const Extras& with;
+  Threads& threads;
+  const ReadHead& read;
+  const SumRows& sum_rows;
+
+  Doubles keys(const Tensor& t, std::int64_t batch, std::int64_t head) const {  // of one head, wherever its pages lie
+    if (problem.page == 0) return read(t, batch, head);
+    Doubles all;
+    for (std::int64_t n = 0; n < problem.pages_of_sequence(); ++n) {
+      const std::int64_t page = with.pages.as<std::int32_t>()[batch * problem.pages_of_sequence() + n];
+      const Doubles one = page < 0 || page >= problem.pages ? Doubles(std::size_t(problem.page * t.shape[3]), 0.0) : read(t, page, head);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+  bool others_can_sum() const {  // the rows: what a device is asked knows none of these
+    const Problem& p = problem;
+    return sum_rows && p.softcap == 0 && !p.sink && p.documents == 0 && p.value_dim() == p.head_dim && p.head_dim <= 256;
+  }
 };
 
 // Every row's softmax, tiles of rows times all keys that any of them sees.
 RowSums SampledOracle::Work::Head::row_sums(Threads& threads) const {
-  const auto dim = p.head_dim, rows = p.len_q;
+  const auto dim = p.head_dim, dim_v = p.value_dim(), rows = p.len_q;
   const auto count = std::size_t(rows);
-  RowSums sums{Doubles(count, -std::numeric_limits<double>::infinity()), Doubles(count, 0.0), Doubles(count, 0.0)};
+  RowSums sums{Doubles(count, softmax(nullptr, 0)), Doubles(count, 0.0), Doubles(count, 0.0)};
   constexpr std::int64_t height = 64;
   struct Scratch {
     Doubles s, dp, o;
   };
   std::vector<Scratch> scratch(std::size_t(threads.count()));
-  threads.share((rows + height - 1) / height, [&](std::int64_t piece, int worker) {
+  threads.share(ceil_div(rows, height), [&](std::int64_t piece, int worker) {
     Scratch& w = scratch[std::size_t(worker)];
     const auto top_row = piece * height, here = std::min(height, rows - top_row);
     const auto left = band.first(top_row), columns = band.last(top_row + here - 1) - left;
     if (columns <= 0) return;
-    w.s.resize(std::size_t(here * columns)), w.dp.resize(w.s.size()), w.o.resize(std::size_t(here * dim));
-    const auto times = [&](const Doubles& a, const Doubles& b, double alpha, Doubles& c) {  // c = alpha·a[rows here]·b[columns]ᵀ
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(here), int(columns), int(dim), alpha, row(a, top_row), int(dim),
-                  row(b, left), int(dim), 0, c.data(), int(columns));
+    w.s.resize(std::size_t(here * columns));
+    w.dp.resize(w.s.size());
+    w.o.resize(std::size_t(here * dim_v));
+    // c = alpha·a[rows here]·b[columns]ᵀ
+    const auto times = [&](const Doubles& a, const Doubles& b, std::int64_t width, double alpha, Doubles& c) {
+      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, int(here), int(columns), int(width), alpha, row(a, width, top_row), int(width),
+                  row(b, width, left), int(width), 0, c.data(), int(columns));
     };
-    times(q, k, scale, w.s), times(d_o, v, 1, w.dp);
+    times(q, k, dim, scale, w.s);
+    times(d_o, v, dim_v, 1, w.dp);
     for (auto i = top_row; i < top_row + here; ++i) {
       double *prob = &w.s[std::size_t((i - top_row) * columns)], *dp = &w.dp[std::size_t((i - top_row) * columns)];
-      const auto first = band.first(i) - left, last = band.last(i) - left, at = i;
-      const double top = first < last ? *std::max_element(prob + first, prob + last) : 0;
-      double sum = 0, delta = 0, size = 0;
-      for (auto j = first; j < last; ++j) sum += prob[j] = std::exp(prob[j] - top);
-      for (std::int64_t j = 0; j < columns; ++j) prob[j] = j >= first && j < last ? prob[j] / sum : 0;
-      if (first >= last) continue;
-      for (auto j = first; j < last; ++j) delta += prob[j] * dp[j], size += prob[j] * std::abs(dp[j]);
-      sums.lse[std::size_t(at)] = top + std::log(sum), sums.delta[std::size_t(at)] = delta, sums.delta_size[std::size_t(at)] = size;
+      const auto first = band.first(i) - left, last = band.last(i) - left;
+      if (first < last) {
+        cap(prob + first, last - first);
+        sums.lse[std::size_t(i)] = softmax(prob + first, last - first);
+      }
+      for (std::int64_t j = 0; j < columns; ++j)
+        if (j < first || j >= last) prob[j] = 0;
+      double delta = 0, size = 0;
+      for (auto j = first; j < last; ++j) {
+        delta += prob[j] * dp[j];
+        size += prob[j] * std::abs(dp[j]);
+      }
+      sums.delta[std::size_t(i)] = delta;
+      sums.delta_size[std::size_t(i)] = size;
     }
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(here), int(dim), int(columns), 1, w.s.data(), int(columns), row(v, left),
-                int(dim), 0, w.o.data(), int(dim));
-    for (std::int64_t n = 0; n < here * dim; ++n)  // kernels form Δ from O as it is stored, so O's roundings are in it
-      sums.delta_size[std::size_t(top_row + n / dim)] += std::abs(w.o[std::size_t(n)] * row(d_o, top_row)[n]);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(here), int(dim_v), int(columns), 1, w.s.data(), int(columns),
+                row(v, dim_v, left), int(dim_v), 0, w.o.data(), int(dim_v));
+    for (std::int64_t n = 0; n < here * dim_v; ++n)  // kernels form Δ from O as it is stored, so O's roundings are in it
+      sums.delta_size[std::size_t(top_row + n / dim_v)] += std::abs(w.o[std::size_t(n)] * row(d_o, dim_v, top_row)[n]);
   });
   return sums;
 }
 
 // One query row: O, LSE and dQ, whatever the sums over all rows say.
 void SampledOracle::Work::judge_row(const Head& h, std::size_t number, std::size_t at) {
-  const auto i = rows[number], dim = h.p.head_dim, first = h.band.first(i), last = h.band.last(i);
+  const auto i = rows[number], dim = h.p.head_dim, dim_v = h.p.value_dim(), first = h.band.first(i), last = h.band.last(i);
+  lse[at] = h.softmax(nullptr, 0);
   if (first >= last) return;
   Doubles prob, dp;
-  h.products(h.k, first, last, h.row(h.q, i), h.scale, prob);
-  const double top = *std::max_element(prob.begin(), prob.end());
-  double sum = 0;
-  for (double& x : prob) sum += x = std::exp(x - top);
-  lse[at] = top + std::log(sum);
-  for (std::size_t j = 0; j < prob.size(); ++j)
-    prob[j] /= sum, o.add(at * std::size_t(dim), h.row(h.v, first + std::int64_t(j)), dim, prob[j], prob[j]);
+  h.products(h.k, dim, first, last, h.row(h.q, dim, i), h.scale, prob);
+  h.cap(prob.data(), last - first);
+  const Doubles scores = prob;
+  lse[at] = h.softmax(prob.data(), last - first);
+  const auto o_at = at * std::size_t(dim_v);
+  for (std::size_t j = 0; j < prob.size(); ++j) o.add(o_at, h.row(h.v, dim_v, first + std::int64_t(j)), dim_v, prob[j], prob[j]);
   if (h.d_o.empty()) return;
-  h.products(h.v, first, last, h.row(h.d_o, i), 1, dp);
+  h.products(h.v, dim_v, first, last, h.row(h.d_o, dim_v, i), 1, dp);
   double delta = 0, size = 0;
-  for (std::size_t j = 0; j < prob.size(); ++j) delta += prob[j] * dp[j], size += prob[j] * std::abs(dp[j]);
-  for (std::int64_t d = 0; d < dim; ++d) size += std::abs(h.row(h.d_o, i)[d] * o.value[at * std::size_t(dim) + std::size_t(d)]);
+  for (std::size_t j = 0; j < prob.size(); ++j) {
+    delta += prob[j] * dp[j];
+    size += prob[j] * std::abs(dp[j]);
+  }
+  for (std::int64_t d = 0; d < dim_v; ++d) size += std::abs(h.row(h.d_o, dim_v, i)[d] * o.value[o_at + std::size_t(d)]);
   for (std::size_t j = 0; j < prob.size(); ++j)
-    dq.add(at * std::size_t(dim), h.row(h.k, first + std::int64_t(j)), dim, h.scale * prob[j] * (dp[j] - delta),
+    dq.add(at * std::size_t(dim), h.row(h.k, dim, first + std::int64_t(j)), dim, h.scale * h.slope(scores[j]) * prob[j] * (dp[j] - delta),
            h.scale * prob[j] * (std::abs(dp[j]) + size));
 }
 
 // One key: dK and dV, over all rows that see it.
 void SampledOracle::Work::judge_key(const Head& h, const RowSums& sums, std::size_t number) {
-  const auto j = keys[number], dim = h.p.head_dim, first = h.band.first_row(j), last = h.band.last_row(j);
+  const auto j = keys[number], dim = h.p.head_dim, dim_v = h.p.value_dim(), first = h.band.first_row(j), last = h.band.last_row(j);
   if (first >= last) return;
   Doubles prob, dp;
-  h.products(h.q, first, last, h.row(h.k, j), h.scale, prob);
-  h.products(h.d_o, first, last, h.row(h.v, j), 1, dp);
+  h.products(h.q, dim, first, last, h.row(h.k, dim, j), h.scale, prob);
+  h.cap(prob.data(), last - first);
+  h.products(h.d_o, dim_v, first, last, h.row(h.v, dim_v, j), 1, dp);
   for (std::size_t n = 0; n < prob.size(); ++n) {
     const auto i = first + std::int64_t(n);
     const auto row = std::size_t(i);
-    const double weight = std::exp(prob[n] - sums.lse[row]);
-    dv.add(number * std::size_t(dim), h.row(h.d_o, i), dim, weight, weight);
-    dk.add(number * std::size_t(dim), h.row(h.q, i), dim, h.scale * weight * (dp[n] - sums.delta[row]),
+    const double weight = std::isinf(sums.lse[row]) ? 0 : std::exp(prob[n] - sums.lse[row]);
+    dv.add(number * std::size_t(dim_v), h.row(h.d_o, dim_v, i), dim_v, weight, weight);
+    dk.add(number * std::size_t(dim), h.row(h.q, dim, i), dim, h.scale * h.slope(prob[n]) * weight * (dp[n] - sums.delta[row]),
            h.scale * weight * (std::abs(dp[n]) + sums.delta_size[row]));
   }
 }
 
-void SampledOracle::Work::run(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
-                              const ReadHead& read, const SumRows& sum_rows) {
-  const Doubles km = read(k, batch, kv_head), vm = read(v, batch, kv_head);
-  const auto width = std::size_t(p.head_dim);
-  for (Expected* e : {&o, &dq}) e->reset(std::size_t(p.group()) * rows.size() * width);
-  for (Expected* e : {&dk, &dv}) e->reset(keys.size() * width);
-  lse.assign(std::size_t(p.group()) * rows.size(), -std::numeric_limits<double>::infinity());
+void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o) {
+  const Problem& p = asked.problem;
+  const Doubles km = asked.keys(k, batch, kv_head), vm = asked.keys(v, batch, kv_head);
+  const auto width = std::size_t(p.head_dim), width_v = std::size_t(p.value_dim()), count = std::size_t(p.group()) * rows.size();
+  o.reset(count * width_v);
+  dq.reset(count * width);
+  dk.reset(keys.size() * width);
+  dv.reset(keys.size() * width_v);
+  lse.assign(count, -std::numeric_limits<double>::infinity());
   for (std::int64_t g = 0; g < p.group(); ++g) {
     const auto head = kv_head * p.group() + g;
-    const Doubles qm = read(q, batch, head), om = d_o ? read(d_o, batch, head) : Doubles();
-    const Head h{p, p.band(), double(p.scale_or_default()), qm, km, vm, om};
+    const Doubles qm = asked.read(q, batch, head), om = d_o ? asked.read(d_o, batch, head) : Doubles();
+    const double sink = p.sink ? double(asked.with.sink.as<float>()[head]) : -std::numeric_limits<double>::infinity();
+    const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, qm, km, vm, om};
     longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
-    threads.share(std::int64_t(rows.size()),
-                  [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });
+    asked.threads.share(std::int64_t(rows.size()),
+                        [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });
     if (om.empty()) continue;
-    const RowSums sums = sum_rows ? sum_rows(p, q, k, v, d_o, batch, head) : h.row_sums(threads);
-    threads.share(std::int64_t(keys.size()), [&](std::int64_t n, int) { judge_key(h, sums, std::size_t(n)); });
+    const RowSums sums = asked.others_can_sum() ? asked.sum_rows(p, q, k, v, d_o, batch, head) : h.row_sums(asked.threads);
+    asked.threads.share(std::int64_t(keys.size()), [&](std::int64_t n, int) { judge_key(h, sums, std::size_t(n)); });
   }
 }
 
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
-                             std::uint64_t seed, ReadHead read, const SumRows& sum_rows)
-    : problem_(p), read_(std::move(read)) {
+                             std::uint64_t seed, ReadHead read, const SumRows& sum_rows, const Extras& with)
+    : problem_(p), lists_(p, with), with_(with), read_(std::move(read)) {
   openblas_set_num_threads(1);  // the pool shares out the work
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32 ? 0x1p-11 : 0x1p-24;
   storage_budget_ = 4 * storage;
@@ -205,7 +263,7 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
   floor_ = p.precision.dtype == DType::f16 ? 0x1p-24 * std::sqrt(double(std::max<std::int64_t>({p.len_q, p.len_k, 1}))) : 0x1p-126;
   const auto heads = p.batch * p.kv_heads;
   if (heads == 0) return;
-  const double cost = 6.0 * double(p.len_q) * double(p.len_k) * double(p.head_dim) * double(p.group());
+  const double cost = 3.0 * double(p.len_q) * double(p.len_k) * double(p.head_dim + p.value_dim()) * double(p.group());
   const auto affordable = std::max<std::int64_t>(1, std::int64_t(affordable_flops / std::max(cost, 1.0)));
   const Random random{seed};
   for (std::int64_t n = 0; n < std::min(affordable, heads); ++n) {
@@ -214,7 +272,7 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
     work->batch = head / p.kv_heads, work->kv_head = head % p.kv_heads;
     work->rows = sample(p.len_q, random.stream(2 * std::uint64_t(n)));
     work->keys = sample(p.len_k, random.stream(2 * std::uint64_t(n) + 1));
-    work->run(p, q, k, v, d_o, threads, read_, sum_rows);
+    work->run({problem_, lists_, with_, threads, read_, sum_rows}, q, k, v, d_o);
     work_.push_back(std::move(work));
   }
 }

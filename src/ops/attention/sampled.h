@@ -14,6 +14,7 @@
 
 #include "base/threads.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/documents.h"
 
 namespace headroom::attention {
 
@@ -40,13 +41,16 @@ class SampledOracle {
   struct Work;  // of one key head
   // Reads q, k, v and, when gradients are wanted, d_o; forgets them afterwards.
   SampledOracle(const Problem&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads&, std::uint64_t seed,
-                ReadHead read = head_in_memory, const SumRows& sum_rows = nullptr);  // nullptr: on the CPU
+                ReadHead read = head_in_memory, const SumRows& sum_rows = nullptr,  // nullptr: on the CPU
+                const Extras& with = {});                                           // in the host's memory
   ~SampledOracle();
-  // Gradients without data are not judged.
+  // Gradients without data are not judged; nor is a sink's, which sums over every row of every batch.
   Verdict judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const;
 
  private:
   Problem problem_;
+  HostLists lists_;
+  Extras with_;
   ReadHead read_;
   double storage_budget_, sums_budget_, floor_;
   std::vector<std::unique_ptr<Work>> work_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 
@@ -19,7 +20,7 @@ struct RowArgs {
   std::int64_t q_row, k_row, v_row, do_row;
   int dim;
   double scale;
-  Band band;
+  BandOf<int> band;
   double *lse, *delta, *delta_size;
 };
 
@@ -48,15 +49,15 @@ __global__ void __launch_bounds__(rows* lanes) attention_row_sums(const __grid_c
   const int pitch = a.dim + 1, lane = int(threadIdx.x) % lanes, r = int(threadIdx.x) / lanes;
   double *p = shared, *q = p + rows * keys, *d_o = q + rows * pitch;
   float *k = reinterpret_cast<float*>(d_o + rows * pitch), *v = k + keys * pitch;  // exact: no input has more digits
-  const std::int64_t top = std::int64_t(blockIdx.x) * rows, row = top + r;
-  const std::int64_t bottom = top + rows < a.band.len_q ? top + rows - 1 : a.band.len_q - 1;
+  const int top = int(blockIdx.x) * rows, row = top + r;
+  const int bottom = top + rows < a.band.len_q ? top + rows - 1 : a.band.len_q - 1;
   const bool here = row < a.band.len_q;
-  const std::int64_t first = here ? a.band.first(row) : 0, last = here ? a.band.last(row) : 0;
+  const int first = here ? a.band.first(row) : 0, last = here ? a.band.last(row) : 0;
   load_rows(q, a.q, a.q_row, top, rows, a.band.len_q, a.dim);
   load_rows(d_o, a.d_o, a.do_row, top, rows, a.band.len_q, a.dim);
 
   double high = -INFINITY, sum = 0, delta = 0, size = 0, o[dims_per_lane] = {};  // sums of this lane's keys; o of its dimensions
-  for (std::int64_t tile = a.band.first(top); tile < a.band.last(bottom); tile += keys) {
+  for (int tile = a.band.first(top); tile < a.band.last(bottom); tile += keys) {
     __syncthreads();  // the tile before has been read
     load_rows(k, a.k, a.k_row, tile, keys, a.band.len_k, a.dim);
     load_rows(v, a.v, a.v_row, tile, keys, a.band.len_k, a.dim);
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(rows* lanes) attention_row_sums(const __grid_c
       }
     }
     for (int n = 0; n < 2; ++n) {
-      const std::int64_t key = tile + lane + n * lanes;
+      const int key = tile + lane + n * lanes;
       s[n] = key >= first && key < last ? a.scale * s[n] : -INFINITY;
     }
     const double now = fmax(high, largest_over_lanes(fmax(s[0], s[1])));
@@ -112,17 +113,23 @@ RowSums row_sums_on_gpu(const Problem& p, const Tensor& q, const Tensor& k, cons
   const std::int64_t kv_head = head / p.group();
   with_float(p.precision.dtype, [&]<class T>() {
     const auto of = [batch](const Tensor& t, std::int64_t h) { return t.as<T>() + batch * t.stride[0] + h * t.stride[2]; };
-    const RowArgs<T> args{of(q, head),     of(k, kv_head),
-                          of(v, kv_head),  of(d_o, head),
-                          q.stride[1],     k.stride[1],
-                          v.stride[1],     d_o.stride[1],
-                          int(p.head_dim), double(p.scale_or_default()),
-                          p.band(),        at,
-                          at + count,      at + 2 * count};
+    const RowArgs<T> args{.q = of(q, head),
+                          .k = of(k, kv_head),
+                          .v = of(v, kv_head),
+                          .d_o = of(d_o, head),
+                          .q_row = q.stride[1],
+                          .k_row = k.stride[1],
+                          .v_row = v.stride[1],
+                          .do_row = d_o.stride[1],
+                          .dim = int(p.head_dim),
+                          .scale = double(p.scale_or_default()),
+                          .band = in_32_bits(p.band()),
+                          .lse = at,
+                          .delta = at + count,
+                          .delta_size = at + 2 * count};
     const std::size_t shared =
         sizeof(double) * std::size_t(2 * rows * (args.dim + 1) + rows * keys) + sizeof(float) * std::size_t(2 * keys * (args.dim + 1));
-    launch(static_cast<cudaStream_t>(place.stream()), attention_row_sums<T>,
-           {grid_of((p.len_q + rows - 1) / rows), dim3(rows * lanes), shared}, args);
+    launch(cuda_stream(place.stream()), attention_row_sums<T>, {grid_of(ceil_div(p.len_q, rows)), dim3(rows * lanes), shared}, args);
   });
   for (std::vector<double>* to : {&sums.lse, &sums.delta, &sums.delta_size}) place.copy_out(to->data(), at, bytes), at += count;
   return sums;

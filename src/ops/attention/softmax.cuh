@@ -71,6 +71,23 @@ struct Rows {
 
   struct Result {
     float inverse[2], lse[2];  // 1 / Σ and its natural logarithm; 0 and -inf for a row that saw no key
+
+    // A sink takes its share of row r's sum. From the logarithm: both may be far from 0, either infinite.
+    __device__ void join(float sink, int r) {
+      const float top = fmaxf(lse[r], sink);
+      if (fabsf(top) == INFINITY) {  // +: the sink takes all; -: there is neither key nor sink
+        inverse[r] = 0;
+        lse[r] = top;
+      } else {
+        const float keys = __expf(lse[r] - top), sum = keys + __expf(sink - top);
+        inverse[r] *= __fdividef(keys, sum);
+        lse[r] = top + __logf(sum);
+      }
+    }
+    __device__ void join(float sink) {
+      join(sink, 0);
+      join(sink, 1);
+    }
   };
   __device__ Result finish(float scale) const {  // all four threads of a row get the same
     Result result;

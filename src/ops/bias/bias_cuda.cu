@@ -1,3 +1,4 @@
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/vec.cuh"
@@ -13,7 +14,7 @@ constexpr int threads = 128;
 template <class T>
 struct Args {
   T* rows;
-  float* bias;  // read, or where a part's sums go
+  float* bias;  // read; or the sums of a part, written
   std::int64_t count, rows_each;
   int width, pieces;  // pieces: blocks side by side
 };
@@ -57,7 +58,12 @@ void start(const Tensor& rows, const Tensor& bias, const Parts& parts, F&& f) {
   with_float(rows.dtype, [&]<class T>() {
     const int vec = pieces_of<T>(width, rows.as<char>(), bias.as<char>());
     const std::int64_t pieces = (width + vec * threads - 1) / (vec * threads);
-    const Args<T> args{rows.as<T>(), bias.as<float>(), rows.shape[0], parts.rows_each, int(width), int(pieces)};
+    const Args<T> args{.rows = rows.as<T>(),
+                       .bias = bias.as<float>(),
+                       .count = rows.shape[0],
+                       .rows_each = parts.rows_each,
+                       .width = int(width),
+                       .pieces = int(pieces)};
     if (vec > 1)
       f.template operator()<T, 16 / sizeof(T)>(grid_of(parts.count * pieces), args);
     else
@@ -69,13 +75,13 @@ void start(const Tensor& rows, const Tensor& bias, const Parts& parts, F&& f) {
 
 void add_cuda(const Tensor& y, const Tensor& bias, Context& ctx) {
   constexpr std::int64_t each = 4;
-  start(y, bias, {each, (y.shape[0] + each - 1) / each}, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
-    launch(static_cast<cudaStream_t>(ctx.stream), bias_add<T, vec>, {grid, threads}, args);
+  start(y, bias, {each, ceil_div(y.shape[0], each)}, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
+    launch(cuda_stream(ctx.stream), bias_add<T, vec>, {grid, threads}, args);
   });
 }
 
 void backward_cuda(const Tensor& dy, const Tensor& dbias, Gradient into, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   start(dy, sums, parts, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
     launch(stream, bias_bwd<T, vec>, {grid, threads}, args);
   });

@@ -1,4 +1,4 @@
-// to = from: two contiguous tensors of one shape; rounded to the nearest where their types differ (FP32, bf16, fp16 then).
+// to = from: two contiguous tensors of one shape. FP32, bf16 and fp16 convert into each other, rounded to nearest.
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"

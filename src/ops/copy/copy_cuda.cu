@@ -1,3 +1,4 @@
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/vec.cuh"
@@ -59,19 +60,20 @@ __global__ void __launch_bounds__(threads) copy_split(const __grid_constant__ Sp
   const std::int64_t i = std::int64_t(blockIdx.x) * threads + threadIdx.x;
   if (i >= a.count) return;
   const Halves h = split(a.from[i]);
-  a.upper[i] = h.upper, a.rest[i] = h.rest;
+  a.upper[i] = h.upper;
+  a.rest[i] = h.rest;
 }
 
 }  // namespace
 
 void split_cuda(const Tensor& from, const Tensor& upper, const Tensor& rest, Context& ctx) {
   if (from.count() == 0) return;
-  launch(static_cast<cudaStream_t>(ctx.stream), copy_split, {grid_of((from.count() + threads - 1) / threads), threads},
+  launch(cuda_stream(ctx.stream), copy_split, {grid_of(ceil_div(from.count(), threads)), threads},
          {from.as<float>(), upper.as<bf16>(), rest.as<std::uint16_t>(), from.count()});
 }
 
 void copy_cuda(const Tensor& from, const Tensor& to, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   if (from.count() == 0) return;
   if (from.dtype == to.dtype) {
     if (from.bytes() % 16 != 0 || pieces_of<char>(16, from.as<char>(), to.as<char>()) == 1)
@@ -85,7 +87,7 @@ void copy_cuda(const Tensor& from, const Tensor& to, Context& ctx) {
       const Args<From, To> args{from.as<From>(), to.as<To>(), from.count()};
       constexpr int vec = 4;
       const bool wide = args.count % vec == 0 && pieces_of<char>(16, args.from, args.to) > 1;
-      const std::int64_t blocks = (args.count / (wide ? vec : 1) + threads - 1) / threads;
+      const std::int64_t blocks = ceil_div(args.count / (wide ? vec : 1), threads);
       launch(stream, wide ? copy_rounded<vec, From, To> : copy_rounded<1, From, To>, {grid_of(blocks), threads}, args);
     });
   });

@@ -1,5 +1,5 @@
-// An FP32 value in two halves of 16 bits: the nearest bf16 (of two that are as near, the one away from zero) and the rest, from which the
-// value is found again to the bit. Where weights are kept so, the bf16 copy that is multiplied costs no memory of its own.
+// An FP32 value in two halves of 16 bits: the nearest bf16 (ties away from zero) and the rest. Together they restore the value exactly.
+// With weights stored this way, the bf16 copy that products multiply takes no extra memory.
 #pragma once
 #include "base/convert.h"
 #include "base/tensor.h"

@@ -6,12 +6,16 @@ namespace headroom::cross_entropy {
 
 void run(const Rows& t, Context& ctx) {
   const auto rows = t.logits.shape[0], vocab = t.logits.shape[1];
-  check(t.logits.dtype == DType::f32 && t.logits.shape.rank == 2 && t.logits.contiguous() && vocab > 0, Code::bad_argument,
-        "cross_entropy: logits must be contiguous fp32 [rows, vocab]; they are {} [{}, {}]", name_of(t.logits.dtype), rows, vocab);
+  const DType type = t.logits.dtype;
+  check((type == DType::f32 || type == DType::bf16 || type == DType::f16) && t.logits.shape.rank == 2 && t.logits.contiguous() && vocab > 0,
+        Code::bad_argument, "cross_entropy: logits must be contiguous fp32, bf16 or fp16 [rows, vocab]; they are {} [{}, {}]",
+        name_of(type), rows, vocab);
   check(t.targets.dtype == DType::i32 && t.targets.count() == rows && t.losses.dtype == DType::f32 && t.losses.count() == rows,
         Code::bad_argument, "cross_entropy: targets must be int32 and losses fp32, {} of each", rows);
   check(!t.dlogits || (t.dlogits.shape == t.logits.shape && t.dlogits.stride[1] == 1), Code::bad_argument,
         "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
+  check(!t.dlogits || t.dlogits.data != t.logits.data || size_of(t.dlogits.dtype) <= size_of(type), Code::bad_argument,
+        "cross_entropy: a gradient in {} does not fit in the memory of logits in {}", name_of(t.dlogits.dtype), name_of(type));
   const double size = double(t.logits.count());
   const auto op = ctx.note("cross_entropy", {DType::f32},
                            {(t.dlogits ? 7 : 5) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)});
@@ -27,8 +31,10 @@ void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, C
 }
 
 Tensor gradient_inside(const Tensor& logits, DType storage) {
+  check(size_of(storage) <= size_of(logits.dtype), Code::bad_argument,
+        "cross_entropy: a gradient in {} does not fit in the memory of logits in {}", name_of(storage), name_of(logits.dtype));
   Tensor view(logits.data, storage, logits.shape);
-  view.stride[0] = logits.shape[1] * std::int64_t(sizeof(float) / size_of(storage));
+  view.stride[0] = logits.shape[1] * std::int64_t(size_of(logits.dtype) / size_of(storage));
   return view;
 }
 

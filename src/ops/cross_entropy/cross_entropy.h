@@ -1,8 +1,8 @@
 // loss[row] = log Σ_v exp(logits[row, v]) − logits[row, target[row]], and its gradient, one chunk of rows at a time.
 //
-// logits is FP32 [rows, vocab], contiguous; targets int32 [rows] in [0, vocab): the caller has checked; losses FP32 [rows].
-// dlogits, when asked for, is [rows, vocab] in any storage type. It may lie in logits' own memory, each row at the place where the
-// row of logits began (stride = vocab · 4 / element size): a row is read before it is overwritten.
+// logits is FP32, bf16 or fp16 [rows, vocab], contiguous; all arithmetic is FP32. targets is int32 [rows] in [0, vocab): the caller
+// has checked. losses is FP32 [rows]. dlogits, when asked for, is [rows, vocab] in any storage type. It may share logits' memory
+// when its elements are not larger than theirs: each row begins where the row of logits began (gradient_inside).
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"
@@ -22,6 +22,6 @@ void run(const Rows&, Context&);
 // total = scale · Σ losses (+ total when `add`), FP64, in a fixed order.
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context&);
 
-Tensor gradient_inside(const Tensor& logits, DType storage);  // the view of dlogits that lies in logits' memory
+Tensor gradient_inside(const Tensor& logits, DType storage);  // the view of dlogits in logits' memory
 
 }  // namespace headroom::cross_entropy

@@ -10,9 +10,9 @@ namespace headroom::cross_entropy {
 
 namespace {
 
-template <class T>
+template <class L, class T>  // the dtypes of logits and of their gradient
 struct Args {
-  const float* logits;
+  const L* logits;
   const int* targets;
   float* losses;
   T* dlogits;  // or null
@@ -31,13 +31,13 @@ __device__ float power_of_e(float x) {  // what is below 2⁻¹²⁶ is 0; the e
 }
 
 // cross_entropy_rows — one block per row, which stays in registers, `own` logits a thread.
-//   reads  logits once, targets     writes  losses, dlogits, which may lie in logits' memory, each row at its row's start
+//   reads  logits once, targets     writes  losses, dlogits, which may share logits' memory (gradient_inside)
 //   numerics  FP32, fixed order     limit  bandwidth
-template <class T, int vec, int own, int threads>
-__global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_constant__ Args<T> a) {
+template <class A, int vec, int own, int threads>
+__global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_constant__ A a) {
   __shared__ float room[2][32];
   const std::int64_t row = blockIdx.x;
-  const float* x = a.logits + row * a.vocab;
+  const auto* x = a.logits + row * a.vocab;
   const int target = a.targets[row];
   Pack<float, vec> v[own / vec];
   const auto each = [&](auto&& f) {  // f(a piece of the thread, where it begins)
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
     for (int k = 0; k < own / vec; ++k)
       if (const int i = (k * threads + int(threadIdx.x)) * vec; i < a.vocab) f(v[k], i);
   };
-  each([&](auto& piece, int i) { piece = load<vec>(x + i); });
+  each([&](auto& piece, int i) { piece = widened(load<vec>(x + i)); });
   float top = -3.4028235e38f, sum = 0, at_target = 0;  // top is finite: −∞ minus it is −∞, not NaN
   each([&](auto& piece, int) {
     for (float value : piece.at) top = fmaxf(top, value);
@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   if (!a.dlogits) return;
 
   const float scale = a.whole_scale(), factor = scale / sum;
-  T* d = a.dlogits + row * a.gradient_stride;
+  auto* d = a.dlogits + row * a.gradient_stride;
+  using T = std::remove_pointer_t<decltype(d)>;
   each([&](const auto& piece, int i) {
     Pack<T, vec> out;
 #pragma unroll
@@ -73,26 +74,28 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   });
 }
 
-constexpr std::int64_t most_held = 48 * 1024;  // logits of a row that wait in shared memory: 192 KiB of Hopper's 227
+constexpr std::int64_t most_held_bytes = 96 * 1024;  // logits of a row that wait in shared memory: two blocks share a Hopper multiprocessor
 constexpr int long_threads = 1024;
 
-// cross_entropy_long_rows — the same for rows that registers do not hold: they wait in shared memory, and what does not fit there is read
+// cross_entropy_long_rows — the same for rows that do not fit registers: shared memory keeps them, and what does not fit there is read
 // again. The maximum is a running one.
-template <class T, int vec>
-__global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __grid_constant__ Args<T> a) {
+template <class A, int vec>
+__global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __grid_constant__ A a) {
   extern __shared__ float4 held_memory[];
   __shared__ float room[2][32];
   constexpr int step = long_threads * vec;
-  float* held = reinterpret_cast<float*>(held_memory);
-  const float* x = a.logits + std::int64_t(blockIdx.x) * a.vocab;
+  const auto* x = a.logits + std::int64_t(blockIdx.x) * a.vocab;
+  using L = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
+  L* held = reinterpret_cast<L*>(held_memory);
   const int target = a.targets[blockIdx.x], first = int(threadIdx.x) * vec;
-  const float at_target = x[target];
+  const float at_target = widened(x[target]);
   float top = -3.4028235e38f, sum = 0;  // finite: −∞ minus it is −∞, not NaN
   const auto take = [&](const Pack<float, vec>& v) {
     float higher = top;
 #pragma unroll
     for (int e = 0; e < vec; ++e) higher = fmaxf(higher, v.at[e]);
-    sum *= power_of_e(top - higher), top = higher;
+    sum *= power_of_e(top - higher);
+    top = higher;
 #pragma unroll
     for (int e = 0; e < vec; ++e) sum += power_of_e(v.at[e] - top);
   };
@@ -100,29 +103,30 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   for (int i = first; i < a.held; i += step) {
     const auto v = load<vec>(x + i);
     if (a.dlogits) store(held + i, v);
-    take(v);
+    take(widened(v));
   }
 #pragma unroll 4
-  for (int i = a.held + first; i < a.vocab; i += step) take(load<vec>(x + i));
+  for (int i = a.held + first; i < a.vocab; i += step) take(widened(load<vec>(x + i)));
   const float highest = block_max(top, room[0]);
   sum = block_sum(sum * expf(top - highest), room[1]);
   if (threadIdx.x == 0) a.losses[blockIdx.x] = logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
   const float scale = a.whole_scale(), factor = scale / sum;
-  T* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
+  auto* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
+  using T = std::remove_pointer_t<decltype(d)>;
   const auto give = [&](int i, const Pack<float, vec>& v) {
     Pack<T, vec> out;
 #pragma unroll
     for (int e = 0; e < vec; ++e) out.at[e] = rounded<T>(power_of_e(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f));
     store(d + i, out);
   };
-  for (int i = first; i < a.held; i += step) give(i, load<vec>(held + i));
-  // The rest goes upwards together: a step is read by all before any of it is written, and what is written lies at or before it.
+  for (int i = first; i < a.held; i += step) give(i, widened(load<vec>(held + i)));
+  // The rest, upwards: all threads read a step before any of it is written, and writes go to the same or lower addresses.
   for (int at = a.held; at < a.vocab; at += step) {
     const int i = at + first;
     Pack<float, vec> v;
-    if (i < a.vocab) v = load<vec>(x + i);
+    if (i < a.vocab) v = widened(load<vec>(x + i));
     __syncthreads();
     if (i < a.vocab) give(i, v);
   }
@@ -147,40 +151,49 @@ __global__ void __launch_bounds__(1024) cross_entropy_add_up(const __grid_consta
 
 }  // namespace
 
-void run_cuda(const Rows& t, Context& ctx) {
+namespace {
+
+template <class L, class T>
+void run_typed(const Rows& t, cudaStream_t stream) {
   const auto rows = t.logits.shape[0], vocab = t.logits.shape[1];
-  if (rows == 0) return;
-  with_float(t.dlogits ? t.dlogits.dtype : DType::f32, [&]<class T>() {
-    const auto stream = static_cast<cudaStream_t>(ctx.stream);
-    const auto with_vec = [&]<int vec>() {
-      constexpr std::int64_t each = vec * long_threads;
-      Args<T> args{t.logits.as<float>(),
-                   t.targets.as<int>(),
-                   t.losses.as<float>(),
-                   t.dlogits.as<T>(),
-                   t.loss_scale,
-                   t.dlogits.stride[0],
-                   int(vocab),
-                   0,
-                   t.scale};
-      const auto start = [&]<int own, int threads>() {
-        launch(stream, cross_entropy_rows<T, vec, own, threads>, {grid_of(rows), threads}, args);
-      };
-      if (vocab <= 8 * 128) return start.template operator()<8, 128>();
-      if (vocab <= 16 * 256) return start.template operator()<16, 256>();
-      if (vocab <= 20 * 512) return start.template operator()<20, 512>();
-      if (vocab <= 32 * 512) return start.template operator()<32, 512>();
-      if (t.dlogits) args.held = int(vocab <= most_held ? vocab : most_held / each * each);
-      launch(stream, cross_entropy_long_rows<T, vec>, {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(float)}, args);
+  using A = Args<L, T>;
+  const auto with_vec = [&]<int vec>() {  // elements of a 16-byte load; 1 where rows do not begin at multiples of it
+    A args{.logits = t.logits.as<L>(),
+           .targets = t.targets.as<int>(),
+           .losses = t.losses.as<float>(),
+           .dlogits = t.dlogits.as<T>(),
+           .loss_scale = t.loss_scale,
+           .gradient_stride = t.dlogits.stride[0],
+           .vocab = int(vocab),
+           .held = 0,
+           .scale = t.scale};
+    const auto start = [&]<int own, int threads>() {
+      launch(stream, cross_entropy_rows < A, vec < 4 ? vec : 4, own, threads >, {grid_of(rows), threads}, args);
     };
-    const bool wide = pieces_of<float>(vocab, t.logits.as<char>(), t.dlogits.as<char>()) > 1 && t.dlogits.stride[0] % 4 == 0;
-    wide ? with_vec.template operator()<4>() : with_vec.template operator()<1>();
+    if (vocab <= 8 * 128) return start.template operator()<8, 128>();
+    if (vocab <= 16 * 256) return start.template operator()<16, 256>();
+    if (vocab <= 20 * 512) return start.template operator()<20, 512>();
+    if (vocab <= 32 * 512) return start.template operator()<32, 512>();
+    constexpr std::int64_t each = vec * std::int64_t(long_threads), most_held = most_held_bytes / std::int64_t(sizeof(L));
+    if (t.dlogits) args.held = int(vocab <= most_held ? vocab : most_held / each * each);
+    launch(stream, cross_entropy_long_rows<A, vec>, {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(L)}, args);
+  };
+  constexpr int most = 16 / int(sizeof(L));
+  const bool wide = pieces_of<L>(vocab, t.logits.as<char>(), t.dlogits.as<char>()) > 1 && t.dlogits.stride[0] % most == 0;
+  wide ? with_vec.template operator()<most>() : with_vec.template operator()<1>();
+}
+
+}  // namespace
+
+void run_cuda(const Rows& t, Context& ctx) {
+  if (t.logits.shape[0] == 0) return;
+  with_float(t.logits.dtype, [&]<class L>() {
+    with_float(t.dlogits ? t.dlogits.dtype : t.logits.dtype, [&]<class T>() { run_typed<L, T>(t, cuda_stream(ctx.stream)); });
   });
 }
 
 void add_up_cuda(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
-  launch(static_cast<cudaStream_t>(ctx.stream), cross_entropy_add_up, {1, 1024},
-         {losses.as<float>(), losses.count(), scale, total.as<double>(), add});
+  launch(cuda_stream(ctx.stream), cross_entropy_add_up, {1, 1024}, {losses.as<float>(), losses.count(), scale, total.as<double>(), add});
 }
 
 }  // namespace headroom::cross_entropy

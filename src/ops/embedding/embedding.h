@@ -1,6 +1,6 @@
 // x[row] = table[token[row]], and the gradient of the table: dtable[token[row]] += dx[row], rows in order, FP32.
 // table is [vocab, width], FP32 or the storage type; tokens int32 [rows], each in [0, vocab): the caller has checked; x [rows, width].
-// Backward has the same bits on every device: additions alone, in one order.
+// Backward has the same bits on every device: it only adds, in one order.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"

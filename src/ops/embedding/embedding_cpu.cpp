@@ -1,12 +1,13 @@
 #include <algorithm>
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "ops/embedding/impl.h"
 
 namespace headroom::embedding {
 
 namespace {
-constexpr std::int64_t columns_per_piece = 64;  // backward is cut by columns: each piece adds its rows in order, whoever takes it
+constexpr std::int64_t columns_per_piece = 64;  // backward is split by columns: each piece adds all rows in order, on any thread
 }
 
 void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
@@ -26,7 +27,7 @@ void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, 
   const bool clear = into_dtable == Gradient::overwrite;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   with_float(dx.dtype, [&]<class T>() {
-    ctx.share((width + columns_per_piece - 1) / columns_per_piece, [&](std::int64_t piece, int) {
+    ctx.share(ceil_div(width, columns_per_piece), [&](std::int64_t piece, int) {
       const auto begin = piece * columns_per_piece, end = std::min(width, begin + columns_per_piece);
       float* out = dtable.as<float>();
       if (clear)

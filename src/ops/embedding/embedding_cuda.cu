@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
@@ -42,8 +43,8 @@ struct SortArgs {
   int count, vocab, words;  // words: that are counted at once
 };
 
-// embedding_bwd_sort — one block: counts, their running sum, and every row put among its token's, as it comes; for as many words of the
-// vocabulary at a time as shared memory counts.
+// embedding_bwd_sort — one block: counts rows per word, sums the counts, and puts each row among its word's rows in any order; for as many words of the
+// vocabulary at a time as fit in shared memory.
 __global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __grid_constant__ SortArgs a) {
   extern __shared__ int total[];  // of each warp
   int* counts = total + 32;       // of the words from `low` on; then where the next row of a word is put
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __gr
     __syncthreads();
     each_row([&](int, int word) { atomicAdd(&counts[word], 1); });
     __syncthreads();
-    const int each = (words + sorting_threads - 1) / sorting_threads | 1;  // odd: a warp's words lie in different banks
+    const int each = ceil_div(words, sorting_threads) | 1;  // odd: a warp's words are in different banks
     const int begin = min(words, thread * each), end = min(words, begin + each);
     int mine = 0;
     for (int w = begin; w < end; ++w) mine += counts[w];
@@ -95,8 +96,8 @@ __global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __gr
   if (thread == 0) a.starts[a.vocab] = below;
 }
 
-// embedding_bwd_order — a thread per row: its place among its token's rows is how many of them come before it. Atomics have put them
-// down in any order; from here on there is one.
+// embedding_bwd_order — a thread per row: its place is the number of its word's rows that precede it. Atomics wrote them in any order;
+// from here on the order is fixed.
 __global__ void __launch_bounds__(threads) embedding_bwd_order(const __grid_constant__ SortArgs a) {
   const int row = int(blockIdx.x) * threads + int(threadIdx.x);
   if (row >= a.count) return;
@@ -146,23 +147,32 @@ void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Co
     with_float(x.dtype, [&]<class To>() {
       const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width)};
       const bool wide = pieces_of<float>(width, args.table, args.x) > 1;  // 16 bytes where they are FP32
-      launch(static_cast<cudaStream_t>(ctx.stream), wide ? embedding_fwd<4, From, To> : embedding_fwd<1, From, To>,
-             {grid_of(rows), threads}, args);
+      launch(cuda_stream(ctx.stream), wide ? embedding_fwd<4, From, To> : embedding_fwd<1, From, To>, {grid_of(rows), threads}, args);
     });
   });
 }
 
 void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, const Sorted& sorted, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   if (dtable.count() == 0) return;
   check(rows < (1ll << 31), Code::unsupported, "embedding: {} rows; a GPU serves fewer than 2^31", rows);
-  const SortArgs sort{tokens.as<int>(), sorted.starts.as<int>(),         sorted.rows.as<int>(), sorted.unordered.as<int>(), int(rows),
-                      int(vocab),       int(std::min(vocab, most_words))};
+  const SortArgs sort{.tokens = tokens.as<int>(),
+                      .starts = sorted.starts.as<int>(),
+                      .rows = sorted.rows.as<int>(),
+                      .unordered = sorted.unordered.as<int>(),
+                      .count = int(rows),
+                      .vocab = int(vocab),
+                      .words = int(std::min(vocab, most_words))};
   launch(stream, embedding_bwd_sort, {1, sorting_threads, std::size_t(32 + sort.words) * sizeof(int)}, sort);
-  if (rows > 0) launch(stream, embedding_bwd_order, {grid_of((rows + threads - 1) / threads), threads}, sort);
+  if (rows > 0) launch(stream, embedding_bwd_order, {grid_of(ceil_div(rows, threads)), threads}, sort);
   with_float(dx.dtype, [&]<class T>() {
-    const SumArgs<T> args{dx.as<T>(), dtable.as<float>(), sort.starts, sort.rows, int(width), into_dtable == Gradient::accumulate};
+    const SumArgs<T> args{.dx = dx.as<T>(),
+                          .dtable = dtable.as<float>(),
+                          .starts = sort.starts,
+                          .rows = sort.rows,
+                          .width = int(width),
+                          .add = into_dtable == Gradient::accumulate};
     const bool wide = pieces_of<float>(width, args.dx, args.dtable) > 1;  // 16 bytes of the sums
     launch(stream, wide ? embedding_bwd_sum<T, 4> : embedding_bwd_sum<T, 1>, {grid_of(vocab), sum_threads}, args);
   });

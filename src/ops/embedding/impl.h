@@ -1,4 +1,4 @@
-// What stands behind the door: trusts what the door has checked, takes the scratch that the door has made.
+// The implementations behind the public functions, which have checked the arguments and allocated the scratch.
 #pragma once
 #include "ops/embedding/embedding.h"
 

@@ -17,10 +17,10 @@ void constant(const Tensor& t, double value, Context& ctx) {
   ctx.on_gpu() ? constant_cuda(t, value, ctx) : constant_cpu(t, value, ctx);
 }
 
-void normal(const Tensor& t, const Random& random, double mean, double std, Context& ctx) {
+void normal(const Tensor& t, const Random& random, double mean, double std, Context& ctx, std::int64_t first) {
   check_plain(t);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? normal_cuda(t, random, mean, std, ctx) : normal_cpu(t, random, mean, std, ctx);
+  ctx.on_gpu() ? normal_cuda(t, random, mean, std, first, ctx) : normal_cpu(t, random, mean, std, first, ctx);
 }
 
 }  // namespace headroom::fill

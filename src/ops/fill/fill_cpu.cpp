@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/divide.h"
 #include "ops/fill/impl.h"
 
 namespace headroom::fill {
@@ -8,7 +9,7 @@ namespace {
 template <class Value>
 void each(const Tensor& t, Context& ctx, Value&& value) {
   constexpr std::int64_t piece = 16384;
-  ctx.share((t.count() + piece - 1) / piece, [&](std::int64_t at, int) {
+  ctx.share(ceil_div(t.count(), piece), [&](std::int64_t at, int) {
     for (auto i = at * piece; i < std::min(t.count(), (at + 1) * piece); ++i) t.as<float>()[i] = value(i);
   });
 }
@@ -18,8 +19,8 @@ void constant_cpu(const Tensor& t, double value, Context& ctx) {
   each(t, ctx, [&](std::int64_t) { return float(value); });
 }
 
-void normal_cpu(const Tensor& t, const Random& random, double mean, double std, Context& ctx) {
-  each(t, ctx, [&](std::int64_t i) { return float(mean + std * double(random.normal(std::uint64_t(i)))); });
+void normal_cpu(const Tensor& t, const Random& random, double mean, double std, std::int64_t first, Context& ctx) {
+  each(t, ctx, [&](std::int64_t i) { return float(mean + std * double(random.normal(std::uint64_t(first + i)))); });
 }
 
 }  // namespace headroom::fill

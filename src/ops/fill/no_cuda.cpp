@@ -1,4 +1,4 @@
-// Stands in for the kernels where the library is built without CUDA.
+// Replaces the kernels in a build without CUDA.
 #include "base/error.h"
 #include "ops/fill/impl.h"
 
@@ -9,6 +9,6 @@ namespace {
 }  // namespace
 
 void constant_cuda(const Tensor&, double, Context&) { refuse(); }
-void normal_cuda(const Tensor&, const Random&, double, double, Context&) { refuse(); }
+void normal_cuda(const Tensor&, const Random&, double, double, std::int64_t, Context&) { refuse(); }
 
 }  // namespace headroom::fill

@@ -1,5 +1,5 @@
-// Every head of every position is normed, weighted and turned: y = turn(x / √(mean(x²) + eps) · weight). What Qwen3 does to q and k
-// between their product and attention; the turn is ops/rope's. Backward computes the norm again from x, so nothing is saved.
+// Normalises, weights and rotates every head of every position: y = rotate(x / √(mean(x²) + eps) · weight), as Qwen3 does with q and k
+// between their product and attention. The rotation is ops/rope's. Backward computes the norm again from x, so nothing is saved.
 //
 // x, y, d are [batch, len, heads, dim] in one storage type, any strides but 1 in the last dimension, dim even and at most 256;
 // weight and dweight [dim] FP32; table as rope::fill wrote it, [≥ len, dim]. Sums are FP32.
@@ -18,7 +18,7 @@ struct Forward {
 
 struct Backward {
   Tensor x, weight, table;
-  Tensor d;  // the gradient of y, and of x when it returns
+  Tensor d;  // in: the gradient of y; out: the gradient of x
   Tensor dweight;
   Gradient into_dweight = Gradient::overwrite;
   float eps = 1e-6f;

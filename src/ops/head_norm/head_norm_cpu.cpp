@@ -41,7 +41,7 @@ void forward_position(const Forward& t, std::int64_t b, std::int64_t position) {
   });
 }
 
-// g = the turn back of d; dweight += g·x̂; dx = r·(w·g − x̂·mean(w·g·x̂)), x̂ = r·x.
+// g = d rotated back; dweight += g·x̂; dx = r·(w·g − x̂·mean(w·g·x̂)), x̂ = r·x.
 void backward_position(const Backward& t, std::int64_t b, std::int64_t position, float* dweight) {
   const auto n = t.x.shape[3], half = n / 2;
   const float *cosine = t.table.as<float>() + position * n, *sine = cosine + half, *w = t.weight.as<float>();

@@ -1,3 +1,4 @@
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
@@ -19,11 +20,11 @@ struct Args {
   float* sums;  // [parts, dim]
   std::int64_t x_batch, x_row, x_head, y_batch, y_row, y_head;
   unsigned len, positions, positions_each;
-  int heads, half, lanes;  // lanes: that share a head, a power of two
+  int heads, half, lanes;  // lanes that share a head, a power of two
   float eps;
 };
 
-// A warp has a position and 32 / lanes of its heads at a time; a thread has `pieces` of `vec` pairs (i, half + i), which are turned together.
+// A warp has a position and 32 / lanes of its heads at a time; a thread has `pieces` of `vec` pairs (i, half + i), which are rotated together.
 template <int vec>
 struct Pairs {
   static constexpr int pieces = vec > 1 ? 1 : int(most_dim) / 2 / 32;
@@ -43,7 +44,10 @@ struct Pairs {
     each([&](int k, int i) {
       const auto low = load<vec>(from + i), high = load<vec>(from + half + i);
 #pragma unroll
-      for (int e = 0; e < vec; ++e) u[k][e] = widened(low.at[e]), v[k][e] = widened(high.at[e]);
+      for (int e = 0; e < vec; ++e) {
+        u[k][e] = widened(low.at[e]);
+        v[k][e] = widened(high.at[e]);
+      }
     });
   }
   template <class T, class F>
@@ -53,9 +57,11 @@ struct Pairs {
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
         const float2 pair = value(k, e);
-        low.at[e] = rounded<T>(pair.x), high.at[e] = rounded<T>(pair.y);
+        low.at[e] = rounded<T>(pair.x);
+        high.at[e] = rounded<T>(pair.y);
       }
-      store(to + i, low), store(to + half + i, high);
+      store(to + i, low);
+      store(to + half + i, high);
     });
   }
   __device__ float sum(float x) const {  // over the lanes of a head
@@ -64,7 +70,7 @@ struct Pairs {
   }
 };
 
-constexpr int at_once = 4;  // heads of a thread whose loads are under way together
+constexpr int at_once = 4;  // heads that a thread loads together
 
 // head_norm_fwd — one warp per position.     limit  bandwidth
 template <class T, int vec>
@@ -76,7 +82,8 @@ __global__ void __launch_bounds__(32 * warps) head_norm_fwd(const __grid_constan
   T* y = a.y + batch * a.y_batch + row * a.y_row;
   const Pairs<vec> pairs{a.half, a.lanes};
   typename Pairs<vec>::Values c{}, s{}, w{}, z{}, u[at_once], v[at_once];
-  pairs.read(a.table + std::int64_t(row) * 2 * a.half, c, s), pairs.read(a.weight, w, z);
+  pairs.read(a.table + std::int64_t(row) * 2 * a.half, c, s);
+  pairs.read(a.weight, w, z);
   for (int first = 0; first < a.heads; first += at_once * pairs.groups()) {
     const auto head_of = [&](int n) { return first + n * pairs.groups() + pairs.group(); };
 #pragma unroll
@@ -100,7 +107,7 @@ __global__ void __launch_bounds__(32 * warps) head_norm_fwd(const __grid_constan
 }
 
 // head_norm_bwd — one block per part of the positions, a warp takes every 8th; shares of dweight are added in a fixed order.
-//   g = the turn back of d; dweight += g·x̂; dx = r·(w·g − x̂·mean(w·g·x̂)), x̂ = r·x     limit  bandwidth
+//   g = d rotated back; dweight += g·x̂; dx = r·(w·g − x̂·mean(w·g·x̂)), x̂ = r·x     limit  bandwidth
 template <class T, int vec>
 __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constant__ Args<T> a) {
   constexpr int together = at_once / 2;
@@ -119,7 +126,10 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
       const auto head_of = [&](int n) { return first + n * pairs.groups() + pairs.group(); };
 #pragma unroll
       for (int n = 0; n < together; ++n)
-        if (head_of(n) < a.heads) pairs.read(x + head_of(n) * a.x_head, u[n], v[n]), pairs.read(y + head_of(n) * a.y_head, g[n], h[n]);
+        if (head_of(n) < a.heads) {
+          pairs.read(x + head_of(n) * a.x_head, u[n], v[n]);
+          pairs.read(y + head_of(n) * a.y_head, g[n], h[n]);
+        }
 #pragma unroll
       for (int n = 0; n < together; ++n) {
         float squares = 0, slope = 0;
@@ -127,7 +137,8 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
 #pragma unroll
           for (int e = 0; e < vec; ++e) {
             const float d = g[n][k][e], f = h[n][k][e];
-            g[n][k][e] = d * c[k][e] + f * s[k][e], h[n][k][e] = f * c[k][e] - d * s[k][e];
+            g[n][k][e] = d * c[k][e] + f * s[k][e];
+            h[n][k][e] = f * c[k][e] - d * s[k][e];
             squares += u[n][k][e] * u[n][k][e] + v[n][k][e] * v[n][k][e];
             slope += w[k][e] * g[n][k][e] * u[n][k][e] + z[k][e] * h[n][k][e] * v[n][k][e];
           }
@@ -136,7 +147,8 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
         if (head_of(n) >= a.heads) continue;
         pairs.write(y + head_of(n) * a.y_head, [&](int k, int e) {
           const float p = u[n][k][e] * r, q = v[n][k][e] * r;
-          sum_u[k][e] += g[n][k][e] * p, sum_v[k][e] += h[n][k][e] * q;
+          sum_u[k][e] += g[n][k][e] * p;
+          sum_v[k][e] += h[n][k][e] * q;
           return float2{r * (w[k][e] * g[n][k][e] - p * mean), r * (z[k][e] * h[n][k][e] - q * mean)};
         });
       }
@@ -149,11 +161,17 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
 #pragma unroll
   for (int k = 0; k < Pairs<vec>::pieces; ++k)
 #pragma unroll
-    for (int e = 0; e < vec; ++e) sum_u[k][e] = over_groups(sum_u[k][e]), sum_v[k][e] = over_groups(sum_v[k][e]);
+    for (int e = 0; e < vec; ++e) {
+      sum_u[k][e] = over_groups(sum_u[k][e]);
+      sum_v[k][e] = over_groups(sum_v[k][e]);
+    }
   if (pairs.group() == 0)
     pairs.each([&](int k, int i) {
 #pragma unroll
-      for (int e = 0; e < vec; ++e) shares[warp][i + e] = sum_u[k][e], shares[warp][a.half + i + e] = sum_v[k][e];
+      for (int e = 0; e < vec; ++e) {
+        shares[warp][i + e] = sum_u[k][e];
+        shares[warp][a.half + i + e] = sum_v[k][e];
+      }
     });
   __syncthreads();
   for (int i = int(threadIdx.x); i < 2 * a.half; i += 32 * warps) {
@@ -177,9 +195,24 @@ void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Ten
     for (const Tensor* t : {&weight, &table}) fours = fours && reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0;
     int lanes = 32;
     while (fours && lanes > 1 && lanes / 2 * 4 >= half) lanes /= 2;
-    const Args<T> args{x.as<T>(),           y.as<T>(),   weight.as<float>(), table.as<float>(), nullptr,     x.stride[0],
-                       x.stride[1],         x.stride[2], y.stride[0],        y.stride[1],       y.stride[2], unsigned(x.shape[1]),
-                       unsigned(positions), 0,           int(x.shape[2]),    int(half),         lanes,       eps};
+    const Args<T> args{.x = x.as<T>(),
+                       .y = y.as<T>(),
+                       .weight = weight.as<float>(),
+                       .table = table.as<float>(),
+                       .sums = nullptr,
+                       .x_batch = x.stride[0],
+                       .x_row = x.stride[1],
+                       .x_head = x.stride[2],
+                       .y_batch = y.stride[0],
+                       .y_row = y.stride[1],
+                       .y_head = y.stride[2],
+                       .len = unsigned(x.shape[1]),
+                       .positions = unsigned(positions),
+                       .positions_each = 0,
+                       .heads = int(x.shape[2]),
+                       .half = int(half),
+                       .lanes = lanes,
+                       .eps = eps};
     fours ? f.template operator()<T, 4>(args) : f.template operator()<T, 1>(args);
   });
 }
@@ -189,16 +222,16 @@ void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Ten
 void forward_cuda(const Forward& t, Context& ctx) {
   if (t.x.count() == 0) return;
   with_args(t.x, t.y, t.weight, t.table, t.eps, [&]<class T, int vec>(const Args<T>& args) {
-    launch(static_cast<cudaStream_t>(ctx.stream), head_norm_fwd<T, vec>,
-           {grid_of((std::int64_t(args.positions) + warps - 1) / warps), 32 * warps}, args);
+    launch(cuda_stream(ctx.stream), head_norm_fwd<T, vec>, {grid_of(ceil_div(std::int64_t(args.positions), warps)), 32 * warps}, args);
   });
 }
 
 void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   if (t.x.count() > 0)
     with_args(t.x, t.d, t.weight, t.table, t.eps, [&]<class T, int vec>(Args<T> args) {
-      args.sums = sums.as<float>(), args.positions_each = unsigned(parts.rows_each);
+      args.sums = sums.as<float>();
+      args.positions_each = unsigned(parts.rows_each);
       launch(stream, head_norm_bwd<T, vec>, {grid_of(parts.count), 32 * warps}, args);
     });
   parts::add_up(sums, t.x.count() > 0 ? parts : Parts{1, 0}, t.dweight, t.into_dweight, stream);

@@ -1,4 +1,4 @@
-// Stands in for the kernels where the library is built without CUDA.
+// Replaces the kernels in a build without CUDA.
 #include "base/error.h"
 #include "ops/head_norm/impl.h"
 

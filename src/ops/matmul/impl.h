@@ -1,4 +1,4 @@
-// The two that multiply, for the door in matmul.cpp, which has checked. Nobody else includes this.
+// The implementations behind matmul.cpp, which has checked the arguments. No other file includes this.
 #pragma once
 #include "ops/matmul/matmul.h"
 

@@ -8,7 +8,35 @@ namespace headroom::matmul {
 
 namespace {
 
+constexpr unsigned bit_of(DType t) { return 1u << unsigned(t); }
+template <class... Types>
+constexpr unsigned any_of(Types... types) {
+  return (bit_of(types) | ...);
+}
+
+struct Combination {  // dtypes that a device multiplies: any of `a` with any of `b` into any of `c`
+  DeviceKind device;
+  unsigned a, b, c;
+  bool scaled;  // with a_scale and b_scale
+};
+
+using enum DType;
+constexpr unsigned for_cpu = any_of(f32, bf16, f16, e4m3, e5m2);
+constexpr Combination combinations[] = {
+    {DeviceKind::cpu, for_cpu, for_cpu, any_of(f32, bf16, f16), true},
+    {DeviceKind::cuda, any_of(f32), any_of(f32), any_of(f32), false},
+    {DeviceKind::cuda, any_of(bf16), any_of(bf16), any_of(bf16, f32), false},
+    {DeviceKind::cuda, any_of(f16), any_of(f16), any_of(f16, f32), false},
+};
+
+void check_scale(const Tensor& scale, const char* of) {
+  check(!scale || (scale.dtype == DType::f32 && scale.count() == 1), Code::bad_argument,
+        "matmul: the scale of {} must be one fp32 value; it has {} of {}", of, scale.count(), name_of(scale.dtype));
+}
+
 void check_product(const Product& p) {
+  check_scale(p.a_scale, "a");
+  check_scale(p.b_scale, "b");
   const int rank = p.c.shape.rank, last = rank - 1;
   check(rank >= 2 && p.a.shape.rank == rank && p.b.shape.rank == rank, Code::bad_argument,
         "matmul: ranks {}, {} and {}; all three must be equal, 2 to 4", p.a.shape.rank, p.b.shape.rank, rank);
@@ -29,6 +57,16 @@ void check_product(const Product& p) {
 
 }  // namespace
 
+Support supports(const Product& p, const Device& device) {
+  const bool scaled = p.a_scale || p.b_scale;
+  for (const Combination& row : combinations)
+    if (row.device == device.kind && (row.a & bit_of(p.a.dtype)) && (row.b & bit_of(p.b.dtype)) && (row.c & bit_of(p.c.dtype)) &&
+        (row.scaled || !scaled))
+      return {};
+  return Support::no(fmt::format("{} does not multiply {} by {} into {}{}", device.kind == DeviceKind::cpu ? "the CPU" : "a GPU",
+                                 name_of(p.a.dtype), name_of(p.b.dtype), name_of(p.c.dtype), scaled ? " with scales" : ""));
+}
+
 Tensor transposed(Tensor t) {
   const auto last = std::size_t(t.shape.rank - 1);
   std::swap(t.shape.dim[last], t.shape.dim[last - 1]);
@@ -48,6 +86,8 @@ Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.byte
 
 void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
+  const Support support = supports(p, ctx.device);
+  check(bool(support), Code::unsupported, "matmul: {}", support.why);
   const auto op = ctx.note(name, {p.a.dtype, p.math}, cost_of(p), Work::matmul);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {

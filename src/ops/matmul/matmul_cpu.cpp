@@ -1,5 +1,5 @@
-// Matmul on the CPU: C is cut into tiles by its shape alone; each tile is one single-threaded OpenBLAS call with the whole of k
-// (FP32), or a chain of them over panels of k that are widened first (the small formats, and mixed ones).
+// Matmul on the CPU: C is split into tiles by its shape alone. Each tile is one single-threaded OpenBLAS call over the whole of k
+// (FP32), or one call per panel of k, widened to FP32 first (smaller and mixed dtypes).
 // Why OpenBLAS, and why not its own threads: docs/decisions/cpu-matmul.md.
 #include <cblas.h>
 
@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "ops/matmul/impl.h"
 
 namespace headroom::matmul {
@@ -34,8 +35,8 @@ Matrix matrix_of(const Tensor& t, std::int64_t index) {
 
 struct Sizes {
   std::int64_t batch, m, n, k, tile_m, tile_n;
-  std::int64_t tiles_m() const { return (m + tile_m - 1) / tile_m; }
-  std::int64_t tiles_n() const { return (n + tile_n - 1) / tile_n; }
+  std::int64_t tiles_m() const { return ceil_div(m, tile_m); }
+  std::int64_t tiles_n() const { return ceil_div(n, tile_n); }
   std::int64_t pieces() const { return batch * tiles_m() * tiles_n(); }
 };
 
@@ -44,8 +45,8 @@ Sizes sizes_of(const Product& p, bool widened) {
   Sizes s{1, p.c.shape[last - 1], p.c.shape[last], p.a.shape[last], 0, 0};
   for (int d = 0; d < last - 1; ++d) s.batch *= p.c.shape[d];
   if (s.batch == 0 || s.m == 0 || s.n == 0) return s.batch = 0, s.tile_m = s.tile_n = 1, s;
-  // Large enough that packing inside the library (m·k + k·n moves for m·n·k multiplies) vanishes, and at least 16 pieces where
-  // there is work for them.
+  // Large enough that packing inside the library (m·k + k·n moves for m·n·k multiplies) is negligible, and at least 16 pieces if
+  // there is enough work.
   s.tile_m = s.tile_n = widened ? panel : 1024;
   const auto too_few = [&] { return s.pieces() < 16 && double(s.tile_m) * double(s.tile_n) * double(s.k) > 0x1p22; };
   while (!widened && too_few() && std::max(s.tile_m, s.tile_n) > 128) (s.tile_m >= s.tile_n ? s.tile_m : s.tile_n) /= 2;
@@ -64,10 +65,15 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Ma
 }
 
 Matrix widened(const Matrix& from, std::int64_t rows, std::int64_t columns, float* to) {
-  with_float(from.dtype, [&]<class T>() {
+  const auto all = [&]<class T>() {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) to[i * columns + j] = widen(*reinterpret_cast<const T*>(from.at(i, j)));
-  });
+  };
+  switch (from.dtype) {
+    case DType::e4m3: all.template operator()<e4m3>(); break;
+    case DType::e5m2: all.template operator()<e5m2>(); break;
+    default: with_float(from.dtype, all);
+  }
   return {reinterpret_cast<std::byte*>(to), DType::f32, columns, 1};
 }
 
@@ -115,21 +121,26 @@ void multiply_far(const Sizes& s, const Product& p, const Matrix& a, const Matri
 
 }  // namespace
 
-void multiply_cpu(const Product& p, Context& ctx) {
+void multiply_cpu(const Product& product, Context& ctx) {
+  Product p = product;
   const bool small = p.a.dtype != DType::f32 || p.b.dtype != DType::f32 || p.c.dtype != DType::f32;
   const bool far = !small && spans_too_far(p);
   Tensor tiles;
   if (small) tiles = ctx.arena.make("matmul.tiles", DType::f32, {ctx.workers(), 3 * panel * panel});
   if (ctx.dry()) return;
+  for (const Tensor& scale : {p.a_scale, p.b_scale})
+    if (scale) p.alpha *= *scale.as<float>();
   static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });  // the threads are ours: see the decision
+  std::call_once(once, [] { openblas_set_num_threads(1); });  // our own threads call it: docs/decisions/cpu-matmul.md
   const Sizes s = sizes_of(p, small);
   ctx.share(s.pieces(), [&](std::int64_t piece, int worker) {
     const auto index = piece / (s.tiles_m() * s.tiles_n()), tile = piece % (s.tiles_m() * s.tiles_n());
     const auto i = tile / s.tiles_n() * s.tile_m, j = tile % s.tiles_n() * s.tile_n;
     const auto m = std::min(s.tile_m, s.m - i), n = std::min(s.tile_n, s.n - j);
     Matrix a = matrix_of(p.a, index), b = matrix_of(p.b, index), c = matrix_of(p.c, index);
-    a.data = a.at(i, 0), b.data = b.at(0, j), c.data = c.at(i, j);
+    a.data = a.at(i, 0);
+    b.data = b.at(0, j);
+    c.data = c.at(i, j);
     if (small)
       multiply_small(s, p, a, b, c, m, n, tiles.as<float>() + worker * 3 * panel * panel);
     else if (far)

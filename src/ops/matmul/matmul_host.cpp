@@ -14,8 +14,11 @@ blas::Matrix matrix_of(const Tensor& t, std::int64_t first) {
   if (t.shape.rank == 4) offset = first * t.stride[0];
   const bool plain = t.stride[last] == 1 || t.shape[int(last)] <= 1;
   const std::int64_t least = plain ? t.shape[int(last)] : t.shape[int(row)];
-  return {t.as<std::byte>() + offset * std::int64_t(size_of(t.dtype)), t.dtype, std::max(least, plain ? t.stride[row] : t.stride[last]),
-          t.shape.rank > 2 ? t.stride[row - 1] : 0, !plain};
+  return {.data = t.as<std::byte>() + offset * std::int64_t(size_of(t.dtype)),
+          .dtype = t.dtype,
+          .row = std::max(least, plain ? t.stride[row] : t.stride[last]),
+          .batch = t.shape.rank > 2 ? t.stride[row - 1] : 0,
+          .transposed = !plain};
 }
 
 }  // namespace
@@ -24,16 +27,16 @@ void multiply_cuda(const Product& p, const Tensor& workspace, Context& ctx) {
   const int last = p.c.shape.rank - 1;
   if (p.c.count() == 0) return;
   for (std::int64_t first = 0; first < (last == 3 ? p.c.shape[0] : 1); ++first) {
-    blas::Product q{matrix_of(p.a, first),
-                    matrix_of(p.b, first),
-                    matrix_of(p.c, first),
-                    p.c.shape[last - 1],
-                    p.c.shape[last],
-                    p.a.shape[last],
-                    last > 1 ? p.c.shape[last - 2] : 1,
-                    p.alpha,
-                    p.beta,
-                    p.math};
+    blas::Gemm q{.a = matrix_of(p.a, first),
+                 .b = matrix_of(p.b, first),
+                 .c = matrix_of(p.c, first),
+                 .m = p.c.shape[last - 1],
+                 .n = p.c.shape[last],
+                 .k = p.a.shape[last],
+                 .count = last > 1 ? p.c.shape[last - 2] : 1,
+                 .alpha = p.alpha,
+                 .beta = p.beta,
+                 .math = p.math};
     if (p.add) q.add = matrix_of(p.add, first).data;
     blas::multiply(q, workspace.data, ctx.stream);
   }

@@ -1,4 +1,4 @@
-// Stands in for the GPU's products where the library is built without CUDA.
+// Replaces the GPU's products in a build without CUDA.
 #include "ops/matmul/impl.h"
 
 namespace headroom::matmul {

@@ -1,6 +1,6 @@
-// The AdamW update of eight weights in registers, their arithmetic interleaved, to the bits of ops/adamw/step.cuh: a root and a division as the
-// language has them are a branch and a call each, so here they are computed without, and with, in one branch for all eight, where some number
-// is not usual.
+// The AdamW update of eight weights in registers, interleaved, with the bits of ops/adamw/step.cuh. The language's square root and division
+// each cost a branch and a call. So there is a fast path without them, and one shared slow branch for all eight weights if any number
+// is special (zero, denormal, infinite, NaN).
 #pragma once
 #include "gpu/mma.cuh"
 #include "ops/adamw/step.cuh"
@@ -17,7 +17,7 @@ __device__ __forceinline__ float quotient(float a, float b) {
   const float near = reciprocal_near(b), r = fmaf(near, fmaf(-b, near, 1), near), q = a * r;
   return fmaf(r, fmaf(-b, q, a), q);
 }
-__device__ __forceinline__ bool usual(float v, float a, float b) {  // √v, a/b, their remainders and all between are normal numbers
+__device__ __forceinline__ bool usual(float v, float a, float b) {  // √v, a/b, remainders and intermediates are normal numbers
   const auto within = [](std::uint32_t x, std::uint32_t low, std::uint32_t high) { return x - low <= high - low; };
   const auto power = [](int e) { return std::uint32_t(e + 127) << 23; };
   return within(__float_as_uint(v), 0x0d000000u, 0x7f7fffffu) && within(__float_as_uint(a) & 0x7fffffffu, power(-96), power(60)) &&
@@ -49,7 +49,8 @@ __device__ __forceinline__ void advance_eight(const adamw::Numbers& k, const uin
     const float w0 = copy::join({{std::uint16_t(up)}, std::uint16_t(low)}),
                 w1 = copy::join({{std::uint16_t(up >> 16)}, std::uint16_t(low >> 16)});
     const copy::Halves h0 = copy::split(adamw::stepped(k.keep, w0, step[i])), h1 = copy::split(adamw::stepped(k.keep, w1, step[i + 1]));
-    up = h0.upper.bits | std::uint32_t(h1.upper.bits) << 16, low = h0.rest | std::uint32_t(h1.rest) << 16;
+    up = h0.upper.bits | std::uint32_t(h1.upper.bits) << 16;
+    low = h0.rest | std::uint32_t(h1.rest) << 16;
   }
 }
 

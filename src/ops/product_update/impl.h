@@ -1,4 +1,4 @@
-// What stands behind the door: trusts what the door has checked.
+// The implementations behind the public functions, which have checked the arguments.
 #pragma once
 #include "ops/product_update/product_update.h"
 

@@ -1,4 +1,4 @@
-// Stands in for the kernel where the library is built without CUDA.
+// Replaces the kernel in a build without CUDA.
 #include "base/error.h"
 #include "ops/product_update/impl.h"
 

@@ -49,7 +49,10 @@ Cost cost_of(std::span<const Item> all) {
 
 void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   std::int64_t largest = 0;
-  for (const Item& i : all) check_item(i, ctx), largest = std::max(largest, i.weight.copy.count());
+  for (const Item& i : all) {
+    check_item(i, ctx);
+    largest = std::max(largest, i.weight.copy.count());
+  }
   check(all.size() <= most_items, Code::bad_argument, "product_update: {} weights; a launch takes {}", all.size(), int(most_items));
   if (ctx.on_gpu()) {
     const auto op = ctx.note("product_update", {DType::bf16}, cost_of(all), Work::matmul);

@@ -1,11 +1,12 @@
-// product_update_sm90 — dW = dYᵀ X on Hopper with the weight's AdamW update behind it: the gradient never leaves the chip, and the update's
-// traffic runs under the next tile's products. Launches of up to four weights, whose tiles are numbered through.
+// product_update_sm90 — dW = dYᵀ X on Hopper, then the weight's AdamW update: the gradient never leaves the chip, and the update's
+// traffic overlaps the next tile's products. A launch has up to four weights, whose tiles are numbered consecutively.
 //
 // One block of 12 warps per multiprocessor; two blocks are a cluster over 256 x 256 of dW: 128 rows each, so that both read the same X and each
 // fetches half of it for both. Warp 0 fetches, warps 4–11 multiply (64 x 256 each four), the other three update: the products leave the tile in
-// shared memory as bf16 and go on with the next one. Behind the last tile all eleven update.
+// shared memory as bf16 and go on with the next one. After the last tile all eleven update.
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/launch.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
@@ -47,7 +48,7 @@ struct Tile {
   const Weight* w;
   int row, column;
 };
-__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {  // the shorter side first: what runs at once is about square
+__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {  // the shorter side first: concurrent tiles form a square
   int i = 0;
   while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
   const Weight& w = a.weight[i];
@@ -66,14 +67,14 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
       Barrier& full = s.full[turn.stage];
       s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(sizeof stage);
-      load(stage.dy, t.w->dy, full, Keep::normal, 0, token, t.row / 64);
-      load_in_all(stage.x + rank * 2 * panel, t.w->x, full, Keep::normal, 3, 0, token, t.column / 64 + rank * 2);
+      load(stage.dy, t.w->dy, full, CachePolicy::normal, 0, token, t.row / 64);
+      load_in_all(stage.x + rank * 2 * panel, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
     }
   }
 }
 
 // ---- warps that update ---------------------------------------------------------------------------------------------
-struct Rows {  // two rows of 256 weights on their way through a warp; a lane has four weights of each half row
+struct Rows {  // two rows of 256 weights that a warp updates; a lane has four weights of each half row
   static constexpr int n = 2;
   float4 m[n][2], v[n][2];
   uint2 upper[n][2], rest[n][2];
@@ -81,15 +82,17 @@ struct Rows {  // two rows of 256 weights on their way through a warp; a lane ha
   static __device__ __forceinline__ std::int64_t at(const Tile& t, int row, int half) {
     return std::int64_t(t.row + row) * t.w->columns + t.column + half * 128 + threadIdx.x % 32 * 4;
   }
-  __device__ __forceinline__ void fetch(const Tile& t, int first) {  // through L2 without staying
+  __device__ __forceinline__ void fetch(const Tile& t, int first) {  // evict-first in L2
     const Weight& w = *t.w;
 #pragma unroll
     for (int i = 0; i < n; ++i)
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const std::int64_t o = at(t, first + i, j);
-        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o)), v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
-        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o)), rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
+        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o));
+        v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
+        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
+        rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
       }
   }
   __device__ __forceinline__ void finish(const adamw::Numbers& k, const Tile& t, const Shared& s, int first) {
@@ -106,8 +109,10 @@ struct Rows {  // two rows of 256 weights on their way through a warp; a lane ha
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const std::int64_t o = at(t, row, j);
-        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]), __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]), __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
+        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]);
+        __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
+        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]);
+        __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
       }
     }
   }
@@ -124,7 +129,8 @@ __device__ __forceinline__ void update(const Args& a, const Tile& t, Shared& s, 
     const int then = first + workers * Rows::n;
     if (then < tile_m) next.fetch(t, then);
     now.finish(k, t, s, first);
-    now = next, first = then;
+    now = next;
+    first = then;
   }
 }
 
@@ -133,7 +139,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const auto release = [&](int stage) {  // to both blocks: either fetches for both
+  const auto release = [&](int stage) {  // to both blocks: each fetches for both
     if (lane < cluster) s.empty[stage].arrive_in(lane);
   };
   Turn<stages> turn;
@@ -142,7 +148,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
   for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
     t = tile_of(a, number, rank);
     float d[tile_n / 2];
-    const int steps = (t.w->tokens + depth - 1) / depth;  // tokens past the end arrive as zeros
+    const int steps = ceil_div(t.w->tokens, depth);  // tokens past the end arrive as zeros
     int before = 0;
     for (int step = 0; step < steps; ++step, turn.next()) {
       s.full[turn.stage].wait_awake(turn.parity);
@@ -167,16 +173,16 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
     for (int j = 0; j < tile_n / 8; j += 2)
       store_blocks(s.out[group][j / 8] + swizzled(row, j % 8 + lane / 16), pack<T>(d[4 * j], d[4 * j + 1]),
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
-    s.out_full.arrive();  // every lane what it has stored
+    s.out_full.arrive();  // every lane, for what it has stored
   }
-  update(a, t, s, updaters + group * 4 + warp, updaters + multipliers, parity);  // nothing left to multiply: help
+  update(a, t, s, updaters + group * 4 + warp, updaters + multipliers, parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
 //   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
 //   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
-//   limit   the tensor cores; the update's 24 bytes a weight run under them, but for the last tile's
+//   limit   the tensor cores; the update's 24 bytes a weight overlap them, except the last tile's
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   if (a.numbers->go == 0) return;  // nothing may change
@@ -184,8 +190,12 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   auto& s = *reinterpret_cast<Shared*>(memory);
   const int warp = threadIdx.x / 32, rank = blockIdx.x % cluster, first = blockIdx.x / cluster, stride = gridDim.x / cluster;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; ++i) s.full[i].init(1), s.empty[i].init(multipliers * cluster);
-    s.out_full.init(multipliers * 32), s.out_empty.init(updaters * 32);
+    for (int i = 0; i < stages; ++i) {
+      s.full[i].init(1);
+      s.empty[i].init(multipliers * cluster);
+    }
+    s.out_full.init(multipliers * 32);
+    s.out_empty.init(updaters * 32);
     barriers_ready();
   }
   cluster_meet();
@@ -200,11 +210,11 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
     for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
       update(a, tile_of(a, number, rank), s, warp - 1, last ? updaters + multipliers : updaters, parity);
-      s.out_empty.arrive();  // every lane what it has read
+      s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();
   }
-  cluster_meet();  // nobody leaves while the other block still sends
+  cluster_meet();  // no block exits while the other still sends
 }
 
 Map map_of(const Tensor& t) {  // [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box
@@ -227,13 +237,20 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
     for (const Tensor* t : {&w.m, &w.v, &w.copy, &w.rest})
       check(reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0, Code::bad_argument,
             "product_update: weights and moments must begin on 16 bytes; one is at {}", t->data);
-    a.weight[a.count++] = {
-        map_of(i.dy),         map_of(i.x),          w.m.as<float>(),    w.v.as<float>(), w.copy.as<bf16>(), w.rest.as<std::uint16_t>(),
-        int(w.copy.shape[0]), int(w.copy.shape[1]), int(i.dy.shape[0]), a.tiles};
+    a.weight[a.count++] = {.dy = map_of(i.dy),
+                           .x = map_of(i.x),
+                           .m = w.m.as<float>(),
+                           .v = w.v.as<float>(),
+                           .upper = w.copy.as<bf16>(),
+                           .rest = w.rest.as<std::uint16_t>(),
+                           .rows = int(w.copy.shape[0]),
+                           .columns = int(w.copy.shape[1]),
+                           .tokens = int(i.dy.shape[0]),
+                           .first = a.tiles};
     a.tiles += int(w.copy.shape[0] / (tile_m * cluster) * (w.copy.shape[1] / tile_n));
   }
   const int clusters = std::min(ctx.device.units / cluster, a.tiles);
-  launch(static_cast<cudaStream_t>(ctx.stream), product_update_sm90,
+  launch(cuda_stream(ctx.stream), product_update_sm90,
          {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
 }
 

@@ -29,7 +29,7 @@ void forward(const Forward& t, Context& ctx) {
 
 void backward(const Backward& t, Context& ctx) {
   check_rows(t.x, {t.dy, t.dx}, t.weight, t.rstd, ctx);
-  // Two or four parts a multiprocessor: fewer wait for memory, more write too many sums (measured on an H200, 2026-11-21).
+  // Two or four parts a multiprocessor: fewer are latency-bound; more write too many partial sums (measured on an H200, 2026-11-21).
   const Parts parts = parts_of(t.x.shape[0], ctx, t.x.shape[1] <= 2048 ? 512 : 256);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts.count, t.x.shape[1]});

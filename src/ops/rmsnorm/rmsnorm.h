@@ -1,7 +1,7 @@
 // y = x · weight / √(mean(x²) + eps), row by row, and its gradients.
 //
 // x, y, dy, dx are [rows, width] in one storage type, contiguous; weight, dweight [width] and rstd [rows] are FP32. Sums are FP32.
-// Backward reads rstd as forward wrote it. dx may be the residual stream's gradient, which it then adds to.
+// Backward reads the rstd that forward wrote. dx may be the residual stream's gradient; backward then adds to it.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"

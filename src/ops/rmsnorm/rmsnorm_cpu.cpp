@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/divide.h"
 #include "ops/rmsnorm/impl.h"
 #include "ops/rows-inl.h"
 
@@ -67,7 +68,7 @@ HWY_EXPORT(backward_rows);
 
 void forward_cpu(const Forward& t, Context& ctx) {
   const auto rows = t.x.shape[0], part = std::max<std::int64_t>(1, (rows + 63) / 64);
-  ctx.share((rows + part - 1) / part, [&](std::int64_t p, int) {
+  ctx.share(ceil_div(rows, part), [&](std::int64_t p, int) {
     HWY_DYNAMIC_DISPATCH(forward_rows)(t, p * part, std::min(rows, (p + 1) * part));
   });
 }

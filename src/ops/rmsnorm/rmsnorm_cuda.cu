@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
@@ -14,15 +15,15 @@ namespace {
 
 constexpr int most_threads = 512;
 
-// A block takes a row at a time; a thread keeps `own` elements of it in registers, in pieces of `vec` that lie a block's width apart.
+// A block takes a row at a time; a thread keeps `own` elements of it in registers, in pieces of `vec`, one block's width apart.
 template <int vec_, int own_>
 struct Row {
   static constexpr int vec = vec_, own = own_, pieces = own / vec;
   static constexpr std::int64_t widest() { return own * most_threads; }
 
   static unsigned threads(std::int64_t width) {
-    const auto pieces_of_row = (width + vec - 1) / vec;
-    return unsigned(std::clamp<std::int64_t>(((pieces_of_row + pieces - 1) / pieces + 31) / 32 * 32, 32, most_threads));
+    const auto pieces_of_row = ceil_div(width, vec);
+    return unsigned(std::clamp<std::int64_t>((ceil_div(pieces_of_row, pieces) + 31) / 32 * 32, 32, most_threads));
   }
   template <class F>
   __device__ static void each(int width, F&& f) {  // f(which of the thread's pieces, where it begins)
@@ -33,8 +34,8 @@ struct Row {
 };
 static_assert(Row<1, 32>::widest() == widest_on_gpu);
 
-// Rows fetched ahead: three, or as many as 64 bytes of each tensor a thread hold; with more of them fewer blocks are at work in a
-// multiprocessor. None where rows are not made of 16-byte pieces, or are so wide that not one fits;
+// Rows to prefetch: three, or as many as fit in 64 bytes of each tensor per thread; more of them would leave fewer blocks resident on a
+// multiprocessor. None if rows are not made of 16-byte pieces, or are so wide that not one fits;
 // these are read twice.
 template <class T, class Row>
 constexpr int depth_of() {
@@ -43,7 +44,7 @@ constexpr int depth_of() {
 template <class T, class Row, int tensors>
 using Rows = RowsAhead<T, Row, tensors, depth_of<T, Row>()>;
 
-using Room = float[2][32];  // of the sums over a block, in turns, so that one barrier a row is enough
+using Room = float[2][32];  // of the block's sums, used in turn, so that one barrier a row is enough
 
 template <class Row>
 struct Weights {  // of a thread's columns, the same for every row
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   Rows<T, Row, 3> rows(&room + 1, {a.x, a.dy, a.add ? a.dx : nullptr}, a.width, {begin, 1, end});
   const Weights<Row> w(a.weight, a.width);
   Pack<float, vec> dweight[Row::pieces] = {};
-  constexpr bool kept = Row::own <= 8;  // both in FP32 from one pass over the row to the other
+  constexpr bool kept = Row::own <= 8;  // both stay in FP32 registers between the two passes over the row
   Pack<float, vec> x[kept ? Row::pieces : 1], dy[kept ? Row::pieces : 1];
   const bool adds = a.add;
   float roots = 0;  // of 32 rows, one a lane
@@ -129,7 +130,8 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
     float sum = 0;
     Row::each(a.width, [&](int k, int i) {
       const int at = kept ? k : 0;
-      x[at] = widened(rows.read(0, i)), dy[at] = widened(rows.read(1, i));
+      x[at] = widened(rows.read(0, i));
+      dy[at] = widened(rows.read(1, i));
 #pragma unroll
       for (int e = 0; e < vec; ++e) {
         const float slope = dy[at].at[e] * x[at].at[e];
@@ -140,7 +142,10 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
     const float pull = block_sum(sum, room[turn % 2]) * a.per_width * r * r * r;  // r² · mean(w·dy·x̂)
     Row::each(a.width, [&](int k, int i) {
       const int at = kept ? k : 0;
-      if constexpr (!kept) x[at] = widened(rows.read(0, i)), dy[at] = widened(rows.read(1, i));
+      if constexpr (!kept) {
+        x[at] = widened(rows.read(0, i));
+        dy[at] = widened(rows.read(1, i));
+      }
       Pack<float, vec> out{};
       if (adds) out = widened(rows.read(2, i));
 #pragma unroll
@@ -151,7 +156,7 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   Row::each(a.width, [&](int k, int i) { store(a.sums + std::int64_t(blockIdx.x) * a.width + i, dweight[k]); });
 }
 
-// f.operator()<T, Row>() for a storage type, and the widest pieces and fewest registers, but `least`, that serve rows of this width.
+// Calls f.operator()<T, Row>() for a storage type, with the widest pieces and fewest registers (at least `least`) for rows of this width.
 template <int least, class F, class... Pointers>
 void with_row(DType dtype, std::int64_t width, F&& f, const Pointers*... at) {
   with_float(dtype, [&]<class T>() {
@@ -182,9 +187,15 @@ void forward_cuda(const Forward& t, Context& ctx) {
         [&]<class T, class Row>() {
           const unsigned threads = Row::threads(width);
           const std::int64_t at_once = std::int64_t(ctx.device.units) * std::max(1u, 1536 / threads);
-          launch(static_cast<cudaStream_t>(ctx.stream), rmsnorm_fwd<T, Row>,
+          launch(cuda_stream(ctx.stream), rmsnorm_fwd<T, Row>,
                  {grid_of(std::min(rows, at_once)), threads, sizeof(Room) + Rows<T, Row, 1>::shared_bytes(width)},
-                 {t.x.as<T>(), t.weight.as<float>(), t.y.as<T>(), t.rstd.as<float>(), rows, int(width), t.eps});
+                 {.x = t.x.as<T>(),
+                  .weight = t.weight.as<float>(),
+                  .y = t.y.as<T>(),
+                  .rstd = t.rstd.as<float>(),
+                  .rows = rows,
+                  .width = int(width),
+                  .eps = t.eps});
         },
         t.x.as<char>(), t.y.as<char>(), t.weight.as<char>());
   };
@@ -192,7 +203,7 @@ void forward_cuda(const Forward& t, Context& ctx) {
 }
 
 void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto stream = static_cast<cudaStream_t>(ctx.stream);
+  const auto stream = cuda_stream(ctx.stream);
   const auto rows = t.x.shape[0], width = t.x.shape[1];
   if (width == 0) return;
   if (rows > 0)
@@ -201,8 +212,17 @@ void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Co
         [&]<class T, class Row>() {
           launch(stream, rmsnorm_bwd<T, Row>,
                  {grid_of(parts.count), Row::threads(width), sizeof(Room) + Rows<T, Row, 3>::shared_bytes(width)},
-                 {t.x.as<T>(), t.dy.as<T>(), t.weight.as<float>(), t.rstd.as<float>(), t.dx.as<T>(), sums.as<float>(), rows,
-                  parts.rows_each, int(width), 1.0f / float(width), t.into_dx == Gradient::accumulate});
+                 {.x = t.x.as<T>(),
+                  .dy = t.dy.as<T>(),
+                  .weight = t.weight.as<float>(),
+                  .rstd = t.rstd.as<float>(),
+                  .dx = t.dx.as<T>(),
+                  .sums = sums.as<float>(),
+                  .rows = rows,
+                  .rows_each = parts.rows_each,
+                  .width = int(width),
+                  .per_width = 1.0f / float(width),
+                  .add = t.into_dx == Gradient::accumulate});
         },
         t.x.as<char>(), t.dy.as<char>(), t.dx.as<char>(), t.weight.as<char>());
   parts::add_up(sums, parts, t.dweight, t.into_dweight, stream);

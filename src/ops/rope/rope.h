@@ -1,5 +1,5 @@
-// Rotary positions: element i of a head's first half and element i of its second half are turned by position · theta^(−2i/dim),
-// as in Llama. The turn is orthogonal, so its gradient is the turn the other way. In place; position = row.
+// Rotary positions: element i of a head's first half and element i of its second half are rotated by position · theta^(−2i/dim),
+// as in Llama. The rotation is orthogonal, so its gradient is the opposite rotation. In place; position = row.
 //
 // x is [batch, len, heads, dim], any strides but 1 in the last dimension; table [≥ len, dim] FP32: cosines, then sines.
 #pragma once

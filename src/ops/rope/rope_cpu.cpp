@@ -41,7 +41,8 @@ void fill_cpu(const Tensor& table, double theta) {
     const double frequency = std::pow(theta, -double(i) / double(half));
     for (std::int64_t position = 0; position < table.shape[0]; ++position) {
       float* row = table.as<float>() + position * 2 * half;
-      row[i] = float(std::cos(double(position) * frequency)), row[half + i] = float(std::sin(double(position) * frequency));
+      row[i] = float(std::cos(double(position) * frequency));
+      row[half + i] = float(std::sin(double(position) * frequency));
     }
   }
 }

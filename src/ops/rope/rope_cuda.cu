@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(most_threads) rope_rotate(const __grid_constan
       u.at[e] = rounded<T>(p * c.at[e] - q * sin);
       v.at[e] = rounded<T>(q * c.at[e] + p * sin);
     }
-    store(first, u), store(second, v);
+    store(first, u);
+    store(second, v);
   }
 }
 
@@ -55,7 +56,8 @@ __global__ void __launch_bounds__(256) rope_fill(const __grid_constant__ FillArg
   const std::int64_t position = at / a.half, i = at % a.half;
   const double angle = double(position) * pow(a.theta, -double(i) / double(a.half));
   float* row = a.table + position * 2 * a.half;
-  row[i] = float(cos(angle)), row[a.half + i] = float(sin(angle));
+  row[i] = float(cos(angle));
+  row[a.half + i] = float(sin(angle));
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(256) rope_fill(const __grid_constant__ FillArg
 void fill_cuda(const Tensor& table, double theta, Context& ctx) {
   const auto count = table.count() / 2;
   if (count == 0) return;
-  launch(static_cast<cudaStream_t>(ctx.stream), rope_fill, {grid_of((count + 255) / 256), 256},
+  launch(cuda_stream(ctx.stream), rope_fill, {grid_of((count + 255) / 256), 256},
          {table.as<float>(), count, int(table.shape[1] / 2), theta});
 }
 
@@ -73,10 +75,18 @@ void rotate_cuda(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) 
   with_float(x.dtype, [&]<class T>() {
     const auto start = [&]<int vec>() {
       const auto pieces = half / vec, items = x.shape[2] * pieces;
-      launch(static_cast<cudaStream_t>(ctx.stream), rope_rotate<T, vec>,
+      launch(cuda_stream(ctx.stream), rope_rotate<T, vec>,
              {grid_of(x.shape[0] * x.shape[1]), unsigned(std::clamp<std::int64_t>((items + 31) / 32 * 32, 32, most_threads))},
-             {x.as<T>(), table.as<float>(), x.shape[1], x.stride[0], x.stride[1], x.stride[2], int(x.shape[2]), int(half), int(pieces),
-              turn == Turn::forward ? 1.0f : -1.0f});
+             {.x = x.as<T>(),
+              .table = table.as<float>(),
+              .len = x.shape[1],
+              .batch_stride = x.stride[0],
+              .row_stride = x.stride[1],
+              .head_stride = x.stride[2],
+              .heads = int(x.shape[2]),
+              .half = int(half),
+              .pieces = int(pieces),
+              .sign = turn == Turn::forward ? 1.0f : -1.0f});
     };
     constexpr int vec = 16 / sizeof(T);
     const bool apart = x.stride[0] % vec == 0 && x.stride[1] % vec == 0 && x.stride[2] % vec == 0;

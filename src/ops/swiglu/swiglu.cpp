@@ -21,7 +21,8 @@ void forward(const Forward& t, Context& ctx) {
 }
 
 void backward(const Backward& t, Context& ctx) {
-  check_pair(t.gate_up, t.dact), check_pair(t.dgate_up, t.dact);
+  check_pair(t.gate_up, t.dact);
+  check_pair(t.dgate_up, t.dact);
   if (t.act) check_pair(t.gate_up, t.act);
   const auto op = ctx.note("swiglu.backward", {DType::f32},
                            {(t.act ? 13 : 12) * double(t.dact.count()), double(2 * t.gate_up.bytes() + (t.act ? 2 : 1) * t.dact.bytes())});

@@ -1,8 +1,8 @@
 // act = silu(gate) · up, and its gradients.
 //
 // gate_up is [rows, 2·ffn], gate first, up second; act [rows, ffn]; one storage type, contiguous; the arithmetic is FP32.
-// dgate_up may lie in gate_up's own memory, so that backward needs none of its own. Backward has all that act is made of at hand, so it
-// can write it again at the price of a store, where nobody kept it.
+// dgate_up may share gate_up's memory, so that backward allocates nothing. Backward reads everything that act is made of, so it can write
+// act again for the cost of a store, if forward's was not kept.
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"
@@ -17,7 +17,7 @@ struct Forward {
 struct Backward {
   Tensor gate_up, dact;
   Tensor dgate_up;  // written
-  Tensor act = {};  // written when it is there; may lie in dact's memory
+  Tensor act = {};  // written if present; may share dact's memory
 };
 
 void forward(const Forward&, Context&);

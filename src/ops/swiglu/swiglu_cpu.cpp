@@ -33,7 +33,7 @@ void backward_row(const Backward& t, std::int64_t row) {
       return g * s * u;
     };
     if (t.act) {
-#pragma GCC ivdep  // what is written is what was read or apart from it: element i needs element i only
+#pragma GCC ivdep  // outputs are the inputs or do not overlap them: element i needs element i only
       for (std::int64_t i = 0; i < n; ++i) act[i] = narrow<T>(at(i, widen(gate[i]), widen(up[i]), widen(dact[i])));
     } else {
 #pragma GCC ivdep

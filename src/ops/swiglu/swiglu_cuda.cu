@@ -1,3 +1,4 @@
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/vec.cuh"
@@ -29,7 +30,10 @@ __global__ void __launch_bounds__(threads) swiglu_fwd(const __grid_constant__ Ar
   Pack<T, vec> g[turns], u[turns];
 #pragma unroll
   for (int k = 0; k < turns; ++k)
-    if (const int i = first + k * threads * vec; i < a.width) g[k] = load<vec>(gate + i), u[k] = load<vec>(up + i);
+    if (const int i = first + k * threads * vec; i < a.width) {
+      g[k] = load<vec>(gate + i);
+      u[k] = load<vec>(up + i);
+    }
 #pragma unroll
   for (int k = 0; k < turns; ++k) {
     const int i = first + k * threads * vec;
@@ -52,8 +56,11 @@ __global__ void __launch_bounds__(threads) swiglu_bwd(const __grid_constant__ Ar
   Pack<T, vec> g[turns], u[turns], d[turns];
 #pragma unroll
   for (int k = 0; k < turns; ++k)
-    if (const int i = first + k * threads * vec; i < a.width)
-      g[k] = load<vec>(gate + i), u[k] = load<vec>(up + i), d[k] = load<vec>(a.dact + row * a.width + i);
+    if (const int i = first + k * threads * vec; i < a.width) {
+      g[k] = load<vec>(gate + i);
+      u[k] = load<vec>(up + i);
+      d[k] = load<vec>(a.dact + row * a.width + i);
+    }
 #pragma unroll
   for (int k = 0; k < turns; ++k) {
     const int i = first + k * threads * vec;
@@ -66,7 +73,8 @@ __global__ void __launch_bounds__(threads) swiglu_bwd(const __grid_constant__ Ar
       d[k].at[e] = rounded<T>(x * s * y);
     }
     if (a.again) store(a.again + row * a.width + i, d[k]);
-    store(dup + i, u[k]), store(dgate + i, g[k]);  // may be gate_up itself: a thread has read what it overwrites, and nobody else does
+    store(dup + i, u[k]);
+    store(dgate + i, g[k]);  // may be gate_up: a thread has read what it overwrites, and no other thread reads it
   }
 }
 
@@ -76,8 +84,13 @@ void start(const Tensor& gate_up, const Tensor& half, const Tensor& out, const T
   if (half.count() == 0) return;
   with_float(half.dtype, [&]<class T>() {
     const int vec = pieces_of<T>(width, gate_up.as<char>(), out.as<char>(), dact.as<char>(), again.as<char>());
-    const std::int64_t elements = std::int64_t(vec) * threads * turns, pieces = (width + elements - 1) / elements;
-    const Args<T> args{gate_up.as<T>(), dact.as<T>(), out.as<T>(), again.as<T>(), int(width), unsigned(pieces)};
+    const std::int64_t elements = std::int64_t(vec) * threads * turns, pieces = ceil_div(width, elements);
+    const Args<T> args{.gate_up = gate_up.as<T>(),
+                       .dact = dact.as<T>(),
+                       .out = out.as<T>(),
+                       .again = again.as<T>(),
+                       .width = int(width),
+                       .pieces = unsigned(pieces)};
     if (vec > 1)
       f.template operator()<T, 16 / sizeof(T)>(grid_of(rows * pieces), args);
     else
@@ -89,13 +102,13 @@ void start(const Tensor& gate_up, const Tensor& half, const Tensor& out, const T
 
 void forward_cuda(const Forward& t, Context& ctx) {
   start(t.gate_up, t.act, t.act, {}, {}, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
-    launch(static_cast<cudaStream_t>(ctx.stream), swiglu_fwd<T, vec>, {grid, threads}, args);
+    launch(cuda_stream(ctx.stream), swiglu_fwd<T, vec>, {grid, threads}, args);
   });
 }
 
 void backward_cuda(const Backward& t, Context& ctx) {
   start(t.gate_up, t.dact, t.dgate_up, t.dact, t.act, [&]<class T, int vec>(dim3 grid, const Args<T>& args) {
-    launch(static_cast<cudaStream_t>(ctx.stream), swiglu_bwd<T, vec>, {grid, threads}, args);
+    launch(cuda_stream(ctx.stream), swiglu_bwd<T, vec>, {grid, threads}, args);
   });
 }
 

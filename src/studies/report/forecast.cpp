@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "studies/report/parts.h"
-#include "studies/rows_table.h"
+#include "studies/results/columns.h"
 
 namespace headroom::studies {
 
@@ -46,9 +46,10 @@ std::map<std::string, std::vector<Pair>> pairs_in(const std::vector<RowObject>& 
 }  // namespace
 
 void add_forecast(const ReportRun& run, Record& into) {
+  const Columns columns("rows", run.rows());
   for (const auto& [field, pairs] : pairs_in(run.rows())) {
-    Chart c{fmt::format("Forecast against measured: {}", field), "forecast", "measured", unit_of(field), true, {}};
-    c.x_unit = unit_of(field);
+    Chart c{fmt::format("Forecast against measured: {}", field), "forecast", "measured", columns.of(field).unit, true, {}};
+    c.x_unit = columns.of(field).unit;
     double low = pairs[0].forecast, high = low, worst = 0;
     std::int64_t equal = 0;
     for (const Pair& p : pairs) {

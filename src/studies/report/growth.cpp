@@ -8,10 +8,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "studies/account.h"
-#include "studies/comparison.h"
+#include "studies/memory/account.h"
 #include "studies/report/parts.h"
-#include "studies/rows_table.h"
+#include "studies/results/columns.h"
 
 namespace headroom::studies {
 
@@ -57,11 +56,11 @@ bool says_no_more(const std::vector<RowObject>& rows, const std::string& field, 
   });
 }
 
-Question question_of(const std::vector<RowObject>& rows, const Axis& axis) {
+Question question_of(const std::vector<RowObject>& rows, const Columns& columns, const Axis& axis) {
   std::map<std::string, std::map<double, std::set<std::string>>> seen;
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (const auto& [field, value] : rows[i].items())
-      if (!value.is_structured() && !value.is_number_float() && !is_measured(field) && field != axis.field)
+      if (!value.is_structured() && !value.is_number_float() && columns.asked(field) && field != axis.field)
         seen[field][axis.at[i]].insert(value.dump(-1, ' ', false, RowObject::error_handler_t::replace));
   Question out;
   for (const auto& [field, value] : rows.front().items()) {
@@ -96,12 +95,12 @@ struct Measure {
 };
 
 // Charts and the fields that share one: each of a variant's measures has its own chart; peers measured side by side share it.
-std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows, bool by_variant) {
+std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows, const Columns& columns, bool by_variant) {
   std::vector<std::vector<Measure>> charts;
   std::vector<Measure> times, bytes;
   for (const auto& [field, value] : rows.front().items()) {
     if (field.starts_with("forecast_")) continue;
-    const Unit unit = unit_of(field);
+    const Unit unit = columns.of(field).unit;
     if (unit == Unit::ms && !field.ends_with("_std"))
       times.push_back({field, "Milliseconds", field == "ms" ? "" : field.substr(0, field.size() - 3)});
     if (unit == Unit::bytes) bytes.push_back({field, "Bytes", field.size() > 6 ? field.substr(0, field.size() - 6) : ""});
@@ -117,7 +116,7 @@ std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows
   return charts;
 }
 
-void add_charts(const std::vector<RowObject>& rows, const Axis& axis, const std::vector<Measure>& measures,
+void add_charts(const std::vector<RowObject>& rows, const Columns& columns, const Axis& axis, const std::vector<Measure>& measures,
                 const std::vector<std::string>& apart, Record& into) {
   std::vector<std::string> lines = apart, choices;  // fields that tell lines apart, and those that the reader chooses by
   const auto count = [&](const std::vector<std::string>& fields) {
@@ -137,7 +136,7 @@ void add_charts(const std::vector<RowObject>& rows, const Axis& axis, const std:
     const std::string choice = said(rows[i], choices, " · ");
     auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.choice == choice; });
     if (chart == charts.end()) {
-      const Unit unit = unit_of(measures[0].field);
+      const Unit unit = columns.of(measures[0].field).unit;
       charts.push_back(
           {fmt::format("{} over {}", measures[0].title, axis.field), axis.field, unit == Unit::ms ? "ms" : "", unit, true, {}});
       chart = charts.end() - 1;
@@ -175,9 +174,10 @@ void add_growth(const ReportRun& run, Record& into) {
   if (rows.empty() || holds_attention(run)) return;
   const auto axis = length_of(rows);
   if (!axis) return;
-  const auto [apart, determined] = question_of(rows, *axis);
+  const Columns columns("rows", rows);
+  const auto [apart, determined] = question_of(rows, columns, *axis);
   const bool by_variant = std::find(apart.begin(), apart.end(), "variant") != apart.end();
-  for (const auto& measures : measures_of(rows, by_variant)) add_charts(rows, *axis, measures, apart, into);
+  for (const auto& measures : measures_of(rows, columns, by_variant)) add_charts(rows, columns, *axis, measures, apart, into);
   if (!determined.empty())
     into.add(
         Part{Note{fmt::format("{} changes with {} in these rows: an exponent is of both together.", joined(determined), axis->field)}});

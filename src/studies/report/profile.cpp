@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
 #include "memory/ledger.h"
-#include "studies/live_bytes.h"
+#include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
 
 namespace headroom::studies {
@@ -137,7 +137,8 @@ void add_roofline(const std::vector<RowObject>& rows, Record& into) {
   for (const auto& row : rows) {
     const double intensity = number_at(row, "intensity"), tflops = number_at(row, "tflops"), roof = number_at(row, "roof_tflops");
     if (intensity <= 0 || tflops <= 0) continue;
-    left = left > 0 ? std::min(left, intensity) : intensity, right = std::max(right, intensity);
+    left = left > 0 ? std::min(left, intensity) : intensity;
+    right = std::max(right, intensity);
     const std::string op = text_at(row, "op");
     auto& s = series_named(c.series, op.substr(0, op.find_first_of(".:")));  // attention.qkv.dx is attention's
     s.joined = false;
@@ -150,7 +151,8 @@ void add_roofline(const std::vector<RowObject>& rows, Record& into) {
       flat[text_at(row, "precision")] = std::max(flat[text_at(row, "precision")], roof);
   }
   if (c.series.empty()) return;
-  left /= 2, right *= 2;
+  left /= 2;
+  right *= 2;
   for (const auto& [precision, roof] : flat) {
     Chart::Series line{fmt::format("roof: {}", precision), {}};
     if (slope > 0 && roof / slope > left) line.points = {{left, slope * left}, {roof / slope, roof}};
@@ -175,7 +177,10 @@ void add_live_bytes(const std::vector<RowObject>& moments, Record& into) {
   for (std::size_t i = 0; i < moments.size(); ++i)
     if (number_at(moments[i], "live_bytes") > number_at(moments[top], "live_bytes")) top = i;
   double standing = number_at(moments.front(), "live_bytes") - number_at(moments.front(), "bytes");
-  if (standing > 0) live["standing"] = standing, c.series.insert(c.series.begin(), {"standing", {}});
+  if (standing > 0) {
+    live["standing"] = standing;
+    c.series.insert(c.series.begin(), {"standing", {}});
+  }
   for (std::size_t i = 0; i < moments.size(); ++i) {
     const RowObject& m = moments[i];
     live[series_of(m)] += number_at(m, "bytes");

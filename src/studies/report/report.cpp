@@ -11,37 +11,38 @@
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
 #include "studies/report/parts.h"
-#include "studies/rows_table.h"
+#include "studies/results/columns.h"
+#include "studies/results/rows_table.h"
 
 namespace headroom::studies {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr double tolerance = 0.02;
 constexpr std::size_t most_bars = 40;  // of differences: the largest
 
 // A line of a profile's table as a row of a comparison: what it is of, its time, and how sure that is.
-Json profile_line(const std::string& table, const RowObject& row) {
+RowObject profile_line(const std::string& table, const RowObject& row) {
   std::vector<std::string> words;
   for (const char* field : {"phase", "module", "part", "kernel"})
     if (row.contains(field) && row[field].is_string()) words.push_back(row[field]);
   std::erase(words, "");
-  Json line{{"problem", fmt::format("{}{}{}", table, words.empty() ? "" : ": ", joined(words, ", "))}};
-  for (const char* field : {"step_ms", "step_ms_std", "steps", "gpu_ms", "ms"})
-    if (row.contains(field)) line[field] = Json(row[field]);
-  return line;
+  TimedLine line;
+  line.problem = fmt::format("{}{}{}", table, words.empty() ? "" : ": ", joined(words, ", "));
+  const auto take = [&](const char* field, std::optional<double>& into) {
+    if (row.contains(field) && row[field].is_number()) into = row[field].get<double>();
+  };
+  take("step_ms", line.step_ms), take("step_ms_std", line.step_ms_std), take("steps", line.steps);
+  take("gpu_ms", line.gpu_ms), take("ms", line.ms);
+  return json_of(line);
 }
 
-Chart ratios(const Table& rows, const std::string& b) {
+Chart ratios(const std::vector<TimeRow>& rows, const std::string& b) {
   Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
   c.marks.push_back({"as before", 1});
   std::vector<std::pair<double, std::string>> bars;
-  const bool one_time = std::all_of(rows.rows.begin(), rows.rows.end(), [&](const auto& row) { return row[1] == rows.rows[0][1]; });
-  for (const auto& row : rows.rows)
-    if (const auto* ratio = std::get_if<double>(&row[4]))
-      bars.emplace_back(*ratio, shortened(std::get<std::string>(row[0]), 60) + (one_time ? "" : ", " + std::get<std::string>(row[1])));
+  const bool one_time = std::all_of(rows.begin(), rows.end(), [&](const TimeRow& row) { return row.time == rows[0].time; });
+  for (const TimeRow& row : rows) bars.emplace_back(row.ratio, shortened(row.problem, 60) + (one_time ? "" : ", " + row.time));
   std::stable_sort(bars.begin(), bars.end(),
                    [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
   if (bars.size() > most_bars)
@@ -55,19 +56,18 @@ Chart ratios(const Table& rows, const std::string& b) {
 
 Record differences(const ReportRun& a, const ReportRun& b) {
   Record r{"differences", fmt::format("{} against {}", b.name, a.name), {}};
-  Comparison c = compare_runs(compared(a), compared(b), tolerance);
-  if (c.pairs == 0) return r.add(Part{Note{"These two have no problem in common; nothing can be held against each other."}});
-  for (Part& p : c.record.parts)
+  const Comparison c = compare_runs(compared(a), compared(b), tolerance);
+  if (c.pairs == 0) return r.add(Part{Note{"These two runs have no problem in common, so nothing can be compared."}});
+  Record said = comparison_record(c, a.name, b.name, tolerance);
+  for (Part& p : said.parts)
     if (const auto* summary = std::get_if<Record>(&p.is))
       for (const Part& field : summary->parts) r.add(field);
   r.add(
-      Part{Note{"A verdict holds when the whole spread (two standard errors) is beyond the tolerance; unclear where it reaches across, or "
+      Part{Note{"A verdict needs the whole spread (two standard errors) beyond the tolerance. It is unclear if the spread crosses it, or "
                 "is not known."}});
-  for (Part& p : c.record.parts)
-    if (auto* table = std::get_if<Table>(&p.is)) {
-      r.add(Part{ratios(*table, b.name)});
-      r.add(std::move(p));
-    }
+  if (!c.times.empty()) r.add(Part{ratios(c.times, b.name)});
+  for (Part& p : said.parts)
+    if (std::holds_alternative<Table>(p.is)) r.add(std::move(p));
   return r;
 }
 
@@ -80,8 +80,7 @@ void add_known(const Device& d, Record& into) {
   if (c.copy_bytes_per_s > 0) into.add("copy", c.copy_bytes_per_s, Unit::bytes_per_s);
   for (const auto& [dtype, rate] : rates)
     if (rate > 0) into.add(fmt::format("{}_matmul", dtype), rate, Unit::flops);
-  into.add(
-      Part{Note{fmt::format("As this program knows it by its name ({}); headroom device measures and keeps what is here.", c.source)}});
+  into.add(Part{Note{fmt::format("The machine known by this name ({}). headroom device measures the machine that is present.", c.source)}});
 }
 
 // The machine, as files describe it and as headroom device measured it last.
@@ -89,7 +88,8 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
   Record r{"machine", name, {}};
   for (const ReportRun& run : runs) {
     if (run.machine != name || run.device.empty()) continue;
-    for (const auto& [field, value] : run.device.items()) r.add(field, value_of(value), unit_of(field));
+    const Columns columns("device", {&run.device, 1});
+    for (const auto& [field, value] : run.device.items()) r.add(field, value_of(value), columns.of(field).unit);
     break;
   }
   for (const Run& run : store ? store->runs() : std::vector<Run>()) {
@@ -186,8 +186,9 @@ void shorten_kernels(Table& t) {
 // What is said of a profile as a whole: not a table of one row.
 void add_whole(const ReportRun& run, Record& into) {
   if (run.rows("step").size() != 1) return;
+  const Columns columns("step", run.rows("step"));
   for (const auto& [field, value] : run.rows("step")[0].items())
-    if (!value.is_null()) into.add(field, value_of(value), unit_of(field));
+    if (!value.is_null()) into.add(field, value_of(value), columns.of(field).unit);
 }
 
 // Long tables that a chart shows come last, and those that were read from a file's own analysis give way to ours.
@@ -221,6 +222,7 @@ Record section(const ReportRun& run) {
   add_attention(run, r);
   add_growth(run, r);
   add_step(run, r);
+  add_train(run, r);
   add_profile(run, r);
   add_forecast(run, r);
   in_reading_order(r);
@@ -236,11 +238,11 @@ Record section(const ReportRun& run) {
 
 ComparedRun compared(const ReportRun& run) {
   ComparedRun c{run.name, {}};
-  for (const RowObject& row : run.rows()) c.rows.push_back(Json(row));
+  c.rows = run.rows();
   if (!c.rows.empty()) return c;
   const auto add = [&](const char* table, const char* called) {
     for (const RowObject& row : run.rows(table))
-      if (Json line = profile_line(called, row); c.rows.empty() || line["problem"] != c.rows[0]["problem"])
+      if (RowObject line = profile_line(called, row); c.rows.empty() || line["problem"] != c.rows[0]["problem"])
         c.rows.push_back(std::move(line));
   };
   add("step", "step"), add("work", "step");  // the smaller steps beside the whole

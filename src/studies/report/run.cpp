@@ -4,10 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "report/render.h"
 
 namespace headroom::studies {
 
@@ -55,9 +56,10 @@ std::vector<std::string> csv_line(const std::string& text, std::size_t& at) {
   bool quoted = false;
   for (; at < text.size(); ++at) {
     const char c = text[at];
-    if (quoted && c == '"' && at + 1 < text.size() && text[at + 1] == '"')
-      cells.back() += c, ++at;
-    else if (c == '"')
+    if (quoted && c == '"' && at + 1 < text.size() && text[at + 1] == '"') {
+      cells.back() += c;
+      ++at;
+    } else if (c == '"')
       quoted = !quoted;
     else if (c == ',' && !quoted)
       cells.emplace_back();
@@ -72,6 +74,7 @@ std::vector<std::string> csv_line(const std::string& text, std::size_t& at) {
 
 RowObject csv_value(const std::string& cell) {
   if (cell.empty()) return nullptr;
+  if (cell == "true" || cell == "false") return cell == "true";
   const char* end = cell.data() + cell.size();
   std::int64_t i = 0;
   if (const auto r = std::from_chars(cell.data(), end, i); r.ec == std::errc() && r.ptr == end) return i;
@@ -99,31 +102,43 @@ void read_csv(const std::string& text, ReportRun& run) {
       continue;
     }
     check(cells.size() == header.size(), Code::bad_argument,
-          "'{}' holds a line of {} cells under a head of {}; give what --format csv wrote", run.name, cells.size(), header.size());
+          "'{}' has a line of {} cells under a head of {}; give a file that --format csv wrote", run.name, cells.size(), header.size());
     RowObject row = RowObject::object();
     for (std::size_t c = 0; c < cells.size(); ++c) row[header[c]] = csv_value(cells[c]);
     add_row(run, std::move(row), nullptr);
   }
-  check(!run.rows().empty(), Code::bad_argument, "'{}' holds no rows; give what --format csv or json wrote, or a run's number", run.name);
+  check(!run.rows().empty(), Code::bad_argument, "'{}' has no rows; give a file that --format csv or json wrote, or a run's number",
+        run.name);
 }
 
 void read_json(const std::string& text, ReportRun& run) {
-  const RowObject j = RowObject::parse(text, nullptr, false);
+  auto j = parse_json<RowObject>(text, fmt::format("'{}'", run.name));
+  if (j.is_object() && j.contains("schema_version")) {
+    const RowObject& version = j["schema_version"];
+    check(version.is_number_integer() && version.get<std::int64_t>() <= json_schema_version, Code::bad_argument,
+          "'{}' has schema version {}, this program knows {}; read it with the version that wrote it", run.name, version.dump(),
+          json_schema_version);
+    j.erase("schema_version");
+  }
   const RowObject& rows = j.is_object() && j.contains("rows") ? j["rows"] : j;
-  check(rows.is_array() || j.is_object(), Code::bad_argument, "'{}' holds no rows; give what --format json or csv wrote, or a run's number",
-        run.name);
+  check(rows.is_array() || j.is_object(), Code::bad_argument,
+        "'{}' has no rows; give a file that --format json or csv wrote, or a run's number", run.name);
   if (rows.is_array())
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      check(is_row(rows[i]), Code::bad_argument, "row {} of '{}' is damaged; give what --format json wrote, or a run's number", i + 1,
-            run.name);
+      check(is_row(rows[i]), Code::bad_argument, "row {} of '{}' is damaged; give a file that --format json wrote, or a run's number",
+            i + 1, run.name);
       add_row(run, rows[i], nullptr);
     }
   if (!j.is_object()) return;
   const auto word = [&](const char* key, std::string& into) {
     if (j.contains(key) && j[key].is_string()) into = j[key];
   };
-  word("command", run.command), word("version", run.version), word("started", run.started), word("finished", run.finished);
-  word("device", run.machine), word("machine", run.machine);
+  word("command", run.command);
+  word("version", run.version);
+  word("started", run.started);
+  word("finished", run.finished);
+  word("device", run.machine);
+  word("machine", run.machine);
   if (j.contains("device") && j["device"].is_object()) {
     run.device = j["device"];
     if (run.device.contains("name") && run.device["name"].is_string()) run.machine = run.device["name"];
@@ -143,7 +158,7 @@ void read_json(const std::string& text, ReportRun& run) {
     for (const auto& [key, value] : j["analysis"].items())
       if (key != "rows" && is_table(value)) run.tables.push_back({key, {value.begin(), value.end()}});
   check(!run.tables.empty() || rows.is_array(), Code::bad_argument,
-        "'{}' holds no rows; give what --format json or csv wrote, or a run's number", run.name);
+        "'{}' has no rows; give a file that --format json or csv wrote, or a run's number", run.name);
 }
 
 // The machine that every row names; nothing when they name several, or none.
@@ -165,11 +180,11 @@ const std::vector<RowObject>& ReportRun::rows(const std::string& table) const {
 
 ReportRun run_from_store(const Results& results, const Run& run) {
   ReportRun r{fmt::format("run {}", run.id), run.command, run.machine, run.version, run.started, run.finished};
-  r.settings = RowObject::parse(run.settings, nullptr, false);
+  r.settings = parse_json_or_discard<RowObject>(run.settings);
   if (!r.settings.is_object()) r.settings = RowObject::object();
   const auto stored = results.rows(run.id);
   const auto rows = row_objects(results, run.id);
-  for (std::size_t i = 0; i < rows.size(); ++i) add_row(r, rows[i], RowObject::parse(stored[i].detail, nullptr, false));
+  for (std::size_t i = 0; i < rows.size(); ++i) add_row(r, rows[i], parse_json_or_discard<RowObject>(stored[i].detail));
   return r;
 }
 
@@ -181,7 +196,7 @@ ReportRun run_from_text(const std::string& text, const std::string& file_name) {
 }
 
 std::vector<ReportRun> runs_from_text(const std::string& text, const std::string& file_name) {
-  const RowObject j = file_name.ends_with(".csv") ? RowObject() : RowObject::parse(text, nullptr, false);
+  const RowObject j = file_name.ends_with(".csv") ? RowObject() : parse_json_or_discard<RowObject>(text);
   const auto is_result = [](const RowObject& r) { return r.is_object() && r.contains("result") && r["result"].is_object(); };
   const bool several =
       j.is_object() && j.contains("runs") && is_table(j["runs"]) && std::all_of(j["runs"].begin(), j["runs"].end(), is_result);
@@ -197,11 +212,7 @@ std::vector<ReportRun> runs_from_text(const std::string& text, const std::string
 }
 
 std::vector<ReportRun> runs_from_file(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  check(bool(in), Code::io, "'{}' cannot be read", file);
-  return runs_from_text(text.str(), std::filesystem::path(file).filename().string());
+  return runs_from_text(read_file(file, "RUN", most_json_bytes), std::filesystem::path(file).filename().string());
 }
 
 }  // namespace headroom::studies

@@ -1,5 +1,5 @@
-// A run as a report reads it: from the store, or from a file that --format json or csv wrote. Its rows lie in tables: a row's field "table"
-// says in which, and without one it lies in "rows". A row whose detail holds "rows" stands for a long table.
+// A run as a report reads it: from the store, or from a file that --format json or csv wrote. Its rows are in tables: a row's field "table"
+// names its table; without it the row is in "rows". A row whose detail has "rows" represents a long table.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -5,8 +5,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/forecast.h"
-#include "studies/live_bytes.h"
+#include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
+#include "studies/step/step_time.h"
 
 namespace headroom::studies {
 
@@ -45,18 +46,22 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
   const auto model = std::find_if(s["models"].begin(), s["models"].end(),
                                   [&](const RowObject& m) { return m.is_object() && text_at(m, "name") == text_at(last, "model"); });
   if (model == s["models"].end()) return;
+  const StepTime asked = read_described<StepTime>(s, run.name);
   engine::Recipe r;
   r.model = engine::model_from_json(model->dump(), text_at(*model, "name"));
   r.batch = std::int64_t(number_at(last, "batch")), r.len = std::int64_t(number_at(last, "len"));
   r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
-  r.keep = {engine::keep_named(text_at(s, "keep")).value_or(engine::Keep::everything)};
-  if (const std::string attention = text_at(s, "attention"); !attention.empty()) r.attention = attention;
-  if (text_at(s, "masters") == "halves") r.holding.masters = engine::Masters::halves;
-  r.holding.gradients = engine::gradients_named(text_at(s, "gradients"));
-  if (text_at(s, "updating") == "during") r.holding.updating = engine::Updating::during;
-  const Device here = cpu_device();
-  const auto forecast = engine::forecast(r, here, std::max(1, int(number_at(s, "threads"))));
-  Chart c = live_bytes_chart(forecast, std::uint64_t(number_at(s, "memory")));
+  r.attention = asked.attention, r.holding = asked.holding, r.ranks = asked.ranks;
+  r.purpose = value_named<engine::Purpose>(text_at(last, "phase"), "phase");
+  const Device device = device_of(run);
+  if (device.memory_bytes == 0) {  // neither here nor known by name: whose kernels' tensors would be counted?
+    into.add(Part{Note{fmt::format("Live bytes are not forecast here: nothing is known of '{}'.", run.machine)}});
+    return;
+  }
+  const int workers = device.kind == DeviceKind::cpu ? std::max(1, int(number_at(s, "threads"))) : 1;
+  r.keep = engine::keep_levels(asked.keep, r, asked.memory.value_or(device.memory_bytes), device, workers);
+  const auto forecast = engine::forecast(r, device, workers);
+  Chart c = live_bytes_chart(forecast, asked.memory.value_or(device.memory_bytes));
   c.choice = fmt::format("{} len {} {}", r.model.name, r.len, name_of(r.precision));
   into.add(Part{std::move(c)});
 } catch (const Error&) {  // a model that this version does not know

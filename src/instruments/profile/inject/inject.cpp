@@ -11,8 +11,9 @@
 //         O start end                                   CUPTI's own time
 //         X why                                         nothing could be recorded
 //         Z ns                                          the program ended in order
-// Includes nothing but the standard library and CUPTI: it lives in other people's processes.
+// Includes only the standard library and CUPTI, because it runs inside other programs.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -34,7 +35,7 @@ std::FILE* file = nullptr;
 std::mutex mutex;
 
 std::unordered_map<std::string, int>& names() {
-  static auto* const all = new std::unordered_map<std::string, int>;  // outlives every destructor of the program
+  static auto* const all = new std::unordered_map<std::string, int>;  // never destroyed: it must outlive every destructor of the program
   return *all;
 }
 
@@ -90,7 +91,7 @@ std::int64_t now() {
 
 std::atomic<bool> ending{false};
 
-// What is complete goes into the file every now and then, so that little is lost when the program dies.
+// Writes complete records to the file from time to time, so that little is lost if the program dies.
 void flush_often() {
   while (!ending) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -109,7 +110,11 @@ void at_end() {
 bool start() {
   const char* folder = std::getenv("HEADROOM_PROFILE_FOLDER");
   if (!folder) return false;
-  file = std::fopen((std::string(folder) + "/" + std::to_string(getpid()) + ".activity").c_str(), "we");
+  const int fd =
+      open((std::string(folder) + "/" + std::to_string(getpid()) + ".activity").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int above = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);  // a program may have closed its standard output: it is not ours
+  if (fd >= 0) close(fd);
+  file = above < 0 ? nullptr : fdopen(above, "w");
   if (!file) return false;
   std::fprintf(file, "V 1\nH %" PRId64 "\n", now());
   const std::string why = start_activity({.launches = true, .ranges = true, .memory = true, .links = false}, write, on_disk);
@@ -122,7 +127,7 @@ bool start() {
 enum State : int { asleep, starting, on, failed };
 std::atomic<int> state{asleep};
 
-bool started() {  // whoever comes first starts it; CUPTI may initialise CUDA, which comes here again
+bool started() {  // the first caller starts it; CUPTI may initialise CUDA, which calls this again
   int expected = asleep;
   if (state.compare_exchange_strong(expected, starting)) state = start() ? on : failed;
   return state != failed;

@@ -1,0 +1,143 @@
+"""What headroom.torch costs and gains in torch, measured in turns in one process.
+
+    python bench/peers/torch_operator.py                    # overhead of a call on the host; on a GPU also times of attention
+    python bench/peers/torch_operator.py --model            # a training step of a transformers Llama of 1.1B parameters (GPU)
+
+Overhead is the time of a call on the host while nothing waits for its result: of a tiny problem, with and without gradients.
+PYTHONPATH=python and HEADROOM_LIBRARY=build/release/libheadroom.so, or an installed wheel. Prints one JSON object.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+import headroom
+import headroom.torch as ht
+
+
+def host_us(call, device, repeats=7, times=300):
+    """Microseconds of a call on the host, the median of `repeats`."""
+    for _ in range(50):
+        call()
+    taken = []
+    for _ in range(repeats):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(times):
+            call()
+        taken.append((time.perf_counter() - start) / times * 1e6)
+    return statistics.median(taken)
+
+
+def overhead(device):
+    q, k, v = (torch.randn(1, 1, 1 if device == "cpu" else 16, 64, device=device, dtype=torch.bfloat16) for _ in range(3))
+    rows = {"device": device}
+    for name, f in (("torch", lambda: F.scaled_dot_product_attention(q, k, v)), ("headroom", lambda: ht.attention(q, k, v))):
+        with torch.no_grad():
+            rows[f"{name}_forward_us"] = host_us(f, device)
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
+    up = torch.ones_like(q)
+    for name, f in (("torch", F.scaled_dot_product_attention), ("headroom", ht.attention)):
+        rows[f"{name}_forward_backward_us"] = host_us(lambda: torch.autograd.grad(f(q, k, v), [q, k, v], up), device)
+    problem = ht._call_of(q, k, v, 0, False, 0, 0, 0.0, None, True, "", False, -1)
+    rows["python_above_the_library_us"] = rows["headroom_forward_us"] - library_us(problem, q, k, v, device)
+    return rows
+
+
+def library_us(call, q, k, v, device):
+    """The C call alone, its arguments ready."""
+    import ctypes as c
+
+    from headroom import library as lib
+
+    o, lse = ht._like(q.detach(), True), ht._lse_like(q.detach(), True)
+    tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+    arguments = lib.ForwardArguments.from_buffer_copy(call.template(lib.ForwardArguments, tensors))
+    for name, t in tensors.items():
+        getattr(arguments, name).data = t.data_ptr()
+    held = torch.empty(call.workspace[0] + 512, dtype=torch.uint8, device=device)
+    arguments.workspace.data, arguments.workspace.bytes = held.data_ptr() + -held.data_ptr() % 256, call.workspace[0]
+    at = c.byref(arguments)
+    if device == "cuda":
+        arguments.stream = torch.cuda.current_stream().cuda_stream
+    return host_us(lambda: call.calls[0](call.context, call.problem_at, at), device)
+
+
+def device_ms(call, times=20):
+    for _ in range(5):
+        call()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(times):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / times
+
+
+def attention_times():
+    rows = []
+    for heads, length, dim, causal in ((16, 1024, 64, True), (16, 4096, 128, True), (16, 16384, 128, True), (16, 4096, 128, False)):
+        q, k, v = (torch.randn(1, heads, length, dim, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        up = torch.randn_like(q)
+        row = {"heads": heads, "len": length, "dim": dim, "causal": causal}
+        for _ in range(3):  # in turns; the last turn counts
+            for name, f in (("torch", F.scaled_dot_product_attention), ("headroom", ht.attention)):
+                row[f"{name}_forward_ms"] = device_ms(lambda: f(q, k, v, is_causal=causal))
+                row[f"{name}_forward_backward_ms"] = device_ms(lambda: torch.autograd.grad(f(q, k, v, is_causal=causal), [q, k, v], up))
+        rows.append(row)
+    return rows
+
+
+def model_step(batch, length):
+    import transformers
+
+    config = transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
+                                      num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=length,
+                                      attn_implementation="sdpa")  # fmt: skip
+    torch.manual_seed(0)
+    net = transformers.LlamaForCausalLM(config).to("cuda", torch.bfloat16)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
+    tokens = torch.randint(0, 32000, (batch, length), device="cuda")
+
+    def step():
+        optimiser.zero_grad()
+        loss = net(tokens, labels=tokens).loss
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    rows, replaced = {"params": sum(p.numel() for p in net.parameters()), "batch": batch, "len": length}, None
+    for _ in range(3):  # in turns; the last turn counts
+        rows["torch_ms"] = device_ms(step, times=10)
+        with ht.replace_sdpa() as replaced:
+            rows["headroom_ms"] = device_ms(step, times=10)
+    rows["explain"] = replaced.explain()
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", action="store_true")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--len", type=int, default=2048)
+    asked = parser.parse_args()
+    gpu = torch.cuda.is_available()
+    out = {"torch": torch.__version__, "headroom": headroom.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
+    if asked.model:
+        out["llama_step"] = model_step(asked.batch, asked.len)
+    else:
+        out["overhead"] = [overhead(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
+        if gpu:
+            out["attention"] = attention_times()
+    print(json.dumps(out, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+# libheadroom.so for the Python wheel: the same objects as the ordinary one, with everything linked in but glibc and libgcc_s (which is
+# part of every manylinux system; the static one asks for a newer glibc), so that it loads on any Linux of this glibc or a newer one. What CUDA needs at run time is opened there (src/gpu/cublaslt.h). Built on request: make wheel.
+if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)
+  return()
+endif()
+find_library(STATIC_OPENBLAS NAMES libopenblas.a PATH_SUFFIXES openblas-pthread)
+find_library(STATIC_SQLITE NAMES libsqlite3.a)
+find_library(STATIC_ZLIB NAMES libz.a)
+find_library(STATIC_FMT NAMES libfmt.a)
+find_library(STATIC_HWY NAMES libhwy.a)
+
+set(without "")
+foreach(part OPENBLAS SQLITE ZLIB)
+  if(NOT STATIC_${part})
+    list(APPEND without ${part})
+  endif()
+endforeach()
+if(without)
+  message(STATUS "no wheel can be built here: no static library of ${without}")
+  return()
+endif()
+
+set(portable_sources "")
+set(portable_libraries ${STATIC_OPENBLAS} ${STATIC_SQLITE} ${STATIC_ZLIB})
+foreach(part FMT HWY)  # Debian has these only as shared libraries; what is needed of them is a file each
+  if(STATIC_${part})
+    list(APPEND portable_libraries ${STATIC_${part}})
+  endif()
+endforeach()
+if(NOT STATIC_FMT)
+  list(APPEND portable_sources ${CMAKE_CURRENT_LIST_DIR}/portable/fmt.cpp)
+endif()
+if(NOT STATIC_HWY)
+  list(APPEND portable_sources ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cpp)
+endif()
+
+add_library(headroom_portable SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:headroom_capi> ${portable_sources})
+add_dependencies(headroom_portable headroom_core)
+set_target_properties(headroom_portable PROPERTIES OUTPUT_NAME headroom LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable
+  UNITY_BUILD OFF CXX_CLANG_TIDY "" LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
+target_compile_options(headroom_portable PRIVATE -O2)
+target_link_libraries(headroom_portable PRIVATE $<TARGET_FILE:headroom_core> ${portable_libraries}
+  $<$<BOOL:${HEADROOM_HAS_CUDA}>:CUDA::cudart_static> Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_options(headroom_portable PRIVATE -static-libstdc++ LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map
+  LINKER:--exclude-libs,ALL LINKER:--gc-sections LINKER:-s)

@@ -1,0 +1,253 @@
+"""Bytes and time of a training step before it runs: no GPU, no NumPy and no torch are needed.
+
+`model` is everywhere a preset's name ("small", "medium", "large", "xl", "2.7B", "8B"), a path of a config.json, a dict of its keys,
+or a transformers config object. `device` is "h200" or another known GPU, a path of a JSON file, "cpu", "cuda:0"; None is this machine.
+"""
+
+import dataclasses
+import json
+import os
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from . import library as lib
+
+Model = Union[str, "os.PathLike[str]", Dict[str, Any], Any]
+Words = Union[str, Sequence[str]]
+Numbers = Union[int, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """Tensors of one name, those of all blocks together."""
+
+    name: str
+    phase: str  # parameter, gradient, optimizer, input, saved, forward, backward, workspace
+    dtype: str
+    shape: Sequence[int]  # of one of them
+    tensors: int  # that stand at once, at most
+    bytes: int  # of these
+    at_peak_bytes: int  # of those that stand when the peak is reached
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """A tensor that came or went."""
+
+    what: str
+    phase: str
+    take: bool  # else it went
+    bytes: int
+    live_bytes: int  # after it
+
+
+def _frame(rows, what="tables"):
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"pandas is not installed: {what} as DataFrames need it (pip install pandas)") from None
+    return pandas.DataFrame(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """A step, run dry: the peak is exact to the byte for this library's step."""
+
+    model: str
+    params: int
+    batch: int
+    len: int
+    precision: str
+    device: str
+    peak_bytes: int
+    standing_bytes: int  # between steps: weights, gradients, optimiser, inputs
+    forward_peak_bytes: int  # of a forward pass alone
+    forward_backward_peak_bytes: int  # without the update
+    overhead_bytes: int  # taken on the device beside tensors: the context, libraries
+    stand_in_bytes: int  # that the GPU's own kernels may take more at most, where the CPU's were counted; else 0
+    memory_bytes: int  # asked about
+    fits: bool  # all of these are within memory
+    flops: float
+    model_flops: float  # what MFU is counted by: no recomputation
+    traffic_bytes: float
+    ms_at_least: Optional[float]  # a lower bound: every op at its ceiling; None where a ceiling is not known
+    at_peak_bytes: Dict[str, int]  # by phase
+    components: List[Component] = dataclasses.field(repr=False)
+    timeline: List[Moment] = dataclasses.field(repr=False)
+    notes: List[str]
+    settings: Dict[str, Any] = dataclasses.field(repr=False)  # keep, attention, masters, gradients, update, micro_batches
+    config: Dict[str, Any] = dataclasses.field(repr=False)  # the model's
+
+    def to_pandas(self):
+        """A DataFrame of the components, largest first."""
+        return _frame([dataclasses.asdict(c) for c in self.components])
+
+    def timeline_to_pandas(self):
+        """A DataFrame of live bytes over the step: a row for each tensor that came or went."""
+        return _frame([dataclasses.asdict(m) for m in self.timeline])
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Settings of a step, those that fit first, fastest first. `rows` have the columns of `headroom plan --format json`."""
+
+    fits: bool
+    rows: List[Dict[str, Any]]
+    notes: List[str]
+    answer: Dict[str, Any] = dataclasses.field(repr=False)  # everything the command says
+
+    @property
+    def best(self) -> Optional[Dict[str, Any]]:
+        """The first row, when anything fits."""
+        return self.rows[0] if self.fits and self.rows else None
+
+    def to_pandas(self):
+        """A DataFrame of the rows."""
+        return _frame(self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class PytorchMemory:
+    """What PyTorch eager holds in a step of the same model. `rows` have the columns of `headroom memory model --as pytorch`."""
+
+    rows: List[Dict[str, Any]]  # one for each batch, precision and len; each has its `components`
+    notes: List[str]
+    answer: Dict[str, Any] = dataclasses.field(repr=False)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of a whole training step, of the last row."""
+        return self.rows[-1]["train_peak_bytes"]
+
+    @property
+    def components(self) -> List[Dict[str, Any]]:
+        """Of the last row, largest first."""
+        return self.rows[-1]["components"]
+
+    def to_pandas(self):
+        """A DataFrame of the rows, without their components."""
+        return _frame([{k: v for k, v in row.items() if k != "components"} for row in self.rows])
+
+
+def _model(model):
+    if isinstance(model, dict):
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    if hasattr(model, "to_dict"):  # transformers
+        return json.loads(json.dumps(model.to_dict(), default=str))
+    raise TypeError(f"model is a {type(model).__name__}: a preset's name, a path, a dict or a transformers config")
+
+
+def _memory(memory_gib, memory_bytes):
+    if memory_gib is not None and memory_bytes is not None:
+        raise ValueError("memory_gib and memory_bytes say the same: give one of them")
+    return round(memory_gib * 2**30) if memory_gib is not None else memory_bytes
+
+
+def _plain(value):  # numbers of NumPy are numbers too
+    return value.item() if hasattr(value, "item") else value
+
+
+def _ask(name, request):
+    request = {key: value for key, value in request.items() if value is not None}
+    if not isinstance(request.get("device", ""), str):
+        request["device"] = os.fspath(request["device"])
+    try:
+        text = json.dumps({"version": 1, **request}, default=_plain)
+    except (TypeError, ValueError) as refusal:
+        raise TypeError(f"{name}: {refusal}") from None
+    return json.loads(lib.owned_text("headroom_" + name, text.encode()))
+
+
+def forecast(
+    model: Model = "small",
+    *,
+    batch: int = 1,
+    len: int = 1024,
+    precision: str = "fp32",
+    keep: Optional[str] = None,
+    attention: Optional[str] = None,
+    masters: Optional[str] = None,
+    gradients: Optional[str] = None,
+    update: Optional[str] = None,
+    micro_batches: Optional[int] = None,
+    device: Optional[str] = None,
+    memory_gib: Optional[float] = None,
+    memory_bytes: Optional[int] = None,
+) -> Forecast:
+    """A training step of `model`, run dry: its peak, who holds it, live bytes over time, and a lower bound of its time.
+
+    headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+    """
+    answer = _ask(
+        "forecast",
+        dict(
+            model=_model(model), batch=batch, len=len, precision=precision, keep=keep, attention=attention, masters=masters,
+            gradients=gradients, update=update, micro_batches=micro_batches, device=device,
+            memory_bytes=_memory(memory_gib, memory_bytes),
+        ),
+    )  # fmt: skip
+    known = {f.name for f in dataclasses.fields(Forecast)}
+    answer["components"] = [Component(**c) for c in answer["components"]]
+    answer["timeline"] = [Moment(**m) for m in answer["timeline"]]
+    answer["settings"] = {k: answer[k] for k in ("keep", "attention", "masters", "gradients", "update", "micro_batches")}
+    return Forecast(**{k: v for k, v in answer.items() if k in known})
+
+
+def plan(
+    model: Model = "small",
+    *,
+    batch: int = 4,
+    len: int = 1024,
+    device: Optional[str] = None,
+    memory_gib: Optional[float] = None,
+    memory_bytes: Optional[int] = None,
+    gpus: int = 1,
+    precision: Optional[Words] = None,
+    attention: Optional[Words] = None,
+    keep: Optional[Words] = None,
+    masters: Optional[Words] = None,
+    gradients: Optional[Words] = None,
+    update: Optional[Words] = None,
+    most: int = 10,
+) -> Plan:
+    """The settings of a step that fit a memory, fastest first; or the nearest one, with fits False, when none does.
+
+    precision, attention, keep, masters, gradients and update are words, or lists of words, to choose from; None is all.
+    """
+    answer = _ask(
+        "plan",
+        dict(
+            model=_model(model), batch=batch, len=len, device=device, memory_bytes=_memory(memory_gib, memory_bytes), gpus=gpus,
+            precision=precision, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update, most=most,
+        ),
+    )  # fmt: skip
+    return Plan(fits=answer["fits"], rows=answer.get("rows", []), notes=answer.get("notes", []), answer=answer)
+
+
+def memory_as_pytorch(
+    model: Model = "small",
+    *,
+    batch: Numbers = 1,
+    len: Numbers = 1024,
+    precision: Words = "fp32",
+    attention: Optional[str] = None,
+    softmax: Optional[str] = None,
+    adam: Optional[str] = None,
+    device: Optional[str] = None,
+    memory_gib: Optional[float] = None,
+    memory_bytes: Optional[int] = None,
+    workspace_bytes: Optional[int] = None,
+) -> PytorchMemory:
+    """What PyTorch eager would hold in a training step of `model`: its allocator, its saved tensors, its workspaces.
+
+    attention: "plain" (N×N matrices) or "flash" (F.scaled_dot_product_attention); adam: "foreach" or "fused".
+    """
+    answer = _ask(
+        "memory_as_pytorch",
+        dict(
+            model=_model(model), batch=batch, len=len, precision=precision, attention=attention, softmax=softmax, adam=adam,
+            device=device, memory_bytes=_memory(memory_gib, memory_bytes), workspace_bytes=workspace_bytes,
+        ),
+    )  # fmt: skip
+    return PytorchMemory(rows=answer["rows"], notes=answer.get("notes", []), answer=answer)

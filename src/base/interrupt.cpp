@@ -1,0 +1,63 @@
+#include "base/interrupt.h"
+
+#include <csignal>
+#include <ctime>
+
+#include "base/error.h"
+
+namespace headroom {
+
+namespace {
+
+volatile std::sig_atomic_t asked_by = 0;  // the signal that asked first
+volatile std::time_t asked_at = 0;
+
+constexpr int requests[] = {SIGINT, SIGTERM, SIGHUP};
+
+std::time_t seconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+extern "C" void on_request(int signal) {
+  if (asked_by == 0) {
+    asked_at = seconds_now();
+    asked_by = signal;
+  } else if (seconds_now() > asked_at + 1) {  // not the first one's twin
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+  }
+}
+
+}  // namespace
+
+void listen_for_signals() {
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (int signal : requests) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;  // nohup, or a shell's background: whoever started it does not want it
+    action.sa_handler = on_request;
+    sigaction(signal, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+bool interrupted() { return asked_by != 0; }
+
+const char* interrupted_by() {
+  switch (asked_by) {
+    case 0: return "";
+    case SIGINT: return "Ctrl-C";
+    case SIGTERM: return "SIGTERM";
+    default: return "SIGHUP";
+  }
+}
+
+void stop_if_interrupted() { check(!interrupted(), Code::interrupted, "stopped by {}; nothing was kept", interrupted_by()); }
+
+}  // namespace headroom

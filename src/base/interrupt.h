@@ -1,0 +1,14 @@
+// Ctrl-C, SIGTERM and SIGHUP ask a command to stop: what it has in hand is finished, kept and said. A second one, a second later or
+// more, ends the program at once: schedulers send the same signal twice within a moment. A file that may not grow (SIGXFSZ) and a
+// reader that is gone (SIGPIPE) are errors of the write that met them, not the end of the program.
+// The command line listens; the library in somebody else's program never does, and there interrupted() is false.
+#pragma once
+
+namespace headroom {
+
+void listen_for_signals();
+bool interrupted();
+const char* interrupted_by();  // "Ctrl-C", "SIGTERM", "SIGHUP"; empty before
+void stop_if_interrupted();    // an Error (interrupted) for work that has nothing to keep
+
+}  // namespace headroom

@@ -1,0 +1,25 @@
+// The one reader of JSON: a file of somebody else's may be nested 100 000 levels deep, name a key twice or be larger than memory,
+// and every command that reads one says so in one line. Nobody else calls nlohmann's parser.
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace headroom {
+
+constexpr int most_json_levels = 100;                  // past them a walk over the value would end the program's stack
+constexpr std::uint64_t most_json_bytes = 256u << 20;  // a value takes some ten times its text
+
+// The value of `text`, or an Error of `code` that begins with `who` and says what is wrong: "'x.json' is not JSON, near byte 7".
+// J: nlohmann::json or nlohmann::ordered_json.
+template <class J = nlohmann::json>
+J parse_json(std::string_view text, const std::string& who, At code = Code::bad_argument);
+
+// The same where the caller has words of its own: nothing that is JSON is "discarded" (is_discarded()).
+template <class J = nlohmann::json>
+J parse_json_or_discard(std::string_view text);
+
+}  // namespace headroom

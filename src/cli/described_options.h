@@ -1,0 +1,131 @@
+// Options from a described struct of settings: every field with a help line becomes an option, parsed directly into the
+// member. Only the description has names, defaults, ranges, help and enum words.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+
+#include "base/described.h"
+#include "base/text.h"
+
+namespace headroom::cli {
+
+inline std::string option_of(const Description& d) {  // len_k: --len-k
+  if (*d.option) return d.option;
+  std::string name = std::string("--") + d.name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+template <class T>
+std::vector<std::string> words_allowed(const Description& d) {
+  if (d.choices) return d.choices();
+  if constexpr (OneWord<T>) return WordsOf<T>::all();
+  return {};
+}
+
+template <class T>
+std::string shape_of(const Description& d, const char* between) {  // what --help writes for a value
+  if constexpr (is_optional<T>) {
+    return shape_of<typename T::value_type>(d, between);
+  } else if constexpr (requires { WordsOf<T>::shape; }) {
+    return WordsOf<T>::shape;
+  } else if (const auto words = words_allowed<T>(d); !words.empty()) {
+    return joined(words, between);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "TEXT";
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return d.unit == Unit::share ? "P%" : "X";
+  } else {
+    return d.unit == Unit::bytes ? "GiB" : "N";
+  }
+}
+
+template <class T>
+std::string default_of(const T& x, const Description& d) {
+  if constexpr (is_optional<T>) {
+    return x ? default_of(*x, d) : "";
+  } else if constexpr (is_list<T>) {
+    std::vector<std::string> words;
+    for (const auto& item : x) words.push_back(default_of(item, d));
+    return joined(words, ",");
+  } else if constexpr (OneWord<T>) {
+    return WordsOf<T>::to(x);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return x;
+  } else {
+    return (d.unit == Unit::share || d.unit == Unit::bytes) && x == 0 ? "" : fmt::format("{}", x);
+  }
+}
+
+template <class T>
+void read_option(const std::string& word, const std::string& who, const Description& d, T& into) {
+  if constexpr (is_optional<T>) {
+    typename T::value_type value{};
+    read_option(word, who, d, value);
+    into = std::move(value);
+  } else if constexpr (is_list<T>) {
+    T list;
+    for (const std::string& item : parse_list(word, who)) read_option(item, who, d, list.emplace_back());
+    into = std::move(list);
+  } else if constexpr (OneWord<T> || std::is_same_v<T, std::string>) {
+    const auto allowed = words_allowed<T>(d);
+    std::optional<T> value;
+    if constexpr (OneWord<T>)
+      value = WordsOf<T>::named(word);
+    else
+      value = word;
+    const bool chosen = !(d.choices || (OneWord<T> && !value)) || std::find(allowed.begin(), allowed.end(), word) != allowed.end();
+    check(value && chosen, Code::bad_argument, "{}: there is no '{}'; choose from {}{}", who, word, joined(allowed),
+          did_you_mean(word, allowed));
+    into = *value;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    into = d.unit == Unit::share ? parse_fraction(word, who) : parse_number(word, who, d.real.low, d.real.high);
+  } else {
+    if (d.unit == Unit::bytes)
+      into = T(parse_bytes(word, who));
+    else
+      into = T(parse_integer(word, who, {std::max<std::int64_t>(d.allowed.low, std::numeric_limits<T>::min()), d.allowed.high}));
+  }
+}
+
+template <class T>
+concept ReadableWord = OneWord<T> || std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
+template <class T>
+inline constexpr bool is_readable = ReadableWord<T>;
+template <class T>
+inline constexpr bool is_readable<std::optional<T>> = ReadableWord<T>;
+template <class T>
+inline constexpr bool is_readable<std::vector<T>> = ReadableWord<T>;
+
+// One member as an option. It outlives the parsing.
+template <class M>
+CLI::Option* add_value(CLI::App& app, M& member, const Description& d) {
+  const std::string names = option_of(d), who = names.substr(0, names.find(','));
+  if constexpr (std::is_same_v<M, bool>) {
+    return app.add_flag(names, member, d.about);
+  } else {
+    auto* option = app.add_option_function<std::string>(
+        names, [&member, d, who](const std::string& word) { read_option(word, who, d, member); }, d.about);
+    if constexpr (is_list<M>) {
+      const std::string one = shape_of<typename M::value_type>(d, ",");
+      option->type_name(one.find(',') == std::string::npos ? fmt::format("{0},{0},...", one) : one);
+    } else {
+      option->type_name(shape_of<M>(d, "|"));
+    }
+    if (const std::string now = default_of(member, d); !now.empty()) option->default_str(now);
+    return option;
+  }
+}
+
+// `settings` outlives the parsing. `except`: names of fields that this command says otherwise or not at all.
+template <Described T>
+void add_described(CLI::App& app, T& settings, std::initializer_list<const char*> except = {}) {
+  describe(settings, [&](auto& member, const Description& d) {
+    if constexpr (is_readable<std::remove_reference_t<decltype(member)>>)
+      if (*d.about && std::none_of(except.begin(), except.end(), [&](const char* name) { return !std::strcmp(name, d.name); }))
+        add_value(app, member, d);
+  });
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,14 @@
+// Runs a study for a command: shows progress, prints the record, finishes the run, and says where the results are.
+#pragma once
+#include "cli/command.h"
+#include "studies/life.h"
+
+namespace headroom::cli {
+
+// who: the command.
+int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study);
+
+// Of a study that has run.
+int show(studies::Outcome, const Common&);
+
+}  // namespace headroom::cli

@@ -1,0 +1,88 @@
+#include "cli/ranks_options.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "dist/quiet.h"
+#include "gpu/device.h"
+
+namespace headroom::cli {
+
+dist::RanksAsked RanksOptions::asked() const {
+  check(gpus == 0 || ranks == 0 || gpus == ranks, Code::bad_argument, "--gpus {} and --ranks {}: a GPU has one rank; give one of them",
+        gpus, ranks);
+  check(gpus == 0 || std::filesystem::exists("/dev/nvidiactl") || cuda_device_count() > 0, Code::unsupported,
+        "--gpus {}: there is no GPU here; --device cpu --ranks {} takes processes on the CPU", gpus, gpus);
+  return {int(rank), int(std::max(gpus, ranks)), rendezvous, gpus > 0 ? "--gpus" : "--ranks"};
+}
+
+void add_ranks(CLI::App& app, RanksOptions& r) {
+  const auto unset = [](CLI::Option* o) { return o->default_str(""); };
+  unset(add_integer(app, "--gpus", r.gpus, {1, 4096}, "GPUs of this machine, a process each, started from here"));
+  unset(add_integer(app, "--ranks", r.ranks, {1, 4096}, "The same on a CPU; or of how many this is one, with --rank"));
+  unset(add_integer(app, "--rank", r.rank, {0, 4095}, "Which one this is, where no launcher says so (torchrun, mpirun, srun do)"));
+  app.add_option("--rendezvous", r.rendezvous, "Where ranks started by hand meet: a free port on rank 0's machine")->type_name("HOST:PORT");
+}
+
+namespace {
+
+dist::Group::Settings settings_of(const CLI::App& app) {
+  static const std::set<std::string> own = {"--rank", "--device", "--out", "--db", "--format", "--help"};
+  dist::Group::Settings s;
+  for (const auto* o : app.get_options())
+    if (o->count() > 0 && !own.contains(o->get_name())) s.emplace_back(o->get_name(), joined(o->results(), ","));
+  return s;
+}
+
+}  // namespace
+
+int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const std::function<int(dist::Group*)>& body) {
+  if (seat.ranks == 1) return body(nullptr);
+  dist::Group group(seat, settings_of(app));
+  common.silent = !group.first();
+  // A rank that has ended ends this one at its next call. One that makes none, deep in some work of its own, is not waited for.
+  auto& meeting = group.rendezvous();
+  const auto last_resort =
+      meeting.on_end([why = [&meeting] { return std::pair(meeting.speaks(), meeting.ended().value_or("")); }, name = app.get_name()] {
+        std::thread([said = why(), name] {
+          std::this_thread::sleep_for(std::chrono::seconds(8));
+          if (said.first) std::fputs(fmt::format("{}: {}\n", name, said.second).c_str(), stderr);
+          _exit(failed);
+        }).detach();
+      });
+  try {
+    const int code = body(&group);
+    group.leave();
+    return code;
+  } catch (const dist::Quiet& e) {
+    group.end(e.what());
+    throw;
+  } catch (const std::exception& e) {
+    const auto* own = dynamic_cast<const Error*>(&e);
+    const At at = own ? own->at : At(Code::io);
+    const auto other = meeting.ended();  // then what failed here failed because of it
+    const std::string why = other && std::string_view(e.what()).find(*other) == std::string_view::npos ? *other : e.what();
+    if (group.end(why)) throw Error(at, why);
+    throw dist::Quiet(at, why);
+  }
+}
+
+Device chosen_device(const Common& common, dist::Group* group) {
+  if (!group || common.device == "cpu") return chosen_device(common);
+  check(common.device.empty() || common.device == "cuda", Code::bad_argument,
+        "--device {}: each rank takes a GPU of its own; give --device cuda or cpu, and choose GPUs with CUDA_VISIBLE_DEVICES",
+        common.device);
+  const int visible = cuda_device_count();
+  if (common.device.empty() && visible == 0) return chosen_device(common);
+  Common own = common;
+  own.device = fmt::format("cuda:{}", group->device_index(visible));
+  return chosen_device(own);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,104 @@
+#include "dist/dry.h"
+
+#include <algorithm>
+#include <map>
+
+namespace headroom::dist {
+
+DryComm::DryComm(int rank, int ranks, double link_bytes_per_s, std::function<std::size_t()> steps_so_far)
+    : Comm(rank, ranks), link_bytes_per_s_(link_bytes_per_s), steps_so_far_(std::move(steps_so_far)) {}
+
+void DryComm::do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) {
+  note(Call::exchange, mine, mine.data, theirs.data, stream);
+}
+
+// A rank's own place in `whole` differs from rank to rank, so a part that lies there is noted by where the whole is.
+void DryComm::do_gather(const Tensor& part, const Tensor& whole, void* stream) {
+  const bool in_place = part.data == static_cast<char*>(whole.data) + std::size_t(rank()) * part.bytes();
+  note(Call::gather, whole, in_place ? whole.data : part.data, whole.data, stream);
+}
+
+void DryComm::do_broadcast(const Tensor& whole, int, void* stream) { note(Call::broadcast, whole, whole.data, whole.data, stream); }
+void DryComm::do_barrier(void* stream) { note(Call::barrier, Tensor(nullptr, DType::u8, {0}), nullptr, nullptr, stream); }
+
+void DryComm::note(Call call, const Tensor& larger, const void* from, const void* to, void* stream) {
+  const double link = sent_bytes(call, double(larger.bytes()), ranks());
+  log_.push_back({call, carried(), larger.dtype, larger.bytes(), reinterpret_cast<std::size_t>(from), reinterpret_cast<std::size_t>(to),
+                  link, link_bytes_per_s_ > 0 ? link / link_bytes_per_s_ * 1e3 : 0, stream != nullptr, step()});
+}
+
+class DryComm::DryLane final : public Lane {
+ public:
+  explicit DryLane(DryComm& comm) : comm_(comm) {}
+  void* stream() const override { return const_cast<DryLane*>(this); }  // told from the main queue's, which is null
+  void follow(void*) override { note(Joint::Kind::follow, 0); }
+  void mark(int m) override { note(Joint::Kind::mark, m); }
+  void wait(int m, void*) override { note(Joint::Kind::wait, m); }
+
+ private:
+  void note(Joint::Kind kind, int mark) { comm_.joints_.push_back({kind, this, mark, comm_.log_.size(), comm_.step()}); }
+  DryComm& comm_;
+};
+
+std::unique_ptr<Lane> DryComm::make_lane(int) { return std::make_unique<DryLane>(*this); }
+
+double exposed_ms(const DryComm& comm, std::span<const double> step_ms) {
+  const auto& log = comm.log();
+  std::size_t call = 0, step = 0;
+  double main = 0, lane = 0, exposed = 0;  // moments that each queue has reached
+  std::map<int, double> marks;
+  const auto advance = [&](std::size_t to) {
+    for (; step < to && step < step_ms.size(); ++step) main += step_ms[step];
+  };
+  const auto run_calls = [&](std::size_t to) {
+    for (; call < to; ++call) {
+      advance(log[call].step);
+      if (log[call].beside) {
+        lane += log[call].link_ms;
+      } else {
+        main += log[call].link_ms, exposed += log[call].link_ms;
+      }
+    }
+  };
+  for (const Joint& j : comm.joints()) {
+    run_calls(j.calls);
+    advance(j.step);
+    if (j.kind == Joint::Kind::follow) lane = std::max(lane, main);
+    if (j.kind == Joint::Kind::mark) marks[j.mark] = lane;
+    if (j.kind == Joint::Kind::wait && marks[j.mark] > main) {
+      exposed += marks[j.mark] - main;
+      main = marks[j.mark];
+    }
+  }
+  run_calls(log.size());
+  return exposed;
+}
+
+double DryComm::link_bytes() const {
+  double sum = 0;
+  for (const Sent& s : log_) sum += s.link_bytes;
+  return sum;
+}
+
+double DryComm::link_ms() const {
+  double sum = 0;
+  for (const Sent& s : log_) sum += s.link_ms;
+  return sum;
+}
+
+std::string in_words(const Sent& s) {
+  return fmt::format("{} of {}, {} bytes of {} from {} to {}", names_of<Call>.of(s.call), s.what.text[0] ? s.what.full() : "unnamed bytes",
+                     s.bytes, name_of(s.dtype), s.from, s.to);
+}
+
+std::vector<std::uint64_t> hashes(const std::vector<Sent>& log) {  // FNV-1a over the words that people would read
+  std::vector<std::uint64_t> out;
+  std::uint64_t h = 0xcbf29ce484222325ull;
+  for (const Sent& s : log) {
+    for (const char c : in_words(s)) h = (h ^ std::uint8_t(c)) * 0x100000001b3ull;
+    out.push_back(h);
+  }
+  return out;
+}
+
+}  // namespace headroom::dist

@@ -1,0 +1,50 @@
+// Group — this process among the ranks of its run: its number, the other ranks (started or found), the rendezvous, the Comm.
+//
+// Order of calls: construct before CUDA is touched, comm(…) once the device is known, work, leave(). An exception that passes by: end(why),
+// and it is printed here only where the answer is true.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/device.h"
+#include "dist/comm.h"
+#include "dist/nccl.h"
+#include "dist/ranks.h"
+#include "dist/rendezvous.h"
+
+namespace headroom::dist {
+
+class Group {
+ public:
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  Group(const Seat&, Settings);  // starts the others where nobody has; returns when all are here, of one build and with equal settings
+  ~Group();
+
+  int rank() const { return rendezvous_->rank(); }
+  int ranks() const { return rendezvous_->ranks(); }
+  bool first() const { return rank() == 0; }  // the one that prints and keeps rows
+  Rendezvous& rendezvous() { return *rendezvous_; }
+
+  // Which of the `visible` GPUs is this rank's: its local rank's, or the only one, where its launcher shows each rank its own. Called by all.
+  int device_index(int visible);
+  // A backend that joins these ranks on this device: nccl on a GPU, on CPUs shared memory, or MPI where they are on several machines.
+  std::unique_ptr<Comm> comm(const Device&, std::optional<Backend> asked = {}, Route = Route::automatic);
+
+  bool stop(bool mine) { return rendezvous_->agree(mine); }  // Ctrl-C on any rank, heard by all in the same call
+  void leave();
+  bool end(const std::string& why) noexcept;  // whether this rank is the one to print it
+
+ private:
+  void check_devices(const Device&);
+  [[noreturn]] void refuse(const std::string& why) const;  // what every rank finds alike: the first says it
+
+  bool started_here_;
+
+  std::unique_ptr<Others> others_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+};
+
+}  // namespace headroom::dist

@@ -1,0 +1,78 @@
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "dist/nccl_abi.h"
+
+namespace headroom::dist::nccl {
+
+namespace {
+
+std::string version_in_words(int v) { return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100); }
+
+void* open_nccl() {
+  if (const char* file = std::getenv("HEADROOM_NCCL")) {
+    void* found = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    check(found, Code::nccl, "HEADROOM_NCCL: {}", dlerror());
+    return found;
+  }
+  constexpr const char* name = "libnccl.so.2";
+  if (void* loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  for (const char* at : {name, "/usr/local/cuda/lib64/libnccl.so.2", "/usr/local/cuda/lib/libnccl.so.2"})
+    if (void* found = dlopen(at, RTLD_NOW | RTLD_LOCAL)) return found;
+  throw Error(Code::nccl,
+              fmt::format("several GPUs need NCCL {} or newer, and {} was not found: install it (Debian and Ubuntu: libnccl2; pip: "
+                          "nvidia-nccl-cu13), or name the file in HEADROOM_NCCL",
+                          version_in_words(least_version), name));
+}
+
+template <class F>
+void find_nccl(void* library, const char* name, F& into) {
+  into = reinterpret_cast<F>(dlsym(library, name));
+}
+
+Library open_library() {
+  setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast takes multiprocessors and state in the switch; nothing here adds in the network
+  void* const at = open_nccl();
+  Library l{};
+  find_nccl(at, "ncclGetVersion", l.GetVersion);
+  check(l.GetVersion && l.GetVersion(&l.version) == success, Code::nccl, "libnccl does not say which version it is; {} or newer is needed",
+        version_in_words(least_version));
+  check(l.version >= least_version, Code::nccl, "NCCL {} is too old: {} or newer is needed; name another in HEADROOM_NCCL",
+        version_in_words(l.version), version_in_words(least_version));
+  find_nccl(at, "ncclGetUniqueId", l.GetUniqueId);
+  find_nccl(at, "ncclCommInitRankConfig", l.CommInitRankConfig);
+  find_nccl(at, "ncclCommDestroy", l.CommDestroy);
+  find_nccl(at, "ncclCommAbort", l.CommAbort);
+  find_nccl(at, "ncclCommGetAsyncError", l.CommGetAsyncError);
+  find_nccl(at, "ncclGetErrorString", l.GetErrorString);
+  find_nccl(at, "ncclGetLastError", l.GetLastError);
+  find_nccl(at, "ncclAllGather", l.AllGather);
+  find_nccl(at, "ncclBroadcast", l.Broadcast);
+  find_nccl(at, "ncclSend", l.Send);
+  find_nccl(at, "ncclRecv", l.Recv);
+  find_nccl(at, "ncclGroupStart", l.GroupStart);
+  find_nccl(at, "ncclGroupEnd", l.GroupEnd);
+  check(l.GetUniqueId && l.CommInitRankConfig && l.CommDestroy && l.CommAbort && l.CommGetAsyncError && l.GetErrorString &&
+            l.GetLastError && l.AllGather && l.Broadcast && l.Send && l.Recv && l.GroupStart && l.GroupEnd,
+        Code::nccl, "NCCL {} lacks a function that every version of it should have", version_in_words(l.version));
+  find_nccl(at, "ncclMemAlloc", l.MemAlloc);
+  find_nccl(at, "ncclMemFree", l.MemFree);
+  if (l.version >= with_windows) {  // before, the same names took other arguments
+    find_nccl(at, "ncclCommWindowRegister", l.CommWindowRegister);
+    find_nccl(at, "ncclCommWindowDeregister", l.CommWindowDeregister);
+  }
+  if (l.version >= with_all_to_all) find_nccl(at, "ncclAlltoAll", l.AlltoAll);
+  return l;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library opened = open_library();
+  return opened;
+}
+
+}  // namespace headroom::dist::nccl

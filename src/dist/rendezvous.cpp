@@ -1,0 +1,464 @@
+#include "dist/rendezvous.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "dist/quiet.h"
+
+namespace headroom::dist {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+constexpr const char* gone_without_word = "its process is gone without a word (killed, or crashed)";
+
+std::string seconds_in_words(milliseconds t) { return fmt::format("{:g} s", std::chrono::duration<double>(t).count()); }
+
+std::string ranks_in_words(const std::vector<int>& ranks) {
+  std::vector<std::string> words;
+  for (const int r : ranks) words.push_back(std::to_string(r));
+  return (words.size() > 1 ? "ranks " : "rank ") + joined(words, " and ");
+}
+
+// Silence counts only while this process itself runs: one that was stopped for a while, or whose machine slept, starts anew.
+class Awake {
+ public:
+  explicit Awake(milliseconds limit) : limit_(limit) {}
+  bool slept() {
+    const auto now = Clock::now();
+    return now - std::exchange(last_, now) > limit_ / 2;
+  }
+
+ private:
+  milliseconds limit_;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace
+
+class Rendezvous::Server {
+ public:
+  Server(Coming& c, Socket own)
+      : ranks_(c.ranks), wait_(c.wait), silence_(c.silence), beat_(c.silence / 8), fate_(c.fate), where_(c.address.text()) {
+    if (c.connected.empty() && ranks_ > 1) listener_ = listen_at(c.address, ranks_);
+    connections_.push_back({std::move(own), -1, 0});
+    for (std::size_t i = 0; i < c.connected.size(); ++i) connections_.push_back({std::move(c.connected[i]), -1, int(i) + 1});
+    stop_ = Socket(::eventfd(0, EFD_CLOEXEC));
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Server() {
+    const std::uint64_t one = 1;
+    if (::write(stop_.fd(), &one, sizeof one) < 0) {  // an eventfd that holds a 0 takes a 1
+    }
+    thread_.join();
+  }
+
+ private:
+  struct Connection {
+    Socket socket;
+    int rank;      // −1 until it said hello
+    int expected;  // of a process that was started from here; −1: of anybody
+    Clock::time_point heard = Clock::now();
+    bool left = false;
+  };
+
+  void serve() {
+    const auto start = Clock::now();
+    std::optional<Clock::time_point> stopping;  // until the others have heard why, and those who come late have too
+    Awake awake(silence_);
+    while (true) {
+      std::vector<pollfd> polls{{stop_.fd(), POLLIN, 0}};
+      if (listener_) polls.push_back({listener_.fd(), POLLIN, 0});
+      const std::size_t first = polls.size();
+      for (const auto& c : connections_) polls.push_back({c.socket.fd(), POLLIN, 0});
+      if (::poll(polls.data(), polls.size(), int(stopping ? 20 : beat_.count())) < 0) continue;
+      const auto now = Clock::now();
+      if (polls[0].revents)
+        read_out(stop_), stopping = now + milliseconds(int(here_.size()) + turned_away_ < ranks_ && !gave_up_ ? 3000 : 1500);
+      if (stopping && (all_left_ || now > *stopping || nobody_listens())) return;
+      if (awake.slept())
+        for (auto& c : connections_) c.heard = now;
+      const std::size_t known = connections_.size();
+      for (std::size_t i = 0; i < known; ++i)
+        if (polls[first + i].revents) hear(connections_[i]);
+      if (listener_ && polls[1].revents)
+        if (Socket s = accept_from(listener_)) connections_.push_back({std::move(s), -1, -1});
+      for (auto& c : connections_)
+        if (c.socket && c.rank > 0 && !c.left && now - c.heard > silence_)
+          end(c.rank, fmt::format("nothing was heard of it for {}", seconds_in_words(silence_)), false);
+      std::erase_if(connections_, [](const Connection& c) { return !c.socket; });
+      if (now - sent_beat_ > beat_) sent_beat_ = now, tell_all({Frame::Kind::beat, 0, 0, {}});
+      if (int(here_.size()) < ranks_ && now - start > wait_) nobody_comes();
+    }
+  }
+
+  bool nobody_listens() const {  // all who came have closed their end, but this rank itself; and nobody is still to come
+    if (int(here_.size()) + turned_away_ < ranks_ && !gave_up_) return false;
+    return std::none_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.socket && c.rank != 0; });
+  }
+
+  static void read_out(const Socket& event) {
+    std::uint64_t count = 0;
+    if (::read(event.fd(), &count, sizeof count) < 0) {  // it was readable
+    }
+  }
+
+  void hear(Connection& c) {
+    Frame f;
+    const Got got = receive_frame(c.socket, f, milliseconds(0));
+    if (got == Got::nothing) return;
+    if (got == Got::gone) {
+      const int rank = c.rank >= 0 ? c.rank : c.expected;
+      c.socket.close();
+      if (rank >= 0 && !c.left) end(rank, fate_ && rank > 0 ? fate_(rank) : gone_without_word, false);
+      return;
+    }
+    c.heard = Clock::now();
+    if (c.rank < 0 && f.kind != Frame::Kind::hello) return c.socket.close();  // a stranger
+    switch (f.kind) {
+      case Frame::Kind::hello: return greet(c, f);
+      case Frame::Kind::bring: return bring(c, f);
+      case Frame::Kind::end: return end(c.rank, f.text, true);
+      case Frame::Kind::leave:
+        c.left = true;
+        if (++left_ == ranks_) tell_all({Frame::Kind::leave, 0, 0, {}}), all_left_ = true;
+        return;
+      default: return;
+    }
+  }
+
+  void greet(Connection& c, const Frame& f) {
+    if (f.text != "headroom 1") return c.socket.close();  // a stranger
+    if (ended_) {
+      ++turned_away_;
+      send_frame(c.socket, *ended_);
+      return;
+    }
+    const int theirs = int(f.round);
+    if (theirs != ranks_)
+      return refuse(c, fmt::format("rank {} was started as one of {} ranks, rank 0 as one of {}", f.rank, theirs, ranks_));
+    if (f.rank < 0 || f.rank >= ranks_ || here_.contains(f.rank))
+      return refuse(c, fmt::format("two processes say that they are rank {}", f.rank));
+    c.rank = f.rank;
+    here_.insert(f.rank);
+    send_frame(c.socket, {Frame::Kind::welcome, 0, 0, {}});
+  }
+
+  void refuse(Connection& c, const std::string& why) {  // nobody can go on: the one who is too many, and those whom it was to join
+    tell_end({Frame::Kind::ended, -1, 1, why});
+    ++turned_away_;
+    send_frame(c.socket, *ended_);
+  }
+
+  void nobody_comes() {
+    std::vector<int> missing;
+    for (int r = 0; r < ranks_; ++r)
+      if (!here_.contains(r)) missing.push_back(r);
+    gave_up_ = true;
+    if (!ended_)
+      tell_end({Frame::Kind::ended, -1, 1,
+                fmt::format("rendezvous {}: {} of {} did not come within {}", where_, ranks_in_words(missing), ranks_,
+                            seconds_in_words(wait_))});
+  }
+
+  void bring(const Connection& c, Frame& f) {
+    auto& round = rounds_[f.round];
+    round.resize(std::size_t(ranks_));
+    round[std::size_t(c.rank)] = std::move(f.text);
+    if (++brought_[f.round] < ranks_) return;
+    tell_all({Frame::Kind::brought, 0, f.round, packed(round)});
+    rounds_.erase(f.round), brought_.erase(f.round);
+  }
+
+  void end(int rank, const std::string& why, bool said) {
+    if (!ended_) tell_end({Frame::Kind::ended, rank, std::uint64_t(said), fmt::format("rank {} ended: {}", rank, why)});
+  }
+
+  void tell_end(Frame f) {
+    ended_ = std::move(f);
+    tell_all(*ended_);
+  }
+
+  void tell_all(const Frame& f) {
+    for (auto& c : connections_)
+      if (c.socket && c.rank >= 0) send_frame(c.socket, f);
+  }
+
+  int ranks_;
+  milliseconds wait_, silence_, beat_;
+  std::function<std::string(int)> fate_;
+  std::string where_;
+  Socket listener_, stop_;
+  std::vector<Connection> connections_;
+  std::set<int> here_;
+  std::map<std::uint64_t, std::vector<std::string>> rounds_;
+  std::map<std::uint64_t, int> brought_;
+  std::optional<Frame> ended_;
+  int left_ = 0, turned_away_ = 0;
+  bool all_left_ = false, gave_up_ = false;
+  Clock::time_point sent_beat_ = Clock::now();
+  std::thread thread_;
+};
+
+class Rendezvous::Listener {
+ public:
+  Listener(Socket s, int rank, int ranks, milliseconds silence)
+      : rank_(rank), ranks_(ranks), silence_(silence), beat_(silence / 8), socket_(std::move(s)) {
+    stop_ = Socket(::eventfd(0, EFD_CLOEXEC));
+    thread_ = std::thread([this] { listen(); });
+  }
+  ~Listener() {
+    const std::uint64_t one = 1;
+    if (::write(stop_.fd(), &one, sizeof one) < 0) {  // an eventfd that holds a 0 takes a 1
+    }
+    thread_.join();
+  }
+
+  void send(const Frame& f) {
+    const std::lock_guard lock(sending_);
+    send_frame(socket_, f);  // to one that is gone: the listening thread hears of it
+  }
+
+  std::string take(std::uint64_t round, const char* what, milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    const bool in_time = changed_.wait_for(lock, limit, [&] { return brought_.contains(round) || !why_.empty(); });
+    if (const auto at = brought_.find(round); at != brought_.end()) {
+      std::string text = std::move(at->second);
+      brought_.erase(at);
+      return text;
+    }
+    if (!why_.empty()) throw_ended("");
+    check(in_time, Code::io, "rank {} waited {} for the others to bring {}", rank_, seconds_in_words(limit), what);
+    return {};
+  }
+
+  bool wait_for_all_to_leave(milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return all_left_ || !why_.empty(); }) && all_left_;
+  }
+  bool wait_for_end(milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return !why_.empty(); });
+  }
+
+  std::optional<std::string> ended() const {
+    const std::lock_guard lock(mutex_);
+    return why_.empty() ? std::nullopt : std::optional(why_);
+  }
+  bool speaks() const {
+    const std::lock_guard lock(mutex_);
+    return speaks_locked();
+  }
+  void check_alive(const char* call) const {
+    const std::lock_guard lock(mutex_);
+    if (!why_.empty()) throw_ended(*call ? std::string(call) + ": " : "");
+  }
+  std::shared_ptr<void> on_end(std::function<void()> f) {
+    auto held = std::make_shared<std::function<void()>>(std::move(f));
+    const std::lock_guard lock(calling_);
+    calls_.push_back(held);
+    return {held.get(), [this, held](void*) {
+              const std::lock_guard lock(calling_);  // not while it runs
+              std::erase(calls_, held);
+            }};
+  }
+
+ private:
+  bool speaks_locked() const { return ended_rank_ == 0 && !said_ ? rank_ == 1 : rank_ == 0; }
+  [[noreturn]] void throw_ended(const std::string& before) const {
+    if (speaks_locked()) throw Error(Code::io, before + why_);
+    throw Quiet(Code::io, before + why_);
+  }
+
+  void listen() {
+    auto heard = Clock::now(), sent = heard;
+    Awake awake(silence_);
+    for (bool open = true; open;) {
+      pollfd polls[2] = {{stop_.fd(), POLLIN, 0}, {socket_.fd(), POLLIN, 0}};
+      ::poll(polls, 2, int(beat_.count()));
+      if (polls[0].revents) return;
+      const auto now = Clock::now();
+      if (awake.slept()) heard = now;
+      if (polls[1].revents) {
+        Frame f;
+        const Got got = receive_frame(socket_, f, milliseconds(0));
+        if (got == Got::frame) heard = now, take_in(f);
+        if (got == Got::gone) lost(gone_without_word), open = false;
+      } else if (now - heard > silence_) {
+        lost(fmt::format("nothing was heard of it for {}", seconds_in_words(silence_)));
+        open = false;
+      }
+      if (now - sent > beat_) sent = now, send({Frame::Kind::beat, rank_, 0, {}});
+    }
+  }
+
+  void take_in(Frame& f) {
+    if (f.kind == Frame::Kind::ended) return set_end(f.text, f.rank, f.round == 1);
+    const std::lock_guard lock(mutex_);
+    if (f.kind == Frame::Kind::brought) brought_[f.round] = std::move(f.text);
+    if (f.kind == Frame::Kind::leave) all_left_ = true;
+    changed_.notify_all();
+  }
+
+  void lost(const std::string& why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (all_left_ || !why_.empty()) return;
+    }
+    set_end(fmt::format("rank 0 ended: {}", why), 0, false);
+  }
+
+  void set_end(const std::string& why, int rank, bool said) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!why_.empty()) return;
+      why_ = why, ended_rank_ = rank, said_ = said;
+      changed_.notify_all();
+    }
+    const std::lock_guard lock(calling_);
+    for (const auto& call : calls_) (*call)();
+  }
+
+  const int rank_, ranks_;
+  const milliseconds silence_, beat_;
+  Socket socket_, stop_;
+  std::mutex sending_, calling_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, std::string> brought_;
+  std::string why_;
+  int ended_rank_ = -1;
+  bool said_ = false, all_left_ = false;
+  std::vector<std::shared_ptr<std::function<void()>>> calls_;
+  std::thread thread_;
+};
+
+namespace {
+
+bool welcomed(Socket& s, const Coming& c, milliseconds patience) {
+  if (!send_frame(s, {Frame::Kind::hello, c.rank, std::uint64_t(c.ranks), "headroom 1"})) return false;
+  Frame f;
+  while (receive_frame(s, f, patience) == Got::frame) {
+    if (f.kind == Frame::Kind::welcome) return true;
+    if (f.kind == Frame::Kind::ended) throw Quiet(Code::io, f.text);
+  }
+  return false;
+}
+
+Socket find_rank_0(Coming& c) {
+  if (!c.connected.empty()) {
+    if (welcomed(c.connected[0], c, c.wait)) return std::move(c.connected[0]);
+    throw Quiet(Code::io, "rank 0, which started this rank, is gone");
+  }
+  const auto limit = Clock::now() + c.wait;
+  do {
+    for (int k = 0; k < c.address.ports; ++k) {
+      Socket s = connect_to(c.address, k);
+      if (s && welcomed(s, c, milliseconds(2000))) return s;
+    }
+    std::this_thread::sleep_for(milliseconds(100));
+  } while (Clock::now() < limit);
+  throw Error(Code::io, fmt::format("rendezvous {}: rank {} of {} found no rank 0 there within {}", c.address.text(), c.rank, c.ranks,
+                                    seconds_in_words(c.wait)));
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(Coming c) : rank_(c.rank), ranks_(c.ranks), patience_(c.patience) {
+  check(c.ranks >= 1 && c.rank >= 0 && c.rank < c.ranks, Code::bad_argument, "rank {} of {}: ranks are counted from 0", c.rank, c.ranks);
+  Socket mine;
+  if (rank_ == 0) {
+    int pair[2];
+    check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, Code::io, "rendezvous: the system gives no socket");
+    mine = Socket(pair[0]);
+    server_ = std::make_unique<Server>(c, Socket(pair[1]));
+    check(welcomed(mine, c, c.wait), Code::io, "rendezvous: rank 0 does not hear itself");
+  } else {
+    mine = find_rank_0(c);
+  }
+  listener_ = std::make_unique<Listener>(std::move(mine), rank_, ranks_, c.silence);
+  compare(c);
+}
+
+Rendezvous::~Rendezvous() {
+  if (!over_) end("it went away before it was done");
+}
+
+void Rendezvous::compare(const Coming& c) {
+  std::vector<std::string> mine{host_id(), c.build};
+  for (const auto& [name, value] : c.settings) mine.push_back(name), mine.push_back(value);
+  const auto all = collect(packed(mine), "their settings");
+  const auto first = unpacked(all[0]);
+  const auto refuse = [&](const std::string& why) {
+    over_ = true;  // everybody finds the same; rank 0 says it
+    if (rank_ == 0) throw Error(Code::bad_argument, why);
+    throw Quiet(Code::bad_argument, why);
+  };
+  local_ranks_ = 0;
+  for (int r = 0; r < ranks_; ++r) {
+    const auto other = unpacked(all[std::size_t(r)]);
+    if (other[0] == mine[0]) local_rank_ = r == rank_ ? local_ranks_ : local_rank_, ++local_ranks_;
+    if (other[1] != first[1]) refuse(fmt::format("rank {} is another build of headroom ({}) than rank 0 ({})", r, other[1], first[1]));
+    for (std::size_t i = 2; i + 1 < std::max(first.size(), other.size()); i += 2) {
+      const bool both = i + 1 < first.size() && i + 1 < other.size() && first[i] == other[i];
+      if (!both) refuse(fmt::format("rank {} and rank 0 were given different settings", r));
+      if (first[i + 1] != other[i + 1])
+        refuse(fmt::format("rank {} was given other settings than rank 0: {} is {} there, and {} on rank 0", r, other[i], other[i + 1],
+                           first[i + 1]));
+    }
+  }
+}
+
+std::uint64_t Rendezvous::bring(const std::string& mine) {
+  listener_->send({Frame::Kind::bring, rank_, ++round_, mine});
+  return round_;
+}
+
+std::vector<std::string> Rendezvous::take(std::uint64_t round, const char* what) {
+  return unpacked(listener_->take(round, what, patience_));
+}
+
+std::vector<std::string> Rendezvous::collect(const std::string& mine, const char* what) { return take(bring(mine), what); }
+
+bool Rendezvous::agree(bool mine) {
+  const auto before = std::exchange(agreement_, bring(mine ? "1" : ""));
+  if (before == 0) return false;
+  const auto said = take(before, "their agreement");
+  return std::any_of(said.begin(), said.end(), [](const std::string& s) { return !s.empty(); });
+}
+
+std::optional<std::string> Rendezvous::ended() const { return listener_->ended(); }
+bool Rendezvous::speaks() const { return listener_->speaks(); }
+void Rendezvous::check_alive(const char* call) const { listener_->check_alive(call); }
+std::shared_ptr<void> Rendezvous::on_end(std::function<void()> f) { return listener_->on_end(std::move(f)); }
+
+void Rendezvous::leave() {
+  over_ = true;
+  listener_->send({Frame::Kind::leave, rank_, 0, {}});
+  if (listener_->wait_for_all_to_leave(patience_)) return;
+  listener_->check_alive("");
+}
+
+bool Rendezvous::end(const std::string& why) noexcept {
+  over_ = true;
+  try {
+    if (!listener_) return false;
+    if (listener_->ended()) return true;
+    listener_->send({Frame::Kind::end, rank_, 0, why});
+    return listener_->wait_for_end(std::chrono::seconds(1));
+  } catch (...) { return false; }
+}
+
+}  // namespace headroom::dist

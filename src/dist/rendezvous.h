@@ -1,0 +1,78 @@
+// Rendezvous — how the ranks of one run find each other: a small store in rank 0's process, to which all connect. It carries
+// words (addresses, hashes, the reason of an end), not tensors. It notices a lost rank: a process that dies closes its connection,
+// a machine that dies stops sending its beat.
+//
+// Order of calls: construct (returns when all ranks have come and agree who they are), collect / agree, in the same order on every rank;
+// at the end leave(), or end(why). One thread calls; another, inside, listens.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/wire.h"
+
+namespace headroom::dist {
+
+std::string build_id();  // of the program or library that this code is in: equal only for equal builds
+
+struct Coming {
+  int rank = 0, ranks = 1;
+  Address address;                                                // where not all connections are given
+  std::vector<Socket> connected{};                                // to rank 0, or of rank 0 to 1, 2, …: of ranks that it started itself
+  std::vector<std::pair<std::string, std::string>> settings{};    // what must be the same on every rank
+  std::string build = build_id();                                 // and so must this
+  std::chrono::milliseconds wait = std::chrono::seconds(60);      // for all to come
+  std::chrono::milliseconds silence = std::chrono::seconds(8);    // of a machine, until it counts as dead
+  std::chrono::milliseconds patience = std::chrono::minutes(10);  // with a rank that lives and does not come to a call
+  std::function<std::string(int rank)> fate{};  // on rank 0: what became of a process that it started: "killed by signal 9"
+};
+
+class Rendezvous {
+ public:
+  explicit Rendezvous(Coming);  // an Error names who did not come, or who differs in what
+  ~Rendezvous();                // as end("…") when neither leave nor end was called
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  int local_rank() const { return local_rank_; }    // among those on this machine
+  int local_ranks() const { return local_ranks_; }  // on this machine
+  bool one_machine() const { return local_ranks_ == ranks_; }
+
+  // What every rank brought, by rank. `what` is for errors: "the NCCL id". Throws when a rank has ended.
+  std::vector<std::string> collect(const std::string& mine, const char* what);
+  // Whether somebody said yes one call ago: the same answer on every rank, and no waiting where all are about equally far.
+  bool agree(bool mine);
+
+  std::optional<std::string> ended() const;       // "rank 2 ended: …", as soon as it is heard
+  void check_alive(const char* call = "") const;  // throws it, after the name of the call that it ended
+  std::chrono::milliseconds patience() const { return patience_; }
+  bool speaks() const;  // whether this rank is the one to print it: the lowest that is left
+  // Called by the listening thread, once, when a rank has ended: to end what this rank is waiting in. Until the value goes, which must be before
+  // the Rendezvous does.
+  [[nodiscard]] std::shared_ptr<void> on_end(std::function<void()>);
+
+  void leave();                               // done: waits until everybody is
+  bool end(const std::string& why) noexcept;  // this rank failed. True when the others know
+
+ private:
+  class Server;
+  class Listener;
+  std::vector<std::string> take(std::uint64_t round, const char* what);
+  std::uint64_t bring(const std::string& mine);
+  void compare(const Coming&);
+
+  int rank_, ranks_, local_rank_ = 0, local_ranks_ = 1;
+  std::chrono::milliseconds patience_;
+  bool over_ = false;
+  std::uint64_t round_ = 0, agreement_ = 0;
+  std::unique_ptr<Server> server_;  // on rank 0
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace headroom::dist

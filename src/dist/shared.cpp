@@ -1,0 +1,183 @@
+#include "dist/shared.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "base/error.h"
+
+namespace headroom::dist {
+
+namespace {
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+struct Place {  // what a rank shows of the call that it is in
+  std::uint64_t call, bytes, root;
+};
+
+struct Front {                                  // at the beginning of the segment; zero when it is made
+  alignas(64) std::atomic<std::uint32_t> turn;  // how often everybody has met
+  alignas(64) std::atomic<std::uint32_t> arrived;
+};
+
+class Segment {
+ public:
+  Segment(int fd, std::size_t bytes) : bytes_(bytes) {
+    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    check(data_ != MAP_FAILED, Code::out_of_memory, "shared memory: {} bytes for the ranks' windows cannot be had: {}", bytes,
+          std::strerror(errno));
+  }
+  ~Segment() { ::munmap(data_, bytes_); }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  char* at(std::size_t offset) const { return static_cast<char*>(data_) + offset; }
+
+ private:
+  void* data_;
+  std::size_t bytes_;
+};
+
+long futex(std::atomic<std::uint32_t>& word, int what, std::uint32_t value, const timespec* limit) {
+  return ::syscall(SYS_futex, &word, what, value, limit, nullptr, 0);
+}
+
+class SharedComm final : public Comm {
+ public:
+  SharedComm(Rendezvous& r, std::size_t window) : Comm(r.rank(), r.ranks()), rendezvous_(r), half_(window / 2), segment_(share(window)) {}
+
+  Backend backend() const override { return Backend::shared; }
+  std::string route(Call) const override { return "copies"; }
+  void check_alive() override { rendezvous_.check_alive(); }
+  void end(const std::string& why) noexcept override { rendezvous_.end(why); }
+
+ protected:
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void*) override {
+    begin(Call::exchange, mine.bytes(), 0);
+    const auto n = std::size_t(ranks());
+    const std::size_t part = mine.bytes() / n, piece = half_ / n;
+    for (std::size_t at = 0; at < part; at += piece) {
+      const std::size_t now = std::min(piece, part - at);
+      for (std::size_t j = 0; j < n; ++j) std::memcpy(window(rank()) + j * piece, mine.as<char>() + j * part + at, now);
+      meet(Call::exchange);
+      for (std::size_t i = 0; i < n; ++i) std::memcpy(theirs.as<char>() + i * part + at, window(int(i)) + std::size_t(rank()) * piece, now);
+      half_in_use_ ^= 1;
+    }
+  }
+
+  void do_gather(const Tensor& part, const Tensor& whole, void*) override {
+    begin(Call::gather, part.bytes(), 0);
+    for (std::size_t at = 0; at < part.bytes(); at += half_) {
+      const std::size_t now = std::min(half_, part.bytes() - at);
+      std::memcpy(window(rank()), part.as<char>() + at, now);
+      meet(Call::gather);
+      for (int i = 0; i < ranks(); ++i) {
+        char* to = whole.as<char>() + std::size_t(i) * part.bytes() + at;
+        if (to != part.as<char>() + at) std::memcpy(to, window(i), now);
+      }
+      half_in_use_ ^= 1;
+    }
+  }
+
+  void do_broadcast(const Tensor& whole, int root, void*) override {
+    begin(Call::broadcast, whole.bytes(), root);
+    for (std::size_t at = 0; at < whole.bytes(); at += half_) {
+      const std::size_t now = std::min(half_, whole.bytes() - at);
+      if (rank() == root) std::memcpy(window(root), whole.as<char>() + at, now);
+      meet(Call::broadcast);
+      if (rank() != root) std::memcpy(whole.as<char>() + at, window(root), now);
+      half_in_use_ ^= 1;
+    }
+  }
+
+  void do_barrier(void*) override { begin(Call::barrier, 0, 0); }
+
+ private:
+  std::size_t front_bytes() const { return (sizeof(Front) + 2 * sizeof(Place) * std::size_t(ranks()) + 4095) / 4096 * 4096; }
+  Front& front() const { return *reinterpret_cast<Front*>(segment_.at(0)); }
+  Place& place(int rank) const {  // of two that are used in turn: who is a call behind still reads the one before
+    return reinterpret_cast<Place*>(segment_.at(sizeof(Front)))[std::size_t(rank) * 2 + calls_ % 2];
+  }
+  char* window(int rank) const { return segment_.at(front_bytes() + (std::size_t(rank) * 2 + half_in_use_) * half_); }
+
+  // Rank 0 makes the segment; the others open it through /proc, where it has a name only as long as rank 0 lives.
+  Segment share(std::size_t window) {
+    check(rendezvous_.one_machine(), Code::unsupported, "shared memory joins ranks of one machine, and these are on several; take MPI");
+    const std::size_t bytes = front_bytes() + window * std::size_t(ranks());
+    int fd = -1;
+    std::string mine;
+    if (rank() == 0) {
+      fd = ::memfd_create("headroom ranks", MFD_CLOEXEC);
+      mine = fd >= 0 && ::ftruncate(fd, off_t(bytes)) == 0 ? fmt::format("/proc/{}/fd/{}", getpid(), fd) : std::string();
+    }
+    const Socket closed_at_the_end(fd);
+    const std::string path = rendezvous_.collect(mine, "their shared memory")[0];
+    check(!path.empty(), Code::out_of_memory, "shared memory: the system gives rank 0 no {} bytes", bytes);
+    const Socket theirs(rank() == 0 ? -1 : ::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const int from = rank() == 0 ? fd : theirs.fd();
+    const std::string why =
+        from >= 0 ? "" : fmt::format("rank {} cannot open rank 0's memory at {}: {}", rank(), path, std::strerror(errno));
+    for (const auto& w : rendezvous_.collect(why, "whether they have it")) check(w.empty(), Code::io, "shared memory: {}", w);
+    return {from, bytes};
+  }
+
+  void begin(Call call, std::size_t bytes, int root) {
+    ++calls_;
+    place(rank()) = {std::uint64_t(call), bytes, std::uint64_t(root)};
+    meet(call);
+    const Place first = place(0);
+    for (int i = 1; i < ranks(); ++i) {  // every rank sees the same first difference
+      const Place other = place(i);
+      check(other.call == first.call, Code::bad_argument, "rank 0 calls {}, rank {} calls {}", names_of<Call>.of(Call(first.call)), i,
+            names_of<Call>.of(Call(other.call)));
+      check(other.bytes == first.bytes, Code::bad_argument, "{}: rank 0 brings {} bytes, rank {} brings {}", names_of<Call>.of(call),
+            first.bytes, i, other.bytes);
+      check(other.root == first.root, Code::bad_argument, "{}: rank 0 names rank {} as the root, rank {} names {}", names_of<Call>.of(call),
+            first.root, i, other.root);
+    }
+  }
+
+  // Nobody goes on before everybody is here. What was written before is seen after: arriving releases, the last one's turn is acquired.
+  void meet(Call call) {
+    Front& f = front();
+    const std::uint32_t turn = f.turn.load(std::memory_order_acquire);
+    if (f.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == std::uint32_t(ranks())) {
+      f.arrived.store(0, std::memory_order_relaxed);
+      f.turn.store(turn + 1, std::memory_order_release);
+      futex(f.turn, FUTEX_WAKE, ~0u >> 1, nullptr);
+      return;
+    }
+    for (int spin = 0; spin < 200; ++spin)
+      if (f.turn.load(std::memory_order_acquire) != turn) return;
+    const auto name = names_of<Call>.of(call);
+    const auto start = std::chrono::steady_clock::now();
+    const timespec slice{0, 20'000'000};
+    while (f.turn.load(std::memory_order_acquire) == turn) {  // a rank that dies is heard of by the rendezvous
+      futex(f.turn, FUTEX_WAIT, turn, &slice);
+      if (f.turn.load(std::memory_order_acquire) != turn) return;
+      rendezvous_.check_alive(name.data());
+      check(std::chrono::steady_clock::now() - start < rendezvous_.patience(), Code::io, "{}: rank {} waited {:g} s for the others", name,
+            rank(), std::chrono::duration<double>(rendezvous_.patience()).count());
+    }
+  }
+
+  Rendezvous& rendezvous_;
+  std::size_t half_;
+  unsigned half_in_use_ = 0;
+  std::uint64_t calls_ = 0;
+  Segment segment_;
+};
+
+}  // namespace
+
+std::unique_ptr<Comm> make_shared_comm(Rendezvous& r, std::size_t window) { return std::make_unique<SharedComm>(r, window); }
+
+}  // namespace headroom::dist

@@ -1,0 +1,76 @@
+// Decoder — any decoder-only language model, layer by layer: what is counted. The engine trains a part of these (ModelConfig);
+// of the rest it knows the parameters, the bytes of a step and of inference, and says that it does not train them.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/params.h"
+
+namespace headroom::engine {
+
+enum class HeadNorm : std::uint8_t {
+  none,
+  each,  // over each head, one weight of a head's dimension
+  whole  // over all heads together
+};
+
+struct SelfAttention {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;  // value_dim: of v and of the output
+  std::int64_t window = 0;                                            // keys that a row sees; 0: all before it
+  bool qkv_bias = false, out_bias = false;
+  HeadNorm norm = HeadNorm::none;
+  bool sinks = false;  // a logit for each head that takes part in the softmax
+  // Multi-head latent attention, where kv_rank > 0: K and V of all heads come from one vector of kv_rank, and rope_dim of a head's
+  // dimensions are turned, the same for all heads of K. q_rank 0: q is made in one product.
+  std::int64_t q_rank = 0, kv_rank = 0, rope_dim = 0;
+
+  bool latent() const { return kv_rank > 0; }
+  std::int64_t q_width() const { return heads * head_dim; }
+  std::int64_t k_width() const { return kv_heads * head_dim; }
+  std::int64_t v_width() const { return kv_heads * value_dim; }
+  std::int64_t out_width() const { return heads * value_dim; }
+  std::int64_t cached() const { return latent() ? kv_rank + rope_dim : k_width() + v_width(); }  // elements of a position
+};
+
+struct FeedForward {
+  std::int64_t width = 0;  // of one expert where there are experts
+  bool gated = true, bias = false;
+  std::int64_t experts = 0, experts_of_token = 0;  // 0: one dense layer
+  std::int64_t shared_width = 0;                   // of the expert that every token takes; 0: none
+  bool router_bias = false, router_correction = false, shared_gate = false;
+
+  std::int64_t in_width(std::int64_t of) const { return (gated ? 2 : 1) * of; }
+};
+
+struct DecoderLayer {
+  SelfAttention attention;
+  FeedForward ffn;
+};
+
+struct Decoder {
+  std::string family;  // model_type
+  std::int64_t vocab = 0, width = 0;
+  bool tied = false;
+  std::int64_t positions = 0;                     // rows of learned positions; 0: rotary
+  bool layer_norm = false;                        // LayerNorm with a bias, else RMSNorm
+  bool norms_before = true, norms_after = false;  // around each half of a layer
+  std::vector<DecoderLayer> layers;
+  std::vector<std::string> not_counted;  // what the file describes beside the decoder
+  std::string untrained;                 // what the engine has not, in words; empty: it trains this
+  std::string source;                    // the JSON text it was read from
+
+  bool has_experts() const;
+};
+
+void check(const Decoder&);  // an Error (bad_argument) that says what is allowed
+
+// Every weight, in the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].
+std::vector<ParamSpec> param_table(const Decoder&);
+
+std::int64_t active_param_count(const Decoder&);  // that one token is multiplied with, embedding and head included
+
+// Bytes of the keys and values of `batch` sequences of `len` tokens. A layer with a window keeps no more than that.
+std::int64_t cache_bytes(const Decoder&, std::int64_t batch, std::int64_t len, DType);
+
+}  // namespace headroom::engine

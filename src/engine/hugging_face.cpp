@@ -1,0 +1,545 @@
+#include "engine/hugging_face.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace headroom::engine {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Said in many files; no weight, no tensor and no product of a pass depends on them.
+constexpr std::string_view inert[] = {"architectures",
+                                      "torch_dtype",
+                                      "dtype",
+                                      "bos_token_id",
+                                      "eos_token_id",
+                                      "pad_token_id",
+                                      "unk_token_id",
+                                      "sep_token_id",
+                                      "cls_token_id",
+                                      "decoder_start_token_id",
+                                      "bos_token",
+                                      "eos_token",
+                                      "use_cache",
+                                      "initializer_range",
+                                      "initializer_factor",
+                                      "attention_dropout",
+                                      "attn_pdrop",
+                                      "resid_pdrop",
+                                      "embd_pdrop",
+                                      "hidden_dropout",
+                                      "resid_dropout",
+                                      "embd_dropout",
+                                      "classifier_dropout",
+                                      "summary_type",
+                                      "summary_use_proj",
+                                      "summary_activation",
+                                      "summary_proj_to_labels",
+                                      "summary_first_dropout",
+                                      "task_specific_params",
+                                      "transformers_version",
+                                      "_name_or_path",
+                                      "_commit_hash",
+                                      "name",
+                                      "name_or_path",
+                                      "auto_map",
+                                      "max_position_embeddings",
+                                      "original_max_position_embeddings",
+                                      "initial_context_length",
+                                      "n_ctx",
+                                      "output_attentions",
+                                      "output_hidden_states",
+                                      "return_dict",
+                                      "tokenizer_class",
+                                      "router_aux_loss_coef",
+                                      "aux_loss_alpha",
+                                      "output_router_logits",
+                                      "router_jitter_noise",
+                                      "seq_aux",
+                                      "id2label",
+                                      "label2id",
+                                      "problem_type",
+                                      "pruned_heads",
+                                      "chunk_size_feed_forward",
+                                      "cache_implementation",
+                                      "torchscript",
+                                      "gradient_checkpointing",
+                                      "keys_to_ignore_at_inference",
+                                      "ep_size",
+                                      "attn_implementation",
+                                      "_attn_implementation",
+                                      "_attn_implementation_autoset",
+                                      "reorder_and_upcast_attn",
+                                      "is_decoder",
+                                      "pretraining_tp",
+                                      "use_bfloat16",
+                                      "tf_legacy_loss",
+                                      "boi_token_index",
+                                      "eoi_token_index",
+                                      "image_token_index",
+                                      "mm_tokens_per_image",
+                                      "unsloth_fixed",
+                                      "model_name",
+                                      "save_step",
+                                      "num_return_sequences",
+                                      "max_length",
+                                      "norm_topk_prob",
+                                      "routed_scaling_factor",
+                                      "topk_method",
+                                      "topk_group",
+                                      "n_group",
+                                      "scoring_func",
+                                      "swiglu_limit",
+                                      "experts_per_token"};
+
+// Reads keys of one object and knows which of them nobody asked for.
+class Reader {
+ public:
+  Reader(const Json& j, std::string who) : j_(j), who_(std::move(who)) {}
+
+  std::int64_t integer(const char* key) {
+    const Json* v = find(key);
+    if (!v) lacks(key);
+    return integer(key, 0);
+  }
+  std::int64_t integer(const char* key, std::int64_t otherwise) {
+    const Json* v = find(key);
+    if (!v) return otherwise;
+    check(v->is_number_integer(), Code::bad_argument, "model: '{}' is {}, it must be a whole number", key, printed(*v));
+    return v->get<std::int64_t>();
+  }
+  double number(const char* key, double otherwise) {
+    const Json* v = find(key);
+    if (!v) return otherwise;
+    check(v->is_number(), Code::bad_argument, "model: '{}' is {}, it must be a number", key, printed(*v));
+    return v->get<double>();
+  }
+  bool truth(const char* key, bool otherwise = false) {
+    const Json* v = find(key);
+    if (!v) return otherwise;
+    check(v->is_boolean(), Code::bad_argument, "model: '{}' is {}, it must be true or false", key, printed(*v));
+    return v->get<bool>();
+  }
+  std::string word(const char* key, const char* otherwise) {
+    const Json* v = find(key);
+    if (!v) return otherwise;
+    check(v->is_string(), Code::bad_argument, "model: '{}' is {}, it must be a text in quotes", key, printed(*v));
+    return v->get<std::string>();
+  }
+  const Json* object(const char* key) {
+    const Json* v = find(key);
+    check(!v || v->is_object(), Code::bad_argument, "model: '{}' is {}, it must be an object", key, v ? printed(*v) : "");
+    return v;
+  }
+  const Json* list(const char* key) {
+    const Json* v = find(key);
+    check(!v || v->is_array(), Code::bad_argument, "model: '{}' is {}, it must be a list", key, v ? printed(*v) : "");
+    return v;
+  }
+  bool says(const char* key) const { return j_.contains(key) && !j_[key].is_null(); }
+  void know(const char* key) { known_.insert(key); }
+
+  // What has to be so for a count to hold: another value is refused by the key's name.
+  void must_be(const char* key, const char* only, std::initializer_list<std::string_view> words) {
+    const std::string w = word(key, std::string(*words.begin()).c_str());
+    check(std::find(words.begin(), words.end(), w) != words.end(), Code::unsupported, "model: '{}' is '{}'; {} {}", key, w, only, who_);
+  }
+
+  void finish() const {
+    std::vector<std::string> names(known_.begin(), known_.end());
+    for (const auto& [key, value] : j_.items()) {
+      const bool says_nothing = value.is_null() || value == Json(false) || ((value.is_array() || value.is_object()) && value.empty());
+      if (known_.contains(key) || says_nothing || std::find(std::begin(inert), std::end(inert), key) != std::end(inert)) continue;
+      throw Error(Code::unsupported, fmt::format("model: the key '{}' is not known of {}, and it may change bytes or arithmetic{}", key,
+                                                 who_, meant_by(key, names)));
+    }
+  }
+
+ private:
+  const Json* find(const char* key) {
+    known_.insert(key);
+    const auto at = j_.find(key);
+    return at == j_.end() || at->is_null() ? nullptr : &*at;
+  }
+  [[noreturn]] void lacks(const char* key) const {
+    std::vector<std::string> others;
+    for (const auto& item : j_.items())
+      if (!known_.contains(item.key())) others.push_back(item.key());
+    const std::string near = closest(key, others);
+    throw Error(Code::bad_argument,
+                fmt::format("model: a config.json of {} needs '{}'{}", who_, key, near.empty() ? "" : fmt::format("; it has '{}'", near)));
+  }
+  // The understood key that this file lacks and that shares most of its words with another: num_kv_heads, num_key_value_heads.
+  std::string meant_by(const std::string& key, const std::vector<std::string>& names) const {
+    if (const std::string near = did_you_mean(key, names); !near.empty()) return near;
+    const auto words = [](std::string_view k) {
+      std::set<std::string> parts;
+      for (std::size_t from = 0; from <= k.size();) {
+        const std::size_t to = std::min(k.find('_', from), k.size());
+        parts.emplace(k.substr(from, to - from)), from = to + 1;
+      }
+      return parts;
+    };
+    const auto asked = words(key);
+    std::string best;
+    double most = 0.35;
+    for (const std::string& name : names) {
+      if (j_.contains(name)) continue;
+      const auto other = words(name);
+      double shared = 0;
+      for (const auto& w : other) shared += asked.contains(w);
+      const double share = shared / (double(asked.size()) + double(other.size()) - shared);
+      if (share > most) best = name, most = share;
+    }
+    return best.empty() ? "" : fmt::format("; did you mean '{}'?", best);
+  }
+  static std::string printed(const Json& v) { return v.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80); }
+
+  const Json& j_;
+  std::string who_;
+  std::set<std::string, std::less<>> known_;
+};
+
+using Numbers = std::initializer_list<std::string_view>;
+
+// Scaling of rotary positions changes the numbers of a table, no bytes.
+void know_rope(Reader& r, const Json& j) {
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "rope_local_base_freq", "rotary_dim"})
+    r.know(key);
+  const auto check_type = [](const Json& scaling) {
+    constexpr std::string_view types[] = {"default", "linear", "dynamic", "yarn", "longrope", "su", "llama3"};
+    for (const char* key : {"rope_type", "type"}) {
+      const auto at = scaling.find(key);
+      if (at == scaling.end() || at->is_null()) continue;
+      const std::string type = at->is_string() ? at->get<std::string>() : at->dump();
+      check(std::find(std::begin(types), std::end(types), type) != std::end(types), Code::unsupported,
+            "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
+    }
+  };
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const auto at = j.find(key); at != j.end() && at->is_object()) {
+      check_type(*at);
+      for (const auto& [name, of_kind] : at->items())  // newer files have one for each kind of layer
+        if (of_kind.is_object()) check_type(of_kind);
+    }
+}
+
+void know_quantisation(Reader& r, Decoder& d) {
+  if (r.object("quantization_config"))
+    d.not_counted.push_back("the quantisation of the file's weights: weights are counted in the precision that is asked");
+}
+
+FeedForward gated(std::int64_t width, bool bias = false) { return {.width = width, .bias = bias}; }
+
+// The layers of which a window is kept to: layer_types says it for each, else `slides` for layer i.
+template <class Slides>
+void set_windows(Reader& r, Decoder& d, std::int64_t window, Slides slides) {
+  const Json* types = r.list("layer_types");
+  check(!types || types->size() == d.layers.size(), Code::bad_argument, "model: layer_types names {} layers, there are {}",
+        types ? types->size() : 0, d.layers.size());
+  for (std::size_t i = 0; i < d.layers.size(); ++i) {
+    bool here = slides(std::int64_t(i));
+    if (types) {
+      const std::string type = (*types)[i].is_string() ? (*types)[i].get<std::string>() : (*types)[i].dump();
+      check(type == "full_attention" || type == "sliding_attention", Code::unsupported,
+            "model: layer_types holds '{}'; full_attention and sliding_attention are known", type);
+      here = type == "sliding_attention";
+    }
+    d.layers[i].attention.window = here ? window : 0;
+  }
+}
+
+std::int64_t layer_count(Reader& r, const char* key, std::int64_t otherwise = 0) {
+  const std::int64_t n = otherwise ? r.integer(key, otherwise) : r.integer(key);
+  check(n >= 1 && n <= 1 << 12, Code::bad_argument, "model: '{}' is {}, it must be 1 to {}", key, n, 1 << 12);
+  return n;
+}
+
+SelfAttention grouped(Reader& r, std::int64_t width, std::int64_t head_dim = 0) {
+  SelfAttention a;
+  a.heads = r.integer("num_attention_heads");
+  a.kv_heads = r.integer("num_key_value_heads", a.heads);
+  check(a.heads >= 1, Code::bad_argument, "model: 'num_attention_heads' is {}, it must be at least 1", a.heads);
+  a.head_dim = r.integer("head_dim", head_dim);
+  if (a.head_dim == 0) {
+    check(width % a.heads == 0, Code::bad_argument, "model: width {} is not a multiple of {} heads; give head_dim", width, a.heads);
+    a.head_dim = width / a.heads;
+  }
+  a.value_dim = a.head_dim;
+  return a;
+}
+
+void start_decoder(Reader& r, Decoder& d, bool tied) {
+  d.vocab = r.integer("vocab_size"), d.width = r.integer("hidden_size");
+  d.tied = r.truth("tie_word_embeddings", tied);
+  r.know("rms_norm_eps");
+  know_quantisation(r, d);
+}
+
+std::string activation(Reader& r, const char* otherwise) {
+  r.know("hidden_activation");
+  const std::string a = r.word("hidden_act", otherwise);
+  return r.says("hidden_activation") ? r.word("hidden_activation", otherwise) : a;
+}
+
+void gpt2(Reader& r, Decoder& d) {
+  d.vocab = r.integer("vocab_size", 50257), d.width = r.integer("n_embd"), d.positions = r.integer("n_positions", 1024);
+  d.tied = r.truth("tie_word_embeddings", true), d.layer_norm = true;
+  for (const char* key : {"layer_norm_epsilon", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"}) r.know(key);
+  check(!r.truth("add_cross_attention"), Code::unsupported, "model: 'add_cross_attention' is true; a decoder alone is counted");
+  r.must_be("activation_function", "counted are gelu_new, gelu and relu of", {"gelu_new", "gelu", "relu", "gelu_pytorch_tanh"});
+  SelfAttention a{.heads = r.integer("n_head"), .qkv_bias = true, .out_bias = true};
+  check(a.heads >= 1 && d.width % a.heads == 0, Code::bad_argument, "model: width {} is not a multiple of {} heads", d.width, a.heads);
+  a.kv_heads = a.heads, a.head_dim = a.value_dim = d.width / a.heads;
+  FeedForward f{.width = r.integer("n_inner", 4 * d.width), .gated = false, .bias = true};
+  d.layers.assign(std::size_t(layer_count(r, "n_layer")), {a, f});
+  know_quantisation(r, d);
+  d.untrained = "LayerNorm, learned positions or plain GELU feed-forward layer";
+}
+
+void llama_like(Reader& r, const Json& j, Decoder& d) {
+  const std::string& type = d.family;
+  start_decoder(r, d, false), know_rope(r, j);
+  SelfAttention a = grouped(r, d.width, type == "qwen3" ? 128 : 0);
+  const bool biased = type != "mistral" && type != "qwen2" && r.truth("attention_bias");
+  a.qkv_bias = biased || type == "qwen2", a.out_bias = biased;
+  a.norm = type == "qwen3" ? HeadNorm::each : HeadNorm::none;
+  const bool mlp_bias = type == "llama" && r.truth("mlp_bias");
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"), mlp_bias)});
+  const std::int64_t window = r.integer("sliding_window", 0), from = r.integer("max_window_layers", 28);
+  const bool uses = type == "mistral" ? window > 0 : r.truth("use_sliding_window") && window > 0;
+  if (type != "llama") set_windows(r, d, uses ? window : 0, [&](std::int64_t i) { return uses && (type == "mistral" || i >= from); });
+  if (biased || mlp_bias) d.untrained = "biases of attention's output or of the feed-forward layers";
+  if (const std::string act = activation(r, "silu"); act != "silu") d.untrained = fmt::format("activation {}", act);
+}
+
+void mixtral(Reader& r, const Json& j, Decoder& d) {
+  start_decoder(r, d, false), know_rope(r, j);
+  activation(r, "silu");
+  FeedForward f{.width = r.integer("intermediate_size"),
+                .experts = r.integer("num_local_experts"),
+                .experts_of_token = r.integer("num_experts_per_tok")};
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {grouped(r, d.width), f});
+  const std::int64_t window = r.integer("sliding_window", 0);
+  set_windows(r, d, window, [&](std::int64_t) { return window > 0; });
+}
+
+void qwen_moe(Reader& r, const Json& j, Decoder& d) {
+  const bool second = d.family == "qwen2_moe";
+  start_decoder(r, d, false), know_rope(r, j);
+  activation(r, "silu");
+  SelfAttention a = grouped(r, d.width);
+  if (second) {
+    a.qkv_bias = r.truth("qkv_bias", true);
+  } else {
+    a.norm = HeadNorm::each, a.qkv_bias = a.out_bias = r.truth("attention_bias");
+  }
+  FeedForward experts{.width = r.integer("moe_intermediate_size"),
+                      .experts = r.integer("num_experts"),
+                      .experts_of_token = r.integer("num_experts_per_tok")};
+  if (second) experts.shared_width = r.integer("shared_expert_intermediate_size"), experts.shared_gate = true;
+  const FeedForward dense = gated(r.integer("intermediate_size", experts.width));
+  const std::int64_t step = r.integer("decoder_sparse_step", 1);
+  check(step >= 1, Code::bad_argument, "model: 'decoder_sparse_step' is {}, it must be at least 1", step);
+  std::set<std::int64_t> only_dense;
+  if (const Json* list = r.list("mlp_only_layers"))
+    for (const Json& i : *list) {
+      check(i.is_number_integer(), Code::bad_argument, "model: mlp_only_layers holds {}, it must hold whole numbers", i.dump());
+      only_dense.insert(i.get<std::int64_t>());
+    }
+  const std::int64_t layers = layer_count(r, "num_hidden_layers");
+  for (std::int64_t i = 0; i < layers; ++i) d.layers.push_back({a, !only_dense.contains(i) && (i + 1) % step == 0 ? experts : dense});
+  const std::int64_t window = r.integer("sliding_window", 0), from = r.integer("max_window_layers", 28);
+  const bool uses = r.truth("use_sliding_window") && window > 0;
+  set_windows(r, d, uses ? window : 0, [&](std::int64_t i) { return uses && i >= from; });
+}
+
+void gemma(Reader& r, const Json& j, Decoder& d) {
+  const bool third = d.family == "gemma3_text", later = third || d.family == "gemma2";
+  if (third) {  // text_config of the larger ones leaves these to the class
+    d.vocab = r.integer("vocab_size", 262208), d.width = r.integer("hidden_size", 2304), d.tied = r.truth("tie_word_embeddings", true);
+    r.know("rms_norm_eps"), know_quantisation(r, d);
+  } else {
+    start_decoder(r, d, true);
+  }
+  know_rope(r, j);
+  for (const char* key : {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}) r.know(key);
+  activation(r, "gelu_pytorch_tanh");
+  SelfAttention a;
+  a.heads = third ? r.integer("num_attention_heads", 8) : r.integer("num_attention_heads");
+  a.kv_heads = r.integer("num_key_value_heads", third ? 4 : a.heads);
+  a.head_dim = a.value_dim = r.integer("head_dim", 256);
+  a.qkv_bias = a.out_bias = r.truth("attention_bias");
+  if (third) a.norm = HeadNorm::each;
+  d.norms_after = later;
+  const std::int64_t ffn = third ? r.integer("intermediate_size", 9216) : r.integer("intermediate_size");
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers", third ? 26 : 0)), {a, gated(ffn)});
+  if (later) {
+    const std::int64_t pattern = third ? r.integer("sliding_window_pattern", r.integer("_sliding_window_pattern", 6)) : 2;
+    check(pattern >= 1, Code::bad_argument, "model: 'sliding_window_pattern' is {}, it must be at least 1", pattern);
+    set_windows(r, d, r.integer("sliding_window", 4096), [&](std::int64_t i) { return (i + 1) % pattern != 0; });
+  }
+  check(!r.truth("use_bidirectional_attention"), Code::unsupported, "model: 'use_bidirectional_attention' is true; decoders are counted");
+}
+
+void phi3(Reader& r, const Json& j, Decoder& d) {
+  start_decoder(r, d, false), know_rope(r, j);
+  const SelfAttention a = grouped(r, d.width);
+  const std::string act = activation(r, "silu");
+  check(!r.truth("attention_bias") && !r.truth("mlp_bias"), Code::unsupported, "model: biases of phi3 are not known");
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"))});
+  const std::int64_t window = r.integer("sliding_window", 0);
+  set_windows(r, d, window, [&](std::int64_t) { return window > 0; });
+  if (act != "silu") d.untrained = fmt::format("activation {}", act);
+}
+
+void deepseek(Reader& r, const Json& j, Decoder& d) {
+  start_decoder(r, d, false), know_rope(r, j);
+  activation(r, "silu");
+  r.know("rope_interleave"), r.know("head_dim"), r.know("num_key_value_heads"), r.know("moe_layer_freq"), r.know("qk_head_dim");
+  SelfAttention a;
+  a.heads = a.kv_heads = r.integer("num_attention_heads");
+  a.q_rank = r.integer("q_lora_rank", 0), a.kv_rank = r.integer("kv_lora_rank"), a.rope_dim = r.integer("qk_rope_head_dim");
+  a.head_dim = r.integer("qk_nope_head_dim") + a.rope_dim, a.value_dim = r.integer("v_head_dim");
+  check(a.kv_rank >= 1, Code::bad_argument, "model: 'kv_lora_rank' is {}, it must be at least 1", a.kv_rank);
+  check(!r.truth("attention_bias"), Code::unsupported, "model: 'attention_bias' of {} is not known", d.family);
+  check(r.integer("moe_layer_freq", 1) == 1, Code::unsupported, "model: 'moe_layer_freq' is {}, 1 is known",
+        r.integer("moe_layer_freq", 1));
+  const FeedForward dense = gated(r.integer("intermediate_size"));
+  FeedForward experts{.width = r.integer("moe_intermediate_size"),
+                      .experts = r.integer("n_routed_experts"),
+                      .experts_of_token = r.integer("num_experts_per_tok")};
+  experts.shared_width = experts.width * r.integer("n_shared_experts", 0);
+  experts.router_correction = d.family == "deepseek_v3";
+  const std::int64_t first = r.integer("first_k_dense_replace", d.family == "deepseek_v3" ? 3 : 0),
+                     layers = layer_count(r, "num_hidden_layers");
+  for (std::int64_t i = 0; i < layers; ++i) d.layers.push_back({a, i < first ? dense : experts});
+  if (r.integer("num_nextn_predict_layers", 0) > 0)
+    d.not_counted.push_back("the layers that predict further tokens (num_nextn_predict_layers): transformers does not load them");
+}
+
+void gpt_oss(Reader& r, const Json& j, Decoder& d) {
+  start_decoder(r, d, false), know_rope(r, j);
+  activation(r, "silu");
+  SelfAttention a = grouped(r, d.width, 64);
+  a.qkv_bias = a.out_bias = r.truth("attention_bias", true), a.sinks = true;
+  FeedForward f{.width = r.integer("intermediate_size"),
+                .bias = true,
+                .experts = r.integer("num_local_experts"),
+                .experts_of_token = r.integer("num_experts_per_tok"),
+                .router_bias = true};
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, f});
+  set_windows(r, d, r.integer("sliding_window", 128), [](std::int64_t i) { return i % 2 == 0; });
+}
+
+void olmo2(Reader& r, const Json& j, Decoder& d) {
+  start_decoder(r, d, false), know_rope(r, j);
+  const std::string act = activation(r, "silu");
+  SelfAttention a = grouped(r, d.width);
+  a.norm = HeadNorm::whole, a.qkv_bias = a.out_bias = r.truth("attention_bias");
+  d.norms_before = false, d.norms_after = true;
+  d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"))});
+}
+
+struct Family {
+  std::string_view type;
+  void (*read)(Reader&, const Json&, Decoder&);
+  const char* untrained;  // why the engine does not train it; "": it may
+};
+constexpr Family families[] = {
+    {"gpt2", [](Reader& r, const Json&, Decoder& d) { gpt2(r, d); }, ""},
+    {"llama", llama_like, ""},
+    {"mistral", llama_like, ""},
+    {"qwen2", llama_like, ""},
+    {"qwen3", llama_like, ""},
+    {"mixtral", mixtral, "mixture of experts"},
+    {"qwen2_moe", qwen_moe, "mixture of experts"},
+    {"qwen3_moe", qwen_moe, "mixture of experts"},
+    {"gemma", gemma, "Gemma's scaled embedding, norms of 1 + w and GELU"},
+    {"gemma2", gemma, "norms after each half, capped scores and GELU"},
+    {"gemma3_text", gemma, "norms after each half and GELU"},
+    {"phi3", phi3, ""},
+    {"deepseek_v2", deepseek, "latent attention and mixture of experts"},
+    {"deepseek_v3", deepseek, "latent attention and mixture of experts"},
+    {"gpt_oss", gpt_oss, "attention sinks and mixture of experts"},
+    {"olmo2", olmo2, "norms after each half and over all heads"},
+};
+
+}  // namespace
+
+bool is_hugging_face(const Json& j) {
+  for (const char* key : {"model_type", "hidden_size", "n_embd", "architectures", "num_hidden_layers", "text_config"})
+    if (j.contains(key)) return true;
+  return false;
+}
+
+Decoder decoder_from(const Json& j) {
+  std::vector<std::string> known{"gemma3"};
+  for (const Family& f : families) known.emplace_back(f.type);
+  const auto at = j.find("model_type");
+  check(at != j.end() && !at->is_null(), Code::bad_argument,
+        "model: this config.json has no model_type, which says how its numbers are meant; known are {}", joined(known));
+  check(at->is_string(), Code::bad_argument, "model: 'model_type' is {}, it must be a text in quotes", at->dump().substr(0, 80));
+  const auto type = at->get<std::string>();
+  if (type == "gemma3") {  // text and images: the decoder is nested
+    const auto text = j.find("text_config");
+    check(text != j.end() && text->is_object(), Code::bad_argument, "model: a config.json of gemma3 needs 'text_config'");
+    Json inner = *text;
+    inner["model_type"] = "gemma3_text";
+    for (const char* outer : {"vocab_size", "tie_word_embeddings"})
+      if (!inner.contains(outer) && j.contains(outer)) inner[outer] = j[outer];
+    Decoder d = decoder_from(inner);
+    d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (j.contains("vision_config")) d.not_counted.push_back("the vision tower and its projection (vision_config)");
+    return d;
+  }
+  for (const Family& f : families) {
+    if (f.type != type) continue;
+    Decoder d;
+    d.family = type;
+    Reader r(j, type);
+    r.know("model_type");
+    f.read(r, j, d);
+    r.finish();
+    if (*f.untrained) d.untrained = f.untrained;
+    d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+    check(d);
+    return d;
+  }
+  throw Error(Code::unsupported, fmt::format("model: model_type '{}' is not known{}; known are {}", type.substr(0, 80),
+                                             did_you_mean(type, known), joined(known)));
+}
+
+ModelConfig model_of(const Decoder& d, const Json& j) {
+  const SelfAttention& a = d.layers[0].attention;
+  ModelConfig c;
+  c.vocab = d.vocab, c.width = d.width, c.layers = std::int64_t(d.layers.size()), c.tied = d.tied;
+  c.heads = a.heads, c.kv_heads = a.kv_heads, c.head_dim = a.head_dim, c.ffn = d.layers[0].ffn.width;
+  c.qkv_bias = a.qkv_bias, c.qk_norm = a.norm == HeadNorm::each;
+  std::string untrained = d.untrained;
+  if (untrained.empty() && (a.head_dim > 256 || a.head_dim % 2 != 0)) untrained = fmt::format("head dimension of {}", a.head_dim);
+  Reader r(j, d.family);
+  c.norm_eps = r.number("rms_norm_eps", d.family == "phi3" ? 1e-5 : 1e-6);
+  const auto together = j.find("rope_parameters");  // newer files keep the rotary positions' numbers together
+  const bool newer = together != j.end() && together->is_object();
+  Reader rope(newer ? *together : j, d.family);
+  c.rope_theta = rope.number("rope_theta", c.rope_theta);
+  if (r.number("partial_rotary_factor", 1) != 1 && untrained.empty()) untrained = "rotary positions of a part of each head";
+  if ((j.contains("rope_scaling") && !j["rope_scaling"].is_null()) || (newer && rope.word("rope_type", "default") != "default"))
+    c.left_out.push_back("the scaling of the rotary positions");
+  if (std::any_of(d.layers.begin(), d.layers.end(), [](const DecoderLayer& l) { return l.attention.window > 0; }))
+    c.left_out.push_back("the sliding window");
+  if (untrained.empty()) return c;
+  Decoder counted = d;
+  counted.untrained = untrained;
+  c.left_out = d.not_counted;
+  c.counted = std::make_shared<const Decoder>(std::move(counted));
+  return c;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,77 @@
+#include "engine/keep_auto.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace headroom::engine {
+
+namespace {
+
+constexpr int levels = int(names_of<Keep>.name.size());
+static_assert(int(KeepAsked::automatic) == levels, "every level can be asked for");
+
+std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Keep more) {
+  std::vector<Keep> all(std::size_t(layers), more);
+  std::fill_n(all.begin(), less_of, less);
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
+  const std::int64_t layers = r.model.layers;
+  const auto fits = [&](std::int64_t less_of, Keep less, Keep more) {
+    r.keep = mixed(layers, less_of, less, more);
+    return forecast_peak(r, device, workers) <= bytes;
+  };
+  const auto cost = [&] {  // of r; FLOPs where the device's ceilings are not known: none is known for one and not for the other
+    const Forecast f = forecast(r, device, workers);
+    return std::pair(f.ms > 0 ? f.ms : f.flops, f.bytes);
+  };
+  std::optional<std::vector<Keep>> best;
+  std::pair<double, double> least;
+  const auto offer = [&](std::int64_t less_of, Keep less, Keep more) {
+    r.keep = mixed(layers, less_of, less, more);
+    if (const auto c = cost(); !best || c < least) best = r.keep, least = c;
+  };
+  for (int more = 0; more < levels; ++more) {
+    if (fits(0, Keep(more), Keep(more))) {
+      offer(0, Keep(more), Keep(more));
+      break;  // whoever keeps less than that is slower
+    }
+    for (int less = more + 1; less < levels; ++less) {
+      if (!fits(layers, Keep(less), Keep(more))) continue;
+      std::int64_t low = 0, high = layers;  // blocks that keep less: too few, enough
+      while (high - low > 1) {
+        const std::int64_t middle = (low + high) / 2;
+        (fits(middle, Keep(less), Keep(more)) ? high : low) = middle;
+      }
+      offer(high, Keep(less), Keep(more));
+    }
+  }
+  return best;
+}
+
+std::vector<Keep> keep_levels(KeepAsked asked, const Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
+  if (const auto one = level_of(asked)) return {*one};
+  if (auto found = keep_that_fits(recipe, bytes, device, workers)) return *std::move(found);
+  Recipe least = recipe;
+  least.keep = {Keep(levels - 1)};
+  throw Error(Code::out_of_memory,
+              fmt::format("--keep auto: {} are available, and with every block made again this needs {}; try a smaller batch or --shard",
+                          bytes_in_words(double(bytes)), bytes_in_words(double(forecast_peak(least, device, workers)))));
+}
+
+std::string in_words(std::span<const Keep> keep) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < keep.size();) {
+    std::size_t end = i;
+    while (end < keep.size() && keep[end] == keep[i]) ++end;
+    words.push_back(keep.size() == 1 ? std::string(name_of(keep[i])) : fmt::format("{} × {}", name_of(keep[i]), end - i));
+    i = end;
+  }
+  return joined(words);
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,14 @@
+// What a piece of work turns into on the card: recorded once, its nodes counted, launched once, and waited for.
+#pragma once
+#include <functional>
+
+namespace headroom {
+
+struct Nodes {
+  int kernels = 0, copies = 0, others = 0;
+};
+Nodes run_and_count(void* stream, const std::function<void()>& work);  // a cudaStream_t that is not being recorded
+
+void use_cuda_device(int index);  // by this thread
+
+}  // namespace headroom

@@ -1,0 +1,142 @@
+// flash — no N² memory: tiles with an online softmax forward; backward recomputes P from LSE. This file plans: scratch, and who does what.
+//
+// Forward: one piece per tile of queries of a head, those with the most keys first.
+// Backward: Δ row by row; then one piece per chunk of keys of a key head, which walks its strips in order and adds to dQ in order; then
+// dQ of the chunks is added up, in order. How many chunks there are depends on the problem alone, so the bits do too.
+#include "ops/attention/cpu/flash.h"
+
+#include <algorithm>
+
+#include "base/convert.h"
+#include "ops/attention/documents.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/sink.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace flash_cpu;
+
+constexpr std::int64_t pieces_wanted = 16;  // of backward; heads give them where there are enough, chunks of keys otherwise
+
+struct Chunks {
+  std::int64_t count, keys;  // keys of one, a multiple of a strip
+};
+Chunks chunks_of(const Problem& p) {
+  const auto strips = ceil_div(p.len_k, keys_per_strip), heads = std::max<std::int64_t>(p.batch * p.kv_heads, 1);
+  const auto wanted = std::clamp<std::int64_t>(ceil_div(pieces_wanted, heads), 1, std::max<std::int64_t>(strips, 1));
+  const auto each = std::max<std::int64_t>(ceil_div(strips, wanted), 1);
+  return {std::max<std::int64_t>(ceil_div(strips, each), 1), each * keys_per_strip};
+}
+
+template <class T>
+T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {
+  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
+}
+
+struct QueryRow {
+  std::int64_t b, head, row;
+};
+QueryRow query_row(const Problem& p, std::int64_t at) {  // of [batch, heads, len_q]
+  return {at / (p.heads * p.len_q), at / p.len_q % p.heads, at % p.len_q};
+}
+constexpr std::int64_t rows_per_piece = 64;
+std::int64_t row_pieces(const Problem& p) { return ceil_div(p.lse_shape().count(), rows_per_piece); }
+
+}  // namespace
+
+Support flash_supports(const Problem& p, const Device& device, Pass pass) {
+  Problem unpaged = p;
+  unpaged.page = 0;
+  if (Support s = plain_supports(unpaged, device, pass); !s) return s;
+  if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
+  return {};
+}
+
+void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const auto floats = forward_scratch(p.head_dim, p.value_dim());
+  const Lists lists = make_lists(p, ctx);
+  const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
+  const auto op = ctx.note("attention.flash.forward", p.precision, forward_cost(p), Work::attention);
+  if (ctx.dry()) return;
+  list_documents(p, t.with, lists, ctx);
+  const auto tiles = (p.len_q + queries_per_tile - 1) / queries_per_tile, heads = p.batch * p.heads;
+  ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
+    const auto tile = tiles - 1 - piece / heads, head = piece % heads, b = head / p.heads;
+    const Band band = band_of(p, lists, b);
+    forward_tile({.problem = p,
+                  .tensors = t,
+                  .band = band,
+                  .b = b,
+                  .head = head % p.heads,
+                  .row = tile * queries_per_tile,
+                  .scratch = scratch.as<float>() + worker * floats});
+  });
+}
+
+void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
+  const auto floats = backward_scratch(p.head_dim, p.value_dim()), dim = p.head_dim;
+  const Chunks chunks = chunks_of(p);
+  // With one chunk, FP32 and whole vectors, dQ is added up where it will stay.
+  const bool in_place = chunks.count == 1 && p.precision.dtype == DType::f32 && dim % 16 == 0;
+  const Lists lists = make_lists(p, ctx);
+  const Tensor delta = ctx.arena.make("attention.delta", DType::f32, p.lse_shape());
+  const Tensor parts =
+      in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
+  const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
+  const auto op = ctx.note("attention.flash.backward", p.precision, backward_cost(p), Work::attention);
+  if (ctx.dry()) return;
+  list_documents(p, t.with, lists, ctx);
+
+  const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]
+    return in_place ? t.dq : Tensor(parts.as<float>() + chunk * parts.stride[0], DType::f32, {p.batch, p.len_q, p.heads, padded(dim)});
+  };
+  with_float(p.precision.dtype, [&]<class T>() {
+    ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
+      for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
+        const auto [b, head, row] = query_row(p, at);
+        const T *o = row_of<T>(t.o, b, row, head), *d_o = row_of<T>(t.d_o, b, row, head);
+        float sum = t.dlse ? -t.dlse.as<float>()[at] : 0.0f;
+        for (std::int64_t d = 0; d < p.value_dim(); ++d) sum += widen(d_o[d]) * widen(o[d]);
+        delta.as<float>()[at] = sum;
+        for (std::int64_t c = 0; c < chunks.count; ++c)
+          std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
+      }
+    });
+  });
+  if (t.dsink) sum_dsink(p, t.with.sink, t.lse, delta, t.dsink, ctx);
+  const auto heads = p.batch * p.kv_heads;
+  ctx.share(p.len_k == 0 ? 0 : chunks.count * heads, [&](std::int64_t piece, int worker) {
+    const auto chunk = piece / heads, head = piece % heads;
+    const Tensor dq = part(chunk);
+    const Band band = band_of(p, lists, head / p.kv_heads);
+    for (auto key = chunk * chunks.keys; key < std::min((chunk + 1) * chunks.keys, p.len_k); key += keys_per_strip)
+      backward_strip({.problem = p,
+                      .tensors = t,
+                      .band = band,
+                      .b = head / p.kv_heads,
+                      .kv_head = head % p.kv_heads,
+                      .key = key,
+                      .delta = delta.as<float>(),
+                      .dq = dq,
+                      .scratch = scratch.as<float>() + worker * floats});
+  });
+  if (in_place) return;
+  with_float(p.precision.dtype, [&]<class T>() {
+    ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
+      for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
+        const auto [b, head, row] = query_row(p, at);
+        float* sum = row_of<float>(part(0), b, row, head);
+        for (std::int64_t c = 1; c < chunks.count; ++c) {
+          const float* more = row_of<float>(part(c), b, row, head);
+          for (std::int64_t d = 0; d < dim; ++d) sum[d] += more[d];
+        }
+        T* to = row_of<T>(t.dq, b, row, head);
+        for (std::int64_t d = 0; d < dim; ++d) to[d] = narrow<T>(sum[d]);
+      }
+    });
+  });
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,21 @@
+// What the host sides of the CUDA variants share.
+#pragma once
+#include "base/divide.h"
+#include "gpu/check.h"
+#include "ops/attention/attention.h"
+
+namespace headroom::attention {
+
+// dsink from what a backward has: −Δ or Δ of every row, `padded` of them for each head, and where row r of them lies.
+struct SinkRows {
+  const float* delta;  // null: all 0
+  float sign;          // of what is stored, against Δ
+  std::int64_t padded;
+  bool in_sixteens;  // as flash_sm90 keeps them: stat_at of sm90/bwd_rows.cuh
+};
+inline SinkRows without_keys(const Problem& p, const Backward& t) {  // Δ is what arrives through LSE alone
+  return {.delta = t.dlse ? t.dlse.as<float>() : nullptr, .sign = -1, .padded = p.len_q, .in_sixteens = false};
+}
+void sum_dsink_on_gpu(const Problem&, const Tensor& sink, const Tensor& lse, const SinkRows&, const Tensor& dsink, Context&);
+
+}  // namespace headroom::attention

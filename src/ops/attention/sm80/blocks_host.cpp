@@ -1,0 +1,281 @@
+// flash_simt and flash_sm80, host side: what they serve, scratch, launches.
+//
+// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. Any head dim up to 256 (padded in shared
+// memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
+// tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time. Where nobody
+// asks for that, fp32 storage up to head dim 128 is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
+// Workspace: none forward, 8 bytes per row and head backward.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "base/error.h"
+#include "gpu/architecture.h"
+#include "ops/attention/documents.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/on_stream.h"
+#include "ops/attention/sm80/blocks.h"
+#include "ops/attention/sm80/blocks_tiles.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace blocks;
+
+constexpr std::int64_t statistics_padding = 128;  // no tile is longer
+
+Strided rows_of(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
+
+bool starts_and_ends_on_16_bytes(const Tensor& t) {
+  const auto whole = [&](std::int64_t elements) { return elements * std::int64_t(size_of(t.dtype)) % 16 == 0; };
+  bool all = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && whole(t.shape[3]);
+  for (int i = 0; i < 3; ++i) all = all && (t.shape[i] <= 1 || whole(t.stride[std::size_t(i)]));
+  return all;
+}
+template <class... Tensors>
+bool wide(const Tensors&... t) {
+  return (starts_and_ends_on_16_bytes(t) && ...);
+}
+
+Deal deal_of(const Problem& p, std::int64_t len, int rows, std::int64_t pairs, bool of_keys) {
+  const std::int64_t tiles = ceil_div(len, rows);
+  check(tiles * pairs <= INT_MAX, Code::unsupported, "attention: {} tiles are too many for one launch", tiles * pairs);
+  const bool alike = p.mask.kind != MaskKind::causal || p.documents > 0;
+  return {int(tiles), int(pairs), alike ? Order::by_head : of_keys ? Order::first_tiles_first : Order::last_tiles_first};
+}
+
+struct Simt {
+  template <int dim>
+  using Forward = SimtForward<dim>;
+  template <int dim>
+  using Backward = SimtBackward<dim>;
+  template <int dim>
+  using ForwardTight = SimtForwardTight<dim>;
+  template <int dim>
+  using BackwardTight = SimtBackwardTight<dim>;
+  static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
+  template <class Tiles>
+  static void forward(const ForwardArgs& a, cudaStream_t s) {
+    simt::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void backward(const BackwardArgs& a, cudaStream_t s) {
+    simt::start_backward<Tiles, wants>(a, s);
+  }
+};
+
+template <class T>
+struct Sm80 {
+  template <int dim>
+  using Forward = Sm80Forward<T, dim>;
+  template <int dim>
+  using Backward = Sm80Backward<T, dim>;
+  template <int dim>
+  using ForwardTight = Sm80ForwardTight<T, dim>;
+  template <int dim>
+  using BackwardTight = Sm80BackwardTight<T, dim>;
+  static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
+  template <class Tiles>
+  static void forward(const ForwardArgs& a, cudaStream_t s) {
+    sm80::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void backward(const BackwardArgs& a, cudaStream_t s) {
+    sm80::start_backward<Tiles, wants>(a, s);
+  }
+};
+
+// The narrower of keys and values is padded to the other's tile: its columns are zeros in shared memory.
+template <class Body>
+void with_dim(const Problem& p, Body&& body) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim <= 32) return body.template operator()<32>();
+  if (dim <= 64) return body.template operator()<64>();
+  if (dim <= 128) return body.template operator()<128>();
+  body.template operator()<256>();
+}
+template <class Body>
+void with_sm80(const Problem& p, Body&& body) {
+  if (p.precision.dtype == DType::bf16) return body.template operator()<Sm80<__nv_bfloat16>>();
+  if (p.precision.dtype == DType::f16) return body.template operator()<Sm80<__half>>();
+  body.template operator()<Sm80<float>>();
+}
+
+constexpr int least_shared_bytes = 99 * 1024;  // what every architecture from sm_80 on allows a block
+int shared_bytes_of(int sm) { return architecture_of(sm).shared_bytes; }
+
+// The tiles of a pass on this device: the tuned ones, or where these need more shared memory than it has, the tight ones.
+template <class Family, class Body>
+void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
+  with_dim(p, [&]<int dim>() {
+    using Tiles = typename Family::template Forward<dim>;
+    if constexpr (forward_shared_bytes<Tiles>() > least_shared_bytes)
+      if (forward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
+        return body.template operator()<typename Family::template ForwardTight<dim>>();
+    body.template operator()<Tiles>();
+  });
+}
+template <class Family, class Body>
+void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
+  with_dim(p, [&]<int dim>() {
+    using Tiles = typename Family::template Backward<dim>;
+    if constexpr (backward_shared_bytes<Tiles>() > least_shared_bytes)
+      if (backward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
+        return body.template operator()<typename Family::template BackwardTight<dim>>();
+    body.template operator()<Tiles>();
+  });
+}
+
+Support on_cuda(const Problem& p, const Device& device, Pass pass) {
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (device.sm < 80) return Support::no(fmt::format("needs sm_80 or newer, this is sm_{}", device.sm));
+  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  if (std::max(p.head_dim, p.value_dim()) > 256)
+    return Support::no(fmt::format("serves head_dim up to 256, it is {}", std::max(p.head_dim, p.value_dim())));
+  if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
+  return {};  // soft capping, sinks, documents, values of another dimension, pages: all served
+}
+
+// The band that kernels are handed: of the first row of the batch, they go on to the others.
+BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(band_of(p, lists, 0)); }
+
+template <class Family>
+void forward_with(const Problem& p, const Forward& t, Context& ctx) {
+  const auto op = ctx.note(Family::forward_name, p.precision, forward_cost(p), Work::attention);
+  if (p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  const Lists lists = make_lists(p, ctx);
+  list_documents_on_gpu(p, t.with, lists, ctx);
+  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
+    const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
+    if (ctx.dry()) return;
+    Family::template forward<Tiles>({.q = rows_of(t.q),
+                                     .k = rows_of(t.k),
+                                     .v = rows_of(t.v),
+                                     .o = rows_of(t.o),
+                                     .lse = t.lse.as<float>(),
+                                     .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+                                     .paged = {.table = p.page ? t.with.pages.as<int>() : nullptr,
+                                               .of_sequence = int(p.pages_of_sequence()),
+                                               .size = int(p.page),
+                                               .count = int(p.pages)},
+                                     .band = band_for(p, lists),
+                                     .deal = deal,
+                                     .heads = int(p.heads),
+                                     .group = int(p.group()),
+                                     .head_dim = int(p.head_dim),
+                                     .dim_v = int(p.value_dim()),
+                                     .scale = p.scale_or_default(),
+                                     .cap = p.softcap,
+                                     .wide = wide(t.q, t.k, t.v, t.o)},
+                                    cuda_stream(ctx.stream));
+  });
+}
+
+template <class T>
+void zero(const Tensor& t, cudaStream_t stream) {
+  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
+}
+
+template <class Family>
+void backward_with(const Problem& p, const Backward& t, Context& ctx) {
+  using T = typename Family::template Backward<32>::T;
+  const auto op = ctx.note(Family::backward_name, p.precision, backward_cost(p), Work::attention);
+  const auto stream = cuda_stream(ctx.stream);
+  if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
+    if (ctx.dry()) return;
+    for (const Tensor* gradient : {&t.dq, &t.dk, &t.dv}) zero<T>(*gradient, stream);
+    if (t.dsink) sum_dsink_on_gpu(p, t.with.sink, t.lse, without_keys(p, t), t.dsink, ctx);
+    return;
+  }
+  const Lists lists = make_lists(p, ctx);
+  list_documents_on_gpu(p, t.with, lists, ctx);
+  const std::int64_t pairs = p.batch * p.heads, padded = ceil_div(p.len_q, statistics_padding) * statistics_padding;
+  const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
+  const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
+  check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
+  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
+    constexpr bool together = Tiles::dim <= 128;          // past it both sums do not fit the registers
+    constexpr bool adds_dq = together && sizeof(T) == 4;  // in 16 bits the additions cost more than two products: docs/attention.md
+    const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
+               keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
+    if (ctx.dry()) return;
+    start_statistics<T>({.o = rows_of(t.o),
+                         .d_o = rows_of(t.d_o),
+                         .lse = t.lse.as<float>(),
+                         .dlse = t.dlse ? t.dlse.as<float>() : nullptr,
+                         .lse_log2 = lse.as<float>(),
+                         .delta = delta.as<float>(),
+                         .heads = int(p.heads),
+                         .dim_v = int(p.value_dim()),
+                         .len_q = int(p.len_q),
+                         .padded = int(padded)},
+                        int(pairs), stream);
+    if (t.dsink)
+      sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = delta.as<float>(), .sign = 1, .padded = padded, .in_sixteens = false}, t.dsink,
+                       ctx);
+    BackwardArgs a{.q = rows_of(t.q),
+                   .k = rows_of(t.k),
+                   .v = rows_of(t.v),
+                   .d_o = rows_of(t.d_o),
+                   .dq = rows_of(t.dq),
+                   .dk = rows_of(t.dk),
+                   .dv = rows_of(t.dv),
+                   .lse = lse.as<float>(),
+                   .delta = delta.as<float>(),
+                   .band = band_for(p, lists),
+                   .deal = keys,
+                   .heads = int(p.heads),
+                   .group = int(p.group()),
+                   .head_dim = int(p.head_dim),
+                   .dim_v = int(p.value_dim()),
+                   .padded = int(padded),
+                   .scale = p.scale_or_default(),
+                   .cap = p.softcap,
+                   .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
+    if constexpr (adds_dq)
+      if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
+        zero<T>(t.dq, stream);
+        return Family::template backward<Tiles, Wants::all>(a, stream);
+      }
+    if constexpr (together) {
+      Family::template backward<Tiles, Wants::dk_dv>(a, stream);
+    } else {
+      Family::template backward<Tiles, Wants::dk>(a, stream);
+      Family::template backward<Tiles, Wants::dv>(a, stream);
+    }
+    a.deal = queries;
+    Family::template backward<Tiles, Wants::dq>(a, stream);
+  });
+}
+
+}  // namespace
+
+Support simt_supports(const Problem& p, const Device& device, Pass pass) {
+  if (Support s = on_cuda(p, device, pass); !s) return s;
+  if (p.precision != Precision{DType::f32, Math::exact})
+    return Support::no(fmt::format("needs exact fp32, {} was asked", name_of(p.precision)));
+  return {};
+}
+void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
+void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
+
+Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
+  if (Support s = on_cuda(p, device, pass); !s) return s;
+  const bool served =
+      p.precision.dtype == DType::bf16 || p.precision.dtype == DType::f16 || p.precision == Precision{DType::f32, Math::tf32};
+  if (!served) return Support::no(fmt::format("needs bf16, fp16 or tf32, {} was asked", name_of(p.precision)));
+  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  return {};
+}
+void sm80_forward(const Problem& p, const Forward& t, Context& ctx) {
+  with_sm80(p, [&]<class Family>() { forward_with<Family>(p, t, ctx); });
+}
+void sm80_backward(const Problem& p, const Backward& t, Context& ctx) {
+  with_sm80(p, [&]<class Family>() { backward_with<Family>(p, t, ctx); });
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,180 @@
+// sm80.cuh — attention by the warp's matrix instruction: bf16, fp16, and fp32 storage multiplied as tf32 (T = float).
+#pragma once
+#include "gpu/launch.cuh"
+#include "ops/attention/sm80/sm80_products.cuh"
+#include "ops/attention/softmax.cuh"
+
+namespace headroom::attention::blocks::sm80 {
+
+constexpr float log2e = 1.44269504f;
+
+// attention_fwd_sm80 — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
+//   reads   Q once, K and V once per block (from L2)     writes  O, LSE
+//   numerics  fp32 scores and sums; P rounded to T (or tf32) as an operand     needs  scale > 0     limit  shared memory, then matrix units
+template <class Tiles, bool more>
+__global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
+  using S = Asking<Shape<Tiles>, more>;
+  using T = typename S::T;
+  extern __shared__ __align__(16) unsigned char shared[];
+  T* const q = reinterpret_cast<T*>(shared);
+  T* const k = q + S::rows * S::row_pitch;
+  T* const v = k + S::columns * S::row_pitch;
+  const ForwardWalk<S> walk(a);
+  const Place at = walk.at;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16 * S::high;
+
+  float o[S::high][S::outputs] = {};
+  Rows state[S::high];
+  const bool capped = more && a.cap != 0;
+  const float scale = capped ? log2e : a.scale * log2e;
+  float s[S::high][S::scores];
+  const auto scores = [&](int tile) {
+    rows_times_rows<S>(s, q + warp_row * S::row_pitch, k);
+#pragma unroll
+    for (int m = 0; m < S::high; ++m) {
+      if (capped)
+#pragma unroll
+        for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
+      if (!walk.plain(tile)) {
+        int first[2], end[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const Limits seen = walk.seen_by(warp_row + 16 * m + lane / 4 + 8 * r, tile);
+          first[r] = seen.first, end[r] = seen.end;
+        }
+        apply_mask<true>(s[m], lane % 4 * 2, first, end);
+      }
+      const float2 factor = state[m].template update<true>(s[m], scale);
+      if (__any_sync(~0u, factor.x != 1 || factor.y != 1)) {
+#pragma unroll
+        for (int i = 0; i < S::outputs; ++i) o[m][i] *= i % 4 < 2 ? factor.x : factor.y;
+      }
+    }
+  };
+  walk.pass(
+      k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
+
+#pragma unroll
+  for (int m = 0; m < S::high; ++m) {
+    auto result = state[m].finish(scale);
+    if (more && a.sink) result.join(a.sink[at.head]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r;
+      if (row >= a.band.len_q) continue;
+      store_row<S>(rows_at<T>(a.o, at.batch, at.head, row), o[m], r, result.inverse[r], a.dim_v, a.wide);
+      if (lane % 4 == 0) *walk.lse_of(row) = result.lse[r];
+    }
+  }
+}
+
+// attention_bwd_sm80 — as attention_bwd_simt.
+template <class Tiles, Wants wants, bool more>
+__global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __grid_constant__ BackwardArgs a) {
+  using S = Asking<Shape<Tiles>, more>;
+  using T = typename S::T;
+  constexpr bool of_keys = wants != Wants::dq, all = wants == Wants::all, first = wants != Wants::dv,
+                 second = wants == Wants::dk_dv || wants == Wants::dv || all;
+  extern __shared__ __align__(16) unsigned char shared[];
+  T* const a1 = reinterpret_cast<T*>(shared);
+  T* const a2 = a1 + S::rows * S::row_pitch;
+  T* const b1 = a2 + S::rows * S::row_pitch;
+  T* const b2 = b1 + S::columns * S::row_pitch;
+  T* const p = b2 + S::columns * S::row_pitch;  // only where all are wanted
+  const BackwardWalk<S, of_keys> walk(a);
+  const Place at = walk.at;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16 * S::high;
+
+  float d1[first ? S::high : 1][S::outputs] = {}, d2[second ? S::high : 1][S::outputs] = {};
+  float lse[S::high][2], delta[S::high][2];
+  if constexpr (!of_keys)
+#pragma unroll
+    for (int m = 0; m < S::high; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r;
+        lse[m][r] = walk.statistics_of(a.lse, at.head)[row], delta[m][r] = walk.statistics_of(a.delta, at.head)[row];
+      }
+  const auto fetch_rows = [&] {
+    walk.fetch_rows(a1, of_keys ? a.k : a.q, a.head_dim);
+    if constexpr (first) walk.fetch_rows(a2, of_keys ? a.v : a.d_o, a.dim_v);
+  };
+  const bool capped = more && a.cap != 0;
+  const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
+
+  const auto gradients = [&](int step) {
+    const int tile = walk.tile_of(step);
+    float s[S::high][S::scores];
+    rows_times_rows<S>(s, a1 + warp_row * S::row_pitch, b1);
+    const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
+    const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
+#pragma unroll
+    for (int m = 0; m < S::high; ++m) {
+#pragma unroll
+      for (int i = 0; i < S::scores; ++i) {
+        const float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
+        s[m][i] = probability(capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse));
+      }
+      if (!plain)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int row = warp_row + 16 * m + lane / 4 + 8 * r;
+          Limits seen = walk.seen_by(row, tile);
+          if (all && row >= walk.valid) seen = {0, 0};  // P of keys that are none may be infinite, and must not meet dQ
+#pragma unroll
+          for (int i = 0; i < S::scores; ++i)
+            if (i / 2 % 2 == r && !seen.sees(column_of(i))) s[m][i] = 0;
+        }
+    }
+    if constexpr (second) scores_times_rows<S>(d2, s, b2);
+    if constexpr (first) {
+      float dp[S::high][S::scores];
+      rows_times_rows<S>(dp, a2 + warp_row * S::row_pitch, b2);
+#pragma unroll
+      for (int m = 0; m < S::high; ++m)
+#pragma unroll
+        for (int i = 0; i < S::scores; ++i) {
+          const float ds = s[m][i] * (dp[m][i] - (of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).y : delta[m][i / 2 % 2]));
+          s[m][i] = s[m][i] == 0 ? 0.f : ds;
+        }
+      if (capped) {  // the scores again, for the slope of the cap: dP's registers are free
+        rows_times_rows<S>(dp, a1 + warp_row * S::row_pitch, b1);
+#pragma unroll
+        for (int m = 0; m < S::high; ++m)
+#pragma unroll
+          for (int i = 0; i < S::scores; ++i) s[m][i] *= slope_of_tanh(tanh_of(dp[m][i] * scale));
+      }
+      if constexpr (all) share<S>(p + warp_row * S::p_pitch, s);
+      scores_times_rows<S>(d1, s, b1);
+    }
+  };
+  walk.pass(b1, b2, fetch_rows, gradients, [&](int step) {
+    if constexpr (all)
+      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale, a.wide);
+  });
+
+#pragma unroll
+  for (int m = 0; m < S::high; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r;
+      if (row >= walk.rows) continue;
+      const Strided& to1 = of_keys ? a.dk : a.dq;
+      if constexpr (first) store_row<S>(rows_at<T>(to1, at.batch, at.head, row), d1[m], r, a.scale, a.head_dim, a.wide);
+      if constexpr (second) store_row<S>(rows_at<T>(a.dv, at.batch, at.head, row), d2[m], r, 1.f, a.dim_v, a.wide);
+    }
+}
+
+template <class Tiles>
+void start_forward(const ForwardArgs& a, cudaStream_t stream) {
+  launch(stream, !asks_more(a) ? attention_fwd_sm80<Tiles, false> : attention_fwd_sm80<Tiles, true>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
+}
+template <class Tiles, Wants wants>
+void start_backward(const BackwardArgs& a, cudaStream_t stream) {
+  constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
+  launch(stream, !asks_more(a) ? attention_bwd_sm80<Tiles, wants, false> : attention_bwd_sm80<Tiles, wants, true>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, bytes}, a);
+}
+
+}  // namespace headroom::attention::blocks::sm80

@@ -1,0 +1,175 @@
+// sm80_products.cuh — the products of flash_sm80, by the warp's matrix instruction.
+//
+// A warp has 16 or 32 rows of the block's. Scores stay in its registers: S turns into P, and P (or dS) is already the left operand of
+// the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike.
+#pragma once
+#include "ops/attention/sm80/blocks.cuh"
+#include "ops/attention/sm80/blocks_tiles.h"
+
+namespace headroom::attention::blocks::sm80 {
+
+template <class Tiles>
+struct Shape {
+  using T = typename Tiles::T;
+  static constexpr int dim = Tiles::dim, warps = Tiles::warps, threads = 32 * warps, rows = Tiles::rows, columns = Tiles::columns;
+  static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
+  static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
+  static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
+  static constexpr bool rounds = sizeof(T) == 4;  // what has been fetched, to tf32
+  static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
+};
+
+// s = rows of `a` times rows of `b`, transposed; a points to the warp's first row.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::scores], const T* a, const T* b) {
+  const int lane = threadIdx.x % 32, half = 8 / (sizeof(T) / 2);  // columns in 16 bytes
+  const T* const from_a = a + lane % 16 * S::row_pitch + lane / 16 * half;
+  const T* const from_b = b + (lane / 16 * 8 + lane % 8) * S::row_pitch + lane / 8 % 2 * half;
+#pragma unroll
+  for (int m = 0; m < S::high; ++m)
+#pragma unroll
+    for (int i = 0; i < S::scores; ++i) s[m][i] = 0;
+#pragma unroll
+  for (int d = 0; d < S::dim; d += S::depth) {
+    std::uint32_t x[S::high][4];
+#pragma unroll
+    for (int m = 0; m < S::high; ++m) warp::load_blocks(x[m], from_a + 16 * m * S::row_pitch + d);
+#pragma unroll
+    for (int j = 0; j < S::columns; j += 16) {
+      std::uint32_t y[4];
+      warp::load_blocks(y, from_b + j * S::row_pitch + d);
+#pragma unroll
+      for (int m = 0; m < S::high; ++m) {
+        warp::multiply<T>(&s[m][j / 2], x[m], y[0], y[1]);
+        warp::multiply<T>(&s[m][j / 2 + 4], x[m], y[2], y[3]);
+      }
+    }
+  }
+}
+
+// The scores of columns [k, k + depth) as a left operand, rounded to T.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void operand(std::uint32_t (&x)[4], const float (&s)[S::scores], int k) {
+  const float* from = s + k / 2;
+  if constexpr (sizeof(T) == 4) {
+    x[0] = __float_as_uint(from[0]), x[1] = __float_as_uint(from[2]), x[2] = __float_as_uint(from[1]), x[3] = __float_as_uint(from[3]);
+    warp::round<T>(x);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = warp::pair<T>(from[2 * i], from[2 * i + 1]);
+  }
+}
+
+// o += A times rows of `b`, of which there are `summed`; `load` gives the left operand of 16 rows and of `depth` columns from k on.
+template <class S, int summed, int high, int outputs, class Load, class T = typename S::T>
+__device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load, const T* b) {
+  const int lane = threadIdx.x % 32;
+  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 : b + lane % 16 * S::row_pitch + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < summed; k += S::depth) {
+    std::uint32_t x[high][4];
+#pragma unroll
+    for (int m = 0; m < high; ++m) load(x[m], m, k);
+#pragma unroll
+    for (int d = 0; d < 2 * outputs; d += 16) {
+      std::uint32_t y[4];
+      const T* const at = from + k * S::row_pitch + d;
+      if constexpr (sizeof(T) == 4) {
+        const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
+        y[0] = bits(at), y[1] = bits(at + S::row_pitch), y[2] = bits(at + 8), y[3] = bits(at + S::row_pitch + 8);
+      } else {
+        warp::load_blocks_transposed(y, at);
+      }
+#pragma unroll
+      for (int m = 0; m < high; ++m) {
+        warp::multiply<T>(&o[m][d / 2], x[m], y[0], y[1]);
+        warp::multiply<T>(&o[m][d / 2 + 4], x[m], y[2], y[3]);
+      }
+    }
+  }
+}
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void scores_times_rows(float (&o)[S::high][S::outputs], const float (&s)[S::high][S::scores], const T* b) {
+  times_rows<S, S::columns>(
+      o, [&](std::uint32_t(&x)[4], int m, int k) { operand<S>(x, s[m], k); }, b);
+}
+
+// The warp's scores to shared memory, [row][column], as operands need them.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void share(T* p, const float (&s)[S::high][S::scores]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < S::high; ++m)
+#pragma unroll
+    for (int i = 0; i < S::scores; i += 2) {
+      T* const to = p + (16 * m + lane / 4 + i / 2 % 2 * 8) * S::p_pitch + i / 4 * 8 + lane % 4 * 2;
+      if constexpr (sizeof(T) == 4)
+        *reinterpret_cast<uint2*>(to) = {warp::round_bits(__float_as_uint(s[m][i])), warp::round_bits(__float_as_uint(s[m][i + 1]))};
+      else
+        *reinterpret_cast<std::uint32_t*>(to) = warp::pair<T>(s[m][i], s[m][i + 1]);
+    }
+}
+
+// x and y to to[0] and to[1], of which `valid` exist; `wide`: both or neither, and they lie on 8 bytes.
+__device__ __forceinline__ void add_pair(float* to, float x, float y, int valid, bool wide) {
+#if __CUDA_ARCH__ >= 900
+  if (wide) {
+    if (valid > 0) atomicAdd(reinterpret_cast<float2*>(to), make_float2(x, y));
+    return;
+  }
+#endif
+  if (valid > 0) atomicAdd(to, x);
+  if (valid > 1) atomicAdd(to + 1, y);
+}
+
+// The scores of a whole tile, which all warps have written, times the block's rows: Σ_row p[row][column] · rows[row][d] is added, times `factor`,
+// to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void add_scores_across_rows(const T* p, const T* rows, float* to, long long stride, int valid, int head_dim,
+                                                       float factor, bool wide) {
+  constexpr int parts = 16 * S::warps / S::columns, part = S::dim / parts;
+  static_assert(parts >= 1 && part % 16 == 0);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16, d0 = warp % parts * part;
+  const T* const from = sizeof(T) == 4 ? p + lane % 4 * 2 * S::p_pitch + column + lane / 4
+                                       : p + (lane / 16 * 8 + lane % 8) * S::p_pitch + column + lane / 8 % 2 * 8;
+  float sum[1][part / 2] = {};
+  times_rows<S, S::rows>(
+      sum,
+      [&](std::uint32_t(&x)[4], int, int k) {
+        const T* const at = from + k * S::p_pitch;
+        if constexpr (sizeof(T) == 4) {
+          const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
+          x[0] = bits(at), x[1] = bits(at + 8), x[2] = bits(at + S::p_pitch), x[3] = bits(at + S::p_pitch + 8);
+        } else {
+          warp::load_blocks_transposed(x, at);
+        }
+      },
+      rows + d0);
+#pragma unroll
+  for (int i = 0; i < part / 2; i += 2) {
+    const int row = column + lane / 4 + i / 2 % 2 * 8, d = d0 + i / 4 * 8 + lane % 4 * 2;
+    if (row < valid) add_pair(to + row * stride + d, sum[0][i] * factor, sum[0][i + 1] * factor, head_dim - d, wide);
+  }
+}
+
+// One row (r = 0: g, r = 1: g + 8) of 16, times `factor`, rounded.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], int r, float factor, int head_dim, bool wide) {
+#pragma unroll
+  for (int d = 0; d < S::dim; d += 8) {
+    const int column = d + threadIdx.x % 4 * 2;
+    const float x = o[d / 2 + 2 * r] * factor, y = o[d / 2 + 2 * r + 1] * factor;
+    if (wide) {
+      if (column >= head_dim) continue;
+      if constexpr (sizeof(T) == 4)
+        *reinterpret_cast<float2*>(to + column) = {x, y};
+      else
+        *reinterpret_cast<std::uint32_t*>(to + column) = warp::pair<T>(x, y);
+    } else {
+      if (column < head_dim) to[column] = T(x);
+      if (column + 1 < head_dim) to[column + 1] = T(y);
+    }
+  }
+}
+
+}  // namespace headroom::attention::blocks::sm80

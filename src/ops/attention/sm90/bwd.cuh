@@ -1,0 +1,213 @@
+// bwd.cuh — exact attention backward on Hopper for head dims up to 128: the kernel that makes dK, dV and sums dQ.
+// A block owns 128 keys of one kv head and streams query tiles past them; dK and dV stay in registers, dQ is summed in global memory in fp32.
+//   Sᵀ = K Qᵀ    P = exp(scale·S - LSE)    dPᵀ = V dOᵀ    dS = P ∘ (dP - Δ)    dV += Pᵀ dO    dK += dSᵀ Q    dQ += dS K
+// Scores are kept transposed, so that Pᵀ and dSᵀ are already the register operand of dV and dK.
+#pragma once
+#include "gpu/launch.cuh"
+#include "ops/attention/sm90/bwd_feed.cuh"
+#include "ops/attention/sm90/bwd_rows.cuh"
+
+namespace headroom::attention::sm90::backward {
+
+// ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
+template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
+__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows;
+  group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto release = [&](Barrier& b) {  // what products have read; what lanes have read themselves, the statistics, every lane hands back
+    if (lane == 0) b.arrive();
+  };
+  Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const int my_rows = group * 64 * 128;                                // of K and V
+  const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;  // dQ's share of a group: 64 query rows, or half the dims
+  const int k_columns = rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64;
+  constexpr int stage_bytes = sizeof s.q[0];
+
+  constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
+  const auto my_turn = [&] { meet(turn_barrier + group, 256); };
+  const auto pass_turn = [&] { arrive(turn_barrier + 1 - group, 256); };
+  if (group == 0) arrive(turn_barrier, 256);
+  constexpr int buffers = Sending<C, ordered>::buffers;
+  const auto stage = [](int n) { return n % C::stages; };
+  const auto parity = [](int n) { return n / C::stages % 2; };
+  unsigned n = 0;  // steps behind us: all rings turn once a step
+  Turn<2> next;
+  int tile_parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
+    std::uint32_t p[rows / 16][4], ds[rows / 16][4];
+
+    const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };
+    const auto dk_start = [&](unsigned n) {  // dK += dSᵀ Q
+#pragma unroll
+      for (auto& fragment : ds) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dk, ds[i], words.at(stage_at(s.q, n) + mn_offset(i), panel_bytes(rows)));
+      mma_commit();
+    };
+    const auto dq_start = [&](unsigned n) {  // dQ = dS K, when both consumers have stored their part of dS
+      s.ds_full[n % 2].wait_awake(n / 2 % 2);
+      proxy_fence();  // here and not behind the stores, where it would wait for them
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        mma<T, Major::mn, Major::mn>(dq, words.at(offset(s.ds[n % 2]) + ds_columns + mn_offset(i)),
+                                     words.at(offset(s.k) + k_columns + mn_offset(i), panel_bytes(keys)), i > 0);
+      mma_commit();
+    };
+    const auto dq_out = [&](unsigned n) {
+      pin(dq);
+#pragma unroll
+      for (int j = 0; j < dq_n / 8; ++j)
+        *reinterpret_cast<float4*>(&s.dq[n % buffers][group * 64 * dq_columns<C>(0) + (j * 128 + thread) * 4]) =
+            make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      __syncwarp();
+      release(s.dq_full[2 * n % Sending<C, ordered>::ring + group]);
+    };
+    // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
+    // arithmetic runs while the other's products do.
+    const auto advance = [&](int m, auto later) {
+      constexpr bool before = decltype(later)::value;
+      words.renew();
+      s.q_full[stage(n)].wait_awake(parity(n));
+      float4 lse_here[rows / 16];  // before the products are started: under them a load waits long for shared memory
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
+      my_turn();
+      if constexpr (before) dk_start(n - 1);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
+        mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
+      mma_commit();
+      pass_turn();
+      s.do_full[stage(n)].wait_awake(parity(n));
+      if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
+      begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
+      mma_wait<0>();
+      pin(scores);
+      if constexpr (before) s.q_empty[stage(n - 1)].arrive();
+
+      if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
+        hide_unseen(scores, a.band, t.n * keys + key_here, m * rows + column_here);
+      weigh(scores, a.scale_log2, lse_here);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+        for (int f = 0; f < 4; ++f) p[i][f] = at_most_one<T>(pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]));
+
+      if (C::turns == 2) my_turn();
+#pragma unroll
+      for (auto& fragment : p) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+        mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
+      mma_commit();
+      if constexpr (before) dq_start(n - 1);
+      pin(dp);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)  // dPᵀ += V dOᵀ
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
+      mma_commit();
+      if (C::turns == 2) pass_turn();
+      if constexpr (before) mma_wait<1>(), dq_out(n - 1);
+      mma_wait<0>();
+      pin(dp);
+
+#pragma unroll  // from the rounded P: the scores' registers are free while the products run
+      for (int i = 0; i < rows / 16; ++i) differentiate<T>(ds[i], p[i], &dp[8 * i]);
+      char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+        store_blocks(ds_out + i / 4 * panel_bytes(keys) + swizzled(group * 64 + thread / 32 * 16 + lane % 16, i % 4 * 2 + lane / 16),
+                     ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+      __syncwarp();
+      release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
+      s.do_empty[stage(n)].arrive();
+      ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
+    };
+
+    Walk<ordered> w(a, t);
+    if (w.more()) {
+      s.k_full.wait_awake(tile_parity), s.v_full.wait_awake(tile_parity);
+      advance(w.m, std::false_type{});
+      for (w.next(); w.more(); w.next()) advance(w.m, std::true_type{});
+      words.renew();
+      my_turn();
+      dk_start(n - 1), dq_start(n - 1);
+      pass_turn();
+      mma_wait<0>();
+      __syncwarp();
+      s.q_empty[stage(n - 1)].arrive(), release(s.v_empty), release(s.k_empty);
+      s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
+      dq_out(n - 1);
+      tile_parity ^= 1;
+    }
+    pin(dk), pin(dv);
+    const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.band.len_k : 0;
+    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row,
+               keys_left, 0, a.dim_v);
+    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row,
+               keys_left, 0, a.head_dim);
+
+    s.tile_full[next.stage].wait_awake(next.parity);
+    index = s.tile[next.stage];
+    __syncwarp();  // every lane has read before lane 0 says so
+    release(s.tile_empty[next.stage]), next.next();
+  }
+}
+
+// attention_bwd_sm90 — dK, dV and the fp32 sum of dQ/scale
+//   reads   Q, dO, LSE, Δ once per 128 keys; K, V once (through TMA)     writes  dK, dV; adds to dq (ordered: the first key tile stores)
+//   needs   sm_90a, strides of 16 bytes, len_k >= 1, the preprocess before it in the stream
+//           ordered: all blocks on the card at once, for they wait for each other
+//   numerics  FP32 scores and sums, P and dS rounded to T as operands; dK, dV repeat bit for bit, dQ too if ordered
+//   limit   shared memory bandwidth, then the tensor cores
+template <class C, bool ordered>
+__global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
+  static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  using R = Registers<C, ordered>;
+  static_assert(R::producer + 2 * R::consumer <= 3 * 168);  // what 384 threads are launched with
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<Shared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(256), s.do_full[i].init(1), s.do_empty[i].init(256);
+    for (int i = 0; i < 2; ++i)
+      s.ds_full[i].init(8), s.dq_empty[i][0].init(1), s.dq_empty[i][1].init(1), s.tile_full[i].init(1),
+          s.tile_empty[i].init(8 + Sending<C, ordered>::senders);
+    for (auto& full : s.dq_full) full.init(4);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<R::producer>();
+    if (threadIdx.x == 0) produce<C, ordered>(a, s);
+    if (threadIdx.x % 32 == 0 && threadIdx.x > 0 && threadIdx.x <= 32 * Sending<C, ordered>::senders)
+      send_dq<C, ordered>(a, s, threadIdx.x / 32 - 1);
+  } else {
+    registers_up<R::consumer>();
+    constexpr int first = dq_columns<C>(0), second = dq_columns<C>(1);
+    if constexpr (first == second)
+      consume<C, ordered, first>(a, s, threadIdx.x / 128 - 1);
+    else if (__shfl_sync(~0u, threadIdx.x, 0) < 256)  // the same for the whole warp, as the compiler then knows
+      consume<C, ordered, first>(a, s, 0);
+    else
+      consume<C, ordered, second>(a, s, 1);
+  }
+}
+
+template <class C, bool ordered>
+void start_main(const Args& a, int blocks, cudaStream_t stream) {
+  launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C>)}, a);
+}
+
+}  // namespace headroom::attention::sm90::backward

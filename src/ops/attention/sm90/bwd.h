@@ -1,0 +1,83 @@
+// The backward on Hopper, between its host side (flash_sm90_bwd_host.cpp) and its instances, which are compiled file by file.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "gpu/map.h"
+#include "ops/attention/mask.h"
+
+namespace headroom::attention::sm90::backward {
+
+constexpr float log2e = 1.44269504f;
+// A listed band is not served here, so nothing has to be asked of it beside numbers: Reach::run is right for every other.
+constexpr Reach numbers = Reach::run;
+
+struct Strides {  // in elements; dimension head_dim is contiguous
+  long long batch, row, head;
+};
+
+struct Args {
+  Map q, k, v, dout;
+  const float *lse, *minus_delta;  // [pairs, padded len_q, stat_at order]: LSE·log2e (+inf: the row sees nothing) and dLSE - rowsum(dO ∘ O)
+  float* dq;                       // [pairs, query tiles, rows·dim] fp32, each half a tile in the order of the consumers' registers
+  void *dk, *dv;
+  Strides dk_strides, dv_strides;
+  int* next_tile;  // zero at launch
+  int* turns;      // ordered: [pairs, query tiles, 2], zero at launch
+  BandOf<int> band;
+  int batch, heads, kv_heads, head_dim, dim_v;
+  float scale, scale_log2;
+  int key_tiles, query_tiles, tiles;
+  int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; ordered: run at the same time
+  int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
+};
+
+struct WideArgs {
+  Map q, k, v, dout;  // boxes of the kernel at hand
+  const float *lse, *minus_delta;
+  void *dq, *dk, *dv;
+  Strides dq_strides, dk_strides, dv_strides;
+  int* next_tile;  // zero at launch
+  BandOf<int> band;
+  int batch, heads, kv_heads, head_dim, dim_v, padded;
+  float scale, scale_log2;
+  int tiles_per_head, tiles, heads_at_once;
+};
+
+struct PreArgs {
+  const void *o, *dout;
+  Strides o_strides, do_strides;
+  const float *lse, *dlse;         // [pairs, len_q]; dlse may be null
+  float *lse2, *minus_delta, *dq;  // dq null: nothing to zero
+  int* zeros;                      // counters to set back
+  int zero_count;
+  int len_q, padded, heads, dim_v;
+};
+
+struct PostArgs {
+  const float* dq;
+  void* out;
+  Strides strides;
+  BandOf<int> band;
+  int heads, head_dim, query_tiles;
+  float scale;
+};
+
+struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a key
+  void* out;
+  Strides strides;
+  int head_dim;
+};
+
+template <class Tiles, bool ordered>
+void start_main(const Args&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_dkdv(const WideArgs&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_dq(const WideArgs&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_before(const PreArgs&, int pairs, cudaStream_t);
+template <class Tiles>
+void start_after(const PostArgs&, int pairs, cudaStream_t);
+void start_zero(const ZeroArgs&, int batch, int len, int heads, cudaStream_t);
+
+}  // namespace headroom::attention::sm90::backward

@@ -1,0 +1,135 @@
+// bwd_around.cu — what runs before and after the backward's main kernel: Δ and LSE·log2e; dQ from its fp32 sum; zeros.
+#include "gpu/launch.cuh"
+#include "ops/attention/sm90/bwd_rows.cuh"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention::sm90::backward {
+
+template <class T>
+__device__ __forceinline__ float dot(const uint4& a, const uint4& b) {  // of 8 pairs
+  const std::uint32_t aw[4] = {a.x, a.y, a.z, a.w}, bw[4] = {b.x, b.y, b.z, b.w};
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 x = unpack<T>(aw[i]), y = unpack<T>(bw[i]);
+    sum += x.x * y.x + x.y * y.y;
+  }
+  return sum;
+}
+
+// attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters. A block takes 16 rows of several heads of a batch:
+// thread (piece, head, z) multiplies the same 8 columns of every so many rows, then the first threads add up a row of a head each.
+//   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
+constexpr int pre_rows = 16, pre_threads = 320;
+template <class C>
+__global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, at_once = 2;
+  __shared__ float parts[pre_rows][pre_threads + 1];
+  const int heads = blockDim.y, together = blockDim.z, threads = blockDim.x * heads * together, first = blockIdx.y * heads,
+            batch = blockIdx.z, row = blockIdx.x * pre_rows, column = threadIdx.y * blockDim.x + threadIdx.x,
+            thread = threadIdx.z * heads * blockDim.x + column;
+  if (blockIdx.y == 0 && blockIdx.z == 0)
+    for (int i = blockIdx.x * threads + thread; i < a.zero_count; i += gridDim.x * threads) a.zeros[i] = 0;
+
+  const int answer_row = row + thread % pre_rows, answer_head = first + thread / pre_rows;
+  const bool answers = thread < heads * pre_rows && answer_head < a.heads;
+  const float lse =
+      answers && answer_row < a.len_q ? a.lse[(std::size_t(batch) * a.heads + answer_head) * a.len_q + answer_row] : -INFINITY;
+
+  if (const int head = first + threadIdx.y; head < a.heads) {
+    const auto start = [&](const void* x, const Strides& s) {
+      return static_cast<const T*>(x) + batch * s.batch + head * s.head + (row + threadIdx.z) * s.row + threadIdx.x * 8;
+    };
+    const T *o = start(a.o, a.o_strides), *d = start(a.dout, a.do_strides);
+    const long long o_step = together * a.o_strides.row, d_step = together * a.do_strides.row;
+    const int rows = min(pre_rows, a.len_q - row);
+    for (int r = threadIdx.z; r < rows; r += at_once * together) {
+      uint4 x[at_once], y[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i, o += o_step, d += d_step)
+        if (r + i * together < rows) x[i] = *reinterpret_cast<const uint4*>(o), y[i] = *reinterpret_cast<const uint4*>(d);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i)
+        if (r + i * together < rows) parts[r + i * together][column] = dot<T>(x[i], y[i]);
+    }
+  }
+  __syncthreads();
+  if (answers) {
+    const std::size_t pair = std::size_t(batch) * a.heads + answer_head, to = pair * a.padded + stat_at(answer_row);
+    const bool blind = lse == -INFINITY;  // sees no key: P must be 0
+    float sum = 0;
+    if (!blind) {
+      const float* part = &parts[thread % pre_rows][thread / pre_rows * blockDim.x];
+#pragma unroll 4
+      for (int i = 0; i < int(blockDim.x); ++i) sum += part[i];
+    }
+    a.lse2[to] = blind ? INFINITY : lse * log2e;
+    a.minus_delta[to] = blind ? 0 : (a.dlse ? a.dlse[pair * a.len_q + answer_row] : 0) - sum;
+  }
+  if (a.dq)
+    for (int h = first; h < min(first + heads, a.heads); ++h) {
+      float4* const q = reinterpret_cast<float4*>(a.dq + ((std::size_t(batch) * a.heads + h) * a.padded + row) * dim);
+#pragma unroll 1
+      for (int i = thread; i < pre_rows * dim / 4; i += threads) q[i] = make_float4(0, 0, 0, 0);
+    }
+}
+
+// attention_bwd_post_sm90 — dQ = scale · dq, rounded and put in order. One block of 128 threads per 64 rows and pair.
+template <class C>
+__global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_constant__ PostArgs a) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows;
+  const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
+  const int m = blockIdx.x * 64 / rows;
+  const float* from = a.dq + (std::size_t(pair) * a.query_tiles * rows + blockIdx.x * 64) * dim;
+  const bool seen = a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;  // else no block wrote here
+  T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
+#pragma unroll
+  for (int c = 0; c < columns_of<C> / 64; ++c) {
+    float d[32];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float4 x =
+          seen && c * 8 + j < dim / 8 ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
+      d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
+    }
+    store_rows(d, a.scale, to, a.strides.row, row, a.band.len_q, c * 64, a.head_dim);
+  }
+}
+
+__global__ void attention_bwd_zero_sm90(const __grid_constant__ ZeroArgs a) {  // a block per (row, head, batch), 16-bit elements
+  auto* to = static_cast<unsigned short*>(a.out) + blockIdx.z * a.strides.batch + blockIdx.x * a.strides.row + blockIdx.y * a.strides.head;
+  for (int i = threadIdx.x; i < a.head_dim; i += blockDim.x) to[i] = 0;
+}
+
+template <class C>
+void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
+  const int pieces = a.dim_v / 8, together = (pre_rows + pieces - 1) / pieces,  // a thread for each row of a head, or more
+      most = pre_threads / (pieces * together), blocks = (a.heads + most - 1) / most, heads = (a.heads + blocks - 1) / blocks;
+  launch(stream, attention_bwd_pre_sm90<C>, {dim3(a.padded / pre_rows, blocks, pairs / a.heads), dim3(pieces, heads, together)}, a);
+}
+template <class C>
+void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
+  launch(stream, attention_bwd_post_sm90<C>, {dim3((a.band.len_q + 63) / 64, pairs), 128}, a);
+}
+void start_zero(const ZeroArgs& a, int batch, int len, int heads, cudaStream_t stream) {
+  launch(stream, attention_bwd_zero_sm90, {dim3(len, heads, batch), 64}, a);
+}
+
+template void start_before<Backward64<__nv_bfloat16>>(const PreArgs&, int, cudaStream_t);
+template void start_before<Backward64<__half>>(const PreArgs&, int, cudaStream_t);
+template void start_before<Backward128<__nv_bfloat16>>(const PreArgs&, int, cudaStream_t);
+template void start_before<Backward128<__half>>(const PreArgs&, int, cudaStream_t);
+template void start_before<Backward256<__nv_bfloat16>>(const PreArgs&, int, cudaStream_t);
+template void start_before<Backward256<__half>>(const PreArgs&, int, cudaStream_t);
+template void start_after<Backward64<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward64<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward128<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward128<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward96<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward96<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward80<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward80<__half>>(const PostArgs&, int, cudaStream_t);
+
+}  // namespace headroom::attention::sm90::backward

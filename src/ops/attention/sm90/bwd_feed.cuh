@@ -1,0 +1,161 @@
+// bwd_feed.cuh — what the consumers of the backward's main kernel are fed with, and how their dQ leaves: shared memory, the thread that
+// loads, the threads that send.
+#pragma once
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "ops/attention/sm90/bwd_order.cuh"
+
+namespace headroom::attention::sm90::backward {
+
+// How dQ leaves: threads that send it off, one warp each; steps whose dQ may wait for them; barriers that say it is there, in a ring.
+template <class C, bool ordered>
+struct Sending {
+  static constexpr int senders = ordered ? 3 : 2;
+  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;  // two cost the free order up to 11 % at dim 64
+  static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
+};
+
+// dQ of a step, shared out: each consumer makes 64 rows of all columns, or all 64 rows of some columns.
+template <class C>
+constexpr int dq_columns(int group) {
+  return C::rows == 128 ? C::dim : C::dim == 64 ? 32 : group == 0 ? 64 : C::dim - 64;
+}
+
+// A thread that sends in a fixed order spills at 24, which costs more than a step has to spare: 5–10 % at head dim 64. The free order's consumers
+// want all they can get instead, and so do those of 128, where ptxas would serialise the products (H200, 2026-11-21).
+template <class C, bool ordered>
+struct Registers {
+  static constexpr int producer = ordered && C::dim < 128 ? 40 : 24, consumer = producer == 40 ? 232 : 240;
+};
+
+template <class C>
+struct Shared {
+  using T = typename C::T;
+  static constexpr int columns = columns_of<C>;
+  T k[keys * columns], v[keys * columns];
+  T q[C::stages][C::rows * columns], dout[C::stages][C::rows * columns];
+  T ds[2][C::rows * keys];
+  float dq[2][C::rows * C::dim];  // of two steps: each consumer's share
+  float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
+  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
+  Barrier ds_full[2], dq_full[6], dq_empty[2][2], tile_full[2], tile_empty[2];
+  int tile[2];
+};
+
+// ---- the producer: one thread -------------------------------------------------------------------------------------------
+template <class C, bool ordered>
+__device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
+  using T = typename C::T;
+  Turn<C::stages> q, dout;
+  Turn<2> next;
+  int parity = 1;
+  const int padded = a.query_tiles * C::rows;
+  const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
+    for (int p = 0; p < columns_of<C> / 64; ++p)
+      load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
+  };
+  for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
+    const auto load_q = [&](const Walk<ordered>& w) {
+      s.q_empty[q.stage].wait_awake(q.parity ^ 1);
+      s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
+      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0],
+               s.q_full[q.stage]);
+      q.next();
+    };
+    const auto load_do = [&](const Walk<ordered>& w) {
+      s.do_empty[dout.stage].wait_awake(dout.parity ^ 1);
+      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
+      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows,
+               sizeof s.minus_delta[0], s.do_full[dout.stage]);
+      dout.next();
+    };
+    Walk<ordered> w(a, t);
+    if (w.more()) {
+      load_q(w);
+      s.k_empty.wait_awake(parity);
+      s.k_full.arrive_and_expect(sizeof s.k);
+      load_rows(s.k, a.k, s.k_full, keys, t.n * keys, t.kv_head, t.batch);
+      load_do(w);
+      s.v_empty.wait_awake(parity);
+      s.v_full.arrive_and_expect(sizeof s.v);
+      load_rows(s.v, a.v, s.v_full, keys, t.n * keys, t.kv_head, t.batch);
+      for (w.next(); w.more(); w.next()) load_q(w), load_do(w);
+    } else {
+      parity ^= 1;  // nothing is loaded for keys that no row sees
+    }
+    index = ordered ? index + gridDim.x : after + gridDim.x;
+    s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
+    s.tile[next.stage] = index;
+    s.tile_full[next.stage].arrive();
+    next.next();
+  }
+}
+
+// ---- dQ's way out --------------------------------------------------------------------------------------------------------
+// Each step has two halves to send, one from each consumer; the senders take them in turn. In a fixed order there are three senders: asking
+// for one's turn, waiting until an addition is complete and saying so take one thread longer than a step.
+__device__ __forceinline__ int read_acquire(const int* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ void add_release(int* p, int x) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+template <class C, bool ordered>
+__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int sender) {
+  constexpr int share = 64 * dq_columns<C>(0), senders = Sending<C, ordered>::senders;  // floats of the first consumer
+  Turn<2> next;
+  Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
+  int buffer = 0;
+  int group = sender % senders;  // which half of this step is mine; 2: neither
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const Tile t = find_tile<C, ordered>(a, index);
+    Turns<C> turns(a, t);
+    for (Walk<ordered> w(a, t); w.more();) {
+      if (group < 2) {
+        const int at = ((t.batch * a.heads + w.head) * a.query_tiles + w.m) * 2 + group;
+        const int before = ordered ? turns.at(w.m) : 1;
+        if (ordered && before > 0) {  // plain counters instead of acquire and release are faster and not repeatable (H200, 2026-11-21)
+          while (read_acquire(a.turns + at) != before) {}
+          proxy_fence_global();
+        }
+        s.dq_full[full.stage + group].wait_awake(full.parity);
+        proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
+        float* const to = a.dq + std::size_t(at / 2) * (C::rows * C::dim) + group * share;
+        const float* const from = s.dq[buffer] + group * share;
+        const int bytes = 256 * dq_columns<C>(group);
+        if (before == 0)
+          store_run(to, from, bytes);
+        else
+          add_to(to, from, bytes);
+        store_commit();
+        store_wait_read<0>();
+        s.dq_empty[buffer][group].arrive();
+        if (ordered) {
+          store_wait<0>();
+          proxy_fence_global();
+          add_release(a.turns + at, 1);
+        }
+      }
+      full.next(), full.next();
+      if (Sending<C, ordered>::buffers == 2) buffer ^= 1;
+      if constexpr (ordered) group = group == 0 ? 1 : group == 1 ? 2 : 0;  // halves 2n and 2n + 1, by threes
+      if (w.next())
+        turns.begin_head();
+      else if (ordered)
+        turns.step_to(w.m);
+    }
+    s.tile_full[next.stage].wait_awake(next.parity);
+    index = s.tile[next.stage];
+    s.tile_empty[next.stage].arrive(), next.next();
+  }
+  store_wait<0>();
+}
+
+}  // namespace headroom::attention::sm90::backward

@@ -1,0 +1,196 @@
+// flash_sm90 — Hopper's attention backward, host side: scratch, tensor maps, launches.
+//
+// Head dims up to 128: a kernel before (Δ, LSE·log2e), the main one, and one that rounds dQ. dK and dV repeat bit for bit; dQ too when the
+// problem asks to be deterministic, and always from 65 to 96: then key tiles add to it in a fixed order. Head dims up to 256: two kernels,
+// always deterministic.
+// Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
+#include <algorithm>
+#include <climits>
+
+#include "base/error.h"
+#include "gpu/check.h"
+#include "ops/attention/on_stream.h"
+#include "ops/attention/sm90/bwd.h"
+#include "ops/attention/sm90/tensors.h"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace sm90;
+using namespace sm90::backward;
+
+Strides strides_of(const Tensor& t) { return {t.stride[0], t.stride[1], t.stride[2]}; }
+
+// As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail.
+int heads_at_once(std::int64_t pairs, double bytes) {
+  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((32 << 20) / bytes), 1, pairs);
+  return int(ceil_div(pairs, ceil_div(pairs, fit)));
+}
+
+struct Statistics {
+  float *lse, *minus_delta;
+  int* counters;
+  int count;
+};
+
+Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t counters, Context& ctx) {
+  Statistics s;
+  s.lse = ctx.arena.make("attention.lse_log2", DType::f32, {p.batch * p.heads, padded}).as<float>();
+  s.minus_delta = ctx.arena.make("attention.minus_delta", DType::f32, {p.batch * p.heads, padded}).as<float>();
+  s.counters = ctx.arena.make("attention.counters", DType::i32, {counters}).as<int>();
+  s.count = int(counters);
+  return s;
+}
+
+template <class Tiles>
+void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, Context& ctx) {
+  start_before<Tiles>({.o = t.o.data,
+                       .dout = t.d_o.data,
+                       .o_strides = strides_of(t.o),
+                       .do_strides = strides_of(t.d_o),
+                       .lse = t.lse.as<float>(),
+                       .dlse = t.dlse.data ? t.dlse.as<float>() : nullptr,
+                       .lse2 = s.lse,
+                       .minus_delta = s.minus_delta,
+                       .dq = dq_to_zero,
+                       .zeros = s.counters,
+                       .zero_count = s.count,
+                       .len_q = int(p.len_q),
+                       .padded = int(padded),
+                       .heads = int(p.heads),
+                       .dim_v = int(p.value_dim())},
+                      int(p.batch * p.heads), cuda_stream(ctx.stream));
+  if (t.dsink)
+    sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = s.minus_delta, .sign = -1, .padded = padded, .in_sixteens = true}, t.dsink, ctx);
+}
+
+// How the key tiles of all heads are dealt in a fixed order (find_tile): `count` rounds, in each of them `together` key tiles of `heads` heads.
+struct Rounds {
+  std::int64_t together, heads, count;
+  int spread;
+};
+Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_tiles, bool causal, std::int64_t units) {
+  Rounds best{};
+  double least = 0;
+  for (int spread = 0; spread == 0 || key_tiles >> spread > 0; ++spread) {
+    Rounds r{ceil_div(key_tiles, std::int64_t(1) << spread), 0, 0, spread};
+    if (r.together > units) continue;
+    const std::int64_t sets = causal ? ceil_div(pairs, 2) : pairs;  // a causal head is walked beside the next one
+    r.heads = std::min(units / r.together, sets);
+    r.count = ceil_div(sets, r.heads) << (spread + causal);
+    const double time = double(r.count) * std::max(double(query_tiles) + backward_ends, backward_hand_over * double(r.together));
+    if (best.count == 0 || time < least) best = r, least = time;
+  }
+  return best;
+}
+
+template <class Tiles, bool ordered, class Before = Tiles>  // Before: a shape of as many rows that has that kernel
+void backward_with(const Problem& p, const Backward& t, Context& ctx) {
+  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = ceil_div(p.len_q, Tiles::rows),
+                     padded = query_tiles * Tiles::rows;
+  const Statistics s = make_statistics(p, padded, 1 + (ordered ? pairs * query_tiles * 2 : 0), ctx);
+  float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
+  if (ctx.dry()) return;
+  const auto stream = cuda_stream(ctx.stream);
+  run_before<Before>(p, t, s, padded, ordered ? nullptr : dq, ctx);
+
+  Args a{};
+  a.q = map_of(t.q, Tiles::rows), a.dout = map_of(t.d_o, Tiles::rows), a.k = map_of(t.k, backward_keys), a.v = map_of(t.v, backward_keys);
+  a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = dq;
+  a.dk = t.dk.data, a.dv = t.dv.data, a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
+  a.next_tile = s.counters, a.turns = s.counters + 1;
+  a.band = in_32_bits(p.band());
+  a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads);
+  a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
+  a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
+  a.key_tiles = int(ceil_div(p.len_k, backward_keys)), a.query_tiles = int(query_tiles);
+  std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
+  if (ordered) {
+    const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, a.band.reach == Reach::before, ctx.device.units);
+    a.together = int(r.together), a.spread = r.spread, a.heads_at_once = int(r.heads);
+    blocks = r.together * r.heads, tiles = blocks * r.count;
+  } else {
+    a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
+  }
+  check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
+  a.tiles = int(tiles);
+  start_main<Tiles, ordered>(a, int(blocks), stream);
+
+  start_after<Tiles>({.dq = dq,
+                      .out = t.dq.data,
+                      .strides = strides_of(t.dq),
+                      .band = a.band,
+                      .heads = a.heads,
+                      .head_dim = a.head_dim,
+                      .query_tiles = a.query_tiles,
+                      .scale = a.scale},
+                     int(pairs), stream);
+}
+
+template <class Tiles>
+void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
+  const std::int64_t padded = ceil_div(p.len_q, Tiles::dq_rows) * Tiles::dq_rows;
+  const Statistics s = make_statistics(p, padded, 2, ctx);
+  if (ctx.dry()) return;
+  const auto stream = cuda_stream(ctx.stream);
+  run_before<Tiles>(p, t, s, padded, nullptr, ctx);
+  const auto args = [&](int q_box, int k_box, int tile, std::int64_t len, std::int64_t pairs) {
+    WideArgs a{};
+    a.q = map_of(t.q, q_box), a.dout = map_of(t.d_o, q_box), a.k = map_of(t.k, k_box), a.v = map_of(t.v, k_box);
+    a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = t.dq.data, a.dk = t.dk.data, a.dv = t.dv.data;
+    a.dq_strides = strides_of(t.dq), a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
+    a.band = in_32_bits(p.band());
+    a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads), a.padded = int(padded);
+    a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
+    a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
+    const std::int64_t tiles = ceil_div(len, tile) * pairs;
+    check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
+    a.tiles_per_head = int(ceil_div(len, tile)), a.tiles = int(tiles);
+    a.heads_at_once = heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim);
+    return a;
+  };
+  WideArgs a = args(Tiles::rows, Tiles::keys, Tiles::keys, p.len_k, p.batch * p.kv_heads);
+  a.next_tile = s.counters;
+  start_dkdv<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+  a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads);
+  a.next_tile = s.counters + 1;
+  start_dq<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+}
+
+template <class T>
+void backward_as(const Problem& p, const Backward& t, Context& ctx) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
+  if (dim > 96) return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
+  if (dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);  // the order costs nothing here
+  if (dim > 64) return backward_with<Backward80<T>, true, Backward128<T>>(p, t, ctx);
+  return p.deterministic ? backward_with<Backward64<T>, true>(p, t, ctx) : backward_with<Backward64<T>, false>(p, t, ctx);
+}
+
+void zero(const Tensor& t, Context& ctx) {
+  if (t.count() == 0 || ctx.dry()) return;
+  start_zero({t.data, strides_of(t), int(t.shape[3])}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), cuda_stream(ctx.stream));
+}
+
+}  // namespace
+
+void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
+  const auto op = ctx.note("attention.flash_sm90.backward", p.precision, backward_cost(p), Work::attention);
+  if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
+    for (const Tensor* gradient : {&t.dq, &t.dk, &t.dv}) zero(*gradient, ctx);
+    if (t.dsink && !ctx.dry()) sum_dsink_on_gpu(p, t.with.sink, t.lse, without_keys(p, t), t.dsink, ctx);
+    return;
+  }
+  if (!ctx.dry())
+    for (auto [name, tensor] :
+         {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}, {"d_o", &t.d_o}, {"dq", &t.dq}, {"dk", &t.dk}, {"dv", &t.dv}})
+      check_reachable(name, *tensor);
+  if (p.precision.dtype == DType::bf16)
+    backward_as<__nv_bfloat16>(p, t, ctx);
+  else
+    backward_as<__half>(p, t, ctx);
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,115 @@
+// bwd_order.cuh — which block has which keys, and in what order it meets the queries: freely, or so that dQ is always summed alike.
+#pragma once
+#include "ops/attention/sm90/bwd.h"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention::sm90::backward {
+
+constexpr int keys = backward_keys;
+
+struct Tile {
+  int n, kv_head, batch;     // key tile; ordered: batch may lie past the end, there is nothing to do then
+  int first, count;          // query tiles first … first+count-1 of each query head
+  int plain_from, plain_to;  // of which plain_from … plain_to-1 see every key of the tile
+  int start, stride;         // visited from first+start on, wrapping round
+  int place;                 // ordered: n, or in heads walked from the end back the key tile it is the mirror image of
+  bool backward;             // visited from the last one down
+};
+
+// Free order: one counter hands out tiles, longest first.
+// Ordered: the key tiles of a head add to a query tile one after another, and handing over takes about as long as a step at head dim 64. So every
+// 2^spread-th key tile of a head runs at the same time and the others in later rounds; those that run together walk so that they come by 2^spread
+// steps apart (full: query tiles / together steps) and nobody waits. heads_at_once such sets fill the multiprocessors, whole rounds of them:
+//   full     the j-th of them starts j strides in and wraps round
+//   causal   in even heads a key tile starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
+//            even head takes the i-th longest's complement: every block has the same work
+template <class C, bool ordered>
+__device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+  const int pairs = a.batch * a.kv_heads;
+  int n, pair, place = 0;
+  bool backward = false;
+  if (ordered) {
+    const bool causal = a.band.reach == Reach::before;
+    int round = index / gridDim.x;
+    const int at = index - round * gridDim.x, set = at / a.together;
+    if (causal) backward = round % 2, round /= 2;
+    place = (at - set * a.together << a.spread) + (round & (1 << a.spread) - 1), n = backward ? a.key_tiles - 1 - place : place;
+    pair = (round >> a.spread) * a.heads_at_once + set;
+    if (causal) pair = 2 * pair + backward;
+    if (place >= a.key_tiles) n = 0, pair = pairs;
+  } else if (a.band.reach == Reach::all) {
+    n = index % a.key_tiles, pair = index / a.key_tiles;
+  } else {
+    const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
+    const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
+    n = at / at_once, pair = first + at % at_once;
+  }
+  const TileSpan seen_by = a.band.row_tiles<numbers>(n * keys, keys, C::rows);
+  int count = pair >= pairs ? 0 : seen_by.end - seen_by.begin, start = 0, stride = 0;
+  if (ordered && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
+  return {.n = n,
+          .kv_head = pair % a.kv_heads,
+          .batch = pair / a.kv_heads,
+          .first = seen_by.begin,
+          .count = count,
+          .plain_from = seen_by.plain_begin,
+          .plain_to = seen_by.plain_end,
+          .start = start,
+          .stride = stride,
+          .place = place,
+          .backward = backward};
+}
+
+template <bool ordered>
+struct Walk {  // over the steps of a tile: query heads, and the query tiles of each
+  int head, left, in_head, count;
+  int m, end, again;  // the query tile; at `end` it goes on at `again`
+  bool backward;
+  __device__ __forceinline__ Walk(const Args& a, const Tile& t) : count(t.count), backward(ordered && t.backward) {
+    const int group = a.heads / a.kv_heads, bottom = t.first + t.count - 1;
+    head = t.kv_head * group, left = group * count, in_head = count;
+    end = backward ? t.first - 1 : bottom + 1, again = backward ? bottom : t.first, m = again + t.start;
+  }
+  __device__ __forceinline__ bool more() const { return left > 0; }
+  __device__ __forceinline__ bool next() {  // true: a head begins
+    --left, m += backward ? -1 : 1;
+    if (m == end) m = again;
+    if (--in_head > 0) return false;
+    return in_head = count, ++head, true;
+  }
+};
+
+// The order in which key tiles come by a query tile, made a rule: how many add to it before this one does. Rounds follow each other; in a round
+// those come first that begin nearest to the query tile (full), or those of a later place. Kept up step by step: whoever sends dQ off has little time.
+template <class C>
+struct Turns {
+  const Args& a;
+  const Tile& t;
+  int before, gap, begun;  // full: how many come before here, steps to where the next one begins, and which that is
+  __device__ __forceinline__ Turns(const Args& args, const Tile& tile) : a(args), t(tile) { begin_head(); }
+  __device__ __forceinline__ int in_earlier_rounds(int end) const {  // of the places 0 … end-1
+    const int round = t.place & (1 << a.spread) - 1;
+    return (end >> a.spread) * round + min(end & (1 << a.spread) - 1, round);
+  }
+  __device__ __forceinline__ void begin_head() {
+    const int j = t.place >> a.spread;
+    before = in_earlier_rounds(a.key_tiles) + (t.stride == 0 ? j : 0), gap = t.stride, begun = j + 1;
+  }
+  __device__ __forceinline__ void step_to(int m) {
+    if (a.band.reach != Reach::all || t.stride == 0) return;
+    if (m == t.first) gap = 1, begun = 0;  // wrapped round
+    if (--gap == 0 && (begun << a.spread) + (t.place & (1 << a.spread) - 1) < a.key_tiles) ++before, ++begun, gap = t.stride;
+  }
+  __device__ __forceinline__ int at(int m) const {
+    if (a.band.reach == Reach::all) return before;
+    const TileSpan sees = a.band.key_tiles<numbers>(m * C::rows, C::rows, keys);
+    int low = sees.begin, high = sees.end - 1;
+    if (t.backward) {
+      const int mirrored = a.key_tiles - 1 - low;
+      low = a.key_tiles - 1 - high, high = mirrored;
+    }
+    return (high - t.place >> a.spread) + in_earlier_rounds(high + 1) - in_earlier_rounds(low);
+  }
+};
+
+}  // namespace headroom::attention::sm90::backward

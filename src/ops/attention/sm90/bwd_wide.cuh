@@ -1,0 +1,48 @@
+// bwd_wide.cuh — exact attention backward on Hopper for head dims up to 256, as two kernels without atomics: dK and dV, then dQ.
+// Seven products instead of five, but nothing is summed in global memory: deterministic, and no fp32 accumulator of dQ. Here is what both share.
+#pragma once
+#include "gpu/tma.cuh"
+#include "ops/attention/sm90/bwd_rows.cuh"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention::sm90::backward {
+
+struct Place {
+  int tile, pair;
+};
+// Full: the tiles of one head follow each other. Otherwise `at_once` heads are swept together, longest tiles first.
+__device__ __forceinline__ Place place(const WideArgs& a, int index, int pairs, bool longest_last) {
+  if (a.band.reach == Reach::all) return {index % a.tiles_per_head, index / a.tiles_per_head};
+  const int section = index / (a.heads_at_once * a.tiles_per_head), first = section * a.heads_at_once;
+  const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.tiles_per_head;
+  return {longest_last ? a.tiles_per_head - 1 - at / at_once : at / at_once, first + at % at_once};
+}
+
+template <class T, int dim>
+__device__ __forceinline__ void load_panels(T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
+  for (int p = 0; p < dim / 64; ++p)
+    load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
+}
+
+struct Handover {  // the tile numbers of a block, from the producer to `readers` warps
+  Barrier full[2], empty[2];
+  int tile[2];
+  __device__ __forceinline__ void init(int readers) {
+    for (int i = 0; i < 2; ++i) full[i].init(1), empty[i].init(readers);
+  }
+  __device__ __forceinline__ void give(Turn<2>& at, int index) {
+    empty[at.stage].wait(at.parity ^ 1);
+    tile[at.stage] = index;
+    full[at.stage].arrive(), at.next();
+  }
+  __device__ __forceinline__ int take(Turn<2>& at, int lane) {
+    full[at.stage].wait(at.parity);
+    const int index = tile[at.stage];
+    __syncwarp();  // every lane has read before lane 0 says so
+    if (lane == 0) empty[at.stage].arrive();
+    at.next();
+    return index;
+  }
+};
+
+}  // namespace headroom::attention::sm90::backward

@@ -1,0 +1,210 @@
+// bwd_wide_dkdv.cuh — dK and dV of head dims up to 256: a block owns 64 keys of one kv head and streams query tiles past them.
+// One consumer makes P and dV, the other dS and dK; P is all that passes between them.
+#pragma once
+#include "gpu/launch.cuh"
+#include "ops/attention/sm90/bwd_wide.cuh"
+
+namespace headroom::attention::sm90::backward {
+
+template <class C>
+struct WideShared {
+  using T = typename C::T;
+  T k[C::keys * C::dim], v[C::keys * C::dim];
+  T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
+  uint4 p[2][C::rows / 16][128];  // Pᵀ in the order of the registers
+  float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
+  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages], p_full[2],
+      p_empty[2];
+  Handover next;
+};
+
+struct WideTile {
+  int n, kv_head, batch;
+  int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
+};
+template <class C>
+__device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, int index) {
+  const Place at = place(a, index, a.batch * a.kv_heads, false);
+  const TileSpan seen_by = a.band.row_tiles<numbers>(at.tile * C::keys, C::keys, C::rows);
+  return {at.tile,          at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin, seen_by.end - seen_by.begin, seen_by.plain_begin,
+          seen_by.plain_end};
+}
+
+template <class C>
+__device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s) {
+  using T = typename C::T;
+  Turn<C::stages> ring;
+  Turn<2> next;
+  int parity = 1;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const WideTile t = find_wide_tile<C>(a, index);
+    const int after = atomicAdd(a.next_tile, 1), group = a.heads / a.kv_heads;
+    bool first = true;
+    for (int head = t.kv_head * group; head < t.kv_head * group + group; ++head)
+      for (int m = t.first; m < t.first + t.count; ++m, first = false) {
+        const std::size_t stat = std::size_t(t.batch * a.heads + head) * a.padded + m * C::rows;
+        s.q_empty[ring.stage].wait(ring.parity ^ 1);
+        s.q_full[ring.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
+        load_panels<T, C::dim>(s.q[ring.stage], a.q, s.q_full[ring.stage], C::rows, m * C::rows, head, t.batch);
+        load_run(s.lse[ring.stage], a.lse + stat, sizeof s.lse[0], s.q_full[ring.stage]);
+        if (first) {
+          s.k_empty.wait(parity);
+          s.k_full.arrive_and_expect(sizeof s.k);
+          load_panels<T, C::dim>(s.k, a.k, s.k_full, C::keys, t.n * C::keys, t.kv_head, t.batch);
+        }
+        s.do_empty[ring.stage].wait(ring.parity ^ 1);
+        s.do_full[ring.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
+        load_panels<T, C::dim>(s.dout[ring.stage], a.dout, s.do_full[ring.stage], C::rows, m * C::rows, head, t.batch);
+        load_run(s.minus_delta[ring.stage], a.minus_delta + stat, sizeof s.minus_delta[0], s.do_full[ring.stage]);
+        if (first) {
+          s.v_empty.wait(parity);
+          s.v_full.arrive_and_expect(sizeof s.v);
+          load_panels<T, C::dim>(s.v, a.v, s.v_full, C::keys, t.n * C::keys, t.kv_head, t.batch);
+        }
+        ring.next();
+      }
+    if (!first) parity ^= 1;
+    index = after + gridDim.x;
+    s.next.give(next, index);
+  }
+}
+
+template <class C, bool scores_role>
+__device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, rows = C::rows, keys = C::keys, stage_bytes = sizeof s.q[0];
+  const int thread = threadIdx.x % 128, lane = thread % 32, key_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto release = [&](Barrier& b) {  // what products have read; what lanes have read or written themselves, every lane says
+    if (lane == 0) b.arrive();
+  };
+  Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const auto stage = [](unsigned n) { return int(n % C::stages); };
+  const auto parity = [](unsigned n) { return int(n / C::stages % 2); };
+  unsigned n = 0;
+  Turn<2> next;
+  int tile_parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const WideTile t = find_wide_tile<C>(a, index);
+    float d[dim / 2] = {}, x[rows / 2];  // dV and Sᵀ, or dK and dPᵀ
+    std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
+
+    const auto start = [&](unsigned n) {  // Sᵀ = K Qᵀ, or dPᵀ = -Δ + V dOᵀ
+      if constexpr (scores_role) {
+        s.q_full[stage(n)].wait(parity(n));
+      } else {
+        s.do_full[stage(n)].wait(parity(n));
+        begin_at(x, &s.minus_delta[stage(n)][2 * column_here]);
+        pin(x);
+      }
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(x, words.at(offset(scores_role ? s.k : s.v) + k_offset(keys, i)),
+               words.at(offset(scores_role ? s.q : s.dout) + stage(n) * stage_bytes + k_offset(rows, i)), !scores_role || i > 0);
+      mma_commit();
+    };
+    const auto weights = [&](int m) {  // P = exp2(S·c - LSE), handed to the other consumer
+      float4 lse[rows / 16];
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
+      if (m < t.plain_from || m >= t.plain_to) hide_unseen(x, a.band, t.n * keys + key_here, m * rows + column_here);
+      weigh(x, a.scale_log2, lse);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+        for (int f = 0; f < 4; ++f) w[i][f] = at_most_one<T>(pack<T>(x[8 * i + 2 * f], x[8 * i + 2 * f + 1]));
+      s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) s.p[n % 2][i][thread] = make_uint4(w[i][0], w[i][1], w[i][2], w[i][3]);
+      s.p_full[n % 2].arrive();
+    };
+    const auto gradients = [&] {  // dS = P ∘ (dP - Δ)
+      s.p_full[n % 2].wait(n / 2 % 2);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) {
+        const uint4 y = s.p[n % 2][i][thread];
+        differentiate<T>(w[i], {y.x, y.y, y.z, y.w}, &x[8 * i]);
+      }
+      s.p_empty[n % 2].arrive();
+    };
+    const auto advance = [&](int m, auto more) {  // Sᵀ or dPᵀ of this step is here
+      words.renew();
+      if constexpr (scores_role) {
+        weights(m);
+        s.q_empty[stage(n)].arrive();
+        s.do_full[stage(n)].wait(parity(n));
+      } else {
+        s.do_empty[stage(n)].arrive();
+        gradients();
+        s.q_full[stage(n)].wait(parity(n));
+      }
+#pragma unroll
+      for (auto& fragment : w) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)  // dV += Pᵀ dO, or dK += dSᵀ Q
+        mma<T, Major::mn>(d, w[i], words.at(offset(scores_role ? s.dout : s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));
+      mma_commit();
+      if constexpr (decltype(more)::value) start(n + 1);
+      mma_wait<0>();
+      pin(x);
+      release(scores_role ? s.do_empty[stage(n)] : s.q_empty[stage(n)]);
+      ++n;
+    };
+
+    int left = a.heads / a.kv_heads * t.count, m = t.first;
+    if (left > 0) {
+      (scores_role ? s.k_full : s.v_full).wait(tile_parity);
+      start(n);
+      mma_wait<0>();
+      pin(x);
+      for (; left > 1; --left) {
+        advance(m, std::true_type{});
+        if (++m == t.first + t.count) m = t.first;
+      }
+      advance(m, std::false_type{});
+      release(scores_role ? s.k_empty : s.v_empty);
+      tile_parity ^= 1;
+    }
+    pin(d);
+    const Strides& to = scores_role ? a.dv_strides : a.dk_strides;
+    store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
+               to.row, t.n * keys + key_here, a.band.len_k, 0, scores_role ? a.dim_v : a.head_dim);
+    index = s.next.take(next, lane);
+  }
+}
+
+// attention_bwd_wide_dkdv_sm90 — dK, dV
+//   reads   Q, dO, LSE, Δ once per 64 keys; K, V once     writes  dK, dV     needs   sm_90a, strides of 16 bytes, the preprocess before it
+//   numerics  as attention_bwd_sm90; same bits every run   limit   tensor cores and shared memory alike
+template <class C>
+__global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __grid_constant__ WideArgs a) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<WideShared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    s.k_full.init(1), s.k_empty.init(4), s.v_full.init(1), s.v_empty.init(4);
+    for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(128 + 4), s.do_full[i].init(1), s.do_empty[i].init(128 + 4);
+    for (int i = 0; i < 2; ++i) s.p_full[i].init(128), s.p_empty[i].init(128);
+    s.next.init(8);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<24>();
+    if (threadIdx.x == 0) produce_wide<C>(a, s);
+  } else {
+    registers_up<240>();
+    if (threadIdx.x < 256)
+      consume_wide<C, true>(a, s);
+    else
+      consume_wide<C, false>(a, s);
+  }
+}
+
+template <class C>
+void start_dkdv(const WideArgs& a, int blocks, cudaStream_t stream) {
+  launch(stream, attention_bwd_wide_dkdv_sm90<C>, {blocks, 384, sizeof(WideShared<C>)}, a);
+}
+
+}  // namespace headroom::attention::sm90::backward

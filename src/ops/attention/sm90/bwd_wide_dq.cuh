@@ -1,0 +1,187 @@
+// bwd_wide_dq.cuh — dQ of head dims up to 256: a block owns 128 rows and streams key tiles past them, like a forward.
+#pragma once
+#include "gpu/launch.cuh"
+#include "ops/attention/sm90/bwd_wide.cuh"
+
+namespace headroom::attention::sm90::backward {
+
+template <class C>
+struct WideQueryShared {
+  using T = typename C::T;
+  T q[2][64 * C::dim], dout[2][64 * C::dim];  // a half for each consumer
+  T k[C::stages][C::dq_keys * C::dim], v[C::stages][C::dq_keys * C::dim];
+  Barrier q_full, q_empty, k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages];
+  Handover next;
+};
+
+struct WideQueryTile {
+  int row, head, batch, first, count;  // first query row; key tiles first … first+count-1
+};
+template <class C>
+__device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, int index) {
+  const Place at = place(a, index, a.batch * a.heads, true);
+  const int row = at.tile * C::dq_rows;
+  const TileSpan sees = a.band.key_tiles<numbers>(row, C::dq_rows, C::dq_keys);
+  return {row, at.pair % a.heads, at.pair / a.heads, sees.begin, sees.end - sees.begin};
+}
+
+template <class C>
+__device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared<C>& s) {
+  using T = typename C::T;
+  Turn<C::stages> ring;
+  Turn<2> next;
+  int parity = 1;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const WideQueryTile t = find_query_tile<C>(a, index);
+    const int after = atomicAdd(a.next_tile, 1), kv_head = t.head / (a.heads / a.kv_heads);
+    for (int j = t.first; j < t.first + t.count; ++j) {
+      s.k_empty[ring.stage].wait(ring.parity ^ 1);
+      s.k_full[ring.stage].arrive_and_expect(sizeof s.k[0]);
+      load_panels<T, C::dim>(s.k[ring.stage], a.k, s.k_full[ring.stage], C::dq_keys, j * C::dq_keys, kv_head, t.batch);
+      if (j == t.first) {
+        s.q_empty.wait(parity);
+        s.q_full.arrive_and_expect(sizeof s.q + sizeof s.dout);
+        for (int g = 0; g < 2; ++g) load_panels<T, C::dim>(s.q[g], a.q, s.q_full, 64, t.row + 64 * g, t.head, t.batch);
+        for (int g = 0; g < 2; ++g) load_panels<T, C::dim>(s.dout[g], a.dout, s.q_full, 64, t.row + 64 * g, t.head, t.batch);
+        parity ^= 1;
+      }
+      s.v_empty[ring.stage].wait(ring.parity ^ 1);
+      s.v_full[ring.stage].arrive_and_expect(sizeof s.v[0]);
+      load_panels<T, C::dim>(s.v[ring.stage], a.v, s.v_full[ring.stage], C::dq_keys, j * C::dq_keys, kv_head, t.batch);
+      ring.next();
+    }
+    index = after + gridDim.x;
+    s.next.give(next, index);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, keys = C::dq_keys, stage_bytes = sizeof s.k[0];
+  group = __shfl_sync(~0u, group, 0);
+  const int thread = threadIdx.x % 128, lane = thread % 32, row_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };
+  Descriptors words(&s);
+  const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
+  const auto stage = [](unsigned n) { return int(n % C::stages); };
+  const auto parity = [](unsigned n) { return int(n / C::stages % 2); };
+  const int my_half = group * int(sizeof s.q[0]);
+  unsigned n = 0;
+  Turn<2> next;
+  int tile_parity = 0;
+  for (int index = blockIdx.x; index < a.tiles;) {
+    const WideQueryTile t = find_query_tile<C>(a, index);
+    float dq[dim / 2] = {}, scores[keys / 2], dp[keys / 2], lse[2], minus_delta[2];
+    std::uint32_t ds[keys / 16][4];
+    const int row = t.row + row_here;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const std::size_t at = std::size_t(t.batch * a.heads + t.head) * a.padded + stat_at(min(row + 8 * r, a.padded - 1));
+      lse[r] = a.lse[at], minus_delta[r] = a.minus_delta[at];
+    }
+    const int group_row = t.row + group * 64;
+    const TileSpan sees = a.band.keys_between<numbers>(group_row, group_row + 63, keys);  // of this group's rows alone
+
+    const auto start = [&](unsigned n) {  // S = Q Kᵀ, dP = dO Vᵀ
+      s.k_full[stage(n)].wait(parity(n));
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(scores, words.at(offset(s.q) + my_half + k_offset(64, i)),
+               words.at(offset(s.k) + stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
+      mma_commit();
+      s.v_full[stage(n)].wait(parity(n));
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + stage(n) * stage_bytes + k_offset(keys, i)),
+               i > 0);
+      mma_commit();
+    };
+    const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here
+      words.renew();
+      if (j < sees.plain_begin || j >= sees.plain_end) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int first = a.band.open_first<numbers>(row + 8 * r) - j * keys - column_here,
+                    end = min(a.band.len_k, a.band.open_last<numbers>(row + 8 * r)) - j * keys - column_here;
+#pragma unroll
+          for (int c = 0; c < keys / 8; ++c)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * c + e < first || 8 * c + e >= end) scores[4 * c + 2 * r + e] = -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < keys / 8; ++c)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float p0 = at_most_one(exp2_fast(fmaf(scores[4 * c + 2 * r], a.scale_log2, -lse[r]))),
+                      p1 = at_most_one(exp2_fast(fmaf(scores[4 * c + 2 * r + 1], a.scale_log2, -lse[r])));
+          ds[c / 2][c % 2 * 2 + r] = pack<T>(p0 * (dp[4 * c + 2 * r] + minus_delta[r]), p1 * (dp[4 * c + 2 * r + 1] + minus_delta[r]));
+        }
+#pragma unroll
+      for (auto& fragment : ds) pin(fragment);
+      pin(scores), pin(dp);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        mma<T, Major::mn>(dq, ds[i], words.at(offset(s.k) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(keys)));  // dQ += dS K
+      mma_commit();
+      if constexpr (decltype(more)::value) start(n + 1);
+      mma_wait<0>();
+      pin(scores), pin(dp);
+      release(s.k_empty[stage(n)]);
+      if constexpr (decltype(more)::value) release(s.v_empty[stage(n + 1)]);
+      ++n;
+    };
+
+    if (t.count > 0) {
+      s.q_full.wait(tile_parity);
+      start(n);
+      mma_wait<0>();
+      pin(scores), pin(dp);
+      release(s.v_empty[stage(n)]);
+      int j = t.first;
+      for (; j < t.first + t.count - 1; ++j) advance(j, std::true_type{});
+      advance(j, std::false_type{});
+      release(s.q_empty);
+      tile_parity ^= 1;
+    }
+    pin(dq);
+    store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row,
+               a.band.len_q, 0, a.head_dim);
+    index = s.next.take(next, lane);
+  }
+}
+
+// attention_bwd_wide_dq_sm90 — dQ, a forward with another softmax
+//   reads   K, V once per 128 rows; Q, dO, LSE, Δ once     writes  dQ     needs, numerics  as above     limit   shared memory, then tensor cores
+template <class C>
+__global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_sm90(const __grid_constant__ WideArgs a) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<WideQueryShared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    s.q_full.init(1), s.q_empty.init(8);
+    for (int i = 0; i < C::stages; ++i) s.k_full[i].init(1), s.k_empty[i].init(8), s.v_full[i].init(1), s.v_empty[i].init(8);
+    s.next.init(8);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<24>();
+    if (threadIdx.x == 0) produce_query<C>(a, s);
+  } else {
+    registers_up<240>();
+    consume_query<C>(a, s, threadIdx.x / 128 - 1);
+  }
+}
+
+template <class C>
+void start_dq(const WideArgs& a, int blocks, cudaStream_t stream) {
+  launch(stream, attention_bwd_wide_dq_sm90<C>, {blocks, 384, sizeof(WideQueryShared<C>)}, a);
+}
+
+}  // namespace headroom::attention::sm90::backward

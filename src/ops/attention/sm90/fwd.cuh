@@ -1,0 +1,262 @@
+// fwd.cuh — exact attention forward on Hopper: TMA, wgmma, warp-specialised, persistent.
+//
+// One long pipeline per block: the step that finishes a tile of query rows already computes the first scores of the
+// next, so the tensor cores idle only at the very start and the very end.
+#pragma once
+#include <algorithm>
+
+#include "gpu/launch.cuh"
+#include "ops/attention/sm90/fwd_ends.cuh"
+
+namespace headroom::attention::sm90 {
+
+// ---- the producer: one thread -----------------------------------------------------------------------------------------
+template <class C, Reach reach>
+__device__ void produce(const ForwardArgs& a, Shared<C>& s) {
+  using T = typename C::T;
+  constexpr int columns = columns_of<C>, q_bytes = sizeof s.q[0], kv_bytes = sizeof s.k[0];
+  Turn<C::q_stages> q;
+  Turn<C::stages> k, v;
+  const auto fetch = [](void* to, const Map& m, Barrier& full, int rows, CachePolicy keep, int row, int head, int batch) {
+    for (int p = 0; p < columns / 64; ++p) load(static_cast<char*>(to) + p * panel_bytes(rows), m, full, keep, p * 64, row, head, batch);
+  };
+  const auto load_k = [&](const Tile& t, int tile) {
+    s.k_empty[k.stage].wait(k.parity ^ 1);
+    s.k_full[k.stage].arrive_and_expect(kv_bytes);
+    fetch(s.k[k.stage], a.k, s.k_full[k.stage], C::keys, CachePolicy::long_time, tile * C::keys, t.kv_head, t.batch);
+    k.next();
+  };
+  const auto load_v = [&](const Tile& t, int tile) {
+    s.v_empty[v.stage].wait(v.parity ^ 1);
+    s.v_full[v.stage].arrive_and_expect(kv_bytes);
+    fetch(s.v[v.stage], a.v, s.v_full[v.stage], C::keys, CachePolicy::long_time, tile * C::keys, t.kv_head, t.batch);
+    v.next();
+  };
+  const auto load_q = [&](const Tile& t) {
+    s.q_empty[q.stage].wait(q.parity ^ 1);
+    s.q_full[q.stage].arrive_and_expect(q_bytes);
+    for (int w = 0; w < C::consumers; ++w) {
+      T* const to = s.q[q.stage] + w * 64 * columns;
+      const int row = t.row + w * 64;
+      if constexpr (C::way == Way::cluster)
+        for (int p = 0; p < columns / 64; ++p)
+          load(to + p * 64 * 64, a.q, s.q_full[q.stage], CachePolicy::once, p * 64, 0, row >> a.packed_log2, t.head, t.batch);
+      else
+        fetch(to, a.q, s.q_full[q.stage], 64, CachePolicy::once, row, t.head, t.batch);
+    }
+    q.next();
+  };
+
+  Tiles<C, reach> tiles{a, s};
+  Tile t = tiles.next();
+  load_k(t, t.last - 1);  // from the last tile down, K one tile ahead of V: the order in which they are used
+  load_q(t);
+  for (;;) {
+    for (int tile = t.last - 2; tile >= t.first; --tile) load_k(t, tile), load_v(t, tile + 1);
+    const Tile after = tiles.next();
+    if (after.none()) break;
+    load_k(after, after.last - 1);
+    if constexpr (C::q_stages > 1) load_q(after);
+    load_v(t, t.first);
+    if constexpr (C::q_stages == 1) load_q(after);  // Q is free only when the tile's last scores are there
+    t = after;
+  }
+  load_v(t, t.first);
+}
+
+// ---- a consumer: one warpgroup, 64 query rows ---------------------------------------------------------------------------
+template <class C, Reach reach>
+__device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
+  using T = typename C::T;
+  constexpr int dim = C::dim, keys = C::keys, stage_bytes = sizeof s.k[0];
+  constexpr int first_group_barrier = 1, first_turn_barrier = 1 + C::consumers, everybody = 1 + 2 * C::consumers;  // numbered barriers
+  constexpr std::true_type masked;
+  constexpr std::false_type plain;
+  group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
+  const int thread = threadIdx.x % 128, lane = thread % 32, group_barrier = first_group_barrier + group;
+  const int row_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
+  const auto q_at = describe(s.q[0] + group * 64 * columns_of<C>), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
+  const auto release = [&](Barrier& b) {
+    if (lane == 0) b.arrive();
+  };  // one arrival per warp: each knows only of its own wgmma
+  const auto my_turn = [&] { meet(first_turn_barrier + group, 256); };
+  const auto pass_turn = [&] { arrive(first_turn_barrier + (group + 1) % C::consumers, 256); };
+  if (group == 0) arrive(first_turn_barrier, 256);
+
+  Turn<C::q_stages> q;
+  Turn<C::stages> k, v;
+  float o[dim / 2] = {}, scores[keys / 2];
+  std::uint32_t p[keys / 16][4];
+  Rows rows;
+
+  const auto scores_start = [&] {  // scores = Q Kᵀ
+    s.k_full[k.stage].wait(k.parity);
+    mma_fence();
+#pragma unroll
+    for (int i = 0; i < dim / 16; ++i)
+      mma<T>(scores, k_major(step(q_at, q.stage * int(sizeof s.q[0])), 64, i), k_major(step(k_at, k.stage * stage_bytes), keys, i), i > 0);
+    mma_commit();
+  };
+  const auto output_start = [&] {  // O += P V; the caller has fenced
+    s.v_full[v.stage].wait(v.parity);
+#pragma unroll
+    for (int i = 0; i < keys / 16; ++i) mma<T, Major::mn>(o, p[i], mn_major(step(v_at, v.stage * stage_bytes), i));
+    mma_commit();
+  };
+  const auto scores_done = [&] { pin(scores), release(s.k_empty[k.stage]), k.next(); };
+  const auto output_done = [&] { pin(o), release(s.v_empty[v.stage]), v.next(); };
+  const auto settle = [&] {  // all registers of the coming products have their values here
+    pin(scores), pin(o);
+#pragma unroll
+    for (auto& fragment : p) pin(fragment);
+  };
+  const auto softmax = [&](const Tile& t, int tile, auto mask) {
+    if constexpr (decltype(mask)::value) {
+      const auto position = [&](int row) {
+        return C::way == Way::cluster ? (t.row + group * 64 + row) >> a.packed_log2 : t.row + group * 64 + row;
+      };
+      const auto end_of = [&](int row) { return min(t.key_end, a.band.open_last<reach>(position(row))); };
+      const auto first_of = [&](int row) { return a.band.open_first<reach>(position(row)); };
+      if ((tile + 1) * keys > end_of(0) || (reach == Reach::run && tile * keys < first_of(63))) {
+        const int first[2] = {first_of(row_here), first_of(row_here + 8)}, end[2] = {end_of(row_here), end_of(row_here + 8)};
+        apply_mask<reach == Reach::run>(scores, tile * keys + column_here, first, end);
+      }
+    }
+    return rows.update<C::maxima_first>(scores, a.scale_log2);
+  };
+  const auto pack_scores = [&] {
+#pragma unroll
+    for (int i = 0; i < keys / 16; ++i)
+#pragma unroll
+      for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+  };
+  const auto both_products = [&] {  // the next scores and the output of the tile before; they run while other groups are in their softmax
+    my_turn();
+    settle();
+    scores_start();
+    output_start();
+    mma_wait<1>();
+    pass_turn();
+    scores_done();
+  };
+  const auto advance = [&](const Tile& t, int tile, auto mask) {
+    both_products();
+    const float2 factor = softmax(t, tile, mask);
+    mma_wait<0>();
+    output_done();
+    pack_scores();
+    if (__any_sync(~0u, factor.x != 1 || factor.y != 1))
+#pragma unroll
+      for (int i = 0; i < dim / 2; ++i) o[i] *= i & 2 ? factor.y : factor.x;
+  };
+  const auto finish = [&](const Tile& t, const Rows& seen) {
+    Rows::Result result = seen.finish(a.scale_log2);
+    if constexpr (C::way == Way::cluster) {
+      store_from_cluster<C>(a, t, o, result, s, group, everybody, row_here);
+    } else {
+      if constexpr (C::way == Way::parts)
+        if (t.parts > 1 && !add_parts<C>(a, t, o, result, s, group, group_barrier, row_here)) return;
+      if (a.sink) result.join(a.sink[t.head]);
+      const int row = t.row + group * 64 + row_here;
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (column_here == 0 && row + 8 * r < a.band.len_q)
+          a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.band.len_q + row + 8 * r] = result.lse[r];
+      if constexpr (Shared<C>::stages_o)
+        store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
+      else
+        store_from_registers<C>(a, t, o, result.inverse, row);
+    }
+  };
+
+  Tiles<C, reach> tiles{a, s};
+  Tile t = tiles.next();
+  s.q_full[q.stage].wait(q.parity);
+  my_turn();
+  pin(scores);
+  scores_start();
+  mma_wait<0>();
+  pass_turn();
+  scores_done();
+  softmax(t, t.last - 1, masked);
+  pack_scores();
+  for (;;) {
+    int tile = t.last - 2;
+    if constexpr (reach == Reach::run) {
+      for (; tile >= t.first; --tile) advance(t, tile, masked);
+    } else if constexpr (reach == Reach::before) {
+      const int top = t.row + group * 64, nearest = a.band.open_last<reach>(C::way == Way::cluster ? top >> a.packed_log2 : top);
+      for (; tile >= t.first && (tile + 1) * keys > nearest; --tile) advance(t, tile, masked);
+    }
+    for (; tile >= t.first; --tile) advance(t, tile, plain);
+    release(s.q_empty[q.stage]), q.next();
+
+    const Tile after = tiles.next();
+    if (after.none()) break;
+    const Rows seen = rows;
+    rows = Rows{};
+    s.q_full[q.stage].wait(q.parity);
+    both_products();  // the first scores of the tile after, the last output of this one
+    softmax(after, after.last - 1, masked);
+    mma_wait<0>();
+    output_done();
+    finish(t, seen);
+    pack_scores();
+#pragma unroll
+    for (float& x : o) x = 0;
+    t = after;
+  }
+  settle();
+  mma_fence();
+  output_start();
+  mma_wait<0>();
+  output_done();
+  finish(t, rows);
+  if (thread == 0) store_wait_read<0>();
+}
+
+// attention_fwd_sm90 — O = softmax(scale · Q Kᵀ + mask) V
+//   reads   Q, K, V through TMA, K and V once per 64·consumers query rows     writes  O, LSE
+//   needs   sm_90a, strides of 16 bytes, len_q, len_k ≥ 1, scale > 0
+//   numerics  FP32 scores and sums, P rounded to T; same bits every run
+//   limit   dim 64: MUFU, issue and tensor cores alike; dim 128 and 256: tensor cores
+template <class C, Reach reach>
+__global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm90(const __grid_constant__ ForwardArgs a) {
+  // setmaxnreg deals only with what the block was launched with, and an increase beyond that waits for ever.
+  constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
+  static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
+  static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  extern __shared__ __align__(1024) char memory[];
+  auto& s = *reinterpret_cast<Shared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
+    for (int i = 0; i < C::stages; ++i) {
+      s.k_full[i].init(1), s.v_full[i].init(1);
+      s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
+    }
+    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<C::producer_registers>();
+    if (threadIdx.x == 0) produce<C, reach>(a, s);
+    if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
+  } else {
+    registers_up<C::consumer_registers>();
+    consume<C, reach>(a, s, threadIdx.x / 128 - 1);
+  }
+}
+
+template <class C, Reach reach>
+void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
+  const bool clusters = C::way == Way::cluster;
+  launch(stream, attention_fwd_sm90<C, reach>,
+         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units),
+          .threads = (C::consumers + 1) * 128,
+          .shared_bytes = sizeof(Shared<C>),
+          .cluster = clusters ? a.blocks_of_tile : 1},
+         a);
+}
+
+}  // namespace headroom::attention::sm90

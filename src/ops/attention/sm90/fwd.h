@@ -1,0 +1,51 @@
+// The forward on Hopper, between its host side (flash_sm90_host.cpp) and its instances, which are compiled file by file.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "gpu/map.h"
+#include "ops/attention/mask.h"
+
+namespace headroom::attention::sm90 {
+
+struct ForwardArgs {
+  Map q, k, v, o;                    // (dim, len, heads, batch); Way::cluster: q is (dim, packed, len, heads, batch)
+  void* o_data;                      // where O is written without TMA
+  long long o_row, o_head, o_batch;  // its strides in elements
+  float* lse;                        // [batch, heads, len_q], natural log; -inf where no key is seen
+  int* arrivals;                     // Way::parts: [row tiles, consumers], zero
+  int* next_unit;                    // Way::whole: units are handed out as blocks ask for them, counted here from 0; null: dealt in turn
+  const float* sink;                 // [heads]; null: none
+  float4* partial_o;                 // Way::parts: two for each block, in the order of the registers
+  float* partial_lse;                // Way::parts: the same, per row
+  BandOf<int> band;
+  int batch, heads, kv_heads, head_dim, dim_v;
+  float scale_log2;    // softmax scale · log2(e)
+  int packed_log2;     // Way::cluster: 2^packed_log2 query heads of one key head lie side by side as rows and count as one head; else 0
+  int rows;            // of one such head: len_q · 2^packed_log2
+  int row_tiles;       // of one such head
+  int steps;           // Way::parts: key tiles that all row tiles of one head walk, together
+  int heads_at_once;   // next_unit: so many (batch, head) pairs are swept together, longest tiles first
+  int units;           // what is dealt to the blocks; Way::whole: see dealt_units
+  int blocks_of_tile;  // Way::cluster
+};
+
+struct KeyTiles {
+  int first, last;  // [first, last), at least one: a row tile that sees nothing walks one, wholly masked
+};
+template <Reach reach = Reach::any>
+__host__ __device__ inline KeyTiles key_tiles(const ForwardArgs& a, int row, int rows, int keys) {
+  const int end = row + rows < a.rows ? row + rows : a.rows;
+  const TileSpan seen = a.band.keys_between<reach>(row >> a.packed_log2, (end - 1) >> a.packed_log2, keys);
+  return {seen.begin, seen.end > seen.begin ? seen.end : seen.begin + 1};
+}
+
+// Where tiles of query rows differ in length, a long and a short one of the same head are dealt together: every unit costs the
+// same, so nobody has to ask what is left, and a head's keys stay in L2. A middle one remains single, at the end.
+constexpr long long dealt_units(Reach reach, long long row_tiles, long long pairs) {
+  return reach == Reach::all ? row_tiles * pairs : (row_tiles + 1) / 2 * pairs;
+}
+
+template <class Tiles, Reach reach>  // a block per multiprocessor at most, except clusters: one for each tile of rows
+void start_forward(const ForwardArgs&, int multiprocessors, cudaStream_t);
+
+}  // namespace headroom::attention::sm90

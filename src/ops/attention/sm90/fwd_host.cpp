@@ -1,0 +1,208 @@
+// flash_sm90 — Hopper's attention, host side: what it serves, how its work is dealt, tensor maps, launches.
+//
+// Workspace: nothing, except for Way::parts: two partial outputs (FP32) for each block, and the counters by which the last part of a
+// row tile to arrive adds them up.
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "gpu/architecture.h"
+#include "gpu/check.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/on_stream.h"
+#include "ops/attention/sm90/fwd.h"
+#include "ops/attention/sm90/tensors.h"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace sm90;
+
+// How many query heads of one key head are laid side by side as rows of a tile (their logarithm), so that few positions still fill it.
+int packed_log2_of(const Problem& p) {
+  constexpr std::int64_t most = 64;  // rows of one box
+  int log2 = 0;
+  while ((p.group() >> log2) % 2 == 0 && (2ll << log2) <= most) ++log2;
+  return p.len_q <= 64 && (1ll << log2) == p.group() ? log2 : 0;
+}
+
+struct Partition {
+  Way way = Way::whole;
+  int blocks_of_tile = 1;  // Way::cluster
+};
+
+// The way that takes least, in steps of a block; `units` multiprocessors. Constants from one head of 128 … 65536 on an H200 (132): see
+// docs/attention.md. A cluster's blocks must be neighbours, so that not all multiprocessors can be had.
+Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::int64_t key_tiles, int units, bool packed) {
+  const Architecture& hopper = architecture_of(90);
+  constexpr double step_of_cluster = 0.8, add_in_cluster = 0.8, add_per_block = 0.15, add_parts = 5;
+  Partition best;
+  double best_time = packed ? INFINITY : double(ceil_div(tiles, units) * key_tiles);
+  for (int blocks = packed ? 1 : 2; blocks <= std::min<std::int64_t>(8, key_tiles); ++blocks) {
+    const std::int64_t at_once = std::max(hopper.clusters_at_once[std::size_t(blocks - 1)] * units / hopper.clusters_of_units, 1),
+                       rounds = ceil_div(tiles_of_cluster, at_once);
+    const double time = double(rounds * ceil_div(key_tiles, blocks)) * step_of_cluster + add_in_cluster + add_per_block * blocks;
+    if ((packed || rounds == 1) && time < best_time) best = {Way::cluster, blocks}, best_time = time;
+  }
+  const double even = double(tiles) * double(key_tiles) / units;  // a block's part, where row tiles walk alike
+  if (!packed && key_tiles >= 8 && even + add_parts < best_time * 0.97) best = {Way::parts};
+  return best;
+}
+
+template <class Tiles>
+void start(const ForwardArgs& a, const Context& ctx) {
+  switch (a.band.reach) {
+    case Reach::all: return start_forward<Tiles, Reach::all>(a, ctx.device.units, cuda_stream(ctx.stream));
+    case Reach::before: return start_forward<Tiles, Reach::before>(a, ctx.device.units, cuda_stream(ctx.stream));
+    default: return start_forward<Tiles, Reach::run>(a, ctx.device.units, cuda_stream(ctx.stream));
+  }
+}
+
+// HEADROOM_FORWARD_DEAL=asked hands out the tiles of a causal or windowed forward as blocks ask for them, instead of long and short ones in pairs:
+// to be measured against each other in one build (bench/lab/attention_fwd.md).
+bool deal_as_asked() {
+  static const bool asked = [] {
+    const char* how = std::getenv("HEADROOM_FORWARD_DEAL");
+    return how && std::string_view(how) == "asked";
+  }();
+  return asked;
+}
+
+// As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
+int pairs_at_once(std::int64_t pairs, double bytes) {
+  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((24 << 20) / std::max(bytes, 1.0)), 1, pairs);
+  return int(ceil_div(pairs, ceil_div(pairs, fit)));
+}
+
+// Rows are (position, query head within the pack), positions outermost.
+Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, dim] → (dim, packed, len, heads, batch)
+  const auto stride = [&](int i) { return std::uint64_t(t.shape[i] > 1 ? t.stride[std::size_t(i)] : 8); };
+  const std::uint64_t packed = 1ull << packed_log2, heads = std::uint64_t(t.shape[2]) / packed;
+  return make_map(t.data, t.dtype == DType::f16 ? MapType::f16 : MapType::bf16,
+                  {.rank = 5,
+                   .dim = {std::uint64_t(t.shape[3]), packed, std::uint64_t(t.shape[1]), heads, std::uint64_t(t.shape[0])},
+                   .stride = {1, stride(2), stride(1), heads > 1 ? stride(2) * packed : 8, stride(0)},
+                   .box = {panel_columns, std::uint32_t(packed), std::uint32_t(64 / packed), 1, 1}});
+}
+
+template <class Tiles>
+void forward_by(const Problem& p, const Forward& t, const Partition& partition, Context& ctx) {
+  constexpr int rows = Tiles::consumers * 64;
+  ForwardArgs a{};
+  a.band = in_32_bits(p.band());
+  a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
+  const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
+  const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
+  check(tiles * partition.blocks_of_tile <= INT_MAX, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
+  a.batch = int(p.batch), a.heads = int(heads), a.kv_heads = int(p.kv_heads), a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
+  a.rows = int(all_rows), a.row_tiles = int(row_tiles);
+  a.scale_log2 = p.scale_or_default() * 1.44269504f;
+  a.blocks_of_tile = partition.blocks_of_tile;
+  if constexpr (Tiles::way == Way::parts) {
+    for (int tile = 0; tile < a.row_tiles; ++tile) {
+      const KeyTiles keys = key_tiles(a, tile * rows, rows, Tiles::keys);
+      a.steps += keys.last - keys.first;
+    }
+    const std::int64_t blocks = std::min<std::int64_t>(ctx.device.units, a.steps * p.batch * heads), parts = 2 * blocks;
+    a.units = int(blocks);
+    a.partial_o = ctx.arena.make("attention.partial_o", DType::f32, {parts, rows, Tiles::dim}).template as<float4>();
+    a.partial_lse = ctx.arena.make("attention.partial_lse", DType::f32, {parts, rows}).template as<float>();
+    const Tensor arrivals = ctx.arena.make("attention.arrivals", DType::i32, {tiles * Tiles::consumers});
+    a.arrivals = arrivals.as<int>();
+    if (!ctx.dry()) cuda(cudaMemsetAsync(arrivals.data, 0, arrivals.bytes(), cuda_stream(ctx.stream)));
+  } else if (Tiles::way == Way::cluster) {
+    a.units = int(tiles * partition.blocks_of_tile);
+  } else if (a.band.reach != Reach::all && deal_as_asked()) {
+    a.units = int(tiles);
+    a.heads_at_once = pairs_at_once(p.batch * heads, 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()));
+    const Tensor counter = ctx.arena.make("attention.next_unit", DType::i32, {1});
+    a.next_unit = counter.as<int>();
+    if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+  } else {
+    a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * heads));
+  }
+  if (ctx.dry()) return;
+  a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
+  a.k = map_of(t.k, Tiles::keys), a.v = map_of(t.v, Tiles::keys), a.o = map_of(t.o, 64);
+  a.o_data = t.o.data, a.o_batch = t.o.stride[0], a.o_row = t.o.stride[1], a.o_head = t.o.stride[2];
+  a.lse = t.lse.as<float>();
+  a.sink = p.sink ? t.with.sink.as<float>() : nullptr;
+  start<Tiles>(a, ctx);
+}
+
+template <class Tiles>
+Partition partition_for(const Problem& p, const Context& ctx) {
+  const int packed = packed_log2_of(p);
+  const std::int64_t tiles = ceil_div(p.len_q, Tiles::consumers * 64) * p.batch * p.heads,
+                     tiles_of_cluster = ceil_div(p.len_q << packed, Cluster<Tiles>::consumers * 64) * p.batch * (p.heads >> packed);
+  return partition_of(tiles, tiles_of_cluster, ceil_div(p.len_k, Tiles::keys), ctx.device.units, packed > 0);
+}
+
+template <class Tiles>
+void forward_with(const Problem& p, const Forward& t, const Partition& partition, Context& ctx) {
+  switch (partition.way) {
+    case Way::whole: return forward_by<Tiles>(p, t, partition, ctx);
+    case Way::parts: return forward_by<EvenParts<Tiles>>(p, t, partition, ctx);
+    case Way::cluster: return forward_by<Cluster<Tiles>>(p, t, partition, ctx);
+  }
+}
+
+// Head dims 65 … 128. Up to 96 only whole tiles have instances of their own; problems that are dealt otherwise are small.
+template <class T>
+void forward_between(const Problem& p, const Forward& t, Context& ctx) {
+  const auto partition = partition_for<Forward128<T>>(p, ctx);
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim > 96 || partition.way != Way::whole) return forward_with<Forward128<T>>(p, t, partition, ctx);
+  const std::int64_t keys = p.mask.kind == MaskKind::full ? p.len_k : p.len_k / 2;  // that a row sees
+  if (keys <= 2048) return dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
+  return dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
+}
+
+template <class T>
+void forward_as(const Problem& p, const Forward& t, Context& ctx) {
+  const std::int64_t tiles = ceil_div(p.len_q, 256) * p.batch * p.heads;
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());  // the narrower one's columns are zeros in shared memory
+  if (dim > 128)
+    forward_with<Forward256<T>>(p, t, partition_for<Forward256<T>>(p, ctx), ctx);
+  else if (dim > 64)
+    forward_between<T>(p, t, ctx);
+  else if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= ctx.device.units)
+    forward_by<Forward64Short<T>>(p, t, {}, ctx);
+  else
+    forward_with<Forward64<T>>(p, t, partition_for<Forward64<T>>(p, ctx), ctx);
+}
+
+}  // namespace
+
+Support sm90_supports(const Problem& p, const Device& device, Pass) {
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
+  if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
+    return Support::no(fmt::format("needs bf16 or fp16, {} was asked", name_of(p.precision)));
+  for (const std::int64_t dim : {p.head_dim, p.value_dim()}) {
+    if (dim % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", dim));
+    if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
+  }
+  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  return asks_no_more_than(p, {.sink = true, .dim_v = true});
+}
+
+void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const auto op = ctx.note("attention.flash_sm90.forward", p.precision, forward_cost(p), Work::attention);
+  if (p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  if (!ctx.dry())
+    for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}}) check_reachable(name, *tensor);
+  if (p.precision.dtype == DType::bf16)
+    forward_as<__nv_bfloat16>(p, t, ctx);
+  else
+    forward_as<__half>(p, t, ctx);
+}
+
+}  // namespace headroom::attention

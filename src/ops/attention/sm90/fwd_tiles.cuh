@@ -1,0 +1,145 @@
+// fwd_tiles.cuh — which block walks which query rows and which keys, in the three ways of tiles.h.
+#pragma once
+#include "gpu/tma.cuh"
+#include "ops/attention/sm90/fwd.h"
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention::sm90 {
+
+struct Tile {
+  int row, head, kv_head, batch;  // first query row
+  int first, last;                // key tiles [first, last), at least one
+  int key_end;                    // keys at or past this one are not seen
+  int index;                      // which tile of query rows, counted over all heads
+  int part, parts, first_block;   // parts: this block has part `part` of the row tile's keys; the first one is with block `first_block`
+  __device__ bool none() const { return last == 0; }
+};
+
+template <class C>
+struct Shared {
+  using T = typename C::T;
+  static constexpr bool stages_o = C::stages_o && C::way != Way::cluster;  // O passes through shared memory
+  static constexpr int columns = columns_of<C>;
+  T q[C::q_stages][C::consumers * 64 * columns];
+  T o[stages_o ? C::consumers * 64 * columns : 512];
+  T k[C::stages][C::keys * columns];
+  T v[C::stages][C::keys * columns];
+  Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
+      tile_full[2], tile_empty[2];
+  Tile tile[2];  // the next ones
+  int arrived[C::consumers];
+  float lse[C::consumers * 64];  // of this block's part
+};
+
+template <class C, Reach reach>
+__device__ Tile tile_of(const ForwardArgs& a, int pair, int row_tile) {
+  constexpr int rows = C::consumers * 64;
+  Tile t;
+  t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
+  const KeyTiles keys = key_tiles<reach>(a, t.row, rows, C::keys);
+  t.first = keys.first, t.last = keys.last, t.key_end = a.band.len_k;
+  t.index = pair * a.row_tiles + row_tile, t.part = 0, t.parts = 1, t.first_block = 0;
+  return t;
+}
+
+// Whole tiles, dealt in turn; where they differ in length, a long and a short one of a head together.
+template <class C, Reach reach, class Publish>
+__device__ void deal_whole(const ForwardArgs& a, Publish&& publish) {
+  const int half = a.row_tiles / 2, paired = reach == Reach::all ? 0 : half * a.batch * a.heads;
+  for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
+    if (reach == Reach::all) {
+      publish(tile_of<C, reach>(a, unit / a.row_tiles, unit % a.row_tiles));
+    } else if (unit < paired) {
+      publish(tile_of<C, reach>(a, unit / half, a.row_tiles - 1 - unit % half));
+      publish(tile_of<C, reach>(a, unit / half, unit % half));
+    } else {
+      publish(tile_of<C, reach>(a, unit - paired, half));
+    }
+}
+
+// Tiles by number, handed out as blocks ask: the first ones by their place in the grid. Where tiles differ in length the longest of some heads come
+// first, so that what is left at the end is short; as many heads as have their keys in L2 together.
+template <class C, Reach reach, class Publish>
+__device__ void deal_as_asked(const ForwardArgs& a, Publish&& publish) {
+  const int pairs = a.batch * a.heads;
+  for (int unit = blockIdx.x; unit < a.units; unit = int(gridDim.x) + atomicAdd(a.next_unit, 1)) {
+    const int section = unit / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
+    const int at_once = min(a.heads_at_once, pairs - first), at = unit - first * a.row_tiles;
+    publish(tile_of<C, reach>(a, first + at % at_once, a.row_tiles - 1 - at / at_once));
+  }
+}
+
+// All steps of all tiles lie in one line, and every block gets an even run of it, wherever that begins and ends.
+template <class C, Reach reach, class Publish>
+__device__ void deal_parts(const ForwardArgs& a, Publish&& publish) {
+  const long long all = (long long)a.steps * a.batch * a.heads, blocks = gridDim.x;
+  const long long from = all * blockIdx.x / blocks, to = all * (blockIdx.x + 1) / blocks;
+  const auto block_at = [&](long long step) { return int(((step + 1) * blocks - 1) / all); };
+  int pair = int(from / a.steps), row_tile = 0;
+  for (long long at = (long long)pair * a.steps; at < to;) {
+    Tile t = tile_of<C, reach>(a, pair, row_tile);
+    const int count = t.last - t.first;
+    if (at + count > from) {
+      t.first_block = block_at(at), t.parts = block_at(at + count - 1) - t.first_block + 1, t.part = int(blockIdx.x) - t.first_block;
+      const int begin = int(max(from - at, 0ll)), end = int(min(to - at, (long long)count));
+      t.last = t.first + end, t.first += begin;
+      publish(t);
+    }
+    at += count;
+    if (++row_tile == a.row_tiles) row_tile = 0, ++pair;
+  }
+}
+
+// One tile: the blocks of a cluster share its keys.
+template <class C, Reach reach>
+__device__ Tile tile_of_cluster(const ForwardArgs& a) {
+  const int index = blockIdx.x / a.blocks_of_tile, part = blockIdx.x % a.blocks_of_tile;
+  Tile t = tile_of<C, reach>(a, index / a.row_tiles, index % a.row_tiles);
+  const int count = t.last - t.first, first = t.first;
+  t.part = part, t.parts = a.blocks_of_tile;
+  t.first = first + count * part / t.parts, t.last = first + count * (part + 1) / t.parts;
+  if (t.first == t.last) ++t.last, t.key_end = 0;  // more blocks than key tiles: this one sees nothing
+  return t;
+}
+
+// The scheduler, one thread: keeps the divisions away from everybody whose time matters.
+template <class C, Reach reach>
+__device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
+  Turn<2> next;
+  const auto publish = [&](const Tile& t) {
+    s.tile_empty[next.stage].wait(next.parity ^ 1);
+    s.tile[next.stage] = t;
+    s.tile_full[next.stage].arrive();
+    next.next();
+  };
+  if constexpr (C::way == Way::parts) {
+    deal_parts<C, reach>(a, publish);
+  } else if (reach == Reach::all || !a.next_unit) {
+    deal_whole<C, reach>(a, publish);
+  } else {
+    deal_as_asked<C, reach>(a, [&](const Tile& t) {
+      const Turn<2> here = next;
+      publish(t);
+      s.tile_empty[here.stage].wait(here.parity);  // nobody asks for a tile before everybody is at the one before it
+    });
+  }
+  publish(Tile{});
+}
+
+// A reader of what it publishes. Every lane of a warp reads and says so for itself.
+template <class C, Reach reach>
+struct Tiles {
+  const ForwardArgs& a;
+  Shared<C>& s;
+  Turn<2> at = {};
+  __device__ __forceinline__ Tile next() {
+    if constexpr (C::way == Way::cluster) return at.stage++ == 0 ? tile_of_cluster<C, reach>(a) : Tile{};
+    s.tile_full[at.stage].wait(at.parity);
+    const Tile t = s.tile[at.stage];
+    s.tile_empty[at.stage].arrive();
+    at.next();
+    return t;
+  }
+};
+
+}  // namespace headroom::attention::sm90

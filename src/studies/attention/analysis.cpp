@@ -1,0 +1,256 @@
+#include "studies/attention/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "report/described_table.h"
+#include "studies/device/ceilings.h"
+#include "studies/device/described.h"
+
+namespace headroom::studies {
+
+namespace {
+
+using Points = std::vector<std::pair<double, double>>;
+
+// The slope of log y over log x by least squares; nothing below two different x.
+std::optional<double> exponent(const Points& points) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [px, py] : points) {
+    if (px <= 0 || py <= 0) continue;
+    const double lx = std::log(px), ly = std::log(py);
+    n += 1;
+    x += lx;
+    y += ly;
+    xx += lx * lx;
+    xy += lx * ly;
+  }
+  const double spread = n * xx - x * x;
+  return n >= 2 && spread > 1e-9 ? std::optional((n * xy - x * y) / spread) : std::nullopt;
+}
+
+struct Series : AttentionFamily {
+  std::vector<const AttentionRow*> rows;
+
+  Points points(auto member) const {
+    Points p;
+    for (const AttentionRow* r : rows)
+      if (r->*member) p.emplace_back(double(r->len_q), double(*(r->*member)));
+    return p;
+  }
+};
+
+AttentionFamily family_of(const AttentionRow& r) { return {r.variant, r.dtype, r.dim, r.mask}; }
+
+std::vector<Series> series_of(const std::vector<AttentionRow>& rows) {
+  std::vector<Series> all;
+  std::map<std::string, std::size_t> place;
+  for (const AttentionRow& r : rows) {
+    if (r.status == Status::refused) continue;
+    const AttentionFamily family = family_of(r);
+    const auto at = place.try_emplace(family.name(), all.size()).first->second;
+    if (at == all.size()) all.push_back({family, {}});
+    all[at].rows.push_back(&r);
+  }
+  for (Series& s : all) std::sort(s.rows.begin(), s.rows.end(), [](const auto* a, const auto* b) { return a->len_q < b->len_q; });
+  return all;
+}
+
+Points last_two(Points p) {
+  if (p.size() > 2) p.erase(p.begin(), p.end() - 2);
+  return p;
+}
+
+std::vector<GrowthRow> exponents(const std::vector<Series>& all) {
+  std::vector<GrowthRow> rows;
+  for (const Series& s : all) {
+    const auto peak = s.points(&AttentionRow::forecast_peak_bytes), saved = s.points(&AttentionRow::saved_bytes);
+    if (peak.size() < 2) continue;
+    GrowthRow r{s, std::int64_t(s.rows.size())};
+    r.fwd_time = exponent(s.points(&AttentionRow::fwd_ms));
+    r.bwd_time = exponent(s.points(&AttentionRow::bwd_ms));
+    r.peak_bytes = exponent(peak);
+    r.saved_bytes = exponent(saved);
+    r.peak_bytes_at_the_end = exponent(last_two(peak));
+    r.saved_bytes_at_the_end = exponent(last_two(saved));
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+// The largest length whose dry run stays within memory, by doubling and bisection; 0 when none does.
+std::int64_t largest_len(const std::function<std::uint64_t(std::int64_t)>& peak_at, std::uint64_t memory) {
+  constexpr std::int64_t most = (1ll << 31) - 1;
+  const auto fits = [&](std::int64_t len) { return peak_at(len) <= memory; };
+  if (!fits(1)) return 0;
+  std::int64_t good = 1;
+  while (good < most && fits(std::min(good * 2, most))) good = std::min(good * 2, most);
+  for (std::int64_t bad = std::min(good * 2, most); bad - good > 1;) {
+    const auto middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+std::vector<EdgeRow> edges(const AttentionSweep& s, const Device& device, const std::vector<Series>& all, int workers) {
+  std::vector<EdgeRow> rows;
+  std::vector<std::pair<std::string, std::uint64_t>> memories;
+  memories.emplace_back("this machine", machine_limit(device));
+  if (s.memory) memories.emplace_back("--memory", *s.memory);
+  for (const Series& one : all) {
+    const auto* variant = attention::variant_named(one.variant);
+    if (!variant) continue;
+    const AttentionRow& r = *one.rows.front();
+    const auto peak_at = [&](std::int64_t len) {
+      try {
+        return std::uint64_t(forecast_case(s.problem(r.dtype, r.mask, one.dim, len), *variant, s.passes, device, workers).bytes.peak);
+      } catch (const Error&) {
+        return std::numeric_limits<std::uint64_t>::max();  // past what a problem may be: no memory holds it
+      }
+    };
+    for (const auto& [name, bytes] : memories) {
+      const auto len = largest_len(peak_at, bytes);
+      rows.push_back({one, name, std::int64_t(bytes), len, len ? std::optional(std::int64_t(peak_at(len))) : std::nullopt});
+    }
+  }
+  return rows;
+}
+
+// The account of the smallest case that did not fit, as its peak would stand.
+std::optional<Record> account_of_misfit(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows, int workers) {
+  const AttentionRow* smallest = nullptr;
+  for (const AttentionRow& r : rows)
+    if (r.status == Status::oom && r.forecast_peak_bytes && (!smallest || *r.forecast_peak_bytes < *smallest->forecast_peak_bytes))
+      smallest = &r;
+  if (!smallest) return {};
+  const AttentionRow& r = *smallest;
+  const auto* variant = attention::variant_named(r.variant);
+  if (!variant) return {};
+  const auto forecast = forecast_case(s.problem(r.dtype, r.mask, r.dim, r.len_q), *variant, s.passes, device, workers);
+  Record account{
+      "first_that_does_not_fit",
+      fmt::format("The smallest that does not fit: {} {} dim {} len {} {}", r.variant, name_of(r.dtype), r.dim, r.len_q, name_of(r.mask)),
+      {}};
+  account.add("variant", r.variant).add("dtype", std::string(name_of(r.dtype))).add("dim", r.dim);
+  account.add("len", r.len_q).add("mask", name_of(r.mask));
+  account.add("peak_bytes", forecast.bytes.peak, Unit::bytes).add("memory_bytes", std::int64_t(s.limit(device)), Unit::bytes);
+  if (const auto missing = forecast.bytes.peak - std::int64_t(s.limit(device)); missing > 0)  // else it was the system that refused
+    account.add("missing_bytes", missing, Unit::bytes);
+  std::vector<ComponentRow> components;
+  for (const Entry& e : forecast.at_peak) {
+    std::vector<std::string> shape;
+    for (int d = 0; d < e.shape.rank; ++d) shape.push_back(std::to_string(e.shape[d]));
+    ComponentRow c{.name = e.name.full(), .shape = joined(shape, "x"), .dtype = std::string(name_of(e.dtype))};
+    c.bytes = std::int64_t(e.taken);
+    c.share = double(e.taken) / double(forecast.bytes.peak);
+    c.phase = name_of(e.phase);
+    components.push_back(std::move(c));
+  }
+  account.add(Part{table_of("components", "", components)});
+  return account;
+}
+
+std::vector<AgainstPlainRow> held_against_plain(const std::vector<AttentionRow>& rows) {
+  const auto family = [](const AttentionRow& r) {
+    const auto* v = attention::variant_named(r.variant);
+    return v ? v->family : std::string_view();
+  };
+  const auto problem = [](const AttentionRow& r) {
+    return fmt::format("{} {} {} {} {}", name_of(r.dtype), r.dim, r.len_q, r.len_k, name_of(r.mask));
+  };
+  const auto ratio = [](const auto& plain, const auto& other) {
+    return plain && other && *other > 0 ? std::optional(double(*plain) / double(*other)) : std::nullopt;
+  };
+  std::map<std::string, const AttentionRow*> plain_rows;
+  for (const AttentionRow& r : rows)
+    if (family(r) == "plain") plain_rows.try_emplace(problem(r), &r);
+  std::vector<AgainstPlainRow> all;
+  for (const AttentionRow& r : rows) {
+    if (r.status == Status::refused || family(r).empty() || family(r) == "plain") continue;
+    const auto at = plain_rows.find(problem(r));
+    if (at == plain_rows.end()) continue;
+    const AttentionRow& plain = *at->second;
+    AgainstPlainRow a{family_of(r), r.len_q, r.len_k};
+    a.fwd_faster = ratio(plain.fwd_ms, r.fwd_ms);
+    a.bwd_faster = ratio(plain.bwd_ms, r.bwd_ms);
+    a.saved_fewer = ratio(plain.saved_bytes, r.saved_bytes);
+    a.peak_fewer = ratio(plain.forecast_peak_bytes, r.forecast_peak_bytes);
+    all.push_back(std::move(a));
+  }
+  return all;
+}
+
+Chart growth(const std::vector<Series>& all, const char* title, auto member, Unit unit) {
+  Chart c{title, "len", title, unit, true, {}};
+  for (const Series& s : all) {  // what did not fit was not measured: it goes on as a forecast
+    Series measured{s, {}}, forecast{s, {}};
+    for (const AttentionRow* r : s.rows) (r->ok() ? measured : forecast).rows.push_back(r);
+    auto points = measured.points(member), beyond = forecast.points(member);
+    if (!points.empty()) beyond.insert(beyond.begin(), points.back());
+    const bool drawn = points.size() >= 2;
+    if (drawn) c.series.push_back({s.name(), std::move(points)});
+    if (beyond.size() >= 2) c.series.push_back({s.name() + ", forecast", std::move(beyond), {}, true, drawn ? s.name() : ""});
+  }
+  return c;
+}
+
+// What every row has in common, in the words of the options.
+std::string in_common(const AttentionSweep& s) {
+  std::string words = fmt::format("batch {}, heads {}", s.batch, s.heads);
+  if (s.kv_heads && s.kv_heads != s.heads) words += fmt::format(", kv_heads {}", s.kv_heads);
+  if (s.len_k) words += fmt::format(", len_k {}", s.len_k);
+  if (s.passes != Passes::both) words += s.passes == Passes::forward ? ", forward alone" : ", backward alone";
+  return words;
+}
+
+}  // namespace
+
+std::string AttentionFamily::name() const { return fmt::format("{} {} dim {} {}", variant, name_of(dtype), dim, name_of(mask)); }
+
+AttentionAnalysis analysis_of(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) {
+  const int workers = device.kind == DeviceKind::cpu ? available_cores() : 1;
+  const auto all = series_of(rows);
+  return {exponents(all), edges(s, device, all, workers), held_against_plain(rows), account_of_misfit(s, device, rows, workers)};
+}
+
+void add_analysis(const AttentionAnalysis& a, Record& into) {
+  if (!a.exponents.empty())
+    into.add(Part{table_of("exponents", "Growth with the length: y ~ len^e (fitted over all lengths; bytes also over the two largest)",
+                           a.exponents)});
+  if (!a.edges.empty()) into.add(Part{table_of("edge", "The largest length that fits", a.edges)});
+  if (a.misfit) into.add(Part{*a.misfit});
+  if (!a.against_plain.empty())
+    into.add(
+        Part{table_of("against_plain", "Against plain, row by row: how many times faster, how many times fewer bytes", a.against_plain)});
+}
+
+Record attention_record(const AttentionSweep& s, const Device& device, const SweepResult& result) {
+  Record r{"attention", "", {}};
+  Record d{"device", fmt::format("Attention on {}", device.name), {}};
+  add_fields(d, fields_of(device));
+  if (!device.driver.empty()) d.add("timing", std::string(gpu_timing));
+  d.add("usable_bytes", std::int64_t(s.limit(device)), Unit::bytes);
+  if (!device.ceilings.source.empty()) {
+    Record roof{"ceilings", "Its ceilings", {}};
+    d.add(Part{add_fields(roof, fields_of(device.ceilings))});
+  }
+  r.add(Part{std::move(d)}).add(Part{table_of("rows", in_common(s), result.rows)});
+  for (const AttentionRow& row : result.rows)
+    if (!row.why.empty())
+      r.add(Part{Note{fmt::format("{} {} dim {} len {} {}: {}: {}", row.variant, name_of(row.dtype), row.dim, row.len_q, name_of(row.mask),
+                                  names_of<Status>.of(row.status), row.why),
+                      false}});
+  Record analysis{"analysis", "", {}};
+  add_analysis(analysis_of(s, device, result.rows), analysis);
+  Chart peak = growth(series_of(result.rows), "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes);
+  if (!peak.series.empty()) analysis.add(Part{std::move(peak)});
+  return r.add(Part{std::move(analysis)});
+}
+
+}  // namespace headroom::studies

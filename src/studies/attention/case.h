@@ -1,0 +1,49 @@
+// One attention problem from empty memory to gradients: the same calls run dry (a forecast) and wet (a measurement), so that what
+// is promised and what happens cannot differ.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "base/described.h"
+#include "base/threads.h"
+#include "memory/ledger.h"
+#include "ops/attention/attention.h"
+
+namespace headroom::studies {
+
+enum class Passes : std::uint8_t { forward, backward, both };  // which are measured; backward needs a forward before it
+
+struct AttentionTensors {
+  attention::Forward fwd;
+  Tensor d_o, dq, dk, dv, dsink;  // without shape until forward is over
+};
+
+struct AttentionVisit {  // what a wet walk does on its way; a dry one leaves them empty
+  std::function<void(const AttentionTensors&)> fill_inputs, fill_d_o;
+  std::function<void(const std::function<void()>&)> forward, backward;  // runs the call, as often as it likes
+  std::function<void(const AttentionTensors&)> judge;
+};
+
+struct AttentionBytes {
+  std::int64_t saved = 0;  // of the tensors that wait for backward: Q, K, V, O, LSE and what the variant keeps
+  std::int64_t peak = 0;   // the ledger's, with the arena's rounding
+};
+
+// Walks the case in the context's arena; its ledger must be attached.
+AttentionBytes walk_case(const attention::Problem&, const attention::Variant&, Passes, Context&, const AttentionVisit& = {});
+
+struct AttentionForecast {
+  AttentionBytes bytes;
+  std::vector<Entry> at_peak;  // who stands there
+};
+AttentionForecast forecast_case(const attention::Problem&, const attention::Variant&, Passes, const Device&, int workers);
+
+// "" if it fits; else a sentence with the first tensor that could not be allocated.
+std::string first_misfit(const attention::Problem&, const attention::Variant&, Passes, const Device&, int workers, std::uint64_t memory);
+
+}  // namespace headroom::studies
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<studies::Passes> = names<studies::Passes>("forward", "backward", "both");
+}

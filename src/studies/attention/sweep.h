@@ -1,0 +1,107 @@
+// The attention sweep: variants × dtypes × masks × dims × lengths, each measured, accounted for and held against FP64.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "gpu/place.h"
+#include "instruments/bench/bench.h"
+#include "studies/attention/case.h"
+#include "studies/attention/row.h"
+
+namespace headroom::studies {
+
+struct AttentionSweep {                                    // the settings
+  std::vector<std::string> variants = {"plain", "flash"};  // names, families, or "all"
+  std::vector<Precision> dtypes = {Precision{}};
+  std::vector<attention::Mask> masks = {attention::Mask::full()};
+  std::int64_t batch = 8, heads = 1, kv_heads = 0;  // kv_heads 0: heads
+  std::vector<std::int64_t> dims = {64}, lens = {256, 512, 1024, 2048};
+  std::int64_t len_k = 0;                 // 0: len
+  std::vector<std::int64_t> documents{};  // lengths, packed into each row of the batch in place of a length; none: not packed
+  std::int64_t dim_v = 0;                 // 0: dim
+  double softcap = 0;                     // 0: none
+  bool sink = false;
+  Passes passes = Passes::both;
+  bool deterministic = false;
+  std::optional<std::uint64_t> memory{};  // pretend to have no more than this
+  std::uint64_t seed = 0;
+  bench::Protocol protocol{.seconds = 1};
+
+  attention::Problem problem(Precision, const attention::Mask&, std::int64_t dim, std::int64_t len) const;
+  // Bytes that a case may take: the machine's, or --memory where that is less; and which of the two it is.
+  std::uint64_t limit(const Device&) const;
+  std::string limit_name(const Device&) const;
+};
+
+void describe(Of<AttentionSweep> auto& s, auto&& f) {
+  constexpr std::int64_t most_len = (1ll << 31) - 1, most_calls = 1'000'000;
+  f(s.variants, {.name = "variant", .about = "Variants or families, or all (see headroom kernels)"});
+  f(s.dtypes, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
+  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1}});
+  f(s.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
+  f(s.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
+  f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 1024}});
+  f(s.lens, {.name = "len", .about = "Lengths of the queries, and of the keys without --len-k", .allowed = {0, most_len}});
+  f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, most_len}});
+  f(s.masks, {.name = "mask", .about = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left"});
+  f(s.documents, {.name = "documents",
+                  .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask holds inside each",
+                  .allowed = {0, most_len}});
+  f(s.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
+  f(s.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
+  f(s.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
+  f(s.passes, {.name = "pass", .about = "What to measure"});
+  f(s.protocol.warmup, {.name = "warmup", .about = "Calls before the first sample", .allowed = {0, most_calls}});
+  f(s.protocol.steps, {.name = "steps", .about = "Samples; when given, exactly so many", .allowed = {1, most_calls}});
+  f(s.protocol.until,
+    {.name = "until",
+     .unit = Unit::share,
+     .about = "Stop when the standard error of the mean is below this share of it; a row says if another limit ended it earlier"});
+  f(s.protocol.seconds, {.name = "seconds",
+                         .about = "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]",
+                         .real = {1e-3, 1e6}});
+  f(s.deterministic, {.name = "deterministic", .about = "Only variants that promise the same bits on every run"});
+  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much memory"});
+  f(s.seed, {.name = "seed"});
+}
+
+// What is available, less what else will live there: beside the CPU's arena the program and the oracle, a sixteenth; on a GPU kernels and
+// cuBLAS's own memory, at most a GiB.
+std::uint64_t machine_limit(const Device&);
+
+// Fills what the inputs have beside Q, K and V, wherever they lie: a sink's logits, and where documents begin.
+void fill_extras(Place&, const attention::Problem&, const std::vector<std::int64_t>& documents, std::uint64_t seed,
+                 const attention::Extras&);
+
+struct AttentionCase {  // one row to be: a problem and who is asked to serve it
+  attention::Problem problem;
+  std::string wanted;                           // as the user said it
+  const attention::Variant* variant = nullptr;  // who will; null: refused
+  std::string refusal{};
+  std::string too_large{};                       // not empty: past what any memory holds, in words
+  std::string key(const AttentionSweep&) const;  // the settings that ask for this row alone
+};
+
+// Every row of the sweep, in order. An Error (bad_argument) names what is not allowed.
+std::vector<AttentionCase> cases_of(const AttentionSweep&, const Device&);
+
+struct SweepHooks {
+  std::function<std::optional<AttentionRow>(const std::string& key)> known;   // a row from an earlier attempt
+  std::function<void(const std::string& key, const AttentionRow&)> finished;  // called as soon as a row is there
+  std::function<void(double share, const std::string& doing)> progress;
+  std::function<bool()> stop = [] { return false; };
+};
+
+struct SweepResult {
+  std::vector<AttentionRow> rows;
+  std::size_t asked = 0;  // rows there would be without an interruption
+};
+
+SweepResult run_sweep(const AttentionSweep&, const Device&, const SweepHooks& = {});
+
+std::string describe(const attention::Problem&);  // "fp32 dim 64 len 1024x1024 causal"
+
+}  // namespace headroom::studies

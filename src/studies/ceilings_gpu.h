@@ -1,9 +1,0 @@
-// The ceilings of a CUDA device, for ceilings.cpp.
-#pragma once
-#include "studies/ceilings.h"
-
-namespace headroom::studies {
-
-std::vector<CeilingRow> measure_on_gpu(const Device&, const bench::Protocol&, const std::function<bool()>& stop);
-
-}  // namespace headroom::studies

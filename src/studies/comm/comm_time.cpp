@@ -1,0 +1,247 @@
+#include "studies/comm/comm_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "gpu/place.h"
+#include "instruments/bench/bench.h"
+#include "ops/adamw/adamw.h"
+#include "report/described_table.h"
+
+namespace headroom {
+
+namespace {
+
+using dist::Call;
+using dist::Comm;
+using studies::Status;
+
+constexpr std::size_t alignment = 256;  // of every rank's part
+
+struct Ranked {  // one size on this rank: two buffers, and what a call does with them
+  Comm& comm;
+  Place& place;
+  const Device& device;
+  Tensor a, b;  // FP32 [n], n divides by the ranks
+  std::uint64_t seed;
+
+  std::int64_t part() const { return a.count() / comm.ranks(); }
+  Tensor part_of(const Tensor& whole, int i) const { return {whole.as<float>() + std::int64_t(i) * part(), DType::f32, {part()}}; }
+  Random values_of(int rank) const { return Random{seed}.stream(std::uint64_t(rank)); }
+
+  void run(CommCall call) {
+    void* const s = place.stream();
+    if (call == CommCall::exchange) return comm.exchange(a, b, s);
+    if (call == CommCall::gather) return comm.gather(part_of(a, comm.rank()), b, s);
+    if (call == CommCall::broadcast) return comm.broadcast(a, comm.ranks() - 1, s);
+    Arena none(b.data, 0);
+    Context ctx{.arena = none, .device = device, .threads = &place.threads(), .stream = s};
+    comm.exchange(a, b, s);  // an all-reduce: the others' parts of this rank's shard, their sum in rank order, everybody's sums
+    adamw::add_parts(part_of(b, 0), comm.ranks(), part(), part_of(a, comm.rank()), Gradient::overwrite, ctx);
+    comm.gather(part_of(a, comm.rank()), a, s);
+  }
+
+  float expected(CommCall call, std::int64_t i) const {
+    const int from = int(i / part());
+    const auto in_part = std::uint64_t(i % part());
+    if (call == CommCall::exchange) return values_of(from).normal(std::uint64_t(comm.rank()) * std::uint64_t(part()) + in_part);
+    if (call == CommCall::gather) return values_of(from).normal(std::uint64_t(i));
+    if (call == CommCall::broadcast) return values_of(comm.ranks() - 1).normal(std::uint64_t(i));
+    float sum = values_of(0).normal(std::uint64_t(i));
+    for (int r = 1; r < comm.ranks(); ++r) sum += values_of(r).normal(std::uint64_t(i));
+    return sum;
+  }
+
+  // The first value that did not arrive, of some thousand looked at; the ends of every part are among them.
+  std::string wrong(CommCall call) const {
+    const Tensor& got = call == CommCall::exchange || call == CommCall::gather ? b : a;
+    const std::int64_t looked = std::min<std::int64_t>(part(), 512);
+    std::vector<float> values(static_cast<std::size_t>(looked));
+    for (int p = 0; p < comm.ranks(); ++p)
+      for (const std::int64_t from : {std::int64_t(0), (part() - looked) / 2, part() - looked}) {
+        const std::int64_t first = std::int64_t(p) * part() + from;
+        place.copy_out(values.data(), got.as<float>() + first, values.size() * sizeof(float));
+        for (std::int64_t k = 0; k < looked; ++k)
+          if (values[std::size_t(k)] != expected(call, first + k))
+            return fmt::format("rank {}: value {} of {} is {}, not {}", comm.rank(), first + k, got.count(), values[std::size_t(k)],
+                               expected(call, first + k));
+      }
+    return "";
+  }
+};
+
+// Milliseconds of a call on this rank, once for every sample. All ranks take the same number.
+std::vector<double> times_of(Ranked& r, CommCall call, int samples) {
+  std::vector<double> ms;
+  if (!r.place.on_gpu()) {
+    for (int i = 0; i < samples; ++i) {
+      r.comm.barrier(nullptr);
+      const auto start = std::chrono::steady_clock::now();
+      r.run(call);
+      ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    return ms;
+  }
+  const int calls = r.a.bytes() < (std::size_t(16) << 20) ? 50 : 10;  // between two events, recorded: no gap of the host is counted
+  const Graph graph(r.place.queue(), [&] {
+    for (int i = 0; i < calls; ++i) r.run(call);
+  });
+  Stopwatch watch;
+  for (int i = 0; i < samples; ++i) {
+    r.comm.barrier(r.place.stream());
+    watch.start(r.place.queue());
+    graph.launch(r.place.queue());
+    watch.stop(r.place.queue());
+    ms.push_back(double(watch.elapsed_ms()) / calls);
+    r.comm.check_alive();
+  }
+  return ms;
+}
+
+Call in_dist(CommCall call) { return *names_of<Call>.named(names_of<CommCall>.of(call)); }
+double sent_by_a_rank(CommCall call, double bytes, int ranks) {
+  if (call == CommCall::all_reduce) return dist::sent_bytes(Call::exchange, bytes, ranks) + dist::sent_bytes(Call::gather, bytes, ranks);
+  return dist::sent_bytes(in_dist(call), bytes, ranks);
+}
+
+std::string route_of(const Comm& comm, CommCall call) {
+  if (call != CommCall::all_reduce) return comm.route(in_dist(call));
+  const std::string there = comm.route(Call::exchange), back = comm.route(Call::gather);
+  return there == back ? there : fmt::format("{}; {}", there, back);
+}
+
+// What every rank says of one thing, joined: empty where all are content.
+std::string said_by_all(dist::Group& group, const std::string& mine, const char* what) {
+  for (const auto& s : group.rendezvous().collect(mine, what))
+    if (!s.empty()) return s;
+  return "";
+}
+
+std::vector<double> slowest_of_all(dist::Group& group, const std::vector<double>& mine) {
+  std::string words;
+  for (const double ms : mine) words += fmt::format("{} ", ms);
+  std::vector<double> slowest(mine.size());
+  for (const auto& s : group.rendezvous().collect(words, "their times")) {
+    const char* at = s.c_str();
+    for (double& x : slowest) {
+      char* end = nullptr;
+      x = std::max(x, std::strtod(at, &end));
+      at = end;
+    }
+  }
+  return slowest;
+}
+
+}  // namespace
+
+CommStudy::CommStudy(const CommTime& t, std::vector<int> counts, const studies::Host& host)
+    : t_(t), counts_(std::move(counts)), host_(host) {}
+
+void CommStudy::keep(CommRow row, bool first) {
+  if (first) life_->keep(key_of(row), json_of(row));
+  rows_.push_back(std::move(row));
+}
+
+void CommStudy::run(dist::Group& group, const Device& device) {
+  const int ranks = group.ranks();
+  gpu_ = device.kind == DeviceKind::cuda;
+  if (group.first() && !life_) {
+    RowObject settings = json_of(t_);
+    settings["ranks"] = counts_;
+    life_.emplace(host_, "comm", settings, device.name);
+  }
+  const auto comm = group.comm(device, t_.backend, t_.route);
+  Place place(device, t_.threads > 0 ? t_.threads : std::max(1, available_cores() / group.rendezvous().local_ranks()));
+  const std::size_t unit = alignment * std::size_t(ranks);
+  const auto rounded = [&](std::uint64_t bytes) { return std::max(unit, std::size_t(bytes) / unit * unit); };
+
+  // What every rank can have twice. On a CPU ranks of one machine share its memory.
+  const std::size_t spare = std::size_t(double(device.memory_bytes) * 0.9) / std::size_t(gpu_ ? 1 : group.rendezvous().local_ranks());
+  std::size_t most = spare / 2;
+  for (const auto& s : group.rendezvous().collect(std::to_string(most), "their memory")) most = std::min<std::size_t>(most, std::stoull(s));
+  std::size_t taken = 0;
+  for (const auto b : t_.bytes)
+    if (rounded(b) <= most) taken = std::max(taken, rounded(b));
+  const std::size_t apart = (taken + 4095) / 4096 * 4096;
+  const std::shared_ptr<void> memory = taken > 0 ? comm->take(2 * apart) : nullptr;
+
+  std::size_t done = 0;
+  for (const CommCall call : t_.calls)
+    for (const auto asked : t_.bytes) {
+      if (stopped_ = group.stop(host_.stop()); stopped_) return;
+      const std::size_t bytes = rounded(asked);
+      if (group.first())
+        host_.progress(double(done++) / double(t_.calls.size() * t_.bytes.size()),
+                       fmt::format("{} of {} between {} ranks", names_of<CommCall>.of(call), bytes_in_words(double(bytes)), ranks));
+      CommRow row;
+      row.call = call, row.ranks = ranks, row.bytes = std::int64_t(bytes), row.backend = comm->backend(), row.route = route_of(*comm, call);
+      row.warmup = t_.warmup, row.own_bytes = std::int64_t(comm->own_bytes());
+      if (bytes > most) {
+        row.status = Status::oom;
+        row.why = fmt::format("two buffers of {} on each rank, and {} can be had", bytes_in_words(double(bytes)),
+                              bytes_in_words(double(2 * most)));
+        keep(std::move(row), group.first());
+        continue;
+      }
+      const auto n = std::int64_t(bytes / sizeof(float));
+      char* const at = static_cast<char*>(memory.get());
+      Ranked r{*comm, place, device, {at, DType::f32, {n}}, {at + apart, DType::f32, {n}}, t_.seed};
+      place.fill_normal(r.a, r.values_of(comm->rank()));
+      r.run(call);
+      place.wait();
+      row.why = said_by_all(group, r.wrong(call), "whether values arrived");
+      if (!row.why.empty()) {
+        row.status = Status::failed;
+        keep(std::move(row), group.first());
+        continue;
+      }
+      place.fill_normal(r.a, r.values_of(comm->rank()), 0);  // zeros: an all-reduce in place stays finite however often it is repeated
+      for (int i = 0; i < t_.warmup; ++i) r.run(call);
+      place.wait();
+      const bench::Stats ms = bench::stats_of(slowest_of_all(group, times_of(r, call, t_.steps)));
+      row.time_ms = ms.mean, row.time_ms_std = ms.std, row.median_ms = ms.median, row.min_ms = ms.min, row.steps = ms.count;
+      row.bus_bytes_per_s = sent_by_a_rank(call, double(bytes), ranks) / (ms.median / 1e3);
+      keep(std::move(row), group.first());
+    }
+}
+
+studies::Outcome CommStudy::outcome() {
+  studies::Outcome o;
+  o.record.add(Part{table_of("comm", "Collectives between ranks", rows_)});
+  o.record.add(Part{
+      Note{"Bytes are of the buffer that a rank exchanges with the others, or has in the end. Bus bandwidth is what a rank sends, while it "
+           "receives as "
+           "much, in the median time of the slowest rank: (N − 1)/N of the bytes for an exchange and a gather, twice that for an "
+           "all-reduce (an exchange, our sum in rank order, a gather), all of "
+           "them for a broadcast."}});
+  if (gpu_) o.record.add(Part{Note{"Timed between events around a recorded graph of 50 calls, 10 from 16 MiB on."}});
+  const auto is = [](Status status) { return [status](const CommRow& r) { return r.status == status; }; };
+  const bool failed = stopped_ || std::any_of(rows_.begin(), rows_.end(), is(Status::failed));
+  const bool none = !rows_.empty() && std::none_of(rows_.begin(), rows_.end(), is(Status::ok));
+  o.answer = failed ? studies::Answer::failed : none ? studies::Answer::no : studies::Answer::yes;
+  if (life_) o.said = life_->name();
+  if (!stopped_ && life_) o.life.emplace(std::move(*life_));
+  return o;
+}
+
+std::optional<double> kept_link(const Device& d, const std::string& store) {
+  const std::string file = store.empty() ? default_results_file() : store;
+  if (!std::filesystem::exists(file)) return {};
+  const Results results(file, Results::Access::read);
+  for (const Run& run : results.runs()) {
+    if (run.command != "comm" || run.machine != d.name || run.finished.empty()) continue;
+    std::optional<double> best;
+    for (const RowObject& object : row_objects(results, run.id)) {
+      const auto row = read_described<CommRow>(object, "results: a collective");
+      if (row.call == CommCall::exchange && row.bus_bytes_per_s) best = std::max(best.value_or(0), *row.bus_bytes_per_s);
+    }
+    if (best) return best;
+  }
+  return {};
+}
+
+}  // namespace headroom

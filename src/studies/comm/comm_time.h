@@ -1,0 +1,91 @@
+// comm_time — what ranks say to each other, timed: every collective that training uses, over sizes and numbers of ranks; each checked for its
+// values. The best exchange is kept as the machine's link.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "dist/backends.h"
+#include "dist/group.h"
+#include "studies/life.h"
+#include "studies/status.h"
+
+namespace headroom {
+
+enum class CommCall : std::uint8_t { exchange, gather, all_reduce, broadcast };
+template <>
+inline constexpr auto names_of<CommCall> = names<CommCall>("exchange", "gather", "all-reduce", "broadcast");
+
+struct CommTime {
+  std::vector<std::uint64_t> bytes{1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
+  std::vector<CommCall> calls{CommCall::exchange, CommCall::gather, CommCall::all_reduce, CommCall::broadcast};
+  std::optional<dist::Backend> backend{};
+  dist::Route route = dist::Route::automatic;
+  int steps = 20, warmup = 3, threads = 0;
+  std::uint64_t seed = 0;
+};
+void describe(Of<CommTime> auto& t, auto&& f) {
+  f(t.bytes, {.name = "bytes", .unit = Unit::bytes, .about = "That a rank exchanges with the others, or has in the end"});
+  f(t.calls, {.name = "calls", .about = "What is timed", .option = "--call"});
+  f(t.backend, {.name = "backend", .about = "What carries it [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
+  f(t.route, {.name = "route", .about = "On GPUs: NCCL's kernels, copy engines, or by size"});
+  f(t.steps, {.name = "steps", .about = "Samples that count", .allowed = {1, 1 << 20}});
+  f(t.warmup, {.name = "warmup", .about = "Calls before them", .allowed = {0, 1 << 20}});
+  f(t.threads, {.name = "threads", .about = "Of a rank, for its sums on a CPU; 0: the cores, shared out", .allowed = {0, 4096}});
+  f(t.seed, {.name = "seed"});
+}
+
+struct CommRow {
+  CommCall call{};
+  std::int64_t ranks = 0, bytes = 0;
+  dist::Backend backend{};
+  std::string route;
+  std::optional<double> time_ms, time_ms_std, median_ms, min_ms, bus_bytes_per_s;
+  studies::Status status = studies::Status::ok;
+  std::string why;
+  std::int64_t steps = 0, warmup = 0, own_bytes = 0;
+};
+void describe(Of<CommRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.call, {.name = "call"});
+  f(r.ranks, {.name = "ranks"});
+  f(r.bytes, {.name = "bytes", .unit = Unit::bytes});
+  f(r.backend, {.name = "backend"});
+  f(r.route, {.name = "route", .role = noted});
+  f(r.time_ms, {.name = "time_ms", .role = measured, .unit = Unit::ms});
+  f(r.time_ms_std, {.name = "time_ms_std", .role = noted, .unit = Unit::ms, .show = Show::spread});
+  f(r.median_ms, {.name = "median_ms", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.min_ms, {.name = "min_ms", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.bus_bytes_per_s, {.name = "bus_bytes_per_s", .role = measured, .unit = Unit::bytes_per_s, .show = Show::bar});
+  f(r.status, {.name = "status", .role = measured});
+  f(r.why, {.name = "why", .role = noted, .show = Show::detail});
+  f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});
+  f(r.warmup, {.name = "warmup", .role = noted, .show = Show::detail});
+  f(r.own_bytes, {.name = "own_bytes", .role = noted, .unit = Unit::bytes, .show = Show::detail});
+}
+
+class CommStudy {
+ public:
+  CommStudy(const CommTime&, std::vector<int> counts, const studies::Host&);
+  // Called by every rank of a group, for one number of ranks after the other. Only the first rank keeps rows.
+  void run(dist::Group&, const Device&);
+  bool stopped() const { return stopped_; }
+  studies::Outcome outcome();  // on the first rank, at the end
+
+ private:
+  void keep(CommRow, bool first);
+
+  CommTime t_;
+  std::vector<int> counts_;
+  studies::Host host_;
+  std::optional<studies::Life> life_;
+  std::vector<CommRow> rows_;
+  bool stopped_ = false, gpu_ = false;
+};
+
+// What a rank of this machine sends, while it receives as much, in bytes a second: by the best exchange of the newest finished run of comm.
+std::optional<double> kept_link(const Device&, const std::string& store);
+
+}  // namespace headroom

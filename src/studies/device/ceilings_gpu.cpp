@@ -1,0 +1,73 @@
+#include "studies/device/ceilings_gpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "base/text.h"
+#include "gpu/blas.h"
+#include "gpu/clocks.h"
+#include "gpu/place.h"
+#include "instruments/bench/gpu_timer.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::int64_t copies[] = {256ll << 20, 1ll << 30, 4ll << 30};  // far past any cache
+constexpr std::int64_t products[] = {2048, 4096, 8192, 16384};
+constexpr Precision precisions[] = {
+    {DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}};
+
+// The clock while the work runs: read in the middle of a quarter of a second of it.
+void read_clock_under_load(const Device& d, const Place& place, const std::function<void()>& call, CeilingRow& r) {
+  constexpr double load_ms = 250;
+  if (r.ms.median < 0.5 || !clocks_of(d)) return;  // shorter calls: the host could not keep the card busy
+  for (int i = 0; i < int(std::ceil(load_ms / r.ms.median)); ++i) call();
+  std::this_thread::sleep_for(std::chrono::milliseconds(int(load_ms / 2)));
+  const auto clocks = clocks_of(d);
+  place.wait();
+  if (!clocks) return;
+  if (clocks->sm_mhz > 0) r.sm_mhz = clocks->sm_mhz;
+  r.held_back = joined(clocks->held_back);
+}
+
+}  // namespace
+
+std::vector<CeilingRow> measure_on_gpu(const Device& d, const bench::Protocol& protocol, const std::function<bool()>& stop) {
+  Place place(d);
+  std::vector<CeilingRow> rows;
+  const auto fits = [&](std::int64_t bytes) { return std::uint64_t(bytes) < d.memory_bytes / 4 * 3; };
+  const auto measured = [&](CeilingRow r, const std::function<void()>& call) {
+    r.ms = bench::measure(call, protocol, bench::timer_at(place), stop).ms;
+    if (r.what == "matmul") read_clock_under_load(d, place, call, r);
+    rows.push_back(std::move(r));
+    return rows.back().ms.count > 0 ? 1e3 / rows.back().ms.median : 0;  // calls per second
+  };
+  for (const auto bytes : copies) {
+    if (!fits(2 * bytes) || stop()) continue;
+    const PlaceMemory from = place.take(std::size_t(bytes)), to = place.take(std::size_t(bytes));
+    place.fill_normal({from.data(), DType::f32, {bytes / 4}}, Random{1});
+    const double rate =
+        measured({"copy", "bytes", bytes, {}}, [&] { copy_on_device(to.data(), from.data(), std::size_t(bytes), place.queue()); });
+    if (rate > 0) rows.back().copy_bytes_per_s = 2 * double(bytes) * rate;
+  }
+  const PlaceMemory workspace = place.take(blas::workspace_bytes);
+  for (const Precision p : precisions)
+    for (const auto n : products) {
+      const std::int64_t bytes = n * n * std::int64_t(size_of(p.dtype));
+      if (!fits(3 * bytes) || stop()) continue;
+      const PlaceMemory memory = place.take(std::size_t(3 * bytes));
+      const auto matrix = [&](int i) { return blas::Matrix{static_cast<char*>(memory.data()) + i * bytes, p.dtype, n, 0}; };
+      place.fill_normal({memory.data(), p.dtype, {2, n, n}}, Random{1});  // zeros would draw less power, and run faster
+      blas::Gemm product{matrix(0), matrix(1), matrix(2), n, n, n, 1};
+      product.math = p.math;
+      const double rate =
+          measured({"matmul", std::string(name_of(p)), n, {}}, [&] { blas::multiply(product, workspace.data(), place.stream()); });
+      if (rate > 0) rows.back().flops_per_s = 2 * std::pow(double(n), 3) * rate;
+    }
+  return rows;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,96 @@
+#include "studies/device/study.h"
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "gpu/clocks.h"
+#include "report/described_table.h"
+#include "studies/device/ceilings.h"
+#include "studies/device/described.h"
+
+namespace headroom::studies {
+
+namespace {
+
+struct DeviceAsked {
+  bench::Protocol protocol{.warmup = 2, .steps = 50, .seconds = 1};
+};
+void describe(Of<DeviceAsked> auto& a, auto&& f) {
+  f(a.protocol.seconds, {.name = "seconds"});
+  f(a.protocol.steps, {.name = "steps"});
+}
+
+Record clocks_in_words(const Clocks& c) {
+  Record r{"clocks", "Clocks now", {}};
+  r.add("driver", c.driver).add("sm_mhz", std::int64_t(c.sm_mhz)).add("most_sm_mhz", std::int64_t(c.most_sm_mhz));
+  r.add("celsius", std::int64_t(c.celsius)).add("watts", c.watts).add("most_watts", c.most_watts);
+  return r.add("held_back", joined(c.held_back));
+}
+
+}  // namespace
+
+Record device_record(const Device& d) {
+  Record r, device{"device", d.name, {}};
+  r.add(Part{add_fields(device, fields_of(d))});
+  if (const auto clocks = clocks_of(d)) r.add(Part{clocks_in_words(*clocks)});
+  return r;
+}
+
+Record known_devices_record() {
+  std::vector<KnownRow> rows;
+  for (const Device& d : known_devices()) rows.push_back(known_row(d));
+  Record r;
+  r.add(Part{table_of("known", "Machines known by name", rows)});
+  return r.add(Part{Note{"beside: memory that no tensor can have: the driver's, the context, libraries. Plans and forecasts count it."}});
+}
+
+Outcome device_study(const Device& d, const Host& host) {
+  const DeviceAsked asked;
+  Outcome outcome{device_record(d)};
+  Life life(host, "device", json_of(asked), d.name);
+  const MeasuredCeilings measured = measure_ceilings(d, asked.protocol, host.stop);
+  for (const CeilingRow& r : measured.rows) life.keep(key_of(r), json_of(r));
+  const bool gpu = d.kind == DeviceKind::cuda;
+  Table t = table_of("ceilings", fmt::format("Measured: {}", measured.how), measured.rows);
+  if (gpu) {
+    t.show("sm_mhz", Show::always);
+    t.show("held_back", Show::always);
+  }
+  outcome.record.add(Part{std::move(t)});
+  if (gpu) outcome.record.add(Part{Note{std::string("Timed by ") + gpu_timing + "."}});
+  const auto after = gpu ? clocks_of(d) : std::nullopt;
+  for (const CeilingRow& r : measured.rows)
+    if (after && r.sm_mhz && *r.sm_mhz < after->most_sm_mhz && !r.held_back.empty())
+      outcome.record.add(Part{Note{fmt::format("{} {} {}: the card ran at {} of {} MHz, limited by its {}.", r.what, r.dtype, r.size,
+                                               *r.sm_mhz, after->most_sm_mhz, r.held_back)}});
+  outcome.answer = host.stop() ? Answer::failed : Answer::yes;
+  outcome.said = life.name();
+  if (!host.stop()) outcome.life.emplace(std::move(life));
+  return outcome;
+}
+
+std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
+  const std::string file = store.empty() ? default_results_file() : store;
+  std::error_code ignored;
+  if (std::filesystem::file_size(file, ignored) == 0 || ignored) return {};  // none yet, or an empty file: the store is made there
+  const Results results(file, Results::Access::read);
+  for (const Run& run : results.runs()) {
+    if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
+    std::vector<CeilingRow> rows;
+    for (const RowObject& row : row_objects(results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
+    for (const CeilingRow& r : rows)
+      check((r.what == "copy" || r.what == "matmul") && r.copy_bytes_per_s.value_or(0) >= 0 && r.flops_per_s.value_or(0) >= 0, Code::io,
+            "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results.file());
+    Ceilings c = best_of(rows);
+    c.fp8_flops = d.ceilings.fp8_flops;
+    c.source = fmt::format("measured by headroom device, run {}", run.id);
+    if (c.fp16_flops == 0) {
+      c.fp16_flops = c.bf16_flops;
+      c.source += "; fp16 taken as bf16";  // on a CPU both are widened tile by tile
+    }
+    return c;
+  }
+  return {};
+}
+
+}  // namespace headroom::studies

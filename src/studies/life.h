@@ -1,0 +1,51 @@
+// A study's life: it starts a run in the store, keeps each row as soon as it exists, and finishes the run when all its rows
+// exist and were shown. An interrupted run can be resumed. The study owns its life; a command only shows the results.
+//
+// Order of calls: Life(…), keep(…) for every row, finish() after the answer is printed. A run whose answer was not printed is not
+// finished, so that --resume prints it without measuring again.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "report/record.h"
+#include "store/row_objects.h"
+
+namespace headroom::studies {
+
+struct Host {           // who runs a study
+  std::string store;    // the file of the store; empty: the user's own
+  bool resume = false;  // continue the interrupted run with the same settings
+  std::function<bool()> stop = [] { return false; };
+  std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
+  std::function<void(const std::string&)> say = [](const std::string&) {};  // a line, at once
+};
+
+class Life {
+ public:
+  Life(const Host&, const std::string& command, const RowObject& settings, const std::string& machine);
+
+  bool goes_on() const { return goes_on_; }              // there was a run to resume
+  const RowObject* known(const std::string& key) const;  // a row from before the interruption
+  void keep(const std::string& key, const RowObject& row, const RowObject& detail = RowObject::object());
+  void finish();
+  std::string name() const;  // "run 12 in results.db"
+
+ private:
+  Results results_;
+  std::int64_t run_ = 0;
+  bool goes_on_ = false;
+  std::map<std::string, RowObject> known_;
+};
+
+enum class Answer : std::uint8_t { yes, failed, no };  // no: nothing that was asked about can be had, as where every row is oom
+
+struct Outcome {
+  Record record;
+  Answer answer = Answer::yes;
+  std::optional<Life> life{};  // to be finished once the record is shown; none: cut short, or nothing is kept
+  std::string said{};          // a line beside the record: which run this is, what to do next
+};
+
+}  // namespace headroom::studies

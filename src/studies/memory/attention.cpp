@@ -1,0 +1,331 @@
+#include "studies/memory/attention.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "studies/memory/account_table.h"
+
+namespace headroom {
+
+namespace {
+
+using attention::Problem;
+
+struct Row {
+  std::string variant;
+  Problem problem;
+  Account account;
+  std::string status = "ok", why{};  // refused: nothing serves it; oom: it is served and does not fit
+  std::uint64_t needed_bytes = 0;    // with all that is taken beside the tensors
+  std::optional<MeasuredMemory> measured{};
+
+  bool counted() const { return status != "refused"; }
+};
+
+// Runs one account after the other; PyTorch's rows share a process, as a sweep's do.
+struct Accountant {
+  const AttentionMemory& asked;
+  std::uint64_t workspace;
+  pytorch::Process process;
+
+  explicit Accountant(const AttentionMemory& a)
+      : asked(a), workspace(a.workspace_bytes.value_or(pytorch::workspace_bytes(a.device.sm))), process(workspace) {}
+
+  pytorch::Program program(const std::string& variant) const {
+    pytorch::Program p = asked.program;
+    p.fused = variant == "flash";
+    return p;
+  }
+  Account of(const Problem& p, const std::string& variant) {
+    return asked.as_pytorch ? pytorch::account(process, p, program(variant)) : attention_account(p, asked.device, variant, asked.workers);
+  }
+  std::uint64_t step_needs(const Problem& p, const std::string& variant) const {
+    return step_peak(p, variant) + (asked.as_pytorch ? 0 : attention_stand_in_bytes(p, asked.device, variant));
+  }
+  std::uint64_t step_peak(const Problem& p, const std::string& variant) const {  // forward and backward, alone in its process
+    if (!asked.as_pytorch) return attention_peak_bytes(p, asked.device, variant, asked.workers);
+    pytorch::Program whole = program(variant);
+    whole.peak_of = pytorch::PeakOf::step;
+    return pytorch::peak_bytes(p, whole, workspace);
+  }
+};
+
+std::int64_t signed_bytes(std::uint64_t b) { return std::int64_t(b); }
+
+Table rows_table(const std::vector<Row>& rows, bool measure) {
+  const Show shown = measure ? Show::always : Show::detail;
+  Table t{"rows",
+          "",
+          {{"dim"},
+           {"len"},
+           {"dtype"},
+           {"variant"},
+           {"saved_bytes", Unit::bytes},
+           {"before_backward_bytes", Unit::bytes},
+           {"peak_bytes", Unit::bytes},
+           {"forward_peak_bytes", Unit::bytes, Show::detail},
+           {"backward_peak_bytes", Unit::bytes, Show::detail},
+           {"batch", Unit::none, Show::detail},
+           {"heads", Unit::none, Show::detail},
+           {"kv_heads", Unit::none, Show::detail},
+           {"len_k", Unit::none, Show::detail},
+           {"mask", Unit::none, Show::detail},
+           {"measured_peak_bytes", Unit::bytes, shown},
+           {"difference_bytes", Unit::bytes, shown},
+           {"unexplained_bytes", Unit::bytes, shown},
+           {"needed_bytes", Unit::bytes, Show::detail},
+           {"status"},
+           {"why"}},
+          {},
+          {}};
+  for (const Row& r : rows) {
+    const Problem& p = r.problem;
+    const bool ok = r.counted();
+    const auto bytes = [&](std::uint64_t b) { return ok ? Value(signed_bytes(b)) : Value(); };
+    t.add({p.head_dim,
+           p.len_q,
+           std::string(name_of(p.precision)),
+           r.variant,
+           bytes(r.account.saved_bytes),
+           bytes(r.account.before_backward_bytes),
+           bytes(r.account.peak_bytes),
+           bytes(r.account.forward_peak_bytes),
+           bytes(r.account.backward_peak_bytes),
+           p.batch,
+           p.heads,
+           p.kv_heads,
+           p.len_k,
+           name_of(p.mask),
+           r.measured ? Value(signed_bytes(r.measured->peak_bytes)) : Value(),
+           r.measured ? Value(signed_bytes(r.measured->peak_bytes) - signed_bytes(r.account.peak_bytes)) : Value(),
+           r.measured ? Value(r.measured->unexplained_bytes()) : Value(),
+           bytes(r.needed_bytes),
+           r.status,
+           r.why});
+    t.within.push_back({component_table(r.account.components, "components", "")});
+  }
+  return t;
+}
+
+Table timeline_of(const Row& r) {
+  Table t{"timeline",
+          fmt::format("Live bytes over time: {} {} dim {} len {}", r.variant, name_of(r.problem.precision), r.problem.head_dim,
+                      r.problem.len_q),
+          {{"moment"}, {"live_bytes", Unit::bytes, Show::bar}, {"peak"}},
+          {},
+          {}};
+  for (const std::size_t i : moments_worth_showing(r.account))
+    t.add({r.account.timeline[i].what, signed_bytes(r.account.timeline[i].live), std::string(i == r.account.peak_moment ? "← peak" : "")});
+  return t;
+}
+
+bool same_line(const Row& a, const Row& b) {  // rows that differ in len only
+  return a.variant == b.variant && a.problem.precision == b.problem.precision && a.problem.head_dim == b.problem.head_dim;
+}
+
+Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& asked, const Accountant& accountant, const Room& room) {
+  Table t{
+      "analysis",
+      fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(room.memory_bytes)),
+                  asked.device.name),
+      {{"variant"}, {"dtype"}, {"dim"}, {"peak_exponent"}, {"saved_exponent"}, {"largest_len"}, {"largest_batch"}, {"largest_batch_len"}},
+      {},
+      {}};
+  std::vector<const Row*> lines;
+  for (const Row& r : rows)
+    if (r.counted() && std::none_of(lines.begin(), lines.end(), [&](const Row* l) { return same_line(*l, r); })) lines.push_back(&r);
+  for (const Row* line : lines) {
+    std::vector<std::pair<double, double>> peak, saved;
+    Problem longest = line->problem;
+    for (const Row& r : rows) {
+      if (!same_line(r, *line)) continue;
+      peak.emplace_back(double(r.problem.len_q), double(r.account.peak_bytes));
+      saved.emplace_back(double(r.problem.len_q), double(r.account.saved_bytes));
+      if (r.problem.len_q > longest.len_q) longest = r.problem;
+    }
+    const auto fits = [&](const Problem& p) {
+      try {
+        return room.holds(accountant.step_needs(p, line->variant));
+      } catch (const Error&) {  // larger than any memory
+        return false;
+      }
+    };
+    const auto len = largest((1ll << 31) - 1, [&](std::int64_t n) {
+      Problem p = longest;
+      p.len_q = n;
+      if (asked.len_k == 0) p.len_k = n;
+      return fits(p);
+    });
+    const auto batch = largest((1ll << 31) - 1, [&](std::int64_t n) {
+      Problem p = longest;
+      p.batch = n;
+      return fits(p);
+    });
+    const auto exponent = [&](const auto& points) { return points.size() > 1 ? Value(growth_exponent(points)) : Value(); };
+    t.add({line->variant, std::string(name_of(line->problem.precision)), line->problem.head_dim, exponent(peak), exponent(saved), len,
+           batch, longest.len_q});
+  }
+  return t;
+}
+
+// What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.
+Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant& accountant) {
+  Table t{"mitigations",
+          fmt::format("Ways to save bytes in the step of {} {} dim {} len {}", row.variant, name_of(row.problem.precision),
+                      row.problem.head_dim, row.problem.len_q),
+          {{"instead"}, {"step_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}},
+          {},
+          {}};
+  const auto now = signed_bytes(accountant.step_peak(row.problem, row.variant));
+  t.add({std::string("as it is"), now, std::int64_t(0), std::string()});
+  const auto consider = [&](const std::string& what, const Problem& p, const std::string& variant, const Accountant& by,
+                            const std::string& cost) {
+    try {
+      const auto peak = signed_bytes(by.step_peak(p, variant));
+      t.add({what, peak, now - peak, cost});
+    } catch (const Error& e) { t.add({what, Value(), Value(), std::string(e.what())}); }
+  };
+  const Problem& p = row.problem;
+  if (row.variant != "flash")
+    consider(
+        asked.as_pytorch ? "F.scaled_dot_product_attention" : "flash", p, "flash", accountant,
+        fmt::format("Q K^T once more in backward: {} FLOPs, a seventh of the whole", number_in_words(attention::forward_flops(p) / 2)));
+  if (asked.as_pytorch) {
+    AttentionMemory ours = asked;
+    ours.as_pytorch = false;
+    const Accountant by(ours);
+    consider("flash of this library", p, "flash", by, "keeps only Q, K, V, O, the log-sum-exp and gradients; no cuBLAS workspace");
+    if (row.variant != "flash" && asked.program.softmax == pytorch::Softmax::composed) {
+      AttentionMemory builtin = asked;
+      builtin.program.softmax = pytorch::Softmax::builtin;
+      const Accountant with(builtin);
+      consider("torch.softmax instead of composing it", p, row.variant, with, "nothing: one pass over the scores instead of five");
+    }
+  }
+  if (p.precision.dtype == DType::f32) {
+    Problem half = p;
+    half.precision = {DType::bf16, Math::exact};
+    consider("bf16", half, row.variant, accountant, "8 bits of mantissa in what is stored; traffic halves");
+    half.precision = {DType::e4m3, Math::exact};
+    consider("fp8", half, row.variant, accountant, "3 bits of mantissa, a scale per block");
+  }
+  if (p.batch > 1) {
+    Problem one = p;
+    one.batch = 1;
+    consider("one sequence at a time", one, row.variant, accountant, fmt::format("no FLOPs; {} launches for each one now", p.batch));
+  }
+  return t;
+}
+
+Table paper(const Problem& p) {
+  const OnPaper sums = on_paper(p);
+  Table t{"on_paper",
+          fmt::format("On paper, dim {} len {} (docs/memory.md)", p.head_dim, p.len_q),
+          {{"what"}, {"bytes", Unit::bytes}, {"formula"}},
+          {},
+          {}};
+  t.add({std::string("naive"), signed_bytes(sums.naive()), std::string("S, P, dP, dS and Q, K, V, dO, dQ, dK, dV")});
+  t.add({std::string("tiled"), signed_bytes(sums.tiled()), std::string("Q, K, V, dQ, dK, dV, then O and dO, then the log-sum-exp")});
+  t.add({std::string("tiled, beyond inputs and gradients"), signed_bytes(sums.output_and_gradient), std::string("O and dO")});
+  return t;
+}
+
+std::string assumptions(const AttentionMemory& asked, std::uint64_t workspace) {
+  if (!asked.as_pytorch)
+    return "Bytes are this library's own tensors, each rounded up to 256, from running the kernels' own code dry. 1 MB is 2^20 bytes, here "
+           "and in docs/memory.md.";
+  const bool sum = asked.program.upstream == pytorch::Upstream::sum;
+  const auto of = asked.program.peak_of.value_or(sum ? pytorch::PeakOf::forward : pytorch::PeakOf::step);
+  return fmt::format(
+      "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: storages rounded up to 512 bytes; 1 MB is 2^20 bytes; a cuBLAS "
+      "workspace of {} "
+      "for each thread that has run a product (one before the process's first backward, two afterwards; rows share one process in the "
+      "order shown); "
+      "softmax {}; upstream gradient {}; peak of {}; gradients of an earlier step are still there. The peak is without the CUDA context "
+      "and "
+      "libraries.",
+      asked.device.name, bytes_in_words(double(workspace)), asked.program.softmax == pytorch::Softmax::composed ? "composed" : "builtin",
+      sum ? "from a sum, the output is not kept" : "given, the output is kept",
+      of == pytorch::PeakOf::forward ? "the forward pass, read before backward starts" : "the whole step");
+}
+
+}  // namespace
+
+Problem AttentionMemory::problem(std::int64_t dim, std::int64_t len, Precision precision) const {
+  Problem p;
+  p.batch = batch;
+  p.heads = heads;
+  p.kv_heads = kv_heads ? kv_heads : heads;
+  p.len_q = len;
+  p.len_k = len_k ? len_k : len;
+  p.head_dim = dim;
+  p.mask = mask;
+  p.precision = precision;
+  return p;
+}
+
+Answer memory_attention(const AttentionMemory& asked) {
+  check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
+        "--measure: there is no {} in this machine; leave --device out, or name cpu or cuda", asked.device.name);
+  Accountant accountant(asked);
+  const Room room = room_of(asked.device, asked.memory_bytes);
+  bool fits = false;
+  std::vector<Row> rows;
+  for (const auto& variant : asked.variants)
+    for (const Precision precision : asked.precisions)
+      for (const auto dim : asked.dims)
+        for (const auto len : asked.lens) {
+          Row row{variant, asked.problem(dim, len, precision), {}};
+          attention::check(row.problem);
+          try {
+            row.account = accountant.of(row.problem, variant);
+            const std::uint64_t peak =
+                row.account.peak_bytes + (asked.as_pytorch ? 0 : attention_stand_in_bytes(row.problem, asked.device, variant));
+            row.needed_bytes = room.needed_bytes(peak);
+            if (room.holds(peak))
+              fits = true;
+            else {
+              row.status = "oom";
+              row.why = misfit(room, peak);
+            }
+            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes && !(asked.stop && asked.stop()))
+              row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
+          } catch (const Error& e) {
+            if (e.at.code != Code::unsupported) throw;
+            row.status = "refused";
+            row.why = e.what();
+          }
+          rows.push_back(std::move(row));
+        }
+  Record r{"",
+           fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.as_pytorch ? " as PyTorch eager" : "", asked.batch,
+                       asked.heads, name_of(asked.mask)),
+           {}};
+  Record device{"device", "", {}};
+  device.add("name", asked.device.name)
+      .add("memory_bytes", signed_bytes(room.memory_bytes), Unit::bytes)
+      .add("overhead_bytes", signed_bytes(room.overhead_bytes), Unit::bytes);
+  r.add({device});
+  r.add({rows_table(rows, asked.measure)});
+  const Row* chosen = nullptr;  // the largest is looked at closely
+  for (const Row& row : rows)
+    if (row.counted() && (!chosen || row.account.peak_bytes > chosen->account.peak_bytes)) chosen = &row;
+  if (chosen) {
+    const std::string which = fmt::format("{} {} dim {} len {}", chosen->variant, name_of(chosen->problem.precision),
+                                          chosen->problem.head_dim, chosen->problem.len_q);
+    Account by_size = chosen->account;
+    std::stable_sort(by_size.components.begin(), by_size.components.end(),
+                     [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
+    r.add({component_table(by_size.components, "largest", "Every tensor of " + which + ", largest first")});
+    r.add({timeline_of(*chosen)});
+    r.add({growth_and_edges(rows, asked, accountant, room)});
+    r.add({mitigations(*chosen, asked, accountant)});
+    r.add({paper(chosen->problem)});
+  }
+  r.add({Note{assumptions(asked, accountant.workspace)}});
+  if (!room.words.empty()) r.add({Note{room.words}});
+  if (asked.measure) r.add({Note{measured_in_words()}});
+  return {std::move(r), fits};
+}
+
+}  // namespace headroom

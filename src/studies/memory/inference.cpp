@@ -1,0 +1,161 @@
+#include "studies/memory/inference.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/precision_words.h"
+#include "base/text.h"
+#include "engine/forecast.h"
+#include "report/described_table.h"
+#include "studies/memory/account.h"
+
+namespace headroom {
+
+namespace {
+
+using engine::Inference;
+
+struct InferenceRow {
+  std::string model;
+  std::int64_t batch = 0, len = 0;
+  Precision precision;
+  std::int64_t params = 0, active_params = 0;
+  std::uint64_t weight_bytes = 0, cache_bytes = 0, cache_bytes_of_token = 0, prefill_peak_bytes = 0, decode_peak_bytes = 0,
+                needed_bytes = 0;
+  bool fits = false;
+  std::optional<double> prefill_ms_at_least{}, decode_ms_at_least{};
+};
+void describe(Of<InferenceRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.model, {.name = "model"});
+  f(r.batch, {.name = "batch"});
+  f(r.len, {.name = "len"});
+  f(r.precision, {.name = "precision"});
+  f(r.params, {.name = "params", .role = noted, .show = Show::detail});
+  f(r.active_params, {.name = "active_params", .role = noted, .show = Show::detail});
+  f(r.weight_bytes, {.name = "weight_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.cache_bytes, {.name = "cache_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.cache_bytes_of_token, {.name = "cache_bytes_of_token", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.prefill_peak_bytes, {.name = "prefill_peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.decode_peak_bytes, {.name = "decode_peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.fits, {.name = "fits", .role = noted});
+  f(r.prefill_ms_at_least, {.name = "prefill_ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.decode_ms_at_least, {.name = "decode_ms_at_least", .role = measured, .unit = Unit::ms});
+}
+
+std::uint64_t stand_in_of(const InferenceMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
+  if (m.device.kind == DeviceKind::cpu) return 0;
+  Arena arena;
+  Context ctx{arena, m.device};
+  engine::Recipe r{m.model, batch, len, precision};
+  r.attention = m.attention;
+  if (!engine::counted_stands_in(d, r, ctx)) return 0;
+  attention::Problem p;
+  const auto& a = d.layers[0].attention;
+  p.batch = batch, p.heads = a.heads, p.kv_heads = a.kv_heads, p.len_q = p.len_k = len, p.head_dim = std::max(a.head_dim, a.value_dim);
+  return engine::stand_in_bytes(p, m.attention);
+}
+
+InferenceRow row_of(const InferenceMemory& m, const engine::Decoder& d, const Room& room, std::int64_t batch, std::int64_t len,
+                    Precision precision) {
+  const InferenceBytes b = inference_bytes(m, batch, len, precision);
+  const std::uint64_t peak = b.peak() + stand_in_of(m, d, batch, len, precision);
+  InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
+  r.params = engine::param_count(m.model), r.active_params = engine::active_param_count(d);
+  r.weight_bytes = b.weight_bytes, r.cache_bytes = b.cache_bytes;
+  r.cache_bytes_of_token = std::uint64_t(engine::cache_bytes(d, 1, 1, precision.dtype));
+  r.prefill_peak_bytes = b.prefill_peak_bytes, r.decode_peak_bytes = b.decode_peak_bytes;
+  r.needed_bytes = room.needed_bytes(peak), r.fits = room.holds(peak);
+  if (b.decode_ms_at_least > 0) r.prefill_ms_at_least = b.prefill_ms_at_least, r.decode_ms_at_least = b.decode_ms_at_least;
+  return r;
+}
+
+std::int64_t largest_batch(const InferenceMemory& m, const engine::Decoder& d, const Room& room, std::int64_t len, Precision p) {
+  return largest((std::int64_t(1) << 31) / len - 1, [&](std::int64_t batch) { return row_of(m, d, room, batch, len, p).fits; });
+}
+
+void say_what_is_counted(const InferenceMemory& m, const Room& room, Record& r) {
+  if (m.model.counted)
+    for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  if (!room.words.empty()) r.add(Part{Note{room.words}});
+  r.add(Part{Note{
+      "Weights and cache are in the precision; a layer with a sliding window caches no more than that. Prefill reads all prompts at once; "
+      "decode makes one token for each sequence against the whole cache. Times are lower bounds: every op at its ceiling."}});
+}
+
+}  // namespace
+
+InferenceBytes inference_bytes(const InferenceMemory& m, std::int64_t batch, std::int64_t len, Precision precision) {
+  const engine::Decoder d = engine::decoder_of(m.model);
+  InferenceBytes b;
+  for (const Inference how : {Inference::prefill, Inference::decode}) {
+    Ledger ledger;
+    Arena arena(&ledger);
+    Walk walk;
+    Context ctx{arena, m.device};
+    ctx.dry_workers = m.workers, ctx.walk = &walk;
+    engine::run_inference(d, {batch, len, precision, m.attention}, how, ctx);
+    const bool prefill = how == Inference::prefill;
+    (prefill ? b.prefill_peak_bytes : b.decode_peak_bytes) = arena.peak();
+    const Ceilings& c = m.device.ceilings;
+    if (c.copy_bytes_per_s > 0 && c.of(precision) > 0)
+      for (const OpCall& op : walk.steps) (prefill ? b.prefill_ms_at_least : b.decode_ms_at_least) += engine::roofline_ms(op, precision, c);
+    if (!prefill) continue;
+    for (const Entry& e : ledger.entries()) {
+      if (e.phase == Phase::parameter) b.weight_bytes += e.taken;
+      if (std::string_view(e.name.text) == "cache") b.cache_bytes += e.taken;
+    }
+  }
+  return b;
+}
+
+Answer memory_inference(const InferenceMemory& m) {
+  const Room room = room_of(m.device, m.memory_bytes);
+  const engine::Decoder d = engine::decoder_of(m.model);
+  std::vector<InferenceRow> rows;
+  bool fits = false;
+  for (const Precision precision : m.precisions)
+    for (const auto batch : m.batches)
+      for (const auto len : m.lens) {
+        rows.push_back(row_of(m, d, room, batch, len, precision));
+        fits = fits || rows.back().fits;
+      }
+  Record r{"", fmt::format("{} ({} parameters) answering on {}", m.model.name, engine::param_count(m.model), m.device.name), {}};
+  r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
+  Table edge{"edge",
+             fmt::format("Where {} end", bytes_in_words(double(room.memory_bytes))),
+             {{"precision"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
+             {}};
+  for (const InferenceRow& row : rows) {
+    const auto most_len = largest((std::int64_t(1) << 31) / row.batch - 1,
+                                  [&](std::int64_t len) { return row_of(m, d, room, row.batch, len, row.precision).fits; });
+    edge.add({std::string(name_of(row.precision)), row.batch, row.len, most_len, largest_batch(m, d, room, row.len, row.precision)});
+  }
+  r.add(Part{edge});
+  say_what_is_counted(m, room, r);
+  return {std::move(r), fits};
+}
+
+Answer plan_inference(const InferenceMemory& m, std::int64_t most_len) {
+  const Room room = room_of(m.device, m.memory_bytes);
+  const engine::Decoder d = engine::decoder_of(m.model);
+  const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
+  std::set<std::int64_t> lens{asked_len};
+  for (std::int64_t len = 1024; len <= most_len; len *= 2) lens.insert(len);
+  std::vector<InferenceRow> rows;
+  bool fits = false;
+  for (const Precision precision : m.precisions)
+    for (const auto len : lens) {
+      const std::int64_t most = largest_batch(m, d, room, len, precision);
+      fits = fits || (len == asked_len && most >= batch);
+      rows.push_back(row_of(m, d, room, std::max<std::int64_t>(most, 1), len, precision));
+    }
+  Record r{"", fmt::format("{} answering in {} on {}", m.model.name, bytes_in_words(double(room.memory_bytes)), m.device.name), {}};
+  r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes).add("batch", batch).add("len", asked_len);
+  r.add(Part{table_of<InferenceRow>("rows", "The largest batch for each length; one that does not fit is shown with batch 1", rows)});
+  say_what_is_counted(m, room, r);
+  return {std::move(r), fits};
+}
+
+}  // namespace headroom

@@ -1,0 +1,13 @@
+// memory_measured — runs steps that were forecast: bytes by the ledger and, on a card, by the driver.
+#pragma once
+#include <vector>
+
+#include "engine/training.h"
+#include "report/record.h"
+
+namespace headroom {
+
+// A row for each recipe. One that does not fit, or that nothing here serves, is a row with the reason.
+Table measured_bytes(const std::vector<engine::Recipe>&, const Device&, int threads);
+
+}  // namespace headroom

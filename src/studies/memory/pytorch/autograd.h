@@ -1,0 +1,66 @@
+// PyTorch's autograd without the numbers: a graph of nodes that keep what backward needs, and the engine that walks it,
+// newest node first, and frees each node's tensors as soon as it has run. It allocates what PyTorch allocates, in the same order.
+#pragma once
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "studies/memory/pytorch/allocator.h"
+
+namespace headroom::pytorch {
+
+enum class Layout : std::uint8_t {
+  fresh,       // owns its storage, rows in order
+  view,        // rows in order, but another tensor stands on the same storage
+  transposed,  // a view whose last two dimensions changed places
+  broadcast    // a view that repeats one element
+};
+
+struct Node;
+
+struct Value {  // a tensor
+  std::shared_ptr<Storage> storage;
+  DType dtype = DType::f32;
+  Shape shape;
+  Layout layout = Layout::fresh;
+  std::shared_ptr<Node> node;  // who is owed its gradient; null: nobody asks
+
+  explicit operator bool() const { return bool(storage); }
+  Value saved() const { return {storage, dtype, shape, layout, nullptr}; }  // what autograd keeps: the bytes, not the history
+};
+
+struct Node {
+  using Gradients = std::vector<Value>;
+  std::string name;
+  std::uint64_t age = 0;                       // later nodes run first
+  std::vector<std::shared_ptr<Node>> sources;  // who is owed each of backward's results
+  std::function<Gradients(const Value&)> backward;
+  bool leaf = false;  // adds up a parameter's gradient; stays after it has run
+};
+
+constexpr std::uint64_t leaf_age = std::numeric_limits<std::uint64_t>::max();  // gradients are added up as soon as they are there
+
+struct Parameter {  // a tensor whose .grad is wanted
+  Value value;
+  std::shared_ptr<Value> grad = std::make_shared<Value>();
+};
+
+class Engine {
+ public:
+  explicit Engine(Allocator& memory) : memory_(memory) {}
+  Value make(const std::string& name, DType, Shape);
+  Parameter parameter(const std::string& name, DType, Shape);
+  // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept when nobody asks.
+  Value record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward);
+  void run_backward(Value root, Value gradient);
+  Allocator& memory() { return memory_; }
+
+ private:
+  void add_into(Value& old, Value more);
+  Allocator& memory_;
+  std::uint64_t next_age_ = 0;
+};
+
+}  // namespace headroom::pytorch

@@ -1,0 +1,322 @@
+#include "studies/memory/pytorch/eager.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace headroom::pytorch {
+
+namespace {
+
+Shape swapped(Shape s) {
+  std::swap(s.dim[std::size_t(s.rank - 1)], s.dim[std::size_t(s.rank - 2)]);
+  return s;
+}
+Shape with_last(Shape s, std::int64_t n) {
+  s.dim[std::size_t(s.rank - 1)] = n;
+  return s;
+}
+std::int64_t last(const Shape& s) { return s[s.rank - 1]; }
+Value view_of(Value v, Shape s, Layout layout) {
+  v.shape = s;
+  v.layout = layout;
+  v.node = nullptr;
+  return v;
+}
+
+}  // namespace
+
+void Eager::touch_workspace() {
+  auto& mine = in_backward_ ? backward_workspace_ : forward_workspace_;
+  if (!mine && workspace_bytes_ > 0)
+    mine = memory().make_bytes(in_backward_ ? "cuBLAS workspace, autograd's thread" : "cuBLAS workspace", workspace_bytes_);
+}
+
+void Eager::backward(Value root, Value gradient) {
+  in_backward_ = true;
+  in_block(-1);
+  run_backward(std::move(root), std::move(gradient));
+  in_backward_ = false;
+}
+
+// ---- views, copies and casts
+
+Value Eager::transposed(const Value& x) {
+  return record("transpose", view_of(x, swapped(x.shape), Layout::transposed), {x},
+                [](const Value& g) { return Node::Gradients{view_of(g, swapped(g.shape), Layout::transposed)}; });
+}
+
+Value Eager::copied(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x},
+                [](const Value& g) { return Node::Gradients{view_of(g, g.shape, Layout::view)}; });
+}
+
+Value Eager::cast(const std::string& name, const Value& x, DType to) {
+  if (x.dtype == to) return x;
+  return record(name, fresh(name, to, x.shape), {x}, [this, from = x.dtype, name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", from, g.shape)};
+  });
+}
+
+Value Eager::operand(const std::string& name, const Value& v, DType to) {
+  if (v.dtype == to) return v;
+  if (!v.node || !v.node->leaf) return cast(name + " as " + std::string(name_of(to)), v, to);
+  Value& kept = cast_parameters_[v.node.get()];
+  if (!kept) kept = cast(name + " as " + std::string(name_of(to)), v, to);
+  return kept;
+}
+
+Value Eager::heads_apart(const Value& x, Shape apart) {
+  return record("heads apart", view_of(x, apart, Layout::transposed), {x},
+                [this, back = x.shape](const Value& g) { return Node::Gradients{make("gradient, heads joined", g.dtype, back)}; });
+}
+
+Value Eager::heads_joined(const std::string& name, const Value& x, Shape joined) {
+  return record(name, fresh(name, x.dtype, joined), {x},
+                [back = x.shape](const Value& g) { return Node::Gradients{view_of(g, back, Layout::transposed)}; });
+}
+
+Value Eager::heads_in_place(const Value& x, Shape joined) {
+  return record("heads joined", view_of(x, joined, Layout::view), {x},
+                [back = x.shape](const Value& g) { return Node::Gradients{view_of(g, back, Layout::transposed)}; });
+}
+
+Value Eager::repeated(const std::string& name, const Value& x, std::int64_t times) {
+  if (times == 1) return x;
+  Shape s = x.shape;
+  s.dim[1] *= times;
+  return record(name, fresh(name, x.dtype, s), {x}, [this, name = full(name), back = x.shape](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", g.dtype, back)};
+  });
+}
+
+// ---- products
+
+Value Eager::matmul(const std::string& name, Value a, Value b) {
+  if (autocast_) {
+    a = operand(name + " left", a, *autocast_);
+    b = operand(name + " right", b, *autocast_);
+  }
+  Value out = fresh(name, a.dtype, with_last(a.shape, last(b.shape)));
+  touch_workspace();
+  return record(name, out, {a, b}, [this, a = a.saved(), b = b.saved(), name = full(name)](const Value& g) {
+    // Batches of a transposed gradient are put in order once; a broadcast one is written out for each product.
+    const Value once = g.layout == Layout::transposed ? make("d(" + name + ") in order", g.dtype, g.shape) : Value{};
+    Node::Gradients d(2);
+    for (int side : {1, 0}) {
+      const Value& operand = side == 0 ? a : b;
+      d[std::size_t(side)] = make(fmt::format("d({} {})", name, side == 0 ? "left" : "right"), operand.dtype, operand.shape);
+      const Value written_out = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+      touch_workspace();
+    }
+    return d;
+  });
+}
+
+Value Eager::linear(const std::string& name, const Value& x_given, const Parameter& weight) {
+  const Value w = autocast_ ? operand(name + " weight", weight.value, *autocast_) : weight.value;
+  const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
+  Value out = fresh(name, x.dtype, with_last(x.shape, w.shape[0]));
+  touch_workspace();
+  return record(name, out, {x, w}, [this, x = x.saved(), w = w.saved(), name = full(name)](const Value&) {
+    Node::Gradients d(2);
+    d[1] = make("d(" + name + " weight)", w.dtype, w.shape);
+    d[0] = view_of(make("d(" + name + " input)", x.dtype, x.shape), x.shape, Layout::view);
+    touch_workspace();
+    return d;
+  });
+}
+
+// ---- elementwise
+
+Value Eager::add(const std::string& name, const Value& a, const Value& b) {
+  const DType wide = size_of(a.dtype) >= size_of(b.dtype) ? a.dtype : b.dtype;
+  return record(name, fresh(name, wide, a.shape), {a, b}, [this, ta = a.dtype, tb = b.dtype, name = full(name)](const Value& g) {
+    return Node::Gradients{as_type("d(" + name + ") cast", g, ta), as_type("d(" + name + ") cast", g, tb)};
+  });
+}
+
+Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
+  return record(name, fresh(name, a.dtype, a.shape), {a, b}, [this, column = b.shape, name = full(name)](const Value& g) {
+    Value negated = make("-d(" + name + ")", g.dtype, g.shape);
+    if (column == g.shape) return Node::Gradients{g, negated};
+    return Node::Gradients{g, make("d(" + name + ") summed", g.dtype, column)};
+  });
+}
+
+Value Eager::multiply(const std::string& name, const Value& a, const Value& b) {
+  return record(name, fresh(name, a.dtype, a.shape), {a, b}, [this, a = a.saved(), b = b.saved(), name = full(name)](const Value& g) {
+    const bool whole = b.shape == g.shape, row = b.shape.rank == 1;
+    Value db = make("d(" + name + ") × left", g.dtype, g.shape);
+    Value da = make("d(" + name + ") × right", g.dtype, g.shape);
+    if (!whole) db = make(row ? "d(" + name + " weight)" : "d(" + name + ") summed", b.dtype, b.shape);
+    return Node::Gradients{da, db};
+  });
+}
+
+// d(a/b) by b is −g · ((a/b)/b): three temporaries and the result, all as large as a, before a's own gradient is made.
+Value Eager::divide(const std::string& name, const Value& a, const Value& b) {
+  return record(name, fresh(name, a.dtype, a.shape), {a, b}, [this, a = a.saved(), b = b.saved(), name = full(name)](const Value& g) {
+    Value by_divisor;
+    {
+      const Value quotient = make("left/right", a.dtype, a.shape), twice = make("left/right/right", a.dtype, a.shape);
+      const Value negated = make("-d(" + name + ")", g.dtype, g.shape);
+      by_divisor = make("d(" + name + " right), not yet summed", g.dtype, g.shape);
+    }
+    Value da = make("d(" + name + " left)", g.dtype, g.shape);
+    return Node::Gradients{da, make("d(" + name + " right)", b.dtype, b.shape)};
+  });
+}
+
+Value Eager::scaled(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x},
+                [this, name = full(name)](const Value& g) { return Node::Gradients{make("d(" + name + ") scaled", g.dtype, g.shape)}; });
+}
+
+Value Eager::shifted(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x}, [](const Value& g) { return Node::Gradients{g}; });
+}
+
+Value Eager::constant_times(const std::string& name, const Value& x, DType result) {
+  return record(name, fresh(name, result, x.shape), {x}, [this, type = x.dtype, name = full(name)](const Value& g) {
+    const Value product = make("d(" + name + ")", g.dtype, g.shape);
+    return Node::Gradients{as_type("d(" + name + ") cast", product, type)};
+  });
+}
+
+Value Eager::where(const std::string& name, const Value& mask, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x}, [this, mask = mask.saved(), name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+Value Eager::exp(const std::string& name, const Value& x) {
+  Value out = fresh(name, x.dtype, x.shape);
+  return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+Value Eager::silu(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, x.shape), {x}, [this, x = x.saved(), name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+Value Eager::square(const std::string& name, const Value& x) {  // g · (2 · x¹)
+  return record(name, fresh(name, x.dtype, x.shape), {x}, [this, x = x.saved(), name = full(name)](const Value& g) {
+    const Value power = make("x to the 1", x.dtype, x.shape), twice = make("2 x", x.dtype, x.shape);
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+Value Eager::reciprocal_root(const std::string& name, const Value& x) {  // −½ · g · y³
+  Value out = fresh(name, x.dtype, x.shape);
+  return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
+    const Value half = make("-g/2", g.dtype, g.shape), cube = make("y cubed", g.dtype, g.shape);
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+// ---- rows
+
+Value Eager::row_maximum(const std::string& name, const Value& x) {
+  Value out = fresh(name, x.dtype, with_last(x.shape, 1));
+  Value indices = fresh(name + " indices", DType::i64, out.shape);
+  return record(name, out, {x}, [this, indices, type = x.dtype, shape = x.shape, name = full(name)](const Value&) {
+    return Node::Gradients{make("d(" + name + ") scattered", type, shape)};
+  });
+}
+
+Value Eager::row_sum(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, with_last(x.shape, 1)), {x},
+                [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
+}
+
+Value Eager::row_mean(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, with_last(x.shape, 1)), {x}, [this, shape = x.shape, name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ") spread", g.dtype, shape)};
+  });
+}
+
+Value Eager::sum(const std::string& name, const Value& x) {
+  return record(name, fresh(name, x.dtype, {1}), {x},
+                [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
+}
+
+Value Eager::softmax(const std::string& name, Value x) {  // backward: grad · output, then the rows' sums of it
+  if (autocast_) x = cast(name + " input as fp32", x, DType::f32);
+  Value out = fresh(name, x.dtype, x.shape);
+  return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
+    Value d;
+    const Value product = make("d(" + name + ") · output", g.dtype, g.shape);
+    d = make("d(" + name + " input)", g.dtype, g.shape);
+    return Node::Gradients{d};
+  });
+}
+
+// ---- the language model's own
+
+Value Eager::every_second(const Value& x) {
+  return record("slice", view_of(x, with_last(x.shape, last(x.shape) / 2), Layout::view), {x},
+                [this, x_type = x.dtype, shape = x.shape](const Value&) {
+                  return Node::Gradients{make("gradient of a slice, zeros elsewhere", x_type, shape)};
+                });
+}
+
+Value Eager::stacked(const std::string& name, const Value& a, const Value& b) {
+  return record(name, fresh(name, a.dtype, with_last(a.shape, 2 * last(a.shape))), {a, b}, [half = a.shape](const Value& g) {
+    return Node::Gradients{view_of(g, half, Layout::view), view_of(g, half, Layout::view)};
+  });
+}
+
+Value Eager::embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width) {
+  Value out = fresh(name, table.value.dtype, {tokens[0], tokens[1], width});
+  return record(name, out, {table.value}, [this, shape = table.value.shape, type = table.value.dtype, name = full(name)](const Value&) {
+    return Node::Gradients{make("d(" + name + " weight)", type, shape)};
+  });
+}
+
+// log_softmax keeps its result. Autocast runs the loss itself in FP32, on a copy that is kept as well.
+Value Eager::cross_entropy(const std::string& name, const Value& logits) {
+  Value out = fresh(name + " log-probabilities", logits.dtype, logits.shape);
+  Value log_p = record(name + " log_softmax", out, {logits},
+                       [this, out = out.saved(), name](const Value& g) { return Node::Gradients{make("d(logits)", g.dtype, g.shape)}; });
+  if (autocast_) log_p = cast(name + " log-probabilities as fp32", log_p, DType::f32);
+  Value weight = fresh(name + " weight", DType::f32, {1});
+  return record(name, fresh(name, DType::f32, {1}), {log_p}, [this, log_p = log_p.saved(), weight](const Value&) {
+    return Node::Gradients{make("d(log-probabilities)", log_p.dtype, log_p.shape)};
+  });
+}
+
+// Keeps the inputs, the output and the log-sum-exp. Backward needs an FP32 accumulator of dQ and one number per row; the FP32
+// (memory-efficient) kernel pads its accumulator to 64 × 64 tiles.
+Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v) {
+  if (autocast_) {
+    q = operand(name + " q", q, *autocast_);
+    k = operand(name + " k", k, *autocast_);
+    v = operand(name + " v", v, *autocast_);
+  }
+  const bool small = size_of(q.dtype) == 2;
+  const Shape rows{q.shape[0], q.shape[1], q.shape[2]};
+  Value out = fresh(name + " output", q.dtype, with_last(q.shape, last(v.shape)));
+  Value lse = fresh(name + " log-sum-exp", DType::f32, rows);
+  Value seed, offset;
+  if (small) {
+    seed = fresh(name + " dropout seed", DType::i64, {1});
+    offset = fresh(name + " dropout offset", DType::i64, {1});
+  }
+  return record(
+      name, out, {q, k, v},
+      [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
+        const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+        Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
+                          make("d(" + name + " v)", v.dtype, v.shape)};
+        const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
+        const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
+        const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
+        return d;
+      });
+}
+
+}  // namespace headroom::pytorch

@@ -1,0 +1,76 @@
+// The memory of PyTorch's eager operators: each allocates its result, tells autograd what it keeps, and, in its
+// backward, allocates and frees temporaries in PyTorch's order (a product's second operand gets its gradient first, for instance).
+// The orders come from allocation traces of PyTorch 2.11 (torch.cuda.memory._record_memory_history).
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "studies/memory/pytorch/autograd.h"
+
+namespace headroom::pytorch {
+
+// cuBLAS gets one workspace per thread that has run a product: the caller's, and autograd's once a backward has run. They belong
+// to the process and outlive every tensor.
+class Eager : public Engine {
+ public:
+  Eager(Allocator& memory, std::uint64_t workspace_bytes) : Engine(memory), workspace_bytes_(workspace_bytes) {}
+
+  void backward(Value root, Value gradient);                      // on autograd's thread
+  Value operand(const std::string& name, const Value& v, DType);  // as autocast hands it to a product: a copy when the type differs
+
+  // Under autocast products run in this type; copies of parameters are cached until autocast ends.
+  void autocast(std::optional<DType> to) {
+    autocast_ = to;
+    if (!to) cast_parameters_.clear();
+  }
+  void in_block(int layer) { layer_ = layer; }
+
+  Value matmul(const std::string& name, Value a, Value b);
+  Value linear(const std::string& name, const Value& x, const Parameter& weight);
+  Value transposed(const Value& x);                       // the last two dimensions change places
+  Value copied(const std::string& name, const Value& x);  // the rows put in order; a gradient comes back as a view
+  Value cast(const std::string& name, const Value& x, DType);
+  Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
+  Value heads_joined(const std::string& name, const Value& x, Shape joined);
+  Value heads_in_place(const Value& x, Shape joined);                           // the same of what a kernel wrote as [b, n, h, d]: a view
+  Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
+
+  Value add(const std::string& name, const Value& a, const Value& b);
+  Value subtract(const std::string& name, const Value& a, const Value& b);      // b may be one column
+  Value multiply(const std::string& name, const Value& a, const Value& b);      // b may be one column or one row
+  Value divide(const std::string& name, const Value& a, const Value& b);        // b is one column
+  Value scaled(const std::string& name, const Value& x);                        // by a number
+  Value shifted(const std::string& name, const Value& x);                       // by a number: the gradient passes as it is
+  Value constant_times(const std::string& name, const Value& x, DType result);  // by a buffer that wants no gradient
+  Value where(const std::string& name, const Value& mask, const Value& x);
+  Value exp(const std::string& name, const Value& x);
+  Value silu(const std::string& name, const Value& x);
+  Value square(const std::string& name, const Value& x);
+  Value reciprocal_root(const std::string& name, const Value& x);
+  Value row_maximum(const std::string& name, const Value& x);  // with indices, which autograd keeps
+  Value row_sum(const std::string& name, const Value& x);
+  Value row_mean(const std::string& name, const Value& x);
+  Value sum(const std::string& name, const Value& x);
+  Value softmax(const std::string& name, Value x);
+  Value every_second(const Value& x);  // x[..., 0::2], a view
+  Value stacked(const std::string& name, const Value& a, const Value& b);
+  Value embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width);
+  Value cross_entropy(const std::string& name, const Value& logits);
+  Value fused_attention(const std::string& name, Value q, Value k, Value v);  // scaled_dot_product_attention's kernels
+
+ private:
+  std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
+  Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }
+  Value as_type(const std::string& name, const Value& v, DType t) { return v.dtype == t ? v : make(name, t, v.shape); }
+  void touch_workspace();
+
+  std::uint64_t workspace_bytes_;
+  std::shared_ptr<Storage> forward_workspace_, backward_workspace_;
+  bool in_backward_ = false;
+  std::optional<DType> autocast_;
+  std::map<const Node*, Value> cast_parameters_;
+  int layer_ = -1;
+};
+
+}  // namespace headroom::pytorch

@@ -1,0 +1,35 @@
+// A memory limit, and the meaning of "fits": the peak plus everything allocated beside it is at most the limit.
+// On a GPU that is beside: the context, libraries, buffers of communication (gpu/architecture.h). On a CPU nothing.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "gpu/architecture.h"
+#include "report/record.h"
+
+namespace headroom {
+
+struct Room {
+  std::uint64_t memory_bytes = 0;    // that was asked about
+  std::uint64_t overhead_bytes = 0;  // taken of it beside the peak
+  std::string words;                 // what is in the overhead, and how it is known; empty where there is none
+
+  std::uint64_t needed_bytes(std::uint64_t peak) const { return peak + overhead_bytes; }
+  bool holds(std::uint64_t peak) const { return needed_bytes(peak) <= memory_bytes; }
+  std::uint64_t for_peak() const { return memory_bytes > overhead_bytes ? memory_bytes - overhead_bytes : 0; }
+};
+
+// asked: --memory, of each GPU; empty: all that a program can have of the device. What is free on a card that is present is counted
+// after its context was made, so the context is not taken again.
+Room room_of(const Device&, std::optional<std::uint64_t> asked, int gpus = 1);
+
+// What a study that asks "does it fit" answers with.
+struct Answer {
+  Record record;
+  bool fits;
+};
+
+// Why something with this peak does not fit, in one line.
+std::string misfit(const Room&, std::uint64_t peak);
+
+}  // namespace headroom

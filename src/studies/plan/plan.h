@@ -1,0 +1,64 @@
+// plan — the settings of a training step that fit a memory, fastest first; each a dry run of the step it stands for. Every lever of the
+// engine is tried in every combination that the engine accepts: what may be combined is asked of engine::check, not known here.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/precision_words.h"
+#include "engine/forecast.h"
+#include "studies/memory/room.h"
+#include "studies/step/words.h"
+
+namespace headroom {
+
+struct Plan {
+  engine::ModelConfig model;
+  std::int64_t batch = 4, len = 1024;
+  int gpus = 1;
+  // What may be chosen.
+  std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
+  std::vector<std::string> attentions{"flash", "plain"};
+  std::vector<engine::Keep> keeps{engine::Keep::everything, engine::Keep::no_product, engine::Keep::no_cheap,
+                                  engine::Keep::no_attention_inputs, engine::Keep::input};
+  std::vector<engine::Masters> masters{engine::Masters::whole, engine::Masters::halves};
+  std::vector<engine::Gradients> gradients{engine::Gradients::whole, engine::Gradients::half, engine::Gradients::none};
+  std::vector<engine::Updating> updates{engine::Updating::after, engine::Updating::during};
+  std::optional<std::uint64_t> memory_bytes;
+  std::int64_t most = 10;
+  Device device;
+  int workers = 1;             // threads that the CPU's scratch is counted for
+  std::function<bool()> stop;  // asked between forecasts
+};
+void describe(Of<Plan> auto& p, auto&& f) {
+  f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
+  f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
+  f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch: replicas, and every way to shard them", .allowed = {1, 4096}});
+  f(p.precisions, {.name = "precision", .about = "Values to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
+  f(p.attentions, {.name = "attention", .about = "To choose from", .choices = attention_families});
+  f(p.keeps, {.name = "keep", .about = "To choose from", .option = "--keep,--recompute"});
+  f(p.masters, {.name = "masters", .about = "To choose from"});
+  f(p.gradients, {.name = "gradients", .about = "To choose from"});
+  f(p.updates, {.name = "update", .about = "To choose from; during: nothing is clipped"});
+  f(p.memory_bytes, {.name = "memory",
+                     .unit = Unit::bytes,
+                     .about = "Memory limit of each GPU, including what is allocated beside tensors [the device's]"});
+  f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
+}
+
+struct Setting {
+  engine::Recipe recipe;  // of one micro-batch
+  std::size_t peak_bytes = 0, saved_bytes = 0, standing_bytes = 0;
+  std::size_t stand_in_bytes = 0;                 // engine::stand_in_bytes
+  double flops = 0, traffic = 0, link_bytes = 0;  // of the whole step, on one GPU
+  double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known; link_ms_at_least is in it
+  std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // that stand at the peak
+
+  std::size_t peak() const { return peak_bytes + stand_in_bytes; }
+};
+
+std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
+
+Answer plan(const Plan&);
+
+}  // namespace headroom

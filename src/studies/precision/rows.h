@@ -1,0 +1,181 @@
+// The rows of headroom precision: one description each.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "report/described_table.h"
+
+namespace headroom::precision {
+
+struct AccumulateRow {
+  std::string experiment{};
+  Value result{};
+  Value on_gpu{};                    // of a card that was asked
+  std::optional<bool> equal_bits{};  // whether its bits are the CPU's
+  double exact = 0;
+  Value error{};
+  std::optional<std::int64_t> stall_step{};
+  std::optional<double> stall_value{}, would_stall_at{};
+  std::string why{}, method{}, dtype{}, addend_dtype{};
+  Value addend{};
+  double value = 0;
+  std::int64_t count = 0;
+  std::string device{};
+};
+void describe(Of<AccumulateRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Show;
+  f(r.experiment, {.name = "experiment"});
+  f(r.result, {.name = "result", .role = measured, .unit = Unit::exact});
+  f(r.on_gpu, {.name = "on_gpu", .role = measured, .unit = Unit::exact});
+  f(r.equal_bits, {.name = "equal_bits", .role = measured});
+  f(r.exact, {.name = "exact", .role = noted, .unit = Unit::exact, .show = detail});
+  f(r.error, {.name = "error", .role = noted, .unit = Unit::error});
+  f(r.stall_step, {.name = "stall_step", .role = measured});
+  f(r.stall_value, {.name = "stall_value", .role = measured, .unit = Unit::exact});
+  f(r.would_stall_at, {.name = "would_stall_at", .role = measured, .unit = Unit::exact, .show = detail});
+  f(r.why, {.name = "why", .role = noted});
+  f(r.method, {.name = "method", .show = detail});
+  f(r.dtype, {.name = "dtype", .show = detail});
+  f(r.addend_dtype, {.name = "addend_dtype", .show = detail});
+  f(r.addend, {.name = "addend", .role = noted, .unit = Unit::exact, .show = detail});
+  f(r.value, {.name = "value", .unit = Unit::exact, .show = detail});
+  f(r.count, {.name = "count", .show = detail});
+  f(r.device, {.name = "device", .role = noted, .show = detail});
+}
+
+struct NormRow {
+  std::string norm{}, dtype{}, statistics{};
+  std::int64_t width = 0;
+  double eps = 0, magnitude = 0;
+  Value max_error{}, rms_error{};
+  std::optional<bool> equal_bits{};
+  std::string epsilon{}, status{}, why{}, device{};
+};
+void describe(Of<NormRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.norm, {.name = "norm"});
+  f(r.dtype, {.name = "dtype"});
+  f(r.statistics, {.name = "statistics"});
+  f(r.width, {.name = "width"});
+  f(r.eps, {.name = "eps", .unit = Unit::exact});
+  f(r.magnitude, {.name = "magnitude", .unit = Unit::exact});
+  f(r.max_error, {.name = "max_error", .role = measured, .unit = Unit::error});
+  f(r.rms_error, {.name = "rms_error", .role = measured, .unit = Unit::error});
+  f(r.equal_bits, {.name = "equal_bits", .role = measured});
+  f(r.epsilon, {.name = "epsilon", .role = measured});
+  f(r.status, {.name = "status", .role = measured});
+  f(r.why, {.name = "why", .role = noted});
+  f(r.device, {.name = "device", .role = noted, .show = Show::detail});
+}
+
+struct NormLimitRow {
+  std::string norm{}, dtype{}, statistics{};
+  std::int64_t width = 0;
+  double eps = 0;
+  Value right_from{}, right_to{}, fails_from{};
+  std::string why{}, why_below{};
+  Value epsilon_lost_from{};
+};
+void describe(Of<NormLimitRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.norm, {.name = "norm"});
+  f(r.dtype, {.name = "dtype"});
+  f(r.statistics, {.name = "statistics"});
+  f(r.width, {.name = "width"});
+  f(r.eps, {.name = "eps", .unit = Unit::exact});
+  f(r.right_from, {.name = "right_from", .role = measured});
+  f(r.right_to, {.name = "right_to", .role = measured});
+  f(r.fails_from, {.name = "fails_from", .role = measured});
+  f(r.why, {.name = "why", .role = noted});
+  f(r.why_below, {.name = "why_below", .role = noted});
+  f(r.epsilon_lost_from, {.name = "epsilon_lost_from", .role = measured});
+}
+
+struct FormatRow {
+  std::string format{};
+  std::int64_t bits = 0, exponent_bits = 0, mantissa_bits = 0;
+  double max = 0, min_normal = 0, min_subnormal = 0, ulp_at_1 = 0, digits = 0;
+  std::int64_t exact_integers = 0;
+  std::string specials{};
+  double bytes_per_value = 0, rms_error = 0;
+  std::optional<bool> equal_on_gpu{};
+};
+void describe(Of<FormatRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.format, {.name = "format"});
+  f(r.bits, {.name = "bits", .role = noted});
+  f(r.exponent_bits, {.name = "exponent_bits", .role = noted});
+  f(r.mantissa_bits, {.name = "mantissa_bits", .role = noted});
+  f(r.max, {.name = "max", .role = noted});
+  f(r.min_normal, {.name = "min_normal", .role = noted});
+  f(r.min_subnormal, {.name = "min_subnormal", .role = noted});
+  f(r.ulp_at_1, {.name = "ulp_at_1", .role = noted});
+  f(r.digits, {.name = "digits", .role = noted});
+  f(r.exact_integers, {.name = "exact_integers", .role = noted, .unit = Unit::exact});
+  f(r.specials, {.name = "specials", .role = noted});
+  f(r.bytes_per_value, {.name = "bytes_per_value", .role = noted, .unit = Unit::exact});
+  f(r.rms_error, {.name = "rms_error", .role = measured, .unit = Unit::error});
+  f(r.equal_on_gpu, {.name = "equal_on_gpu", .role = measured});
+}
+
+struct BlockRow {
+  std::string format{}, element{};
+  std::int64_t block = 0;
+  std::string scale{};
+  double max = 0, min = 0, bytes_per_value = 0;
+  std::int64_t bytes_per_tensor = 0;
+  double rms_error = 0;
+  std::optional<bool> equal_on_gpu{};
+};
+void describe(Of<BlockRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.format, {.name = "format"});
+  f(r.element, {.name = "element"});
+  f(r.block, {.name = "block"});
+  f(r.scale, {.name = "scale"});
+  f(r.max, {.name = "max", .role = noted});
+  f(r.min, {.name = "min", .role = noted});
+  f(r.bytes_per_value, {.name = "bytes_per_value", .role = noted, .unit = Unit::exact});
+  f(r.bytes_per_tensor, {.name = "bytes_per_tensor", .role = noted});
+  f(r.rms_error, {.name = "rms_error", .role = measured, .unit = Unit::error});
+  f(r.equal_on_gpu, {.name = "equal_on_gpu", .role = measured});
+}
+
+struct AutocastRow {
+  std::string dtype{}, name{}, op{}, inputs{};
+  std::optional<std::string> weights{};
+  std::string math{}, output{}, rule{}, rule_from{}, why{};
+};
+void describe(Of<AutocastRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.dtype, {.name = "dtype"});
+  f(r.name, {.name = "name"});
+  f(r.op, {.name = "op"});
+  f(r.inputs, {.name = "inputs", .role = measured});
+  f(r.weights, {.name = "weights", .role = measured});
+  f(r.math, {.name = "math", .role = measured});
+  f(r.output, {.name = "output", .role = measured});
+  f(r.rule, {.name = "rule", .role = noted});
+  f(r.rule_from, {.name = "rule_from", .role = noted});
+  f(r.why, {.name = "why", .role = noted, .show = Show::detail});
+}
+
+struct AutocastSummaryRow {
+  std::string dtype{}, parameters{}, weight_copy{}, logits{};
+  std::optional<std::string> loss{};
+  std::string gradients{}, activation_gradients{}, optimizer{};
+};
+void describe(Of<AutocastSummaryRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.dtype, {.name = "dtype"});
+  f(r.parameters, {.name = "parameters", .role = measured});
+  f(r.weight_copy, {.name = "weight_copy", .role = measured});
+  f(r.logits, {.name = "logits", .role = measured});
+  f(r.loss, {.name = "loss", .role = measured});
+  f(r.gradients, {.name = "gradients", .role = measured});
+  f(r.activation_gradients, {.name = "activation_gradients", .role = measured});
+  f(r.optimizer, {.name = "optimizer", .role = measured});
+}
+
+}  // namespace headroom::precision

@@ -1,0 +1,85 @@
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/feed_random.h"
+#include "engine/forecast.h"
+#include "engine/recorded.h"
+#include "instruments/profile/trace_timeline.h"
+#include "studies/profile/profile.h"
+
+namespace headroom::studies {
+
+namespace {
+
+using engine::Purpose;
+using engine::Training;
+
+// As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
+Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
+                      const ProfileOptions& o, profile::TimelineTrace* trace) {
+  Place place(device, o.threads);
+  const std::size_t bytes = engine::forecast_peak(recipe, device, place.threads().count());
+  check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
+        phase, bytes_in_words(double(bytes)), bytes_in_words(double(limit)));
+  const PlaceMemory memory = place.take(bytes);
+  Ledger ledger;
+  Arena arena(memory.data(), memory.bytes(), &ledger);
+  Context ctx{.arena = arena, .device = device, .threads = &place.threads(), .stream = place.stream()};
+  Training training(recipe, ctx);
+  training.initialise(o.seed);
+  training.warm();
+  engine::feed_random(training, o.seed);
+  training.set_rate(1e-4);
+  const auto step = [&] {
+    if (recipe.purpose == Purpose::forward) return training.forward();
+    if (recipe.purpose == Purpose::gradients) return training.backward();
+    training.passes(recipe.hyper());
+  };
+  const auto warm_up = [&](const std::function<void()>& call) {
+    for (int i = 0; i < o.warmup && !o.stop(); ++i) call();
+  };
+  if (!place.on_gpu()) warm_up(step);
+  auto recording = recording_of(place, ledger, trace);
+  ctx.listener = recording->listener();
+  const engine::Recorded recorded(step, ctx);
+  if (place.on_gpu()) warm_up(std::cref(recorded));
+  std::optional<profile::ClockSamples> clock;
+  if (place.on_gpu()) clock.emplace(device);
+  for (int i = 0; i < o.steps && !o.stop(); ++i) recording->step(std::cref(recorded));
+  Profile result{phase, recording->timeline(), ledger.at_peak(), ledger.peak_bytes(), recording->overhead_ns() / 1e6};
+  if (clock) result.sm_hz = clock->mean_hz();
+  clock.reset();
+  recording.reset();
+  ctx.listener = nullptr;
+  if (o.counters) count(place, device, std::cref(recorded), result.counted);
+  return result;
+}
+
+}  // namespace
+
+ProfileResult profile_step(const ProfileStep& s, const Device& device, const ProfileOptions& o) {
+  std::unique_ptr<profile::TraceWriter> trace;
+  if (!o.trace.empty()) trace = std::make_unique<profile::TraceWriter>(o.trace);
+  ProfileResult result;
+  result.title = fmt::format("{} batch {} len {} {} on {}", s.recipe.model.name, s.recipe.batch, s.recipe.len, name_of(s.recipe.precision),
+                             device.name);
+  result.precision = s.recipe.precision;
+  result.ceilings = device.ceilings;
+  result.device = device;
+  constexpr std::pair<Purpose, const char*> phases[] = {
+      {Purpose::forward, "forward"}, {Purpose::gradients, "forward+backward"}, {Purpose::training, "train"}};
+  for (const auto& [purpose, name] : phases) {
+    if (purpose > s.recipe.purpose || o.stop()) break;
+    engine::Recipe r = s.recipe;
+    r.purpose = purpose;
+    std::optional<profile::TimelineTrace> part;
+    if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, name);
+    result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, part ? &*part : nullptr));
+  }
+  if (trace) trace->close();
+  return result;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,95 @@
+#include "studies/profile/study.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "report/render.h"
+
+namespace headroom::studies {
+
+namespace {
+
+template <class T>
+const T& only(const std::vector<T>& list, const char* option) {
+  check(list.size() == 1, Code::bad_argument, "{}: a profile takes one value; {} were given", option, list.size());
+  return list.front();
+}
+
+// A row for each line of the short tables; a long table is one row, its lines in the detail.
+KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {
+  RowObject settings{{"what", what}};
+  settings.update(asked);
+  settings["steps"] = o.steps, settings["warmup"] = o.warmup;
+  Life life(host, "profile", settings, result.device.name);
+  auto record = parse_json<RowObject>(render_json(profile_record(result, false)), "a profile");
+  record.erase("schema_version");
+  std::size_t rows = 0;
+  const auto add = [&](const RowObject& row, const RowObject& detail) {
+    life.keep(RowObject{row.value("table", ""), rows++}.dump(), row, detail);
+  };
+  RowObject whole{{"table", "step"}, {"what", what}};
+  for (const auto& [name, value] : record.items())
+    if (!value.is_structured()) whole[name] = value;
+  add(whole, RowObject::object());
+  for (const auto& [name, lines] : record.items()) {
+    if (!lines.is_array() || name == "notes") continue;
+    if (name == "timeline" || name == "memory" || name == "at_peak" || name == "gaps") {
+      add({{"table", name}, {"rows", lines.size()}}, {{"rows", lines}});
+      continue;
+    }
+    for (const auto& line : lines) {
+      RowObject row{{"table", name}};
+      row.update(line);
+      add(row, RowObject::object());
+    }
+  }
+  KeptProfile k{std::move(result), {}};
+  k.outcome.answer = host.stop() ? Answer::failed : Answer::yes;
+  k.outcome.said = life.name();
+  if (!host.stop()) k.outcome.life.emplace(std::move(life));
+  return k;
+}
+
+}  // namespace
+
+std::vector<std::string> variants_that_serve(const AttentionSweep& sweep, const Device& device) {
+  const bool all = std::find(sweep.variants.begin(), sweep.variants.end(), "all") != sweep.variants.end();
+  std::vector<std::string> names, refusals;
+  for (const AttentionCase& c : cases_of(sweep, device)) {
+    check(c.too_large.empty(), Code::bad_argument, "{}", c.too_large);
+    if (c.variant) names.emplace_back(c.variant->name);
+    if (!c.variant) refusals.push_back(fmt::format("{} does not serve {}: {}", c.wanted, describe(c.problem), c.refusal));
+  }
+  check(refusals.empty() || (all && !names.empty()), Code::unsupported, "{}", joined(refusals, "; "));
+  return names;
+}
+
+KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& device, const ProfileOptions& o, const Host& host) {
+  ProfileAttention p;
+  p.problem =
+      sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
+  p.variants = variants_that_serve(sweep, device), p.passes = sweep.passes;
+  p.documents = sweep.documents;
+  return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
+}
+
+KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const Device& device, const ProfileOptions& o, const Host& host) {
+  ProfileStep s;
+  s.recipe = {only(t.models, "--model"),
+              t.batch,
+              only(t.lens, "--len"),
+              only(t.precisions, "--precision"),
+              {engine::level_of(t.keep).value_or(engine::Keep::everything)},
+              t.attention};
+  s.recipe.purpose = phase, s.recipe.holding = t.holding;
+  s.memory_bytes = t.memory.value_or(device.memory_bytes);
+  s.recipe.keep = engine::keep_levels(t.keep, s.recipe, s.memory_bytes, device, o.threads > 0 ? o.threads : available_cores());
+  StepTime asked = t;
+  asked.phases = {phase};
+  return kept(profile_step(s, device, o), "step", json_of(asked), o, host);
+}
+
+}  // namespace headroom::studies

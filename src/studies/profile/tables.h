@@ -1,0 +1,31 @@
+// The tables of a profile, read from a timeline. Milliseconds, FLOPs and bytes are means per step.
+// Their rows: rows.h.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/device.h"
+#include "instruments/profile/timeline.h"
+#include "report/record.h"
+#include "studies/profile/rows.h"
+
+namespace headroom::studies {
+
+struct ProfileTables {
+  const profile::Timeline& timeline;
+  Ceilings ceilings;
+  Precision precision;  // of the model: what FP32 products are formed in
+
+  Table kernels() const, phases() const, modules() const, layers() const, attention() const, roofline() const, gaps() const,
+      timeline_rows() const, memory() const;
+  WorkRow work(const std::string& phase) const;
+  double step_ms() const;                     // mean
+  std::optional<double> step_ms_std() const;  // of a step; nothing of a single one
+  double steps() const;
+  double covered() const;              // share of the steps in which something ran
+  std::string roofline_chart() const;  // drawn in text; empty when a ceiling is missing
+};
+
+Table at_peak_table(const std::vector<Entry>&, std::size_t most);
+
+}  // namespace headroom::studies

@@ -1,0 +1,118 @@
+#include "studies/results/columns.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+#include "report/described_table.h"
+#include "studies/attention/analysis.h"
+#include "studies/device/ceilings.h"
+#include "studies/device/described.h"
+#include "studies/precision/rows.h"
+#include "studies/profile/rows.h"
+#include "studies/results/comparison.h"
+#include "studies/step/step_time.h"
+#include "studies/train/train_run.h"
+
+namespace headroom::studies {
+
+namespace {
+
+struct RowKind {
+  std::string table;
+  std::vector<Column> columns;
+};
+
+const std::vector<RowKind>& row_kinds() {
+  static const std::vector<RowKind> kinds = {
+      {"rows", columns_of<AttentionRow>()},
+      {"rows", columns_of<StepRow>()},
+      {"rows", columns_of<CeilingRow>()},
+      {"rows", columns_of<TrainRow>()},
+      {"rows", columns_of<TimedLine>()},
+      {"rows", columns_of<precision::AccumulateRow>()},
+      {"rows", columns_of<precision::NormRow>()},
+      {"rows", columns_of<precision::FormatRow>()},
+      {"rows", columns_of<precision::AutocastRow>()},
+      {"ceilings", columns_of<CeilingRow>()},
+      {"exponents", columns_of<GrowthRow>()},
+      {"edge", columns_of<EdgeRow>()},
+      {"against_plain", columns_of<AgainstPlainRow>()},
+      {"device", columns_of<DeviceFields>()},
+      {"components", columns_of<ComponentRow>()},
+      {"limits", columns_of<precision::NormLimitRow>()},
+      {"blocks", columns_of<precision::BlockRow>()},
+      {"summary", columns_of<precision::AutocastSummaryRow>()},
+      {"kernels", columns_of<KernelTimeRow>()},
+      {"phases", columns_of<PhaseRow>()},
+      {"modules", columns_of<ModuleRow>()},
+      {"layers", columns_of<LayerRow>()},
+      {"work", columns_of<WorkRow>()},
+      {"attention", columns_of<AttentionPartRow>()},
+      {"gaps", columns_of<GapRow>()},
+      {"roofline", columns_of<RooflineRow>()},
+      {"timeline", columns_of<SliceRow>()},
+      {"memory", columns_of<MomentRow>()},
+      {"at_peak", columns_of<StandingRow>()},
+  };
+  return kinds;
+}
+
+// Of the kinds of this table, the one that most of the row's fields belong to; nothing where that is not even half of them.
+const RowKind* kind_of(std::string_view table, const RowObject& row) {
+  const RowKind* best = nullptr;
+  std::size_t most = 0, fields = 0;
+  for (const auto& [field, value] : row.items()) fields += !value.is_structured();
+  for (const RowKind& kind : row_kinds()) {
+    if (kind.table != table) continue;
+    const auto matched =
+        std::size_t(std::count_if(kind.columns.begin(), kind.columns.end(), [&](const Column& c) { return row.contains(c.name); }));
+    if (matched > most) best = &kind, most = matched;
+  }
+  return 2 * most > fields ? best : nullptr;
+}
+
+// Of fields that nobody described.
+Unit unit_by_words(const std::string& field) {
+  const auto is = [&](std::string_view word) {
+    return field == word || (field.ends_with(word) && field[field.size() - word.size() - 1] == '_');
+  };
+  if (is("bytes_per_s")) return Unit::bytes_per_s;
+  if (is("flops_per_s")) return Unit::flops;
+  if (is("per_s")) return Unit::per_s;
+  if (is("bytes")) return Unit::bytes;
+  if (is("ms") || field.ends_with("_ms_std")) return Unit::ms;
+  if (is("tflops")) return Unit::tflops;
+  if (is("share") || field.find("_share_") != std::string::npos || field == "mfu" || is("counted")) return Unit::share;
+  if (is("error") || field.starts_with("max_error")) return Unit::error;
+  if (is("ratio") || is("faster") || is("fewer")) return Unit::ratio;
+  return Unit::none;
+}
+
+Column column_by_words(const std::string& field) {
+  const Unit unit = unit_by_words(field);
+  const bool spread = field.ends_with("_std");
+  constexpr std::array beside = {"device", "why", "steps", "warmup"};
+  const bool noted = spread || unit == Unit::ratio || unit == Unit::share || unit == Unit::tflops || unit == Unit::flops ||
+                     unit == Unit::bytes_per_s || unit == Unit::per_s || std::find(beside.begin(), beside.end(), field) != beside.end();
+  const bool measured = unit != Unit::none || field == "status" || field == "loss" || field.ends_with("_s");
+  const bool narrow = spread || field.starts_with("max_error_d") || field == "device" || field == "why";
+  return {field, unit, narrow ? Show::detail : Show::always, noted ? Role::noted : measured ? Role::measured : Role::asked};
+}
+
+}  // namespace
+
+Columns::Columns(std::string_view table, std::span<const RowObject> rows) {
+  const RowKind* kind = rows.empty() ? nullptr : kind_of(table, rows.front());
+  described_ = kind != nullptr;
+  if (!kind) return;
+  for (const Column& c : kind->columns) known_.emplace(c.name, c);
+}
+
+const Column& Columns::of(const std::string& field) const {
+  const auto at = known_.find(field);
+  return at != known_.end() ? at->second : known_.emplace(field, column_by_words(field)).first->second;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,27 @@
+// What a row's fields are: the description of the rows that a command writes, found again by their names. Rows of another program,
+// which nobody described, are read by the words in their names: "peer_ms" is a time, "dim" is part of the question.
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "report/record.h"
+#include "store/row_objects.h"
+
+namespace headroom::studies {
+
+class Columns {
+ public:
+  Columns(std::string_view table, std::span<const RowObject> rows);  // table: "rows", or a profile's "kernels"
+
+  const Column& of(const std::string& field) const;  // valid as long as this
+  bool asked(const std::string& field) const { return of(field).role == Role::asked; }
+  bool described() const { return described_; }
+
+ private:
+  mutable std::map<std::string, Column> known_;  // what another program's field seems to be is added when it is asked for
+  bool described_ = false;
+};
+
+}  // namespace headroom::studies

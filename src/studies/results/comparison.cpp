@@ -1,0 +1,220 @@
+#include "studies/results/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "report/described_table.h"
+#include "studies/results/columns.h"
+#include "studies/results/rows_table.h"
+#include "studies/status.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr double worse_error = 4;     // times as large: another order of the same sums stays below
+constexpr double least_error = 1e-7;  // below it an error is rounding of FP32 alone
+
+std::string dumped(const RowObject& j) {  // a number as CSV writes it too: 1.0 is 1
+  return j.is_number_float() ? fmt::format("{}", j.get<double>()) : j.dump(-1, ' ', false, RowObject::error_handler_t::replace);
+}
+
+std::set<std::string> asked_fields(const ComparedRun& run, const Columns& columns) {
+  std::set<std::string> fields;
+  for (const RowObject& row : run.rows)
+    for (const auto& [field, value] : row.items())
+      if (!value.is_structured() && columns.asked(field)) fields.insert(field);
+  return fields;
+}
+
+// CSV does not tell nothing from an empty word.
+bool says_nothing(const RowObject& value) {
+  return value.is_structured() || value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+// What a row was asked, by the fields that both runs know: a version of the program may know more than the one before.
+struct Question {
+  std::string key, words;
+};
+Question question_of(const RowObject& row, const std::set<std::string>& fields) {
+  Question q;
+  std::vector<std::string> words;
+  for (const auto& [field, value] : row.items()) {
+    if (says_nothing(value) || !fields.contains(field)) continue;
+    words.push_back(value.is_string() ? value.get<std::string>() : fmt::format("{} {}", field, dumped(value)));
+  }
+  for (const std::string& field : fields)
+    if (const auto at = row.find(field); at != row.end() && !says_nothing(*at)) q.key += field + '=' + dumped(*at) + '\n';
+  q.words = joined(words, " ");
+  return q;
+}
+
+double number(const RowObject& row, const std::string& name, double otherwise) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_number() ? at->get<double>() : otherwise;
+}
+
+std::string status_of(const RowObject& row) {  // another program's may be a number
+  const auto at = row.find("status");
+  return at != row.end() && at->is_string() ? at->get<std::string>() : "ok";
+}
+
+// Of the mean of x, relative to it; a single step says nothing of the next.
+std::optional<double> relative_error(const RowObject& row, const std::string& field) {
+  const double mean = number(row, field, 0), std = number(row, field + "_std", -1), steps = number(row, "steps", 0);
+  if (mean <= 0 || std < 0 || steps < 2) return std::nullopt;
+  return std / std::sqrt(steps) / mean;
+}
+
+Verdict verdict_of(double ratio, double spread, double tolerance) {
+  if (ratio - spread > 1 + tolerance) return Verdict::slower;
+  if (ratio + spread < 1 / (1 + tolerance)) return Verdict::faster;
+  if (ratio + spread <= 1 + tolerance && ratio - spread >= 1 / (1 + tolerance)) return Verdict::same;
+  return Verdict::unclear;
+}
+
+class Pair {
+ public:
+  Pair(const RowObject& a, const RowObject& b, std::string problem, double tolerance, Comparison& into)
+      : a_(a), b_(b), problem_(std::move(problem)), tolerance_(tolerance), into_(into) {}
+
+  void compare(const Columns& columns) {
+    const std::string was = status_of(a_), is = status_of(b_);
+    if (was != is) return change("status", fmt::format("{} → {}", was, is), is != "ok");  // what else is gone follows from it
+    for (const auto& [field, value] : a_.items()) {
+      const Column& c = columns.of(field);
+      if (c.role != Role::measured || value.is_null() || value.is_structured() || field == "status") continue;
+      const auto other = b_.find(field);
+      if (other == b_.end() || other->is_null())
+        change(field, "lost", true);
+      else
+        compare(c, value, *other);
+    }
+  }
+
+ private:
+  void compare(const Column& c, const RowObject& x, const RowObject& y) {
+    if (!x.is_number() || !y.is_number()) {
+      if (x != y) change(c.name, "differs", true);
+      return;
+    }
+    const double a = x.get<double>(), b = y.get<double>(), ratio = a != 0 ? b / a : 0;
+    switch (c.unit) {
+      case Unit::ms: return time(c.name, a, b);
+      case Unit::per_s:
+      case Unit::bytes_per_s:
+      case Unit::flops:
+      case Unit::tflops: return rate(c.name, a, b);
+      case Unit::bytes:
+        if (b > a * (1 + tolerance_)) change(c.name, "more", true, ratio);
+        if (b < a / (1 + tolerance_)) change(c.name, "less", false, ratio);
+        return;
+      case Unit::error:
+        if (b > worse_error * std::max(a, least_error)) change(c.name, "worse", true, ratio);
+        if (a > worse_error * std::max(b, least_error)) change(c.name, "better", false, ratio);
+        return;
+      case Unit::exact:
+        if (a != b) change(c.name, "differs", true);
+        return;
+      default:
+        if (std::abs(a - b) > tolerance_ * std::max(std::abs(a), std::abs(b))) change(c.name, "differs", true, ratio);
+    }
+  }
+
+  void time(const std::string& field, double a, double b) {
+    if (a <= 0 && b <= 0) return;
+    if (a <= 0 || b <= 0) return change(field, b <= 0 ? "lost" : "new", b <= 0);
+    const auto error_a = relative_error(a_, field), error_b = relative_error(b_, field);
+    const auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
+    TimeRow t{problem_, field == "ms" ? "step" : field.substr(0, field.size() - 3), a, b, b / a, spread};
+    t.verdict = spread ? verdict_of(t.ratio, *spread * t.ratio, tolerance_) : Verdict::unclear;
+    into_.times.push_back(std::move(t));
+  }
+
+  void rate(const std::string& field, double a, double b) {  // without a spread: only said
+    if (a <= 0 && b <= 0) return;
+    if (a <= 0 || b <= 0) return change(field, b <= 0 ? "lost" : "new", b <= 0);
+    const double ratio = b / a;
+    if (ratio < 1 / (1 + tolerance_)) change(field, "less, unclear", false, ratio);
+    if (ratio > 1 + tolerance_) change(field, "more, unclear", false, ratio);
+  }
+
+  void change(const std::string& field, std::string verdict, bool difference, std::optional<double> ratio = {}) {
+    const auto cell = [&](const RowObject& row) {
+      const auto at = row.find(field);
+      return at == row.end() ? Value() : value_of(*at);
+    };
+    into_.changes.push_back({problem_, field, cell(a_), cell(b_), ratio, std::move(verdict), difference});
+  }
+
+  const RowObject &a_, &b_;
+  std::string problem_;
+  double tolerance_;
+  Comparison& into_;
+};
+
+}  // namespace
+
+bool Comparison::slower() const { return count(Verdict::slower) > 0; }
+bool Comparison::differs() const {
+  return slower() || std::any_of(changes.begin(), changes.end(), [](const ChangeRow& c) { return c.difference; });
+}
+std::size_t Comparison::count(Verdict v) const {
+  return std::size_t(std::count_if(times.begin(), times.end(), [&](const TimeRow& t) { return t.verdict == v; }));
+}
+
+Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance) {
+  Comparison c;
+  const Columns columns("rows", a.rows.empty() ? b.rows : a.rows);
+  const auto of_a = asked_fields(a, columns), of_b = asked_fields(b, columns);
+  std::set<std::string> both;
+  std::set_intersection(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), std::inserter(both, both.end()));
+  std::unordered_map<std::string, std::vector<std::size_t>> partners;  // of each question, the last first
+  for (std::size_t i = b.rows.size(); i-- > 0;) partners[question_of(b.rows[i], both).key].push_back(i);
+  std::vector<bool> used(b.rows.size(), false);
+  for (const RowObject& row : a.rows) {
+    Question q = question_of(row, both);
+    const auto at = partners.find(q.key);
+    if (at == partners.end() || at->second.empty()) {
+      ++c.missing;
+      c.changes.push_back({std::move(q.words), "row", Value("there"), {}, {}, "missing"});
+      continue;
+    }
+    const std::size_t other = at->second.back();
+    at->second.pop_back();
+    used[other] = true, ++c.pairs;
+    Pair(row, b.rows[other], std::move(q.words), tolerance, c).compare(columns);
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) continue;
+    ++c.added;
+    c.changes.push_back({question_of(b.rows[i], both).words, "row", {}, Value("there"), {}, "new", false});
+  }
+  return c;
+}
+
+Record comparison_record(const Comparison& c, const std::string& a, const std::string& b, double tolerance) {
+  Record r;
+  r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
+  Table changes{"changes",
+                "What else is not as it was",
+                {{"problem"}, {"field"}, {"a", Unit::exact}, {"b", Unit::exact}, {"ratio", Unit::ratio}, {"verdict"}, {"difference"}},
+                {}};
+  for (const ChangeRow& row : c.changes)
+    changes.add({row.problem, row.field, row.a, row.b, row.ratio ? Value(*row.ratio) : Value(), row.verdict, row.difference});
+  if (!c.changes.empty()) r.add(Part{std::move(changes)});
+  const auto differences = std::count_if(c.changes.begin(), c.changes.end(), [](const ChangeRow& row) { return row.difference; });
+  Record sum{"summary", "", {}};
+  sum.add("pairs", std::int64_t(c.pairs));
+  for (const Verdict v : {Verdict::faster, Verdict::slower, Verdict::same, Verdict::unclear})
+    sum.add(std::string(names_of<Verdict>.of(v)), std::int64_t(c.count(v)));
+  sum.add("differences", std::int64_t(differences)).add("missing", std::int64_t(c.missing)).add("new", std::int64_t(c.added));
+  sum.add("without_partner", std::int64_t(c.missing + c.added)).add("tolerance", tolerance, Unit::share);
+  return r.add(Part{std::move(sum)});
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,84 @@
+// Two runs held against each other. Rows of the same question (every field that was asked) are paired, and what was measured is
+// compared: times with their spread, bytes, errors, and everything else by its value. A row that is missing, a value that was lost, a
+// status that changed are differences.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/record.h"
+#include "store/row_objects.h"
+
+namespace headroom::studies {
+
+struct ComparedRun {
+  std::string name;  // as the user said it
+  std::vector<RowObject> rows;
+};
+
+struct TimedLine {  // of a profile: what a time is of; its step, each phase, module and kernel
+  std::string problem;
+  std::optional<double> step_ms, step_ms_std, gpu_ms, ms;
+  std::optional<double> steps;
+};
+void describe(Of<TimedLine> auto& l, auto&& f) {
+  using enum Role;
+  f(l.problem, {.name = "problem"});
+  f(l.step_ms, {.name = "step_ms", .role = measured, .unit = Unit::ms});
+  f(l.step_ms_std, {.name = "step_ms_std", .role = noted, .unit = Unit::ms});
+  f(l.steps, {.name = "steps", .role = noted});
+  f(l.gpu_ms, {.name = "gpu_ms", .role = measured, .unit = Unit::ms});
+  f(l.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
+}
+
+enum class Verdict : std::uint8_t { same, faster, slower, unclear };
+
+struct TimeRow {  // one time of a pair
+  std::string problem, time;
+  double a_ms = 0, b_ms = 0, ratio = 0;
+  std::optional<double> spread;  // two standard errors of the ratio, relative to it
+  Verdict verdict = Verdict::same;
+};
+
+struct ChangeRow {  // one value of a pair that is no time, and is not as it was; or a row that has no partner
+  std::string problem, field;
+  Value a, b;
+  std::optional<double> ratio;
+  std::string verdict;     // "more", "less", "worse", "better", "differs", "lost", "missing", "ok → oom"
+  bool difference = true;  // else it is only said: fewer bytes, smaller errors, rows that are new
+};
+
+struct Comparison {
+  std::vector<TimeRow> times;
+  std::vector<ChangeRow> changes;
+  std::size_t pairs = 0, missing = 0, added = 0;  // rows without a partner: of A, of B
+
+  bool slower() const;
+  bool differs() const;  // something in B takes longer, needs more, is wrong, or is not there
+  std::size_t count(Verdict) const;
+};
+
+Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance);
+
+// The tables "rows" (times) and "changes", and the record "summary".
+Record comparison_record(const Comparison&, const std::string& a, const std::string& b, double tolerance);
+
+}  // namespace headroom::studies
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<studies::Verdict> = names<studies::Verdict>("same", "faster", "slower", "unclear");
+}
+
+namespace headroom::studies {
+void describe(Of<TimeRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.problem, {.name = "problem"});
+  f(r.time, {.name = "time"});
+  f(r.a_ms, {.name = "a_ms", .role = noted, .unit = Unit::ms});
+  f(r.b_ms, {.name = "b_ms", .role = noted, .unit = Unit::ms});
+  f(r.ratio, {.name = "ratio", .role = noted, .unit = Unit::ratio});
+  f(r.spread, {.name = "spread", .role = noted, .unit = Unit::share});
+  f(r.verdict, {.name = "verdict", .role = noted});
+}
+}  // namespace headroom::studies

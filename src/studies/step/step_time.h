@@ -1,0 +1,109 @@
+// step_time — times of forward, forward + backward and a whole step of a language model, beside the forecast. A size that
+// does not fit is a row too; the forecast knows it without a run.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/precision_words.h"
+#include "dist/group.h"
+#include "engine/keep_auto.h"
+#include "studies/life.h"
+#include "studies/status.h"
+#include "studies/step/words.h"
+
+namespace headroom {
+
+struct StepTime {
+  std::vector<engine::ModelConfig> models;
+  std::int64_t batch = 4;
+  std::vector<std::int64_t> lens{128};
+  std::vector<Precision> precisions{{}};
+  engine::KeepAsked keep = engine::KeepAsked::everything;
+  std::string attention = "flash";
+  engine::Holding holding{};
+  std::vector<engine::Purpose> phases{engine::Purpose::forward, engine::Purpose::gradients, engine::Purpose::training};
+  int steps = 10;
+  double seconds = 0;                     // > 0: a row that counts longer than this stops as soon as it has three
+  std::vector<std::int64_t> warmups{5};   // steps before those that count; a row for each
+  int threads = 0;                        // 0: every core
+  std::optional<std::uint64_t> memory{};  // pretend to have no more; else what is available
+  std::uint64_t seed = 0;
+  engine::Ranks ranks{};    // more than one: every rank calls, with its group
+  double matmul_flops = 0;  // the CPU's measured ceiling that MFU is counted against; 0: measured here by one large matmul
+};
+
+void describe(Of<StepTime> auto& s, auto&& f) {
+  f(s.models, {.name = "models"});
+  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
+  f(s.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
+  f(s.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
+  f(s.keep,
+    {.name = "keep", .about = "What a block keeps for backward; auto: a level for each, to fit --memory", .option = "--keep,--recompute"});
+  f(s.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
+  describe(s.holding, f);
+  f(s.phases, {.name = "phases", .about = "Phases to time; a row for each", .option = "--phase"});
+  f(s.steps, {.name = "steps", .about = "Calls that count", .allowed = {1, 1 << 20}});
+  f(s.seconds, {.name = "seconds", .about = "Time limit of a row: it then stops, with at least three samples; 0: none", .real = {0, 1e6}});
+  f(s.warmups, {.name = "warmup", .about = "Warm-up calls; a row for each", .allowed = {0, 1 << 20}});
+  f(s.threads, {.name = "threads", .about = "Threads; 0: every core", .allowed = {0, 4096}});
+  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much [what is available]"});
+  f(s.seed, {.name = "seed"});
+  f(s.ranks.count, {.name = "ranks"});
+  f(s.ranks.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
+}
+
+struct StepRow {
+  std::string model;
+  std::int64_t batch = 0, len = 0;
+  Precision precision;
+  engine::Purpose phase = engine::Purpose::forward;
+  std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
+  std::optional<std::int64_t> peak_bytes{}, forecast_peak_bytes{};
+  studies::Status status = studies::Status::ok;
+  std::string why{};
+  std::int64_t params = 0, steps = 0, warmup = 0;
+  std::optional<std::int64_t> driver_bytes{}, loaded_bytes{}, unexplained_bytes{};
+  std::int64_t ranks = 1;
+  engine::Sharding sharding = engine::Sharding::none;
+  std::optional<std::int64_t> link_bytes{}, comm_bytes{};
+  std::optional<double> link_ms{}, exposed_ms{};  // forecast, where the link is known
+  std::string kept{};                             // by which blocks
+};
+
+void describe(Of<StepRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Show;
+  f(r.model, {.name = "model"});
+  f(r.batch, {.name = "batch", .show = detail});
+  f(r.len, {.name = "len"});
+  f(r.precision, {.name = "precision"});
+  f(r.phase, {.name = "phase"});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
+  f(r.ms_std, {.name = "ms_std", .role = noted, .unit = Unit::ms, .show = spread});
+  f(r.tokens_per_s, {.name = "tokens_per_s", .role = noted, .unit = Unit::per_s});
+  f(r.model_tflops, {.name = "model_tflops", .role = noted, .unit = Unit::tflops});
+  f(r.mfu, {.name = "mfu", .role = noted, .unit = Unit::share});
+  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.forecast_peak_bytes, {.name = "forecast_peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.status, {.name = "status", .role = measured});
+  f(r.why, {.name = "why", .role = noted});
+  f(r.params, {.name = "params", .role = noted, .show = detail});
+  f(r.steps, {.name = "steps", .role = noted, .show = detail});
+  f(r.warmup, {.name = "warmup", .show = detail});
+  f(r.driver_bytes, {.name = "driver_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.loaded_bytes, {.name = "loaded_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.unexplained_bytes, {.name = "unexplained_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.ranks, {.name = "ranks", .show = detail});
+  f(r.sharding, {.name = "shard", .show = detail});
+  f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.comm_bytes, {.name = "comm_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.link_ms, {.name = "link_ms", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.exposed_ms, {.name = "exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.kept, {.name = "kept", .role = noted, .show = detail});
+}
+
+// group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.
+studies::Outcome step_study(const StepTime&, const Device&, const studies::Host&, dist::Group* group = nullptr);
+
+}  // namespace headroom

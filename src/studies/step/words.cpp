@@ -1,0 +1,30 @@
+#include "studies/step/words.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/precision_words.h"
+#include "ops/attention/attention.h"
+
+namespace headroom {
+
+std::vector<std::string> trained_precisions() {
+  std::vector<std::string> words;
+  for (const Precision p : precisions)
+    if (size_of(p.dtype) >= 2) words.push_back(WordsOf<Precision>::to(p));
+  return words;
+}
+
+std::vector<std::string> attention_families() {
+  std::vector<std::string> words;
+  for (const attention::Variant& v : attention::variants())
+    if (std::find(words.begin(), words.end(), v.family) == words.end()) words.emplace_back(v.family);
+  return words;
+}
+
+RowObject JsonOf<engine::ModelConfig>::to(const engine::ModelConfig& c) { return parse_json<RowObject>(engine::to_json(c), "a model"); }
+engine::ModelConfig JsonOf<engine::ModelConfig>::from(const RowObject& j) {
+  return engine::model_from_json(j.dump(), j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : "a model");
+}
+
+}  // namespace headroom

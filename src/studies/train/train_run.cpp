@@ -1,0 +1,247 @@
+#include "studies/train/train_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/interrupt.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "engine/agree.h"
+#include "engine/forecast.h"
+#include "engine/pretrained.h"
+#include "engine/recorded.h"
+#include "engine/save.h"
+#include "engine/transfer.h"
+#include "gpu/place.h"
+#include "report/described_table.h"
+#include "studies/status.h"
+
+namespace headroom {
+
+using engine::Training;
+
+namespace {
+
+// Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
+std::string settings_of(const TrainRun& r, const engine::Data& data) {
+  auto settings = parse_json(key_of(r), "settings");
+  settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
+  settings["data"] = data.fingerprint();
+  return settings.dump();
+}
+
+// Nothing when the held-out part is shorter than one batch, or the run was asked to stop.
+Value validation_loss(Training& t, const engine::Data& data, std::int64_t most, const std::function<bool()>& stop) {
+  const auto all = data.validation_batches(t.recipe()), taken = most > 0 ? std::min(all, most) : all;
+  const int ranks = t.recipe().ranks.count;
+  double sum = 0;
+  for (std::int64_t b = 0; b < taken; b += ranks) {  // ranks share the batches out; their losses are added in the order of the batches
+    if (stop()) return {};
+    data.validation(t, std::min(b + t.rank(), taken - 1) * all / taken);
+    t.forward();
+    const auto each = t.losses();
+    for (int rank = 0; rank < ranks && b + rank < taken; ++rank) sum += each[std::size_t(rank)];
+  }
+  return taken > 0 ? Value(sum / double(taken)) : Value();
+}
+
+std::int32_t drawn(const float* x, std::int64_t choices, double temperature, double uniform) {
+  const float top = *std::max_element(x, x + choices);
+  const auto weight = [&](std::int64_t v) { return std::exp(double(x[v] - top) / temperature); };
+  double sum = 0;
+  for (std::int64_t v = 0; v < choices; ++v) sum += weight(v);
+  double left = uniform * sum;
+  std::int64_t v = 0;
+  while (v + 1 < choices && (left -= weight(v)) >= 0) ++v;
+  return std::int32_t(v);
+}
+
+// A text goes on from the prompt, token numbers from token 0; each new token is a run of the model over the last `len`.
+std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const std::function<bool()>& stop) {
+  const bool text = r.format == engine::TokenFormat::text;
+  const std::string prompt = !text ? std::string(1, '\0') : r.prompt.empty() ? "\n" : r.prompt;
+  std::vector<std::int32_t> all;
+  for (unsigned char c : prompt) all.push_back(c);
+  const auto len = t.recipe().len, vocab = t.recipe().model.vocab;
+  for (auto token : all) check(token < vocab, Code::bad_argument, "--prompt: byte {} is beyond the vocabulary of {}", token, vocab);
+  const Random random = Random{r.seed}.stream(0x5a);
+  std::string out;
+  for (std::int64_t n = 0; n < r.sample && !stop(); ++n) {
+    const auto have = std::min<std::int64_t>(len, std::int64_t(all.size()));
+    std::vector<std::int32_t> tokens(std::size_t(t.tokens().count()), 0);
+    std::copy_n(all.end() - have, have, tokens.begin());
+    t.feed(0, tokens, tokens);
+    t.logits_at(have - 1, logits);
+    const auto x = engine::values_of<float>(logits, t.context());
+    all.push_back(drawn(x.data(), text ? std::min<std::int64_t>(vocab, 256) : vocab, r.temperature, random.uniform(std::uint64_t(n))));
+    out += text ? std::string(1, char(all.back())) : fmt::format("{}{}", n ? " " : "", all.back());
+  }
+  return out;
+}
+
+void refuse_other_settings(const std::string& mine, const std::string& theirs, const std::string& path) {
+  if (mine == theirs) return;
+  const auto a = parse_json(mine, "settings");
+  auto b = parse_json_or_discard(theirs);
+  check(b.is_object(), Code::io, "'{}' has damaged settings", path);
+  if (b.contains("update")) b["updating"] = b["update"];  // as it is called in checkpoints of before
+  for (const auto& [key, value] : a.items())
+    check(b.contains(key) && b[key] == value, Code::bad_argument,
+          "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
+          b.contains(key) ? b[key].dump() : "unknown", value.dump());
+}
+
+[[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
+  throw Error(Code::interrupted,
+              fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
+                          folder.empty() ? "Try a smaller --lr"
+                                         : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
+}
+
+// An update during backward looks at no gradient before it is made, so weights may have become not finite: then their loss is.
+void save_good(Training& t, const engine::Position& at, const std::string& folder) {
+  if (!t.recipe().knows_norm()) {
+    t.forward();
+    if (!std::isfinite(t.loss())) stop_for("loss after the update", at.step, t.first_not_finite(), folder);
+  }
+  engine::save(t, at, folder);
+}
+
+studies::Outcome does_not_fit(const TrainRun& r, std::size_t needed, const Device& device) {
+  Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
+  record.add("status", std::string(names_of<studies::Status>.of(studies::Status::oom)));
+  record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  record.add("memory_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
+  record.add("why", fmt::format("this needs {}, {} are available; try --keep input, a smaller --batch with more --micro-batches, or "
+                                "headroom plan",
+                                bytes_in_words(double(needed)), bytes_in_words(double(device.memory_bytes))));
+  return {std::move(record), studies::Answer::no};
+}
+
+// Rows after the checkpoint that a run goes on from are made again, to the same bits: they replace those that are kept.
+studies::Life life_of(const TrainRun& r, const std::string& settings, const Device& device, const studies::Host& host) {
+  RowObject all{{"model", JsonOf<engine::ModelConfig>::to(r.recipe.model)}, {"seed", r.seed}};
+  all.update(json_of(r));
+  all["data"] = parse_json(settings, "settings")["data"], all["save"] = r.folder, all["init"] = r.init;
+  studies::Host quiet = host;
+  quiet.resume = r.resume, quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
+  return {quiet, "train", all, device.name};
+}
+
+void begin_with(Training& t, const std::string& folder) {
+  if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::load_weights(t, *checkpoint);
+  engine::load_pretrained(t, folder);
+}
+
+}  // namespace
+
+engine::ModelConfig model_of_init(const std::string& folder) {
+  if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::describe_checkpoint(*checkpoint).model;
+  return engine::pretrained_model(folder);
+}
+
+studies::Outcome train_study(const TrainRun& asked, const Device& device, const studies::Host& host, dist::Group* group) {
+  TrainRun r = asked;
+  if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
+  const int threads = r.threads;
+  const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
+  if (!r.folder.empty() && (!group || group->first())) engine::make_folder(r.folder);
+  const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
+  const std::string settings = settings_of(r, data);
+  const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
+  if (device.memory_bytes > 0 && needed > device.memory_bytes) return does_not_fit(r, needed, device);
+  Place place(device, threads);
+  const auto comm = group ? group->comm(device) : nullptr;
+  const std::shared_ptr<void> shared = comm ? comm->take(needed) : nullptr;
+  const PlaceMemory alone = place.take(comm ? 0 : needed);
+  Arena arena(comm ? shared.get() : alone.data(), needed);
+  Context ctx{arena, device, &place.threads(), place.stream()};
+  const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
+  Training t(r.recipe, ctx, comm.get());
+  if (comm) engine::agree_on(fmt::format("{} seed {}", settings, r.seed), "a run", ctx, *comm);
+  t.initialise(r.seed);
+
+  engine::Position at{0, r.seed, settings};
+  const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
+  check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
+        r.folder, newest.value_or(""));
+  if (newest) {
+    const auto described = engine::describe_checkpoint(*newest);
+    check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
+          described.position.seed, r.seed);
+    refuse_other_settings(settings, described.position.settings, *newest);
+    engine::load(t, *newest);
+    at.step = described.position.step;
+  } else if (!r.init.empty()) {
+    begin_with(t, r.init);
+  }
+
+  std::optional<studies::Life> life;
+  if (t.rank() == 0) life.emplace(life_of(r, settings, device, host));
+  std::vector<TrainRow> rows;
+  const auto from = at.step;
+  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches_of_all());
+  const adamw::Hyper hyper = r.recipe.served(r.hyper);
+  const auto keep = [&](const TrainRow& row) {  // a store that is full must not cost the steps since the last checkpoint
+    try {
+      life->keep(key_of(row), json_of(row));
+    } catch (const Error&) {
+      if (!group && !r.folder.empty()) save_good(t, at, r.folder);
+      throw;
+    }
+  };
+  t.warm();
+  const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
+  const auto start = std::chrono::steady_clock::now();
+  double speed = 0;
+  while (at.step < r.schedule.steps && !stop()) {
+    for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
+    const double rate = r.schedule.at(at.step);
+    t.set_rate(rate);
+    passes();
+    ++at.step;
+    const bool reported = at.step % r.log_every == 0 || at.step == r.schedule.steps || at.step == 1;
+    if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
+      // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+      const double loss = t.loss();
+      if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
+      const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
+                                            : t.state(adamw::updates) != double(at.step);
+      if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
+      speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      host.progress(double(at.step) / double(r.schedule.steps),
+                    fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
+      TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = speed};
+      if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
+      if (reported && life) keep(row);
+      if (reported) rows.push_back(row);
+    }
+    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
+  }
+  if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
+  const bool stopped = at.step < r.schedule.steps;
+
+  Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
+  record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
+  if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
+  record.add("unigram_entropy", data.unigram_entropy());
+  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  if (!stopped && data.validation_batches(r.recipe) == 0)
+    record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
+  if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
+  studies::Outcome outcome{record.add(Part{table_of("rows", "Loss", rows)})};
+  outcome.answer = stopped ? studies::Answer::failed : studies::Answer::yes;
+  if (!life) return outcome;
+  outcome.said = life->name();
+  if (stopped)
+    outcome.said =
+        fmt::format("headroom train: stopped by {} after step {} of {}; {}{}", interrupted_by(), at.step, r.schedule.steps, life->name(),
+                    r.folder.empty() ? "; there was no --save" : "; the same command with --resume continues from there");
+  else
+    outcome.life.emplace(std::move(*life));
+  return outcome;
+}
+
+}  // namespace headroom

@@ -1,0 +1,97 @@
+// train_run — train a language model on a file, keep checkpoints, go on from the newest; print text from what it learned.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/precision_words.h"
+#include "dist/group.h"
+#include "engine/data.h"
+#include "engine/schedule.h"
+#include "engine/training.h"
+#include "studies/life.h"
+#include "studies/step/words.h"
+
+namespace headroom {
+
+struct TrainRun {
+  engine::Recipe recipe;
+  std::string data;
+  engine::TokenFormat format = engine::TokenFormat::text;
+  double held_out = 0.1;
+  adamw::Hyper hyper;
+  engine::Schedule schedule;
+  std::uint64_t seed = 0;
+  std::string init;    // a folder whose weights a fresh run begins with: Hugging Face's, or of checkpoints; empty: random ones
+  std::string folder;  // of checkpoints; empty: none are kept
+  std::int64_t every = 100;
+  bool resume = false;
+  std::int64_t log_every = 50;           // steps between rows
+  std::int64_t validation_batches = 64;  // of the held-out part, evenly spread; 0: all
+  std::int64_t sample = 0;               // tokens to print at the end: bytes of a text, else numbers
+  std::string prompt = "\n";             // what a sampled text goes on from
+  double temperature = 0.8;
+  int threads = 0;  // 0: every core
+};
+
+// What is asked has to be the same for a resumed run to give the same bits, beside model, data and seed; the rest is noted.
+void describe(Of<TrainRun> auto& r, auto&& f) {
+  using enum Role;
+  f(r.recipe.batch, {.name = "batch", .about = "Sequences of a micro-batch", .allowed = {1, 4096}});
+  f(r.recipe.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 24}});
+  f(r.recipe.micro_batches, {.name = "micro_batches", .about = "Micro-batches whose gradients add up to a step", .allowed = {1, 4096}});
+  f(r.schedule.steps, {.name = "steps", .about = "Steps of the whole run; 0: only validate and sample", .allowed = {0, 1ll << 40}});
+  f(r.recipe.precision,
+    {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
+  f(r.recipe.keep, {.name = "keep",
+                    .role = noted,
+                    .about = "What a block keeps for backward; it computes the rest again",
+                    .option = "--keep,--recompute"});
+  f(r.recipe.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
+  describe(r.recipe.holding, f);
+  f(r.recipe.ranks.count, {.name = "ranks", .role = noted});
+  f(r.recipe.ranks.sharding, {.name = "shard", .role = noted, .about = "What ranks share: nothing, ZeRO-1, ZeRO-2 or ZeRO-3"});
+  f(r.schedule.peak, {.name = "lr", .about = "Learning rate after warm-up", .real = {0, 1e6}});
+  f(r.schedule.floor, {.name = "floor"});
+  f(r.schedule.warmup, {.name = "warmup", .about = "Steps of warm-up; then a cosine to a tenth of --lr", .allowed = {0, 1 << 30}});
+  f(r.hyper.decay, {.name = "decay", .about = "Weight decay", .real = {0, 1e6}});
+  f(r.hyper.clip, {.name = "clip", .about = "Largest global norm of the gradients; 0: no clipping", .real = {0, 1e6}});
+  f(r.hyper.beta1, {.name = "beta1"});
+  f(r.hyper.beta2, {.name = "beta2"});
+  f(r.held_out, {.name = "held_out"});
+  f(r.every, {.name = "every", .role = noted, .about = "Steps between checkpoints", .allowed = {1, 1 << 30}});
+  f(r.log_every, {.name = "log_every", .role = noted, .about = "Steps between rows: loss, gradient norm", .allowed = {1, 1 << 30}});
+  f(r.validation_batches,
+    {.name = "validate", .role = noted, .about = "Batches of the held-out tenth at the end; 0: all of it", .allowed = {0, 1 << 30}});
+  f(r.sample, {.name = "sample",
+               .role = noted,
+               .about = "Tokens to print at the end, one model run each: a text, or with --tokens numbers",
+               .allowed = {0, 1 << 20}});
+  f(r.temperature,
+    {.name = "temperature", .role = noted, .about = "Of sampling: small is sure of itself, large is wild", .real = {1e-3, 1e3}});
+  f(r.threads, {.name = "threads", .role = noted, .about = "Threads; 0: every core", .allowed = {0, 4096}});
+}
+
+struct TrainRow {
+  std::int64_t step = 0;
+  double loss = 0, lr = 0;
+  std::optional<double> grad_norm;  // not known where updates happen during backward
+  double tokens_per_s = 0;
+};
+void describe(Of<TrainRow> auto& r, auto&& f) {
+  f(r.step, {.name = "step"});
+  f(r.loss, {.name = "loss", .role = Role::measured});
+  f(r.lr, {.name = "lr", .role = Role::noted});
+  f(r.grad_norm, {.name = "grad_norm", .role = Role::noted});
+  f(r.tokens_per_s, {.name = "tokens_per_s", .role = Role::measured, .unit = Unit::per_s});
+}
+
+// Of init: what model its weights are of.
+engine::ModelConfig model_of_init(const std::string& folder);
+
+// The table of losses, which are kept in the store as they come; validation loss, unigram entropy, peak and forecast. A loss that is not
+// finite ends it with an Error that says at which step and where it began. A run that is stopped is saved first, and fails; one that does
+// not fit is answered no.
+// group: of the ranks that train together, each of which calls; the first keeps rows and writes checkpoints.
+studies::Outcome train_study(const TrainRun&, const Device&, const studies::Host&, dist::Group* group = nullptr);
+
+}  // namespace headroom

@@ -1,0 +1,240 @@
+// Ranks as the program starts them: one table, one voice, and an end that reaches everybody.
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Comm : public Program {
+ protected:
+  static std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> out;
+    for (const auto& e : fs::directory_iterator("/proc")) {
+      const std::string name = e.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string stat = text_of(e.path() / "stat");
+      const auto close = stat.rfind(')');  // the name before it may hold anything
+      int of = 0;
+      if (close != std::string::npos && std::sscanf(stat.c_str() + close, ") %*c %d", &of) == 1 && of == parent)
+        out.push_back(std::stoi(name));
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  static bool lives(pid_t pid) {
+    const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+    const auto close = stat.rfind(')');
+    return close != std::string::npos && stat[close + 2] != 'Z';
+  }
+  static std::vector<pid_t> wait_for_children(pid_t parent, std::size_t count) {
+    for (int k = 0; k < 1000; ++k) {
+      const auto c = children_of(parent);
+      if (c.size() == count) return c;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return {};
+  }
+  void wait_for_rows(const std::string& db) const {  // it measures
+    for (int k = 0; k < 1000; ++k) {
+      if (fs::exists(db) && fs::file_size(db) > 0 && run("results --db " + db + " --format json").out.find("\"comm\"") != std::string::npos)
+        return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  pid_t start_into(const std::string& arguments, const std::string& err) const {  // a program alone, its error output in a file
+    const pid_t child = fork();
+    if (child == 0) {
+      const std::string words = "exec " + std::string(HEADROOM_BINARY_DIR) + "/headroom " + arguments + " > /dev/null 2> " + err;
+      execl("/bin/sh", "sh", "-c", words.c_str(), nullptr);
+      _exit(127);
+    }
+    return child;
+  }
+  static int ended_within(pid_t pid, std::chrono::seconds limit) {  // its wait status; −1: it still runs
+    for (const auto until = Clock::now() + limit; Clock::now() < until; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
+      int status = 0;
+      if (waitpid(pid, &status, WNOHANG) == pid) return status;
+    }
+    return -1;
+  }
+  // Every call of every size once, all of them right.
+  void expect_rows(const Json& rows, int ranks, const std::string& backend, std::size_t count) const {
+    ASSERT_EQ(rows.size(), count);
+    for (const auto& row : rows) {
+      EXPECT_EQ(row["status"], "ok") << row;
+      EXPECT_EQ(row["ranks"], ranks);
+      EXPECT_EQ(row["backend"], backend);
+      EXPECT_GT(row["time_ms"].get<double>(), 0);
+      EXPECT_GT(row["bus_bytes_per_s"].get<double>(), 0);
+    }
+  }
+};
+
+TEST_F(Comm, StartsTheOtherRanksAndPrintsOneTable) {
+  const Ended e = run("comm --device cpu --ranks 3 --bytes 64KiB,1MiB --steps 3 --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  expect_rows(Json::parse(e.out)["comm"], 3, "shared", 8);
+  EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << e.err;  // which run it is
+  const Ended kept = run("results 1 --format json --db " + db_);
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_NE(kept.out.find("all-reduce"), std::string::npos);
+}
+
+TEST_F(Comm, SeveralNumbersOfRanksAreOneRun) {
+  const Ended e = run("comm --device cpu --counts 2,3 --bytes 64KiB --steps 2 --call exchange --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json rows = Json::parse(e.out)["comm"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["ranks"], 2);
+  EXPECT_EQ(rows[1]["ranks"], 3);
+}
+
+TEST_F(Comm, AKilledRankEndsTheOthersWithOneSentence) {
+  for (const std::size_t which : {0, 1}) {
+    const std::string err = (folder_ / "killed").string(), db = db_ + std::to_string(which);
+    const pid_t parent = start_into("comm --device cpu --ranks 3 --bytes 10MB --steps 1000000 --db " + db, err);
+    const auto children = wait_for_children(parent, 2);
+    ASSERT_EQ(children.size(), 2u);
+    wait_for_rows(db);
+    const auto start = Clock::now();
+    kill(children[which], SIGKILL);
+    const int status = ended_within(parent, std::chrono::seconds(12));
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 1);
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+    for (const pid_t c : children) EXPECT_FALSE(lives(c));
+    const std::string said = text_of(err);
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NE(said.find(": rank " + std::to_string(which + 1) + " ended: killed by signal 9 (Killed)\n"), std::string::npos) << said;
+  }
+}
+
+TEST_F(Comm, WhereTheFirstRankIsKilledTheOthersEndAndTheNextSaysIt) {
+  const std::string err = (folder_ / "killed").string();
+  const pid_t parent = start_into("comm --device cpu --ranks 3 --bytes 10MB --steps 1000000 --db " + db_, err);
+  const auto children = wait_for_children(parent, 2);
+  ASSERT_EQ(children.size(), 2u);
+  wait_for_rows(db_);
+  kill(parent, SIGKILL);
+  ended_within(parent, std::chrono::seconds(1));
+  const auto start = Clock::now();
+  const auto any = [&] { return std::any_of(children.begin(), children.end(), lives); };
+  while (any() && Clock::now() - start < std::chrono::seconds(10)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(any());
+  const std::string said = text_of(err);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_NE(said.find("rank 0 ended: its process is gone without a word"), std::string::npos) << said;
+}
+
+TEST_F(Comm, ASignalToAnyRankStopsAllAfterWhatTheyHaveInHand) {
+  for (const bool to_parent : {true, false}) {
+    const std::string err = (folder_ / "stopped").string(), db = db_ + (to_parent ? "p" : "c");
+    const pid_t parent = start_into("comm --device cpu --ranks 2 --bytes 64KiB --steps 20000 --db " + db, err);
+    const auto children = wait_for_children(parent, 1);
+    ASSERT_EQ(children.size(), 1u);
+    wait_for_rows(db);
+    kill(to_parent ? parent : children[0], SIGTERM);
+    const int status = ended_within(parent, std::chrono::seconds(20));
+    ASSERT_TRUE(WIFEXITED(status)) << text_of(err);
+    EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(err);
+    EXPECT_FALSE(lives(children[0]));
+  }
+}
+
+TEST_F(Comm, RanksStartedByHandMeetAtAPort) {
+  const std::string port = std::to_string(21000 + getpid() % 9000);
+  const std::string words = "comm --device cpu --ranks 2 --bytes 64KiB --steps 2 --call gather --rendezvous localhost:" + port;
+  const pid_t other = start_into(words + " --rank 1", (folder_ / "other").string());
+  const Ended e = run(words + " --rank 0 --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  expect_rows(Json::parse(e.out)["comm"], 2, "shared", 1);
+  const int status = ended_within(other, std::chrono::seconds(10));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(text_of(folder_ / "other"), "");  // the first rank speaks
+}
+
+TEST_F(Comm, RanksGivenDifferentSettingsAreRefused) {
+  const std::string port = std::to_string(31000 + getpid() % 9000);
+  const std::string words = "comm --device cpu --ranks 2 --call gather --rendezvous localhost:" + port;
+  const pid_t other = start_into(words + " --rank 1 --bytes 1MiB", (folder_ / "other").string());
+  const Ended e = run(words + " --rank 0 --bytes 2MiB --db " + db_);
+  EXPECT_EQ(e.code, 2);
+  EXPECT_EQ(e.err, "headroom comm: rank 1 was given other settings than rank 0: --bytes is 1MiB there, and 2MiB on rank 0\n");
+  const int status = ended_within(other, std::chrono::seconds(10));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+  EXPECT_EQ(text_of(folder_ / "other"), "");
+  EXPECT_FALSE(fs::exists(db_));
+}
+
+TEST_F(Comm, TorchrunsVariablesAreUnderstood) {
+  const std::string port = std::to_string(41000 + getpid() % 9000);
+  const auto rank = [&](int r) {
+    setenv("RANK", std::to_string(r).c_str(), 1);
+    setenv("LOCAL_RANK", std::to_string(r).c_str(), 1);
+  };
+  setenv("WORLD_SIZE", "2", 1), setenv("MASTER_ADDR", "localhost", 1), setenv("MASTER_PORT", port.c_str(), 1);
+  rank(1);
+  const pid_t other = start_into("comm --device cpu --bytes 64KiB --steps 2 --call broadcast", (folder_ / "other").string());
+  rank(0);
+  const Ended e = run("comm --device cpu --bytes 64KiB --steps 2 --call broadcast --format json --db " + db_);
+  for (const char* v : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(v);
+  ASSERT_EQ(e.code, 0) << e.err;
+  expect_rows(Json::parse(e.out)["comm"], 2, "shared", 1);
+  EXPECT_EQ(ended_within(other, std::chrono::seconds(10)), 0);
+}
+
+TEST_F(Comm, UnderMpirunRanksTalkOverSharedMemoryOrMpi) {
+  if (std::system("command -v mpirun > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun here";
+  for (const std::string backend : {"shared", "mpi"}) {
+    if (backend == "mpi" && !fs::exists(std::string(HEADROOM_BINARY_DIR) + "/libheadroom_mpi.so"))
+      GTEST_SKIP() << "MPI was not found by the build";
+    const std::string out = (folder_ / "mpi").string(), err = (folder_ / "mpi_err").string();
+    const std::string words = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 3 " +
+                              std::string(HEADROOM_BINARY_DIR) + "/headroom comm --device cpu --backend " + backend +
+                              " --bytes 64KiB,3MB --steps 3 --format json --db " + db_ + " > " + out + " 2> " + err;
+    ASSERT_EQ(std::system(words.c_str()), 0) << text_of(err);
+    expect_rows(Json::parse(text_of(out))["comm"], 3, backend, 8);
+  }
+}
+
+TEST_F(Comm, AStepOnRanksHoldsWhatWasForecastAndCountsTheTokensOfAll) {
+  for (const std::string shard : {"none", "everything"}) {
+    const Ended e = run("step --device cpu --ranks 2 --shard " + shard +
+                        " --width 64 --layers 2 --heads 2 --vocab 100 --len 32 --batch 2 --steps 3 --warmup 1 --format json --db " + db_);
+    ASSERT_EQ(e.code, 0) << e.err;
+    const Json rows = Json::parse(e.out)["rows"];
+    ASSERT_EQ(rows.size(), 3u);
+    for (const auto& row : rows) {
+      EXPECT_EQ(row["status"], "ok") << row;
+      EXPECT_EQ(row["ranks"], 2);
+      EXPECT_EQ(row["shard"], shard);
+      EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]);
+      EXPECT_NEAR(row["tokens_per_s"].get<double>(), 2 * 2 * 32 * 1e3 / row["ms"].get<double>(), 1e-3 * row["tokens_per_s"].get<double>());
+    }
+    EXPECT_GT(rows[2]["link_bytes"].get<double>(), 0);
+  }
+}
+
+TEST_F(Comm, WhatCannotBeMeantIsRefusedInALine) {
+  refused("comm --device cpu", 2, "how many ranks? Give --gpus N or --ranks N, or --counts 2,3,4");
+  refused("comm --device cpu --rank 1 --ranks 2", 2, "--rank 1: where do the ranks meet? Give --rendezvous HOST:PORT");
+  refused("comm --device cpu --gpus 2 --ranks 3", 2, "--gpus 2 and --ranks 3: a GPU has one rank; give one of them");
+  if (!fs::exists("/dev/nvidiactl"))
+    refused("comm --gpus 2", 1, "--gpus 2: there is no GPU here; --device cpu --ranks 2 takes processes on the CPU");
+  refused("comm --device cpu --ranks 2 --counts 2,3", 2, "--counts takes the place of --ranks; give one of them");
+  refused("comm --device cpu --ranks 2 --rendezvous localhost:99999", 2,
+          "--rendezvous localhost:99999: which rank is this? Give --rank too");
+  refused("comm --device cpu --ranks 2 --rank 0 --rendezvous localhost:99999", 2, "--rendezvous: the port");
+  refused("step --device cpu --shard optimizer", 2, "--shard: there is one rank; give --gpus or --ranks");
+  refused("step --device cpu --ranks 2 --seconds 1 --db " + db_, 2, "--seconds: ranks take the same number of steps; give --steps");
+  refused("comm --device cpu --ranks 2 --backend nccl --bytes 1MB --db " + db_, 1, "the ranks cannot be joined: nccl: it joins GPUs");
+}
+
+}  // namespace
+}  // namespace headroom

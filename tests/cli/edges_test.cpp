@@ -1,0 +1,320 @@
+// The edges of the command line: what is lost, trusted or left behind when disks are full, names are wrong, descriptors are closed and
+// signals come. Each of these was seen to go wrong once.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/device.h"
+#include "store/results.h"
+#include "tests/cli/program.h"
+#include "tests/store/killed_writer.h"
+
+namespace headroom {
+namespace {
+
+class Edges : public Program {
+ protected:
+  void keep_a_run(const std::string& row = R"({"variant": "flash", "fwd_ms": 1.5, "status": "ok"})",
+                  const std::string& machine = "m") const {
+    Results r(db_, Results::Access::write);
+    const auto run = r.start_run("attention", R"({"len": [16]})", machine);
+    r.add_row(run, {"k1", row, "{}"});
+    r.finish_run(run);
+  }
+  void put_text(std::size_t bytes = 4000) const { put("text.txt", std::string(bytes / 2, 'a') + std::string(bytes / 2, 'b')); }
+  static constexpr const char* train = "$H train --text text.txt --layers 1 --width 32 --heads 2 --len 32 --batch 2 ";
+};
+
+TEST_F(Edges, AnEmptyFileBecomesAStore) {
+  const std::string empty = db_ + ".empty";
+  std::fclose(std::fopen(empty.c_str(), "w"));
+  const Ended e = run("attention --device cpu --len 16 --batch 1 --dim 16 --warmup 0 --steps 1 --db " + empty);
+  EXPECT_EQ(e.code, 0) << e.err;
+}
+
+TEST_F(Edges, AnEmptyValueIsAnUnsetVariableAndRefused) {
+  put_text();
+  for (const char* option : {"--save", "--init", "--text", "--out", "--db", "--device", "--model", "--lr", "--prompt"}) {
+    refused(fmt::format("train --text x {} ''", option), 2, fmt::format("{} is empty", option));
+    refused(fmt::format("train --text x {}=", option), 2, fmt::format("{} is empty", option));
+  }
+  refused("attention --device ''", 2, "--device is empty");
+  refused("results ''", 2, "an argument is empty");
+  refused("report 1 '' --out x.html", 2, "an argument is empty");
+}
+
+TEST_F(Edges, NoOutputReplacesTheStore) {
+  keep_a_run();
+  const std::string store = text_of(db_);
+  fs::create_symlink("results.db", folder_ / "link.json");
+  fs::create_hard_link(db_, folder_ / "hard.json");
+  const std::string db = " --db " + db_;
+  for (const std::string name : {"results.db", "link.json"}) refused("results --out " + at(name) + db, 2, at(name) + "' is");
+  refused("results --out " + at("hard.json") + db, 2, "is");
+  refused("results --out " + at("results.db-journal") + db, 2, "or its journal");
+  refused("report 1 --format html --out " + db_, 2, "is a database");
+  refused("profile step --device cpu --trace " + db_ + db, 2, "--trace: ");
+  fs::create_directories(folder_ / "headroom");
+  fs::copy_file(db_, folder_ / "headroom" / "results.db");
+  refused("results --format json --out " + at("headroom/results.db"), 2, "headroom/results.db' is");
+  refused("attention --len 16 --format json --out " + at("new.db") + " --db " + at("new.db"), 2, "is where results are kept");
+  EXPECT_EQ(text_of(db_), store);
+  EXPECT_EQ(text_of(folder_ / "headroom" / "results.db"), store);
+}
+
+TEST_F(Edges, TwoOutputsOfOneNameAndAnOutputOverAnInputAreRefused) {
+  refused("profile step --device cpu --trace " + at("x.json") + " --out " + at("x.json"), 2, "both name");
+  put("rows.json", R"({"rows": [{"variant": "flash", "fwd_ms": 1}]})");
+  const std::string rows = text_of(folder_ / "rows.json");
+  refused("report " + at("rows.json") + " --out " + at("rows.json"), 2, "is what RUN reads");
+  refused("compare " + at("rows.json") + " " + at("rows.json") + " --out " + at("./rows.json"), 2, "is what A reads");
+  EXPECT_EQ(text_of(folder_ / "rows.json"), rows);
+  put("book.txt", std::string(1000, 'x'));
+  refused("train --text " + at("book.txt") + " --out " + at("book.txt"), 2, "is what --text reads");
+  EXPECT_EQ(text_of(folder_ / "book.txt").size(), 1000u);
+}
+
+TEST_F(Edges, TheEndOfOutNamesTheFormatOrIsRefused) {
+  refused("precision formats --out " + at("x.xyz"), 2, "ending of '.xyz' is not a known format");
+  refused("precision formats --out " + at("x.tar.gz"), 2, "ending of '.gz' is not a known format");
+  EXPECT_EQ(run("precision formats --values 100 --out " + at("x.xyz") + " --format csv").code, 0);
+  EXPECT_EQ(text_of(folder_ / "x.xyz").substr(0, 7), "format,");
+  EXPECT_EQ(run("precision formats --values 100 --out " + at("X.JSON")).code, 0);
+  EXPECT_TRUE(Json::parse(text_of(folder_ / "X.JSON")).is_object());
+  for (const char* name : {"plain", "x.txt", "x.TXT"}) {
+    EXPECT_EQ(run("precision formats --values 100 --out " + at(name)).code, 0);
+    EXPECT_EQ(text_of(folder_ / name).substr(0, 14), "Number formats") << name;
+  }
+}
+
+TEST_F(Edges, AFullDiskKeepsTheOldFileAndPrintsTheAnswer) {
+  keep_a_run();
+  put("page.json", "{\"old\": \"page\"}");
+  const auto before = names();
+  const Ended e = shell("{ (ulimit -f 0; $H results --db results.db --out page.json; echo code $?) | cat; } 2>&1 | cat");
+  EXPECT_NE(e.out.find("\"runs\": ["), std::string::npos) << "printed instead: " << e.out;
+  EXPECT_NE(e.out.find("it is printed here instead\n"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("code 1\n"), std::string::npos) << e.out;
+  EXPECT_EQ(text_of(folder_ / "page.json"), "{\"old\": \"page\"}");
+  EXPECT_EQ(names(), before) << "nothing stays beside it";
+}
+
+TEST_F(Edges, ALimitOnFilesEndsNoCommandBySignal) {
+  put_text();
+  shell_refused("ulimit -f 1; $H attention --batch 1 --dim 16 --len 16 --steps 2 --warmup 0 --db new.db", 1,
+                "no room is left for 'new.db'");
+  const Ended e = shell(std::string("ulimit -f 100; ") + train + "--steps 3 --save run");
+  EXPECT_EQ(e.code, 1) << e.err;
+  EXPECT_NE(e.err.find("may not grow any larger here"), std::string::npos) << e.err;
+  EXPECT_TRUE(fs::is_empty(folder_ / "run")) << "no part of a checkpoint";
+}
+
+TEST_F(Edges, ClosedDescriptorsAreNobodysFiles) {
+  for (const std::string closed : {"2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-", "1>&- 2>&-"}) {
+    EXPECT_EQ(shell("$H kernels --device cpu --out x.json " + closed).code, 0) << closed;
+    EXPECT_TRUE(Json::accept(text_of(folder_ / "x.json"))) << closed << ": " << text_of(folder_ / "x.json");
+    EXPECT_EQ(shell("$H attention --batch 1 --dim 16 --len 16 --steps 2 --warmup 0 --db s.db --out x.json " + closed).code, 0) << closed;
+    EXPECT_TRUE(Json::accept(text_of(folder_ / "x.json"))) << closed;
+  }
+  EXPECT_EQ(shell("$H results --db s.db --format csv").code, 0) << "the store is whole";
+}
+
+TEST_F(Edges, WordsThatReachNobodyAreAFailure) {
+  for (const char* words : {"--help", "--version", "help", "attention --help", "memory model --help", "precision formats --values 100"})
+    for (const char* nowhere : {"> /dev/full", ">&-"})
+      shell_refused(fmt::format("$H {} {}", words, nowhere), 1, "standard output cannot be written to");
+  const Ended e = shell("{ $H --help; echo $? > code; } | true; cat code");
+  EXPECT_EQ(e.out, "1\n") << "who reads is gone: " << e.err;
+}
+
+TEST_F(Edges, DeepJsonIsASentenceWhereverJsonIsRead) {
+  put("deep.json", std::string(100'000, '[') + std::string(100'000, ']'));
+  put("deeper.json", [] {
+    std::string s;
+    for (int i = 0; i < 100'000; ++i) s += "{\"rows\":";
+    return s + "1" + std::string(100'000, '}');
+  }());
+  keep_a_run("{\"variant\": \"flash\", \"x\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}");
+  for (const std::string& file : {at("deep.json"), at("deeper.json")}) {
+    const std::pair<const char*, int> commands[] = {{"memory model --model ", 2},
+                                                    {"plan --device h200 --model ", 2},
+                                                    {"precision autocast --model ", 2},
+                                                    {"precision autocast --policy ", 2},
+                                                    {"report ", 2},
+                                                    {"plan --device ", 2},
+                                                    {"memory attention --device ", 2}};
+    for (const auto& [command, code] : commands) refused(command + file, code, "nested deeper than 100 levels");
+    refused("compare " + file + " " + file, 2, "nested deeper than 100 levels");
+  }
+  for (const char* command : {"results 1", "report 1", "compare 1 1"}) refused(std::string(command) + " --db " + db_, 1, "row 1 of");
+}
+
+TEST_F(Edges, APipeThatNobodyWritesToHoldsNobody) {
+  for (const char* name : {"pipe.safetensors", "pipe"}) ASSERT_EQ(mkfifo(at(name).c_str(), 0600), 0);
+  refused("train --text " + at("pipe"), 2, "a pipe that nobody writes to");
+  refused("memory model --model " + at("pipe"), 2, "there is no");
+  refused("report " + at("pipe"), 2, "neither a file nor");
+  refused("results --db " + at("pipe"), 2, "no file that keeps");
+  fs::create_directories(folder_ / "hf");
+  put("hf/config.json", R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "intermediate_size": 64})");
+  ASSERT_EQ(mkfifo(at("hf/model.safetensors").c_str(), 0600), 0);
+  put_text();
+  refused("train --text " + at("text.txt") + " --init " + at("hf") + " --len 16 --steps 1", 2, "is no file");
+  const Ended read = shell(
+      std::string("cat text.txt | $H train --text /dev/stdin --layers 1 --width 32 --heads 2 --len 16 --batch 2 --steps 1 --format json"));
+  EXPECT_EQ(read.code, 0) << "one that somebody writes to is read: " << read.err;
+}
+
+TEST_F(Edges, TextShowsWhatATerminalWouldObeyAndMarkdownNoTags) {
+  keep_a_run(R"row({"variant": "fl\u001b[31mash\u0000x", "note": "<script>alert(1)</script> [a](javascript:b)", "fwd_ms": 1.5})row",
+             "m\x1b]0;t\x07");
+  for (const std::string command : {"results 1", "results", "report 1", "compare 1 1"})
+    for (const char* format : {"text", "md"}) {
+      const Ended e = run(fmt::format("{} --format {} --db {}", command, format, db_));
+      EXPECT_EQ(e.code, 0) << e.err;
+      for (const char bad : {'\x1b', '\x07', '\0'}) EXPECT_EQ(e.out.find(bad), std::string::npos) << command << " " << int(bad);
+      EXPECT_EQ(std::string(format) == "md" ? e.out.find("<script>") : std::string::npos, std::string::npos) << command;
+      EXPECT_EQ(std::string(format) == "md" ? e.out.find("](javascript") : std::string::npos, std::string::npos) << command;
+    }
+  EXPECT_NE(run("results 1 --db " + db_).out.find("fl\\x1b[31mash\\x00x"), std::string::npos);
+}
+
+TEST_F(Edges, ASampleWithZeroBytesCutsNothingShort) {
+  put("zeros.bin", std::string(4000, '\0'));
+  const Ended e =
+      shell("$H train --text zeros.bin --layers 1 --width 32 --heads 2 --len 16 --batch 2 --steps 20 --lr 0.01 --sample 8 --format text");
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("\\x00"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("grad_norm"), std::string::npos) << "the table of losses follows: " << e.out;
+}
+
+TEST_F(Edges, ThatCheckpointsHaveNoPlaceIsSaidBeforeTraining) {
+  put_text();
+  put("notes.txt", "mine");
+  refused("train --text " + at("text.txt") + " --steps 1000000 --save " + at("notes.txt"), 2, "is no folder");
+  refused("train --text " + at("text.txt") + " --steps 1000000 --save " + at("notes.txt/run"), 2, "notes.txt/run' cannot be made");
+  EXPECT_EQ(text_of(folder_ / "notes.txt"), "mine");
+}
+
+TEST_F(Edges, TooLittleTextIsNotANumber) {
+  put_text(200);
+  const Ended e = shell(std::string(train) + "--steps 1");
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(e.out.find("nan"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("held-out part of the data is shorter than one batch"), std::string::npos) << e.out;
+}
+
+TEST_F(Edges, EveryRefusalIsOneLineOfOurWords) {
+  shell_refused("$H attention --variant \"fl\n\033[31mash\"", 2, "fl\\n\\x1b[31mash");
+  shell_refused("$H train --text \"a\nb\"", 2, "a\\nb");
+  refused("results --db ':memory:'", 2, "is not a file; name a file for the results");
+  refused("attention --len 16 --db :memory:", 2, "is not a file; name a file for the results");
+  refused("attention --len 16 --steps 1 --db /dev/null", 2, "no file that keeps");
+  refused("report --db /no/such/store.db", 1, "there is no '/no/such/store.db'");
+  {
+    Results r(db_, Results::Access::write);
+    const auto run = r.start_run("device", "{}", cpu_device().name);
+    r.add_row(run, {"k", R"({"what": 5, "dtype": "fp32"})", "{}"});
+    r.finish_run(run);
+  }
+  refused("plan --device cpu --layers 1 --width 32 --heads 2 --len 16 --db " + db_, 1, "damaged; headroom device measures them again");
+  put("garbled.db", std::string("SQLite format 3\0", 16) + std::string(8000, 'x'));
+  refused("results --db " + at("garbled.db"), 1, "is damaged; it was left as it is");
+}
+
+TEST_F(Edges, AMachinesFileIsBelievedOnlyWhole) {
+  const auto says = [&](const char* text, const char* said) {
+    put("card.json", text);
+    refused("plan --device " + at("card.json"), 2, said);
+  };
+  says(R"({"name": "X"})", "its memory_mib is missing");
+  says(R"({"name": "X", "memory_mib": 0})", "its memory_mib is missing");
+  says(R"({"memory_mib": 8192})", "its name is missing");
+  says(R"({"name": "X", "memory_mib": 8192, "units": -4})", "units is -4");
+  says(R"({"name": "X", "memory_mib": 8192, "units": 1.5})", "units is 1.5");
+  says(R"({"name": "X", "memory_mib": "8192"})", "memory_mib is \"8192\"");
+  says(R"({"name": "X", "memory_mb": 8192})", "did you mean 'memory_mib'?");
+  says(R"({"name": "X", "memory_mib": 8192, "kind": "tpu"})", "kind is 'tpu'");
+}
+
+TEST_F(Edges, AStoreWhoseWriterWasKilledIsReadByEveryCommand) {
+  for (const char* command : {"results", "results 1", "report 1", "compare 1 1"}) {
+    fs::remove(db_);
+    ASSERT_TRUE(killed_inside_write(db_, 4));
+    EXPECT_EQ(run(std::string(command) + " --db " + db_).code, 0) << command;
+  }
+  fs::remove(db_);
+  ASSERT_TRUE(killed_inside_write(db_, 1));
+  refused("results --db " + db_, 1, "measure something first");
+}
+
+TEST_F(Edges, WhatWasMeasuredAndNotDeliveredIsNotMeasuredAgain) {
+  const std::string sweep =
+      "$H attention --variant flash --batch 1 --dim 16 --len 16,32 --warmup 0 --steps 2 --format json --db results.db";
+  EXPECT_EQ(shell(sweep + " > /dev/full").code, 1) << "as if it was killed between its last row and the output";
+  const Ended again = shell(sweep + " --resume");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.err.find("starting afresh"), std::string::npos) << again.err;
+  const Results r(db_, Results::Access::read);
+  EXPECT_EQ(r.runs().size(), 1u);
+  EXPECT_FALSE(r.runs()[0].finished.empty());
+  EXPECT_EQ(Json::parse(again.out)["rows"].size(), 2u);
+}
+
+TEST_F(Edges, SchedulersSignalsSaveTheTraining) {
+  put_text();
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    const std::string save = at("run" + std::to_string(signal));
+    const pid_t child =
+        start({"train",   "--text", at("text.txt"), "--layers", "1",       "--width", "32",     "--heads", "2",     "--len",         "32",
+               "--batch", "2",      "--steps",      "1000000",  "--every", "1000000", "--save", save,      "--out", at("train.json")});
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    for (int twin = 0; twin < 2; ++twin) kill(child, signal);  // as timeout(1) sends it
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 1);
+    const Json j = Json::parse(text_of(folder_ / "train.json"), nullptr, false);
+    ASSERT_TRUE(j.is_object()) << "it leaves a word";
+    EXPECT_EQ(j["stopped"], true);
+    EXPECT_GT(j["step"], 0);
+    EXPECT_TRUE(fs::exists(fs::path(save) / fmt::format("step-{:08}.safetensors", j["step"].get<std::int64_t>())));
+  }
+}
+
+TEST_F(Edges, TheFirstRequestToStopIsHeardByEveryCommand) {
+  put_text();
+  const std::vector<std::vector<std::string>> commands = {
+      // each takes minutes
+      {"precision", "norm", "--width", "100000", "--rows", "1000"},
+      {"precision", "formats", "--values", "100000000"},
+      {"precision", "accumulate", "--count", "100000000", "--value", "1e-30,1e-31,1e-32,1e-33"},
+      {"memory", "model", "--model", "small", "--layers", "4000", "--device", "h200", "--len", "128,256,512,1024,2048,4096"},
+      {"plan", "--model", "small", "--layers", "4000", "--device", "h200"},
+      {"device", "--db", db_},
+      {"attention", "--len", "512,1024", "--steps", "1000000", "--db", db_},
+      {"step", "--device", "cpu", "--model", "small", "--len", "64", "--steps", "1000", "--db", db_},
+  };
+  for (const auto& words : commands)
+    for (const int signal : {SIGINT, SIGTERM}) {
+      const pid_t child = start(words);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      kill(child, signal);
+      int status = 0;
+      const auto asked = std::chrono::steady_clock::now();
+      while (waitpid(child, &status, WNOHANG) == 0) {
+        if (std::chrono::steady_clock::now() - asked > std::chrono::seconds(20)) {
+          ADD_FAILURE() << words[0] << " " << words[1] << " goes on after signal " << signal;
+          kill(child, SIGKILL);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      EXPECT_TRUE(WIFEXITED(status)) << words[0] << " " << words[1] << " was ended by signal " << WTERMSIG(status);
+      EXPECT_EQ(WEXITSTATUS(status), 1) << words[0] << " " << words[1];
+    }
+}
+
+}  // namespace
+}  // namespace headroom

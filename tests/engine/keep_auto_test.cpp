@@ -1,0 +1,59 @@
+#include "engine/keep_auto.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/workshop.h"
+
+namespace headroom::engine {
+namespace {
+
+TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
+  Recipe r{model_described("small"), 4, 256, *precision_named("bf16")};
+  Device gpu;
+  gpu.kind = DeviceKind::cuda, gpu.name = "described";
+  gpu.ceilings.bf16_flops = 7e14, gpu.ceilings.fp32_flops = 5e13, gpu.ceilings.copy_bytes_per_s = 4e12;
+  const auto of = [&](std::vector<Keep> keep) {
+    Recipe its = r;
+    its.keep = std::move(keep);
+    return its;
+  };
+  const std::size_t most = forecast_peak(of({Keep::everything}), gpu, 1), least = forecast_peak(of({Keep::input}), gpu, 1);
+  double before = 0;
+  for (int i = 10; i >= 0; --i) {
+    const std::size_t bytes = least + (most - least) / 10 * std::size_t(i) + (i == 10 ? 9 : 0);
+    const auto keep = keep_that_fits(r, bytes, gpu, 1);
+    ASSERT_TRUE(keep) << i;
+    EXPECT_LE(forecast_peak(of(*keep), gpu, 1), bytes);
+    const double ms = forecast(of(*keep), gpu, 1).ms;
+    EXPECT_GE(ms, before) << "less memory is not faster";
+    before = ms;
+    for (std::size_t level = 0; level < names_of<Keep>.name.size(); ++level)
+      if (forecast_peak(of({Keep(level)}), gpu, 1) <= bytes) {
+        EXPECT_LE(ms, forecast(of({Keep(level)}), gpu, 1).ms) << name_of(Keep(level));
+      }
+  }
+  EXPECT_FALSE(keep_that_fits(r, least - 1, gpu, 1));
+  EXPECT_THROW(keep_levels(KeepAsked::automatic, r, least - 1, gpu, 1), Error);
+  EXPECT_EQ(keep_levels(KeepAsked::no_cheap, r, 0, gpu, 1), std::vector{Keep::no_cheap});
+}
+
+TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAll) {
+  Recipe r{tiny(), 2, 24, {}};
+  r.model.layers = 5;
+  Workshop all(r);
+  const Device cpu;
+  Recipe less = r;
+  less.keep = {Keep::input};
+  const std::size_t bytes = (all.predicted + forecast_peak(less, cpu, 2)) / 2;
+  less.keep = *keep_that_fits(r, bytes, cpu, 2);
+  EXPECT_EQ(less.keep.size(), 5u);
+  EXPECT_NE(less.keep.front(), less.keep.back()) << in_words(less.keep);
+  Workshop some(less);
+  for (Workshop* w : {&all, &some}) w->training.step(r.hyper());
+  EXPECT_EQ(some.weights(), all.weights());
+  EXPECT_EQ(some.arena.peak(), some.predicted);
+  EXPECT_LE(some.arena.peak(), bytes);
+}
+
+}  // namespace
+}  // namespace headroom::engine

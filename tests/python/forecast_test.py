@@ -1,0 +1,88 @@
+"""Forecasts from Python: dataclasses of the C interface's answers, from names, files, dicts and config objects."""
+
+import json
+import os
+import tempfile
+import unittest
+
+import headroom
+
+LLAMA = {
+    "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 128, "tie_word_embeddings": False, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+}  # fmt: skip
+
+
+class ForecastTest(unittest.TestCase):
+    def test_the_peak_and_who_holds_it(self):
+        f = headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200")
+        self.assertEqual(f.params, 128625408)
+        self.assertEqual(sum(c.at_peak_bytes for c in f.components), f.peak_bytes)
+        self.assertEqual(max(m.live_bytes for m in f.timeline), f.peak_bytes)
+        self.assertEqual(sum(f.at_peak_bytes.values()), f.peak_bytes)
+        self.assertTrue(f.fits)
+        self.assertGreater(f.ms_at_least, 0)
+        self.assertEqual(f.settings["keep"], "everything")
+        less = headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200", keep="input")
+        self.assertLess(less.peak_bytes, f.peak_bytes)
+        self.assertFalse(headroom.forecast("8B", device="h200", memory_gib=10).fits)
+
+    def test_a_model_is_a_name_a_file_a_dict_or_a_config(self):
+        class Config:  # as transformers' are
+            def to_dict(self):
+                return {**LLAMA, "dtype": object}
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "config.json")
+            with open(file, "w") as out:
+                json.dump(LLAMA, out)
+            peaks = {headroom.forecast(m, batch=2, len=64, device="h200").peak_bytes for m in (LLAMA, file, Config())}
+        self.assertEqual(len(peaks), 1)
+
+    def test_a_plan(self):
+        few = dict(precision="bf16", attention="flash", masters="whole", gradients=["whole", "half"], update="after")
+        p = headroom.plan("small", batch=4, len=256, device="h200", keep=["everything", "input"], most=3, **few)
+        self.assertTrue(p.fits)
+        self.assertEqual(len(p.rows), 3)
+        self.assertIs(p.best, p.rows[0])
+        none = headroom.plan("small", batch=1, len=64, device="h200", memory_bytes=1000, keep="input", **few)
+        self.assertFalse(none.fits)
+        self.assertIsNone(none.best)
+
+    def test_pytorchs_memory(self):
+        m = headroom.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16")
+        self.assertEqual(len(m.rows), 2)
+        self.assertGreater(m.peak_bytes, m.rows[0]["train_peak_bytes"])
+        self.assertTrue(m.components)
+
+    def test_tables(self):
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            with self.assertRaisesRegex(ImportError, "pandas is not installed"):
+                headroom.forecast("small", device="h200").to_pandas()
+            return
+        f = headroom.forecast("small", device="h200")
+        self.assertEqual(int(f.to_pandas()["at_peak_bytes"].sum()), f.peak_bytes)
+        self.assertEqual(int(f.timeline_to_pandas()["live_bytes"].max()), f.peak_bytes)
+        self.assertEqual(len(headroom.plan("small", batch=1, device="h200", precision="bf16", keep="input", attention="flash", most=2).to_pandas()), 2)
+        self.assertEqual(len(headroom.memory_as_pytorch("small").to_pandas()), 1)
+
+    def test_what_is_refused_says_why(self):
+        def refuse(kind, words, *args, call=headroom.forecast, **options):
+            with self.assertRaisesRegex(kind, words):
+                call(*args, **options)
+
+        refuse(headroom.Error, "there is no 'bf61'", precision="bf61")
+        refuse(headroom.Error, "batch is 0", batch=0)
+        refuse(headroom.Error, "whole number", batch=1.5)
+        refuse(headroom.Error, "h2000", device="h2000")
+        refuse(TypeError, "model is a int", 3)
+        refuse(TypeError, "unexpected keyword", prescision="bf16")
+        refuse(ValueError, "give one of them", memory_gib=1, memory_bytes=1)
+        refuse(TypeError, "forecast", batch=object())
+        refuse(headroom.Error, "CUDA allocator", device="cpu", call=headroom.memory_as_pytorch)
+
+
+if __name__ == "__main__":
+    unittest.main()

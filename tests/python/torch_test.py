@@ -1,0 +1,427 @@
+"""headroom.torch against torch's own attention in FP64. Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there is one."""
+
+import itertools
+import os
+import signal
+import sys
+import threading
+import unittest
+import warnings
+
+try:
+    import torch
+except ImportError:
+    print("skipped: torch is not installed (make test-torch brings it)")
+    sys.exit(77)
+
+import headroom
+import headroom.torch as ht
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def visible(len_q, len_k, is_causal=False, window=None, align="top-left"):
+    if not is_causal and window is None:
+        return torch.ones(len_q, len_k, dtype=torch.bool)
+    row, key = torch.arange(len_q)[:, None], torch.arange(len_k)[None]
+    at = row + (len_k - len_q if align == "bottom-right" else 0)
+    seen = key <= at
+    if window is None:
+        return seen
+    before, after = window if isinstance(window, tuple) else (window, 0)
+    return (key <= at + after) & (key > at - before)
+
+
+def reference(q, k, v, scale=None, softcap=0.0, **mask):
+    """o and lse in FP64, [batch, heads, len, dim]; a row that sees nothing gives 0 and -inf."""
+    q, k, v = (x.double().cpu() for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    s = (q @ k.transpose(-1, -2)) * scale
+    s = softcap * torch.tanh(s / softcap) if softcap else s
+    s = s.masked_fill(~visible(q.shape[2], k.shape[2], **mask), -torch.inf)
+    lse = torch.logsumexp(s, -1)
+    p = torch.exp(s - torch.where(lse.isinf(), 0, lse)[..., None])
+    return p @ v, lse
+
+
+def tensors(device="cpu", dtype=torch.float32, batch=2, heads=4, kv_heads=2, len_q=33, len_k=40, dim=16, seed=0, grad=True):
+    g = torch.Generator().manual_seed(seed)
+    shapes = (batch, heads, len_q, dim), (batch, kv_heads, len_k, dim), (batch, kv_heads, len_k, dim)
+    return [torch.randn(s, generator=g).to(device, dtype).requires_grad_(grad) for s in shapes]
+
+
+class Base(unittest.TestCase):
+    def near(self, got, want, dtype, what=""):
+        got, want = got.detach().double().cpu(), want.detach().double().cpu()
+        apart = torch.where(got == want, 0, (got - want).abs()).max().item() if got.numel() else 0.0
+        self.assertLess(apart, TOLERANCE[dtype] * (1 + want[want.isfinite()].abs().max().item() if want.numel() else 1), what)
+
+
+class AttentionTest(Base):
+    def test_forward_and_backward(self):
+        masks = [{}, {"is_causal": True}, {"is_causal": True, "align": "bottom-right"}, {"window": 7}, {"window": 7, "align": "bottom-right"},
+                 {"window": (5, 3)}, {"softcap": 2.0, "is_causal": True}]
+        for device, dtype, mask, layout in itertools.product(DEVICES, TOLERANCE, masks, ("bhld", "blhd")):
+            with self.subTest(device=device, dtype=dtype, layout=layout, **mask):
+                q, k, v = tensors(device, dtype)
+                turned = [x.transpose(1, 2) for x in (q, k, v)] if layout == "blhd" else (q, k, v)
+                o, lse = ht.attention(*turned, layout=layout, return_lse=True, **mask)
+                o = o.transpose(1, 2) if layout == "blhd" else o
+                exact = [x.detach().double().cpu().requires_grad_() for x in (q, k, v)]
+                want_o, want_lse = reference(*exact, **mask)
+                self.near(o, want_o, dtype, "o")
+                self.near(lse, want_lse, dtype, "lse")
+                up = torch.randn(o.shape, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+                up_lse = torch.randn(lse.shape, generator=torch.Generator().manual_seed(2)).to(device)
+                got = torch.autograd.grad([o, lse], [q, k, v], [up, up_lse])
+                want = torch.autograd.grad([want_o, want_lse], exact, [up.double().cpu(), up_lse.double().cpu()])
+                for g, w, name in zip(got, want, ("dq", "dk", "dv")):
+                    self.near(g, w, dtype, name)
+
+    def test_it_is_torchs_own_function(self):
+        for device in DEVICES:
+            for len_q, len_k in ((33, 33), (33, 40), (40, 33)):
+                q, k, v = tensors(device, heads=2, len_q=len_q, len_k=len_k)
+                for causal in (False, True):
+                    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                    self.near(ht.attention(q, k, v, is_causal=causal), want, torch.float32)
+
+    def test_gradients_that_are_one_number_repeated(self):
+        for device in DEVICES:
+            q, k, v = tensors(device)
+            o = ht.attention(q, k, v)
+            want = torch.autograd.grad(o, [q, k, v], torch.ones_like(o), retain_graph=True)
+            for g, w in zip(torch.autograd.grad(o.sum(), [q, k, v]), want):
+                self.assertTrue(torch.equal(g, w))
+
+    def test_any_strides(self):
+        for device, dtype in itertools.product(DEVICES, (torch.float32, torch.bfloat16)):
+            q, k, v = tensors(device, dtype, grad=False)
+            want = ht.attention(q, k, v)
+            wide = torch.zeros(2, 4, 66, 16, device=device, dtype=dtype)
+            wide[:, :, ::2] = q
+            self.assertTrue(torch.equal(ht.attention(wide[:, :, ::2], k, v), want))
+            self.assertTrue(torch.equal(ht.attention(q.transpose(2, 3).contiguous().transpose(2, 3), k, v), want))
+            packed = torch.cat([q.transpose(1, 2).flatten(2), q.transpose(1, 2).flatten(2)[..., :3]], -1)  # rows off every boundary
+            self.assertTrue(torch.equal(ht.attention(packed[..., :64].unflatten(-1, (4, 16)).transpose(1, 2), k, v), want))
+            one = k[:, :1].expand(2, 4, 40, 16)
+            self.assertTrue(torch.equal(ht.attention(q, one, one), ht.attention(q, one.contiguous(), one.contiguous())))
+
+    def test_only_lse_or_only_some_gradients(self):
+        q, k, v = tensors()
+        _, lse = ht.attention(q, k, v, return_lse=True)
+        exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+        for g, w in zip(torch.autograd.grad(lse.sum(), [q, k]), torch.autograd.grad(reference(*exact)[1].sum(), exact[:2])):
+            self.near(g, w, torch.float32)
+        q, k, v = tensors(grad=False)
+        self.assertFalse(ht.attention(q, k, v).requires_grad)
+        v.requires_grad_()
+        ht.attention(q, k, v).sum().backward()
+        self.assertIsNotNone(v.grad)
+
+    def test_scales(self):
+        q, k, v = tensors(grad=False)
+        self.near(ht.attention(q, k, v, scale=0.3), reference(q, k, v, scale=0.3)[0], torch.float32)
+        self.near(ht.attention(q, k, v, scale=0.0), reference(q, k, v, scale=0.0)[0], torch.float32)
+
+    def test_edges_of_shapes(self):
+        for device in DEVICES:
+            for len_q, len_k in ((1, 1), (1, 40), (0, 5), (5, 0), (300, 7)):
+                q, k, v = tensors(device, len_q=len_q, len_k=len_k)
+                o, lse = ht.attention(q, k, v, is_causal=True, align="bottom-right", return_lse=True)
+                want_o, want_lse = reference(q, k, v, is_causal=True, align="bottom-right") if len_k else (torch.zeros_like(o), None)
+                self.near(o, want_o, torch.float32)
+                if want_lse is not None:
+                    self.near(lse, want_lse, torch.float32)
+                o.sum().backward()
+                self.assertTrue(torch.isfinite(q.grad).all())
+
+    def test_values_of_another_dimension(self):
+        for device in DEVICES:
+            q, k, v = tensors(device, dim=24)
+            v = v[..., :16].detach().requires_grad_()
+            exact = [x.detach().double().cpu().requires_grad_() for x in (q, k, v)]
+            o, want = ht.attention(q, k, v, is_causal=True), reference(*exact, is_causal=True)[0]
+            self.near(o, want, torch.float32)
+            for g, w in zip(torch.autograd.grad(o.sum(), [q, k, v]), torch.autograd.grad(want.sum(), exact)):
+                self.near(g, w, torch.float32)
+
+    def test_autocast(self):
+        q, k, v = tensors()
+        with torch.autocast("cpu", torch.bfloat16):
+            o = ht.attention(q, k, v)
+            self.assertEqual(o.dtype, torch.bfloat16)
+        o.sum().backward()
+        self.assertEqual(q.grad.dtype, torch.float32)
+
+    def test_deterministic(self):
+        for device in DEVICES:
+            q, k, v = tensors(device, torch.float32 if device == "cpu" else torch.bfloat16, len_q=256, len_k=256, dim=64)
+            runs = [torch.autograd.grad(ht.attention(q, k, v, deterministic=True).sum(), [q, k, v]) for _ in range(3)]
+            for run in runs[1:]:
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(run, runs[0])))
+
+    def test_no_second_derivatives(self):
+        q, k, v = tensors()
+        (g,) = torch.autograd.grad(ht.attention(q, k, v).square().sum(), [q], create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
+            g.sum().backward()
+
+    def test_numbers_of_threads(self):
+        q, k, v = tensors(grad=False)
+        want, before = ht.attention(q, k, v), torch.get_num_threads()
+        for n in (1, 3):
+            torch.set_num_threads(n)
+            self.assertTrue(torch.equal(ht.attention(q, k, v), want))
+        torch.set_num_threads(before)
+
+    def test_many_threads_at_once(self):
+        q, k, v = tensors(len_q=128, len_k=128, grad=False)
+        want, wrong = ht.attention(q, k, v, is_causal=True), []
+
+        def work():
+            for _ in range(20):
+                if not torch.equal(ht.attention(q, k, v, is_causal=True), want):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(wrong, [])
+
+    def test_a_forked_child_goes_on(self):
+        q, k, v = tensors(grad=False)
+        want = ht.attention(q, k, v)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this process has threads is the point
+            child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            os._exit(0 if torch.equal(ht.attention(q, k, v), want) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_what_is_refused_says_why(self):
+        q, k, v = tensors(grad=False)
+
+        def refuse(kind, words, *args, **options):
+            with self.assertRaisesRegex(kind, words):
+                ht.attention(*(args or (q, k, v)), **options)
+
+        refuse(TypeError, "q is a ndarray", q.numpy(), k, v)
+        refuse(TypeError, "float64", q.double(), k.double(), v.double())
+        refuse(TypeError, "k is torch.float16, q is torch.float32", q, k.half(), v)
+        refuse(ValueError, "3 dimensions", q[0], k, v)
+        refuse(ValueError, "attn_mask", attn_mask=torch.ones(33, 40, dtype=torch.bool))
+        refuse(ValueError, "attn_mask", attn_mask=True)
+        refuse(ValueError, "dropout", dropout_p=0.1)
+        refuse(ValueError, "all but head_dim", q, k, v[:, :, :8])
+        refuse(ValueError, "softcap is -1", softcap=-1)
+        refuse(ValueError, "softcap is '1'", softcap="1")
+        refuse(ValueError, "batch and head_dim", q, k[:1], v[:1])
+        refuse(ValueError, "cannot share", q, k[:, :0], v[:, :0])
+        refuse(ValueError, "enable_gqa", enable_gqa=False)
+        refuse(ValueError, "window and|is_causal and window", is_causal=True, window=4)
+        refuse(ValueError, "window is 0", window=0)
+        refuse(TypeError, "window is True", window=True)
+        refuse(TypeError, "window is .4, 0, 1.", window=(4, 0, 1))
+        refuse(ValueError, "at least 0 after", window=(4, -1))
+        refuse(TypeError, "is_causal is a str", is_causal="yes")
+        refuse(ValueError, "layout 'bshd'", layout="bshd")
+        refuse(ValueError, "align 'left'", align="left")
+        refuse(TypeError, "scale is a str", scale="0.1")
+        refuse(ValueError, "scale is nan", scale=float("nan"))
+        refuse(ValueError, "head_dim is 300", *[torch.zeros(1, 1, 2, 300)] * 3)
+        refuse(headroom.Error, "flsh", variant="flsh")
+        refuse(ValueError, "keeps", variant="plain")
+        refuse(ValueError, "meta", *[x.to("meta") for x in (q, k, v)])
+        with self.assertRaisesRegex(TypeError, "requires gradients"):
+            headroom.attention_forward(*[x.transpose(1, 2).requires_grad_() for x in (q, k, v)])
+
+    def test_explain(self):
+        q, k, v = tensors(grad=False)
+        self.assertIn("flash: chosen", ht.explain(q, k, v, is_causal=True))
+        self.assertIn("left to torch: dropout_p", ht.explain(q, k, v, dropout_p=0.5))
+
+    def test_arrays_of_torch(self):
+        q, k, v = (x.transpose(1, 2) for x in tensors(dtype=torch.bfloat16, grad=False))
+        r = headroom.attention_forward(q, k, v, mask="causal:top-left")
+        self.assertTrue(torch.equal(r.o, ht.attention(q, k, v, is_causal=True, layout="blhd")))
+        dq, _, _ = r.backward(torch.ones(()).to(torch.bfloat16).expand(r.o.shape))
+        self.assertEqual(dq.shape, q.shape)
+
+
+class OperatorTest(Base):
+    def test_opcheck(self):
+        for device in DEVICES:
+            for heads_first, mask in itertools.product((True, False), ((0, False, 0, 0, 0.0), (1, True, 0, 0, 0.0), (2, False, 5, 2, 3.0))):
+                q, k, v = tensors(device, torch.float32 if device == "cpu" else torch.bfloat16)
+                if not heads_first:
+                    q, k, v = (x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v))
+                options = (*mask, None, heads_first, "", False, 0)
+                torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *options))
+                o, lse = torch.ops.headroom.attention_forward(q.detach(), k.detach(), v.detach(), *options)
+                backward = (torch.randn_like(o), None, q.detach(), k.detach(), v.detach(), o, lse, *options)
+                torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
+
+    def test_compile_without_graph_breaks(self):
+        for device in DEVICES:
+
+            def f(q, k, v):
+                o, lse = ht.attention(q, k, v, is_causal=True, return_lse=True)
+                return (o * 2).sum() + lse.sum()
+
+            compiled = torch.compile(f, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+            for seed in range(2):
+                q, k, v = tensors(device, seed=seed)
+                got, want = torch.autograd.grad(compiled(q, k, v), [q, k, v]), torch.autograd.grad(f(q, k, v), [q, k, v])
+                for g, w in zip(got, want):
+                    self.near(g, w, torch.float32)
+
+    def test_compile_with_dynamic_shapes(self):
+        compiled = torch.compile(lambda q, k, v: ht.attention(q, k, v, is_causal=True), fullgraph=True, dynamic=True, backend="aot_eager")
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            for n in (33, 40, 57, 128):
+                q, k, v = tensors(len_q=n, len_k=n)
+                o = compiled(q, k, v)
+                self.near(o, ht.attention(q, k, v, is_causal=True), torch.float32)
+                o.sum().backward()
+        scaled = torch.compile(lambda q, k, v, s: ht.attention(q, k, v, scale=s, softcap=2 * s), fullgraph=True, dynamic=True,
+                               backend="aot_eager")  # fmt: skip
+        for s in (0.5, 0.25, 0.125):
+            self.near(scaled(q, k, v, s), ht.attention(q, k, v, scale=s, softcap=2 * s), torch.float32)
+
+    def test_fake_tensors(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            o, lse = ht.attention(*[torch.empty(2, 4, 32, 16, device="cpu") for _ in range(3)], return_lse=True)
+        self.assertEqual((tuple(o.shape), tuple(lse.shape), lse.dtype), ((2, 4, 32, 16), (2, 4, 32), torch.float32))
+
+    def test_checkpointing_and_anomaly_mode(self):
+        from torch.utils.checkpoint import checkpoint
+
+        q, k, v = tensors()
+        with torch.autograd.detect_anomaly(check_nan=True):
+            got = torch.autograd.grad(checkpoint(ht.attention, q, k, v, use_reentrant=False).sum(), [q, k, v])
+        for g, w in zip(got, torch.autograd.grad(ht.attention(q, k, v).sum(), [q, k, v])):
+            self.assertTrue(torch.equal(g, w))
+
+    def test_a_graph_is_captured(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors("cuda", torch.bfloat16, len_q=256, len_k=256, dim=64)
+        up = torch.randn_like(q)
+
+        def step():
+            o = ht.attention(q, k, v, is_causal=True, deterministic=True)
+            return (o, *torch.autograd.grad(o, [q, k, v], up))
+
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            want = step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = step()
+        graph.replay()
+        torch.cuda.synchronize()
+        for g, w in zip(got, want):
+            self.assertTrue(torch.equal(g, w))
+
+    def test_the_current_stream_is_used(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors("cuda", torch.bfloat16, len_q=2048, len_k=2048, dim=64, grad=False)
+        want = ht.attention(q, k, v)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            late = q * 0
+            torch.cuda._sleep(100_000_000)
+            late += q
+            o = ht.attention(late, k, v)
+        side.synchronize()
+        self.assertTrue(torch.equal(o, want))
+
+    def test_another_device_is_refused(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors(grad=False)
+        with self.assertRaisesRegex(ValueError, "k is on cuda:0, q is on cpu"):
+            ht.attention(q, k.cuda(), v)
+
+
+class ReplaceTest(Base):
+    def test_torchs_function_is_ours_within(self):
+        F, torchs = torch.nn.functional, torch.nn.functional.scaled_dot_product_attention
+        q, k, v = tensors(heads=2)
+        with ht.replace_sdpa() as seen:
+            o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+            with ht.replace_sdpa() as inner:
+                F.scaled_dot_product_attention(q, k, v)
+            self.assertIsNot(F.scaled_dot_product_attention, torchs)
+        self.assertIs(F.scaled_dot_product_attention, torchs)
+        self.assertTrue(torch.equal(o, ht.attention(q, k, v, is_causal=True)))
+        self.assertEqual((seen.served, inner.served), (1, 1))
+        self.assertIn("dropout", seen.explain())
+
+    def test_what_no_kernel_serves_is_torchs(self):
+        from unittest import mock
+
+        F = torch.nn.functional
+        q, k, v = tensors(heads=2, seed=5)
+        refusal = headroom.Error("unsupported", "cuda:0 cannot be had")
+        with ht.replace_sdpa() as seen, mock.patch.object(ht, "_context_of", side_effect=refusal):
+            F.scaled_dot_product_attention(q, k, v).sum().backward()
+        self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
+        with ht.replace_sdpa(), mock.patch.object(ht, "_context_of", side_effect=headroom.Error("bug", "of ours")):
+            with self.assertRaisesRegex(headroom.Error, "of ours"):
+                F.scaled_dot_product_attention(q, k, v)
+
+    def test_a_module_of_torchs(self):
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+        x = torch.randn(2, 10, 64, requires_grad=True)
+        want = layer(x)
+        with ht.replace_sdpa() as seen:
+            self.near(layer(x), want, torch.float32)
+        self.assertGreater(seen.served, 0, seen.explain())
+
+    def test_models_of_transformers(self):
+        try:
+            import transformers
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, max_position_embeddings=128)
+        for device, (config, model) in itertools.product(DEVICES, (
+            (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+            (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+            (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+        )):
+            with self.subTest(model=model.__name__, device=device):
+                torch.manual_seed(0)
+                net = model(config(**sizes, head_dim=16, attn_implementation="sdpa")).to(device)
+                tokens = torch.randint(0, 300, (2, 50), device=device)
+
+                def step():
+                    net.zero_grad()
+                    loss = net(tokens, labels=tokens).loss
+                    loss.backward()
+                    return loss.detach(), [p.grad.clone() for p in net.parameters()]
+
+                loss, gradients = step()
+                with ht.replace_sdpa() as seen:
+                    ours, our_gradients = step()
+                self.assertEqual((seen.served, sum(seen.left.values())), (2, 0), seen.explain())
+                self.near(ours, loss, torch.float32)
+                for g, w in zip(our_gradients, gradients):
+                    self.near(g, w, torch.float32)
+                f = headroom.forecast(net.config, batch=2, len=50, device="h200")
+                self.assertEqual(f.params, sum(p.numel() for p in net.parameters()))
+
+
+if __name__ == "__main__":
+    unittest.main()

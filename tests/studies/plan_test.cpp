@@ -1,0 +1,231 @@
+#include "studies/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "report/render.h"
+#include "studies/memory/attention.h"
+#include "studies/memory/model.h"
+#include "tests/engine/workshop.h"
+
+namespace headroom {
+namespace plan_tests {  // a name: what is used here stays here, where a folder is one source
+
+using namespace engine;
+
+// What identifies a setting, in the words of a row.
+std::string words_of(const Recipe& r) {
+  return fmt::format("{} {} {} {} {} {} {}x{} {}", name_of(r.precision), r.attention, name_of(r.keep[0]), name_of(r.holding.masters),
+                     name_of(r.holding.gradients), name_of(r.holding.updating), r.batch, r.micro_batches, name_of(r.ranks.sharding));
+}
+
+// Every combination of every lever, written out here: the ones that the engine runs dry, and their peaks.
+std::map<std::string, std::size_t> dry_runs(const Plan& p) {
+  std::map<std::string, std::size_t> peaks;
+  const std::int64_t each = p.batch / p.gpus;
+  for (const char* precision : {"fp32", "bf16", "fp16"})
+    for (const char* attention : {"flash", "plain"})
+      for (int keep = 0; keep <= int(Keep::input); ++keep)
+        for (int masters = 0; masters <= int(Masters::halves); ++masters)
+          for (int gradients = 0; gradients <= int(Gradients::none); ++gradients)
+            for (int updating = 0; updating <= int(Updating::during); ++updating)
+              for (std::int64_t micro_batches = 1; micro_batches <= each; ++micro_batches)
+                for (int sharding = 0; sharding <= (p.gpus > 1 ? int(Sharding::everything) : 0); ++sharding) {
+                  if (each % micro_batches != 0) continue;
+                  Recipe r{p.model, each / micro_batches, p.len, *precision_named(precision), {Keep(keep)}, attention};
+                  r.micro_batches = int(micro_batches), r.ranks = {p.gpus, Sharding(sharding)};
+                  r.holding = {.masters = Masters(masters), .updating = Updating(updating), .gradients = Gradients(gradients)};
+                  try {
+                    peaks[words_of(r)] = forecast_peak(r, p.device, p.workers);
+                  } catch (const Error&) { continue; }  // the engine does not take these together
+                }
+  return peaks;
+}
+
+nlohmann::json json_of(const Answer& a) { return nlohmann::json::parse(render_json(a.record)); }
+nlohmann::json rows_of(const Answer& a) { return json_of(a)["rows"]; }
+std::string words_of(const nlohmann::json& row) {
+  const auto word = [&](const char* key) { return row.at(key).get<std::string>(); };
+  return fmt::format("{} {} {} {} {} {} {}x{} {}", word("precision"), word("attention"), word("keep"), word("masters"), word("gradients"),
+                     word("update"), row["micro_batch"].get<int>(), row["micro_batches"].get<int>(), word("sharding"));
+}
+
+Plan plan_of(ModelConfig model) {
+  Plan p;
+  p.model = std::move(model), p.batch = 4, p.len = 24, p.most = 100000;
+  for (const char* name : {"fp32", "bf16", "fp16"}) p.precisions.push_back(*precision_named(name));
+  return p;
+}
+
+TEST(Plan, ListsASettingAsFittingExactlyWhenItsDryRunFits) {
+  ModelConfig narrow = tiny(), tied = tiny(), biased = tiny();
+  tied.tied = true, biased.qkv_bias = biased.qk_norm = true, narrow.layers = 1;
+  for (const ModelConfig& model : {tiny(), narrow, tied, biased}) {
+    Plan p = plan_of(model);
+    const auto peaks = dry_runs(p);
+    ASSERT_GT(peaks.size(), 100u);
+    std::set<std::size_t> edges{0};
+    for (const auto& [words, peak] : peaks) edges.insert(peak), edges.insert(peak - 1);
+    int tried = 0;
+    for (const std::size_t edge : edges) {
+      if (++tried % 7 != 0 && edge != *edges.rbegin() && edge != *std::next(edges.begin())) continue;  // a seventh of them is enough
+      p.memory_bytes = edge;
+      const Answer answer = plan(p);
+      std::set<std::string> listed, fitting;
+      for (const auto& row : rows_of(answer)) listed.insert(words_of(row));
+      for (const auto& [words, peak] : peaks)
+        if (peak <= edge) fitting.insert(words);
+      EXPECT_EQ(answer.fits, !fitting.empty());
+      if (answer.fits)
+        EXPECT_EQ(listed, fitting) << "at " << edge << " bytes";
+      else
+        EXPECT_EQ(listed.size(), 1u) << "the nearest";
+    }
+  }
+}
+
+TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
+  Plan p = plan_of(tiny());
+  p.gpus = 2, p.device.kind = DeviceKind::cuda, p.device.sm = 90, p.device.name = "described";
+  p.device.memory_bytes = p.device.total_bytes = 1ull << 40;
+  const auto peaks = dry_runs(p);
+  const auto all = settings_of(p);
+  EXPECT_EQ(all.size(), peaks.size());
+  for (const Setting& s : all) EXPECT_EQ(s.peak_bytes, peaks.at(words_of(s.recipe)));
+  const Overhead beside = overhead_of(p.device, 2);
+  EXPECT_GE(beside.communication_bytes, 544000000u) << "what two A100 were seen to take";
+  EXPECT_FALSE(beside.measured);
+  const std::size_t first = all.front().peak() + beside.bytes();
+  p.memory_bytes = first;
+  bool listed = false;
+  for (const auto& row : rows_of(plan(p))) listed = listed || words_of(row) == words_of(all.front().recipe);
+  EXPECT_TRUE(listed);
+  p.memory_bytes = first - 1;
+  for (const auto& row : rows_of(plan(p))) EXPECT_NE(words_of(row), words_of(all.front().recipe));
+}
+
+// A setting that the plan lists is run in exactly what its row says.
+TEST(Plan, WhatItListsRunsInThatMemory) {
+  Plan p = plan_of(tiny());
+  p.memory_bytes = 1ull << 40, p.device = cpu_device(), p.workers = 1;
+  const auto all = settings_of(p);
+  ASSERT_GT(all.size(), 100u);
+  for (std::size_t i = 0; i < all.size(); i += 5) {
+    SCOPED_TRACE(words_of(all[i].recipe));
+    const headroom::Block memory(all[i].peak_bytes);
+    Arena arena(memory.data(), memory.bytes());
+    Threads one(1);
+    Context ctx{arena, p.device, &one};
+    Training t(all[i].recipe, ctx);
+    t.initialise(1);
+    const std::vector<std::int32_t> zeros(std::size_t(t.tokens().count()), 0);
+    for (int k = 0; k < all[i].recipe.micro_batches; ++k) t.feed(k, zeros, zeros);
+    t.step({.clip = all[i].recipe.holding.updating == Updating::during ? 0.0 : 1.0});
+    EXPECT_EQ(arena.peak(), all[i].peak_bytes);
+  }
+}
+
+TEST(Plan, TheFrontierIsWhatNothingBeats) {
+  Plan p = plan_of(tiny());
+  p.memory_bytes = 1ull << 40;
+  p.device.ceilings = {1e10, 1e11, 1e11, 1e11, 1e11, 1e11, 0, "described"};
+  const auto rows = rows_of(plan(p));
+  int beaten = 0;
+  for (const auto& row : rows) {
+    bool found = false;
+    for (const auto& other : rows)
+      found = found || (other["ms_at_least"] <= row["ms_at_least"] && other["needed_bytes"] < row["needed_bytes"]);
+    EXPECT_FALSE(found && row["frontier"].get<bool>()) << row;
+    beaten += found;
+    EXPECT_FALSE(row.contains("ms")) << "nothing was measured";
+  }
+  EXPECT_GT(beaten, 10);
+  EXPECT_TRUE(rows[0]["frontier"].get<bool>());
+}
+
+TEST(Room, EveryKnownCardHoldsBackWhatAProgramCannotHave) {
+  for (const Device& d : known_devices()) {
+    SCOPED_TRACE(d.name);
+    const Room room = room_of(d, {});
+    EXPECT_GT(room.overhead_bytes, 500u << 20);
+    EXPECT_LT(room.memory_bytes, d.memory_bytes);
+    EXPECT_TRUE(room.holds(room.for_peak()));
+    EXPECT_FALSE(room.holds(room.for_peak() + 1));
+    const Room asked = room_of(d, 40ull << 30);
+    EXPECT_EQ(asked.memory_bytes, 40ull << 30) << "as it was asked";
+    EXPECT_EQ(asked.overhead_bytes, room.overhead_bytes);
+    EXPECT_GT(room_of(d, {}, 8).overhead_bytes, room_of(d, {}, 2).overhead_bytes);
+    EXPECT_EQ(overhead_of(d).measured, d.name == "NVIDIA H200");
+  }
+  // bench/results/h200_step_memory_40_2026-11-21.txt: 39.3 GiB of tensors, the driver said 39.8.
+  const Room h200 = room_of(device_described("h200"), {});
+  EXPECT_NEAR(double(h200.overhead_bytes), 552402944 + 12e6, 8e6);
+  EXPECT_EQ(h200.for_peak() + (17u << 20), 148483735552u) << "what a sweep could have";
+}
+
+TEST(Room, OfACardThatIsPresentTheContextIsTakenAlready) {
+  Device d = device_described("h200");
+  d.key = "", d.bus = "0000:01:00.0", d.memory_bytes = 100ull << 30;
+  EXPECT_EQ(room_of(d, {}).memory_bytes, d.memory_bytes);
+  EXPECT_EQ(room_of(d, {}).overhead_bytes, 17u << 20);
+  EXPECT_GT(room_of(d, 50ull << 30).overhead_bytes, 500u << 20) << "a memory that was named holds the context too";
+}
+
+TEST(MemoryModel, ScalesAndFitsAsTheStepThatWasAsked) {
+  ModelMemory m;
+  m.model = tiny(), m.batches = {2}, m.lens = {16, 64}, m.precisions = {*precision_named("bf16")};
+  const auto exponent = [&] { return json_of(memory_model(m))["scaling"][0]["exponent_of_peak"].get<double>(); };
+  m.memory_bytes = 1ull << 30;
+  const double plain = exponent();
+  m.holding = {.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::half};
+  std::vector<std::pair<double, double>> points;
+  for (const auto len : m.lens) {
+    Recipe r{m.model, 2, len, m.precisions[0]};
+    r.holding = m.holding;
+    points.emplace_back(double(len), double(forecast_peak(r, m.device, m.workers)));
+  }
+  EXPECT_NE(exponent(), plain);
+  EXPECT_DOUBLE_EQ(exponent(), growth_exponent(points));
+  EXPECT_TRUE(memory_model(m).fits);
+  m.memory_bytes = 1000;
+  const Answer none = memory_model(m);
+  EXPECT_FALSE(none.fits);
+  for (const auto& row : rows_of(none)) EXPECT_EQ(row["fits"], false);
+}
+
+TEST(MemoryAttention, SaysWhatDoesNotFit) {
+  AttentionMemory a;
+  a.dims = {16}, a.lens = {64, 4096}, a.memory_bytes = 1 << 24, a.variants = {"plain"}, a.batch = 1;
+  const Answer some = memory_attention(a);
+  EXPECT_TRUE(some.fits);
+  const auto rows = rows_of(some);
+  EXPECT_EQ(rows[0]["status"], "ok");
+  EXPECT_EQ(rows[1]["status"], "oom");
+  EXPECT_GT(rows[1]["peak_bytes"], 1 << 24) << "how much it would take is said all the same";
+  EXPECT_NE(rows[1]["why"].get<std::string>().find("16.0 MiB allowed"), std::string::npos) << rows[1]["why"];
+  a.memory_bytes = 100;
+  EXPECT_FALSE(memory_attention(a).fits);
+}
+
+TEST(Architecture, DescribesEveryKnownCard) {
+  for (const Device& d : known_devices()) {
+    const Architecture& a = architecture_of(d.sm);
+    EXPECT_EQ(a.sm, d.sm) << d.name << " has a row of its own";
+    EXPECT_GE(a.shared_bytes, 99 * 1024) << "what kernels from sm_80 on rely on";
+  }
+  int before = -1;
+  for (const Architecture& a : architectures()) {
+    EXPECT_GT(a.sm, before) << "oldest first";
+    before = a.sm;
+    EXPECT_EQ(&architecture_of(a.sm), &a);
+  }
+  EXPECT_EQ(architecture_of(103).name, "Blackwell");
+  EXPECT_EQ(architecture_of(75).shared_bytes, 48 * 1024);
+  EXPECT_EQ(flops_per_cycle(architecture_of(90), {DType::bf16}), 4096);
+  EXPECT_EQ(flops_per_cycle(architecture_of(80), {DType::f32, Math::tf32}), 1024);
+}
+
+}  // namespace plan_tests
+}  // namespace headroom
