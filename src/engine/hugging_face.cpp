@@ -99,6 +99,8 @@ constexpr std::string_view inert[] = {"architectures",
 
 // Reads keys of one object and knows which of them nobody asked for.
 class Reader {
+  static constexpr std::int64_t largest = (std::int64_t(1) << 31) - 1;  // so that the product of two is a number too
+
  public:
   Reader(const Json& j, std::string who) : j_(j), who_(std::move(who)) {}
 
@@ -111,6 +113,7 @@ class Reader {
     const Json* v = find(key);
     if (!v) return otherwise;
     check(v->is_number_integer(), Code::bad_argument, "model: '{}' is {}, it must be a whole number", key, printed(*v));
+    check(*v >= -largest && *v <= largest, Code::bad_argument, "model: '{}' is {}, at most {} is taken", key, printed(*v), largest);
     return v->get<std::int64_t>();
   }
   double number(const char* key, double otherwise) {

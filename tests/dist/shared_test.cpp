@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,7 +31,7 @@ std::string wrong_values(Comm& comm, std::size_t part) {  // "" where everything
     for (std::size_t i = 0; i < part; ++i)
       if (theirs[std::size_t(j) * part + i] != value(j, me, i)) return fmt::format("exchange: byte {} from {}", i, j);
   std::vector<unsigned char> whole(mine.size());
-  std::memcpy(whole.data() + std::size_t(me) * part, mine.data(), part);  // for rank 0
+  std::copy_n(mine.begin(), part, whole.begin() + std::ptrdiff_t(std::size_t(me) * part));  // for rank 0
   comm.gather({whole.data() + std::size_t(me) * part, DType::u8, {std::int64_t(part)}}, bytes_of(whole), nullptr);
   for (int j = 0; j < n; ++j)
     for (std::size_t i = 0; i < part; ++i)
