@@ -48,12 +48,12 @@ install: build  ## into PREFIX (/usr/local): program, library, headers, CMake an
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 ASAN ?= all
-asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them
+asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them (300 random attention problems, not 2000)
 	@cmake --preset asan --log-level=WARNING
 	@cmake --build --preset asan --target $(ASAN)
 	@ctest --preset asan -j $(JOBS)
 
-tsan: setup  ## the same under the thread sanitizer (300 random attention problems, not 2000)
+tsan: setup  ## the same under the thread sanitizer
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build --preset tsan
 	@ctest --preset tsan -j $(JOBS)

@@ -42,7 +42,9 @@ inline std::vector<double> keys_of(const Problem& p, Guarded& g, Tensors& x) {
   return out;
 }
 
-inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
+// sized: with the sums of absolute terms, which are the same however P is rounded.
+template <bool sized = true>
+Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
   const Problem& p = c.problem;
   const HostLists lists(p, extras_of(x));
   const auto dim = p.head_dim, dim_v = p.value_dim();
@@ -94,7 +96,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
           double size = 0;
           for (std::int64_t d = 0; d < dim; ++d) {
             dot += float(qi[d]) * float(kj[d]);
-            size += std::abs(qi[d] * kj[d]);
+            if constexpr (sized) size += std::abs(qi[d] * kj[d]);
           }
           float score = dot * scale;
           slope[std::size_t(j)] = 1;
@@ -128,7 +130,7 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
           const double* vj = &v[key_at(j) * width_v];
           for (std::size_t d = 0; d < width_v; ++d) {
             o[d] += weight * float(vj[d]);
-            size_o[d] += weight * std::abs(vj[d]);
+            if constexpr (sized) size_o[d] += weight * std::abs(vj[d]);
           }
         }
         r.lse[row] = top + std::log(sum);
@@ -155,22 +157,24 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
           double size_dp = 0;
           for (std::int64_t d = 0; d < dim_v; ++d) {
             dp += float(gi[d]) * float(vj[d]);
-            size_dp += std::abs(gi[d] * vj[d]);
+            if constexpr (sized) size_dp += std::abs(gi[d] * vj[d]);
           }
           const float ds = scale * factor(prob * (dp - delta) * ramp);
           const double size_ds = std::abs(scale) * double(prob) * (size_dp + size_delta);
           for (std::size_t d = 0; d < width; ++d) {
             const std::size_t key = key_at(j) * width + d;
             dq[d] += ds * float(kj[d]);
-            size_dq[d] += size_ds * std::abs(kj[d]);
             dk[key] += ds * float(qi[d]);
-            size_dk[key] += size_ds * std::abs(qi[d]);
-            spread_dq[d] += spread * double(prob) * kj[d];
-            spread_dk[key] += std::pow(spread * double(prob) * qi[d], 2);
+            if constexpr (sized) {
+              size_dq[d] += size_ds * std::abs(kj[d]);
+              size_dk[key] += size_ds * std::abs(qi[d]);
+              spread_dq[d] += spread * double(prob) * kj[d];
+              spread_dk[key] += std::pow(spread * double(prob) * qi[d], 2);
+            }
           }
           for (std::size_t d = 0; d < width_v; ++d) {
             dv[key_at(j) * width_v + d] += weight * float(gi[d]);
-            size_dv[key_at(j) * width_v + d] += double(prob) * std::abs(gi[d]);
+            if constexpr (sized) size_dv[key_at(j) * width_v + d] += double(prob) * std::abs(gi[d]);
           }
         }
         for (std::size_t d = 0; d < width; ++d) {
@@ -195,15 +199,13 @@ inline Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how 
   return r;
 }
 
-// The honest kernels of a case, each on a thread of its own: where nothing is rounded on the way they are one.
+// The honest kernels of a case, each on a thread of its own: where nothing is rounded on the way they are one. The first knows its sizes.
 inline std::vector<Textbook> textbooks(const Case& c, Tensors& x, bool rounds_p) {
   std::vector<std::future<Textbook>> working;
-  const auto start = [&](Rounding how) {
-    working.push_back(std::async(std::launch::async, [&c, &x, rounds_p, how] { return textbook(c, x, rounds_p, how); }));
-  };
-  start({});
+  working.push_back(std::async(std::launch::async, [&] { return textbook(c, x, rounds_p); }));
   if (rounds_p && c.problem.precision != Precision{DType::f32, Math::exact})
-    for (float shift : {0.0f, 1.7f, 3.1f}) start({false, shift});
+    for (const float shift : {0.0f, 1.7f, 3.1f})
+      working.push_back(std::async(std::launch::async, [&c, &x, shift] { return textbook<false>(c, x, true, {false, shift}); }));
   std::vector<Textbook> all;
   for (auto& one : working) all.push_back(one.get());
   return all;

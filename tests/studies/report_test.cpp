@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "base/error.h"
 #include "memory/ledger.h"
@@ -393,9 +393,9 @@ TEST(Report, FourThousandRowsTakeSeconds) {
         "mask": "full", "fwd_ms": 1.0, "saved_bytes": 1000, "peak_bytes": 2000, "forecast_peak_bytes": 2000, "status": "ok", "steps": 3}})",
                         i ? "," : "", i % 2 ? "flash" : "plain", 1 + i / 2 % 20, 16 + i / 40, 16 + i / 40);
   const ReportRun run = run_from_text("[" + rows + "]", "many.json");
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // this process's own time: a busy machine is no slower report
   const Record r = report_of({run, run}, nullptr);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 10);
   EXPECT_EQ(table_in(r, "rows")->rows.size(), 4000u);
 }
 
