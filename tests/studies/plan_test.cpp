@@ -173,6 +173,51 @@ TEST(Room, OfACardThatIsPresentTheContextIsTakenAlready) {
   EXPECT_GT(room_of(d, 50ull << 30).overhead_bytes, 500u << 20) << "a memory that was named holds the context too";
 }
 
+// "24 × B·N·W·2 = 4096·768·2": every name must give the number that stands for it. Partial sums have as many rows as there are rows in
+// all until there are too many: they were called B·N, with another number behind.
+TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
+  Device card;
+  for (const Device& d : known_devices())
+    if (d.sm == 90) card = d;
+  ASSERT_EQ(card.sm, 90);
+  ModelMemory m;
+  m.model = tiny(), m.batches = {64}, m.lens = {512}, m.precisions = {*precision_named("bf16")};
+  m.device = card;
+  const auto& c = m.model;
+  std::map<std::string, double> sizes{{"B", 64},
+                                      {"N", 512},
+                                      {"V", c.vocab},
+                                      {"W", c.width},
+                                      {"F", c.ffn},
+                                      {"2F", 2 * c.ffn},
+                                      {"D", c.head_dim},
+                                      {"H", c.heads},
+                                      {"(H+2K)", c.heads + 2 * c.kv_heads},
+                                      {"(H+K)", c.heads + c.kv_heads}};
+  const auto product = [&](const std::string& words) {
+    double all = 1;
+    std::size_t from = 0;
+    for (std::size_t to = 0; to != std::string::npos; from = to + 2) {
+      to = words.find("·", from);
+      const std::string word = words.substr(from, to == std::string::npos ? to : to - from);
+      all *= sizes.contains(word) ? sizes.at(word) : std::stod(word);
+    }
+    return all;
+  };
+  int named = 0;
+  const auto all = json_of(memory_model(m));
+  for (const auto& row : all["rows"][0]["components"]) {
+    std::string formula = row["formula"];
+    if (const auto times = formula.find(" × "); times != std::string::npos) formula.erase(0, times + 4);
+    const auto equals = formula.find(" = ");
+    const std::string names = formula.substr(0, equals), numbers = formula.substr(equals + 3);
+    if (names.starts_with("C·")) continue;  // the rows of logits at once are the head's to choose
+    EXPECT_EQ(product(names), product(numbers)) << row["name"] << " " << formula;
+    named += names != numbers;
+  }
+  EXPECT_GT(named, 20);
+}
+
 TEST(MemoryModel, ScalesAndFitsAsTheStepThatWasAsked) {
   ModelMemory m;
   m.model = tiny(), m.batches = {2}, m.lens = {16, 64}, m.precisions = {*precision_named("bf16")};

@@ -16,7 +16,7 @@ std::string formula_of(const Shape& probe, const Shape& shape, std::size_t eleme
     std::string word = std::to_string(shape[i]);
     if (probe.rank == shape.rank)
       for (const Symbol& s : symbols)
-        if (s.probe == probe[i]) word = s.name;
+        if (s.probe == probe[i] && s.value == shape[i]) word = s.name;
     if (shape[i] != 1 || word != "1") in_symbols += word + "·";
     in_numbers += fmt::format("{}·", shape[i]);
   }

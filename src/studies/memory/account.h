@@ -37,11 +37,12 @@ struct Account {
   std::size_t peak_moment = 0;  // index into timeline
 };
 
-// A size with a name: {"B", 8}. A formula names a tensor's dimensions by comparing the tensor with the one that the same line of
-// code made in a probe: a run of the same problem whose sizes are all different, so that no two names can be mistaken.
+// A size with a name: {"B", 19, 8}. A formula names a tensor's dimensions by comparing the tensor with the one that the same line of
+// code made in a probe: a run of the same problem whose sizes are all different, so that no two names can be mistaken. The name must
+// give the tensor's own size too: what has a limit (rows of partial sums) may be below it in the probe and at it in the problem.
 struct Symbol {
   std::string name;
-  std::int64_t probe;
+  std::int64_t probe, value;
 };
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol>);
 

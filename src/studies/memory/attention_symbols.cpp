@@ -12,9 +12,9 @@ SymbolProbe probe_of(const attention::Problem& p) {
   q.len_q = len_q;
   q.len_k = p.len_k == p.len_q ? len_q : len_k;
   q.head_dim = dim;
-  out.symbols = {{"B", batch}, {"H", q.heads}, {"D", dim}, {p.len_k == p.len_q ? "N" : "Nq", len_q}};
-  if (q.kv_heads != q.heads) out.symbols.push_back({"Hkv", kv_heads});
-  if (q.len_k != q.len_q) out.symbols.push_back({"Nk", len_k});
+  out.symbols = {{"B", batch, p.batch}, {"H", q.heads, p.heads}, {"D", dim, p.head_dim}, {p.len_k == p.len_q ? "N" : "Nq", len_q, p.len_q}};
+  if (q.kv_heads != q.heads) out.symbols.push_back({"Hkv", kv_heads, p.kv_heads});
+  if (q.len_k != q.len_q) out.symbols.push_back({"Nk", len_k, p.len_k});
   return out;
 }
 

@@ -62,21 +62,26 @@ Recipe probe_of(Recipe r) {
   r.loss_rows = 11;
   return r;
 }
-std::vector<Symbol> symbols_of(const Recipe& probe) {
-  const auto& m = probe.model;
-  return {{"V", m.vocab},
-          {"W", m.width},
-          {"F", m.ffn},
-          {"2F", 2 * m.ffn},
-          {"D", m.head_dim},
-          {"H·D", m.heads * m.head_dim},
-          {"(H+2K)·D", (m.heads + 2 * m.kv_heads) * m.head_dim},
-          {"(H+K)·D", (m.heads + m.kv_heads) * m.head_dim},
-          {"B", probe.batch},
-          {"N", probe.len},
-          {"B·N", probe.batch * probe.len},
-          {"H", m.heads},
-          {"C", probe.loss_rows}};
+std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Device& device) {
+  const std::int64_t rows = r.batch * r.len;
+  const std::int64_t chunk = r.loss_rows > 0
+                                 ? r.loss_rows
+                                 : engine::chunk_of(r.model, r.precision.dtype, engine::type_of(r.logits, r.precision.dtype), device, rows);
+  std::vector<Symbol> out{{"B", probe.batch, r.batch},
+                          {"N", probe.len, r.len},
+                          {"B·N", probe.batch * probe.len, rows},
+                          {"C", probe.loss_rows, std::min(chunk, rows)}};
+  const auto of = [&](const char* name, auto size) { out.push_back({name, size(probe.model), size(r.model)}); };
+  of("V", [](const auto& m) { return m.vocab; });
+  of("W", [](const auto& m) { return m.width; });
+  of("F", [](const auto& m) { return m.ffn; });
+  of("2F", [](const auto& m) { return 2 * m.ffn; });
+  of("D", [](const auto& m) { return m.head_dim; });
+  of("H·D", [](const auto& m) { return m.heads * m.head_dim; });
+  of("(H+2K)·D", [](const auto& m) { return (m.heads + 2 * m.kv_heads) * m.head_dim; });
+  of("(H+K)·D", [](const auto& m) { return (m.heads + m.kv_heads) * m.head_dim; });
+  of("H", [](const auto& m) { return m.heads; });
+  return out;
 }
 
 using Key = std::pair<Phase, std::string>;
@@ -133,7 +138,7 @@ Table components(const Case& c, const ModelMemory& s) {
   std::vector<Symbol> symbols;
   if (!c.recipe.model.counted) {  // what is only counted has sizes of its own in every layer: numbers alone
     const Recipe other = probe_of(c.recipe);
-    symbols = symbols_of(other);
+    symbols = symbols_of(other, c.recipe, s.device);
     const Forecast shapes = engine::forecast(other, s.device, s.workers);
     for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
   }

@@ -170,13 +170,20 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
   constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, kv_heads = 7, dim = 26;
   const std::int64_t asked_kv = m.kv_heads ? m.kv_heads : m.heads, asked_dim = m.head_dim ? m.head_dim : m.width / m.heads;
   const std::int64_t heads = asked_kv == m.heads ? kv_heads : 3 * kv_heads;
-  ModelProbe out{
-      m,
-      {{"B", batch}, {"N", len}, {"(N+1)", len + 1}, {"V", vocab}, {"F", ffn}, {"W", width}, {"H", heads}, {"D", dim}, {"(D/2)", dim / 2}}};
-  out.symbols.push_back({m.heads * asked_dim == m.width ? "W" : "H·D", heads * dim});
+  ModelProbe out{m,
+                 {{"B", batch, m.batch},
+                  {"N", len, m.len},
+                  {"(N+1)", len + 1, m.len + 1},
+                  {"V", vocab, m.vocab},
+                  {"F", ffn, m.ffn},
+                  {"W", width, m.width},
+                  {"H", heads, m.heads},
+                  {"D", dim, asked_dim},
+                  {"(D/2)", dim / 2, asked_dim / 2}}};
+  out.symbols.push_back({m.heads * asked_dim == m.width ? "W" : "H·D", heads * dim, m.heads * asked_dim});
   if (heads != kv_heads) {
-    out.symbols.push_back({"Hkv", kv_heads});
-    out.symbols.push_back({"Hkv·D", kv_heads * dim});
+    out.symbols.push_back({"Hkv", kv_heads, asked_kv});
+    out.symbols.push_back({"Hkv·D", kv_heads * dim, asked_kv * asked_dim});
   }
   LanguageModel& p = out.model;
   p.batch = batch;
