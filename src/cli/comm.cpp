@@ -28,7 +28,7 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
 
   CommTime t = a.study;
   t.seed = common.seed;
-  std::optional<Progress> progress(std::in_place);
+  std::optional<Progress> progress(std::in_place, "comm", Elsewhere::nothing);
   studies::Host host{.store = common.db, .stop = interrupted};
   host.progress = [&](double share, const std::string& doing) { progress->show(share, doing); };
   CommStudy study(t, counts, host);

@@ -40,6 +40,7 @@ Run compare(CLI::App& app, Common& common) {
       "Verdicts of times: same, faster, slower, or unclear where the spread reaches across the\n"
       "tolerance or, with fewer than two steps, is not known. Beside times, changes are listed: a row that\n"
       "is missing, a value that was lost, a status, more bytes, errors more than four times as large.\n"
+      "Of two trainings the losses are drawn in one chart, with their distance at the steps that both kept.\n"
       "Exit codes: 0 nothing of that; 3 something is slower or is such a difference.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
@@ -47,7 +48,9 @@ Run compare(CLI::App& app, Common& common) {
     const auto result = studies::compare_runs(a, b, asked->tolerance);
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
           asked->b);
-    return deliver(studies::comparison_record(result, a.name, b.name, asked->tolerance), common, result.differs() ? no : yes);
+    Record record = studies::comparison_record(result, a.name, b.name, asked->tolerance);
+    studies::add_loss_curves(a, b, record);
+    return deliver(record, common, result.differs() ? no : yes);
   };
 }
 

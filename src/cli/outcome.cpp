@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "cli/progress.h"
-
 namespace headroom::cli {
 
 int show(studies::Outcome outcome, const Common& common) {
@@ -17,11 +15,12 @@ int show(studies::Outcome outcome, const Common& common) {
   return code;
 }
 
-int with_host(const char* who, const Common& common, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study) {
+int with_host(const char* who, const Common& common, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
+              Elsewhere elsewhere) {
   std::optional<studies::Outcome> outcome;
   {
     std::optional<Progress> progress;
-    if (!common.silent) progress.emplace();
+    if (!common.silent) progress.emplace(who, elsewhere);
     studies::Host host{.store = common.db, .resume = resume, .stop = interrupted};
     host.progress = [&](double share, const std::string& doing) {
       if (progress) progress->show(share, doing);

@@ -1,12 +1,14 @@
 // Runs a study for a command: shows progress, prints the record, finishes the run, and says where the results are.
 #pragma once
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "studies/life.h"
 
 namespace headroom::cli {
 
-// who: the command.
-int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study);
+// who: the command. elsewhere: what it says of its progress where standard error is no terminal.
+int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
+              Elsewhere elsewhere = Elsewhere::nothing);
 
 // Of a study that has run.
 int show(studies::Outcome, const Common&);

@@ -11,22 +11,37 @@
 
 namespace headroom::cli {
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()) {}
+namespace {
+constexpr std::chrono::milliseconds a_moment(100), now_and_then(30'000);
+}
+
+Progress::Progress(const char* who, Elsewhere elsewhere)
+    : who_(who),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      lines_(!terminal_ && elsewhere == Elsewhere::lines),
+      start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {
   if (terminal_) std::fputs("\r\033[K", stderr);
 }
 
+std::string Progress::left(double done_share) const {
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+  return done_share > 0.01 ? ", about " + time_in_words(ms / done_share * (1 - done_share)) + " left" : "";
+}
+
 void Progress::show(double done_share, const std::string& doing) {
   const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || now < shown_ + std::chrono::milliseconds(100)) return;
+  if ((!terminal_ && !lines_) || now < shown_ + (terminal_ ? a_moment : now_and_then)) return;
   shown_ = now;
-  const double ms = std::chrono::duration<double, std::milli>(now - start_).count();
-  const std::string left = done_share > 0.01 ? ", about " + time_in_words(ms / done_share * (1 - done_share)) + " left" : "";
-  winsize size{};
-  const int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1 : 79;  // in one line
-  const std::string line = fmt::format("{:3.0f} %{} · {}", 100 * done_share, left, printable(doing));
-  std::fputs(("\r\033[K" + shortened(line, columns)).c_str(), stderr);
+  if (lines_) {
+    std::fputs(fmt::format("headroom {}: {}{}\n", who_, printable(doing), left(done_share)).c_str(), stderr);
+  } else {
+    winsize size{};
+    const int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1 : 79;  // in one line
+    const std::string line = fmt::format("{:3.0f} %{} · {}", 100 * done_share, left(done_share), printable(doing));
+    std::fputs(("\r\033[K" + shortened(line, columns)).c_str(), stderr);
+  }
   std::fflush(stderr);
 }
 

@@ -29,11 +29,12 @@ Run train(CLI::App& app, Common& common) {
   app.add_option("--init", s.init, "Folder with the initial weights: Hugging Face's (config.json, model.safetensors), or an earlier --save")
       ->type_name("DIR");
   app.add_option("--save", s.folder, "Folder for checkpoints")->type_name("DIR");
-  add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save");
+  add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
   app.add_option("--prompt", s.prompt, "Start of the sampled text")->type_name("TEXT")->default_str("a new line");
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
       "  headroom train --text book.txt --save run --every 100 --resume\n"
+      "  headroom train --text book.txt --save run --resume --steps 3000      a finished run, extended\n"
       "  headroom train --text book.txt --init run --steps 0 --sample 300 --prompt 'Once '\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
       "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5\n\n"
@@ -67,7 +68,8 @@ Run train(CLI::App& app, Common& common) {
     engine::check(r.recipe);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       const Device device = chosen_device(common, group);
-      return with_host("train", common, r.resume, [&](const studies::Host& host) { return train_study(r, device, host, group); });
+      return with_host(
+          "train", common, r.resume, [&](const studies::Host& host) { return train_study(r, device, host, group); }, Elsewhere::lines);
     });
   };
 }

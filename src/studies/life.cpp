@@ -1,6 +1,7 @@
 #include "studies/life.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace headroom::studies {
 
@@ -11,7 +12,7 @@ std::string text_of(const RowObject& j) { return j.dump(-1, ' ', false, RowObjec
 }  // namespace
 
 Life::Life(const Host& host, const std::string& command, const RowObject& settings, const std::string& machine)
-    : results_(host.store.empty() ? default_results_file() : host.store, Results::Access::write) {
+    : results_(host.store.empty() ? default_results_file() : host.store, Results::Access::write), command_(command), machine_(machine) {
   const std::string asked = text_of(settings);
   const auto earlier = host.resume ? results_.unfinished(command, asked, machine) : std::nullopt;
   goes_on_ = earlier.has_value();
@@ -30,6 +31,19 @@ const RowObject* Life::known(const std::string& key) const {
 
 void Life::keep(const std::string& key, const RowObject& row, const RowObject& detail) {
   results_.add_row(run_, {key, text_of(row), text_of(detail)});
+}
+
+void Life::adopt(const std::function<bool(const RowObject& settings)>& same, const std::function<bool(const RowObject& row)>& wanted) {
+  if (goes_on_) return;
+  for (const Run& earlier : results_.runs()) {  // the newest first
+    if (earlier.id == run_ || earlier.command != command_ || earlier.machine != machine_) continue;
+    if (const auto settings = parse_json_or_discard<RowObject>(earlier.settings); !settings.is_object() || !same(settings)) continue;
+    const auto rows = row_objects(results_, earlier.id);
+    const auto stored = results_.rows(earlier.id);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (wanted(rows[i])) results_.add_row(run_, stored[i]);
+    return;
+  }
 }
 
 void Life::finish() { results_.finish_run(run_); }

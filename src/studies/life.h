@@ -29,11 +29,15 @@ class Life {
   bool goes_on() const { return goes_on_; }              // there was a run to resume
   const RowObject* known(const std::string& key) const;  // a row from before the interruption
   void keep(const std::string& key, const RowObject& row, const RowObject& detail = RowObject::object());
+  // Where no run goes on: takes over the rows that `wanted` names from the newest earlier run of this command and machine whose
+  // settings `same` recognises, because this run begins where that one was.
+  void adopt(const std::function<bool(const RowObject& settings)>& same, const std::function<bool(const RowObject& row)>& wanted);
   void finish();
   std::string name() const;  // "run 12 in results.db"
 
  private:
   Results results_;
+  std::string command_, machine_;
   std::int64_t run_ = 0;
   bool goes_on_ = false;
   std::map<std::string, RowObject> known_;

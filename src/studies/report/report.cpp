@@ -66,6 +66,7 @@ Record differences(const ReportRun& a, const ReportRun& b) {
       Part{Note{"A verdict needs the whole spread (two standard errors) beyond the tolerance. It is unclear if the spread crosses it, or "
                 "is not known."}});
   if (!c.times.empty()) r.add(Part{ratios(c.times, b.name)});
+  add_loss_curves(compared(a), compared(b), r);
   for (Part& p : said.parts)
     if (std::holds_alternative<Table>(p.is)) r.add(std::move(p));
   return r;

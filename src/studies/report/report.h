@@ -16,6 +16,9 @@ Record report_of(const std::vector<ReportRun>&, const Results* store);
 // What a comparison of two runs compares: their rows, or for a profile the times of the step and of each phase, module and kernel.
 ComparedRun compared(const ReportRun&);
 
+// Of two runs of headroom train: their losses over the steps in one chart, and how far apart they are. Of other runs nothing.
+void add_loss_curves(const ComparedRun& a, const ComparedRun& b, Record&);
+
 // Without a word of what to show: the newest run of every command on every machine that has rows, oldest first.
 std::vector<ReportRun> newest_runs(const Results&);
 

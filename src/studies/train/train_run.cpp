@@ -24,6 +24,8 @@ using engine::Training;
 
 namespace {
 
+constexpr const char* extended_at = "extended_at";  // in a checkpoint's settings: the steps at which a run got more of them
+
 // Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   auto settings = parse_json(key_of(r), "settings");
@@ -81,16 +83,38 @@ std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const 
   return out;
 }
 
-void refuse_other_settings(const std::string& mine, const std::string& theirs, const std::string& path) {
-  if (mine == theirs) return;
-  const auto a = parse_json(mine, "settings");
-  auto b = parse_json_or_discard(theirs);
-  check(b.is_object(), Code::io, "'{}' has damaged settings", path);
-  if (b.contains("update")) b["updating"] = b["update"];  // as it is called in checkpoints of before
-  for (const auto& [key, value] : a.items())
-    check(b.contains(key) && b[key] == value, Code::bad_argument,
+// What a run must share with the checkpoint that it goes on from. More steps than that was made for extend it: from there on the
+// learning rate is that of the longer schedule, and the steps at which that happened are part of the settings from then on.
+std::string settings_going_on(const std::string& asked, const std::string& theirs, std::int64_t step, const std::string& path) {
+  auto mine = parse_json(asked, "settings");
+  auto before = parse_json_or_discard(theirs);
+  check(before.is_object(), Code::io, "'{}' has damaged settings", path);
+  if (before.contains("update")) before["updating"] = before["update"];  // as it is called in checkpoints of before
+  const auto steps_of = [&](const nlohmann::json& j) {
+    return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
+  };
+  const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
+  const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
+    check((before.contains(key) && before[key] == value) || (extended && (key == "steps" || key == "warmup")), Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
-          b.contains(key) ? b[key].dump() : "unknown", value.dump());
+          before.contains(key) ? before[key].dump() : "unknown", value.dump());
+  };
+  refuse_other("lr", mine["lr"]);  // before the floor, which follows from it
+  for (const auto& [key, value] : mine.items()) refuse_other(key, value);
+  if (before.contains(extended_at)) mine[extended_at] = before[extended_at];
+  if (extended) mine[extended_at].push_back(step);
+  return mine.dump();
+}
+
+std::string words_of_extension(const TrainRun& r, const std::string& settings) {
+  const auto j = parse_json(settings, "settings");
+  if (!j.contains(extended_at)) return "";
+  std::vector<std::string> at;
+  for (const auto& step : j[extended_at]) at.push_back(step.dump());
+  return fmt::format(
+      "Extended at step {}: from there on the learning rate is that of a run of {} steps, so the result is not that of "
+      "{} steps in one go.",
+      joined(at), r.schedule.steps, r.schedule.steps);
 }
 
 [[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
@@ -120,14 +144,30 @@ studies::Outcome does_not_fit(const TrainRun& r, std::size_t needed, const Devic
   return {std::move(record), studies::Answer::no};
 }
 
-// Rows after the checkpoint that a run goes on from are made again, to the same bits: they replace those that are kept.
-studies::Life life_of(const TrainRun& r, const std::string& settings, const Device& device, const studies::Host& host) {
+// from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
+// bits: they replace those that are kept. Rows before it are those of the run that made it.
+studies::Life life_of(const TrainRun& r, const engine::Position& at, const std::string& settings_before, const Device& device,
+                      const studies::Host& host) {
   RowObject all{{"model", JsonOf<engine::ModelConfig>::to(r.recipe.model)}, {"seed", r.seed}};
   all.update(json_of(r));
-  all["data"] = parse_json(settings, "settings")["data"], all["save"] = r.folder, all["init"] = r.init;
+  const auto settings = parse_json<RowObject>(at.settings, "settings");
+  all["data"] = settings["data"], all["save"] = r.folder, all["init"] = r.init;
+  if (settings.contains(extended_at)) all[extended_at] = settings[extended_at];
   studies::Host quiet = host;
   quiet.resume = r.resume, quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
-  return {quiet, "train", all, device.name};
+  studies::Life life(quiet, "train", all, device.name);
+  if (at.step == 0) return life;
+  const auto before = parse_json<RowObject>(settings_before, "settings");
+  life.adopt(
+      [&](const RowObject& theirs) {
+        const auto same = [&](const auto& key, const RowObject& value) { return theirs.contains(key) && theirs[key] == value; };
+        bool all_same =
+            same("model", all["model"]) && same("seed", all["seed"]) && theirs.contains(extended_at) == before.contains(extended_at);
+        for (const auto& [key, value] : before.items()) all_same = all_same && (key == "micro_batches" || same(key, value));
+        return all_same && number_at(theirs, "micro_batches") * number_at(theirs, "ranks") == number_at(before, "micro_batches");
+      },
+      [&](const RowObject& row) { return row.contains("step") && row["step"].is_number() && row["step"] <= at.step; });
+  return life;
 }
 
 void begin_with(Training& t, const std::string& folder) {
@@ -164,6 +204,7 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
   t.initialise(r.seed);
 
   engine::Position at{0, r.seed, settings};
+  std::string settings_before;
   const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
   check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
         r.folder, newest.value_or(""));
@@ -171,7 +212,8 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
     const auto described = engine::describe_checkpoint(*newest);
     check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
           described.position.seed, r.seed);
-    refuse_other_settings(settings, described.position.settings, *newest);
+    settings_before = described.position.settings;
+    at.settings = settings_going_on(settings, settings_before, described.position.step, *newest);
     engine::load(t, *newest);
     at.step = described.position.step;
   } else if (!r.init.empty()) {
@@ -179,7 +221,7 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
   }
 
   std::optional<studies::Life> life;
-  if (t.rank() == 0) life.emplace(life_of(r, settings, device, host));
+  if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
   std::vector<TrainRow> rows;
   const auto from = at.step;
   const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches_of_all());
@@ -211,7 +253,7 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
                                             : t.state(adamw::updates) != double(at.step);
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
       speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      host.progress(double(at.step) / double(r.schedule.steps),
+      host.progress(double(at.step - from) / double(r.schedule.steps - from),
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
       TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = speed};
       if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
@@ -231,6 +273,7 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
   if (!stopped && data.validation_batches(r.recipe) == 0)
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
+  if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
   studies::Outcome outcome{record.add(Part{table_of("rows", "Loss", rows)})};
   outcome.answer = stopped ? studies::Answer::failed : studies::Answer::yes;
   if (!life) return outcome;

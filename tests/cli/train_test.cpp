@@ -1,0 +1,87 @@
+// headroom train as a measured run: what it says while it runs, what it keeps, how it is extended, and how two of them are compared.
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+class TrainProgram : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    put("text.txt", std::string(2000, 'a') + "bcd" + std::string(2000, 'e'));
+    base_ = "train --device cpu --layers 1 --width 32 --heads 2 --len 16 --batch 2 --validate 0 --db " + db_ + " --text " + at("text.txt") +
+            " ";
+  }
+  Json answer(const std::string& arguments) const {
+    const Ended e = run(arguments + " --format json");
+    EXPECT_EQ(e.code, 0) << arguments << "\n" << e.err;
+    return Json::parse(e.out, nullptr, false);
+  }
+  Json kept(int run_number) const { return Json::parse(run("results " + std::to_string(run_number) + " --format json --db " + db_).out); }
+  static std::vector<int> steps_of(const Json& rows) {
+    std::vector<int> steps;
+    for (const Json& row : rows) steps.push_back(row["step"]);
+    return steps;
+  }
+  std::string base_;
+};
+
+TEST_F(TrainProgram, SaysWhereItIsAlsoWhereNobodyWatches) {
+  const Ended e = run(base_ + "--steps 10");
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(e.err.find("headroom train: step 1 of 10, loss "), 0u) << e.err;
+  EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 2) << "and which run it was, no line for every step: " << e.err;
+}
+
+TEST_F(TrainProgram, AFinishedRunIsExtended) {
+  const std::string save = base_ + "--log-every 5 --every 10 --save " + at("run") + " ";
+  const Json first = answer(save + "--steps 20");
+  const Json more = answer(save + "--steps 40 --resume");
+  EXPECT_EQ(steps_of(more["rows"]), (std::vector<int>{25, 30, 35, 40}));
+  EXPECT_GT(more["rows"][0]["lr"], first["rows"].back()["lr"]) << "the learning rate is that of the longer schedule";
+  EXPECT_NE(more["notes"][0].get<std::string>().find("Extended at step 20"), std::string::npos);
+  EXPECT_EQ(steps_of(kept(2)["rows"]), (std::vector<int>{1, 5, 10, 15, 20, 25, 30, 35, 40})) << "the curve is whole";
+  EXPECT_EQ(kept(2)["settings"]["extended_at"], "20");
+
+  fs::remove(at("run") + "/step-00000040.safetensors");  // as if it had been killed after step 30
+  const Json again = answer(save + "--steps 40 --resume");
+  EXPECT_EQ(steps_of(again["rows"]), (std::vector<int>{35, 40}));
+  EXPECT_EQ(again["validation_loss"], more["validation_loss"]) << "to the bit";
+  EXPECT_EQ(again["rows"][1]["loss"], more["rows"][3]["loss"]);
+
+  const Json third = answer(save + "--steps 50 --resume");
+  EXPECT_NE(third["notes"][0].get<std::string>().find("Extended at step 20, 40"), std::string::npos);
+  refused(save + "--steps 30 --resume", 2, "was trained with steps 50, this run asks for 30");
+  refused(save + "--steps 60 --lr 0.5 --resume", 2, "was trained with lr");
+}
+
+TEST_F(TrainProgram, TwoCurvesAreCompared) {
+  ASSERT_EQ(run(base_ + "--steps 20 --log-every 5").code, 0);
+  ASSERT_EQ(run(base_ + "--steps 20 --lr 0.01 --log-every 10").code, 0);
+  const Ended same = run("compare 1 1 --format json --db " + db_);
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(Json::parse(same.out)["loss_curves"]["largest_difference"], 0);
+  const Ended other = run("compare 1 2 --format json --db " + db_);
+  EXPECT_EQ(other.code, 3) << other.err;
+  const Json curves = Json::parse(other.out)["loss_curves"];
+  EXPECT_EQ(curves["steps_in_common"], 3);
+  EXPECT_EQ(steps_of(curves["losses"]), (std::vector<int>{1, 10, 20}));
+  const Json& last = curves["losses"][2];
+  EXPECT_EQ(last["a_loss"], kept(1)["rows"][4]["loss"]);
+  EXPECT_EQ(last["b_loss"], kept(2)["rows"][2]["loss"]);
+  EXPECT_EQ(last["difference"].get<double>(), last["b_loss"].get<double>() - last["a_loss"].get<double>());
+  EXPECT_EQ(curves["last_difference"], last["difference"]);
+  EXPECT_NE(run("report 1 2 --format md --db " + db_).out.find("Loss of both runs"), std::string::npos);
+}
+
+TEST_F(TrainProgram, TooLittleToValidateOnIsASentence) {
+  put("text.txt", std::string(150, 'a') + std::string(50, 'b'));  // the held-out tenth is 20 tokens: one sequence of 16, no batch of 2
+  const Json j = answer(base_ + "--steps 2");
+  EXPECT_TRUE(j["validation_loss"].is_null());
+  EXPECT_NE(j["notes"][0].get<std::string>().find("shorter than one batch"), std::string::npos);
+  const Ended text = run(base_ + "--steps 2");
+  EXPECT_EQ(text.out.find("nan"), std::string::npos) << text.out;
+}
+
+}  // namespace
+}  // namespace headroom
