@@ -12,7 +12,7 @@ namespace headroom::cli {
 namespace {
 
 struct CommAsked {
-  CommTime study;
+  studies::CommTime study;
   RanksOptions ranks;
   std::vector<std::int64_t> counts;
 };
@@ -26,12 +26,12 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
   std::vector<int> counts{seat.ranks};
   if (seat.start_others && !a.counts.empty()) counts.assign(a.counts.begin(), a.counts.end());  // else this is a rank of one of them
 
-  CommTime t = a.study;
+  studies::CommTime t = a.study;
   t.seed = common.seed;
   std::optional<Progress> progress(std::in_place, "comm", Elsewhere::nothing);
   studies::Host host{.store = common.db, .stop = interrupted};
   host.progress = [&](double share, const std::string& doing) { progress->show(share, doing); };
-  CommStudy study(t, counts, host);
+  studies::CommStudy study(t, counts, host);
   for (const int count : counts) {
     seat.ranks = count;
     as_ranks(seat, app, common, [&](dist::Group* group) {
@@ -50,7 +50,7 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
 Run comm(CLI::App& app, Common& common) {
   auto a = std::make_shared<CommAsked>();
   add_ranks(app, a->ranks);
-  add_integers(app, "--counts", a->counts, {2, 4096}, "Several numbers of ranks, one after the other");
+  add_value(app, a->counts, {.name = "counts", .about = "Several numbers of ranks, one after the other", .allowed = {2, 4096}});
   add_described(app, a->study);
   app.footer(
       "Examples:\n  headroom comm --device cpu --ranks 2 --bytes 1MB,10MB\n  headroom comm --gpus 2\n  headroom comm --device cuda "

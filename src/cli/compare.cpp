@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/options.h"
+#include "cli/described_options.h"
 #include "studies/report/report.h"
 
 namespace headroom::cli {
@@ -35,7 +35,7 @@ Run compare(CLI::App& app, Common& common) {
   auto asked = std::make_shared<Asked>();
   app.add_option("A", asked->a, "The earlier run: its number, or a file that --format json or csv wrote")->required();
   app.add_option("B", asked->b, "The same: what is")->required();
-  add_fraction(app, "--tolerance", asked->tolerance, "Differences below this are the same")->default_str("2%");
+  add_value(app, asked->tolerance, {.name = "tolerance", .unit = Unit::share, .about = "Differences below this are the same"});
   app.footer(
       "Verdicts of times: same, faster, slower, or unclear where the spread reaches across the\n"
       "tolerance or, with fewer than two steps, is not known. Beside times, changes are listed: a row that\n"

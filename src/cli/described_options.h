@@ -5,24 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/described.h"
+#include "base/described_words.h"
 #include "base/text.h"
 
 namespace headroom::cli {
 
-inline std::string option_of(const Description& d) {  // len_k: --len-k
-  if (*d.option) return d.option;
-  std::string name = std::string("--") + d.name;
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
-template <class T>
-std::vector<std::string> words_allowed(const Description& d) {
-  if (d.choices) return d.choices();
-  if constexpr (OneWord<T>) return WordsOf<T>::all();
-  return {};
-}
+// An option named after a unit takes numbers of it: --workspace-mib 32.
+inline bool in_mib(const Description& d) { return d.unit == Unit::bytes && first_option_of(d).ends_with("-mib"); }
 
 template <class T>
 std::string shape_of(const Description& d, const char* between) {  // what --help writes for a value
@@ -37,7 +26,7 @@ std::string shape_of(const Description& d, const char* between) {  // what --hel
   } else if constexpr (std::is_floating_point_v<T>) {
     return d.unit == Unit::share ? "P%" : "X";
   } else {
-    return d.unit == Unit::bytes ? "GiB" : "N";
+    return in_mib(d) ? "X" : d.unit == Unit::bytes ? "GiB" : "N";
   }
 }
 
@@ -53,8 +42,10 @@ std::string default_of(const T& x, const Description& d) {
     return WordsOf<T>::to(x);
   } else if constexpr (std::is_same_v<T, std::string>) {
     return x;
+  } else if ((d.unit == Unit::share || d.unit == Unit::bytes) && x == 0) {
+    return "";
   } else {
-    return (d.unit == Unit::share || d.unit == Unit::bytes) && x == 0 ? "" : fmt::format("{}", x);
+    return d.unit == Unit::share ? fmt::format("{:g}%", 100.0 * double(x)) : fmt::format("{}", x);
   }
 }
 
@@ -69,20 +60,13 @@ void read_option(const std::string& word, const std::string& who, const Descript
     for (const std::string& item : parse_list(word, who)) read_option(item, who, d, list.emplace_back());
     into = std::move(list);
   } else if constexpr (OneWord<T> || std::is_same_v<T, std::string>) {
-    const auto allowed = words_allowed<T>(d);
-    std::optional<T> value;
-    if constexpr (OneWord<T>)
-      value = WordsOf<T>::named(word);
-    else
-      value = word;
-    const bool chosen = !(d.choices || (OneWord<T> && !value)) || std::find(allowed.begin(), allowed.end(), word) != allowed.end();
-    check(value && chosen, Code::bad_argument, "{}: there is no '{}'; choose from {}{}", who, word, joined(allowed),
-          did_you_mean(word, allowed));
-    into = *value;
+    into = word_read<T>(word, who, d);
   } else if constexpr (std::is_floating_point_v<T>) {
     into = d.unit == Unit::share ? parse_fraction(word, who) : parse_number(word, who, d.real.low, d.real.high);
   } else {
-    if (d.unit == Unit::bytes)
+    if (in_mib(d))
+      into = T(parse_number(word, who, double(d.allowed.low) / 0x1p20, double(d.allowed.high) / 0x1p20) * 0x1p20);
+    else if (d.unit == Unit::bytes)
       into = T(parse_bytes(word, who));
     else
       into = T(parse_integer(word, who, {std::max<std::int64_t>(d.allowed.low, std::numeric_limits<T>::min()), d.allowed.high}));
@@ -101,7 +85,7 @@ inline constexpr bool is_readable<std::vector<T>> = ReadableWord<T>;
 // One member as an option. It outlives the parsing.
 template <class M>
 CLI::Option* add_value(CLI::App& app, M& member, const Description& d) {
-  const std::string names = option_of(d), who = names.substr(0, names.find(','));
+  const std::string names = options_of(d), who = first_option_of(d);
   if constexpr (std::is_same_v<M, bool>) {
     return app.add_flag(names, member, d.about);
   } else {

@@ -26,7 +26,7 @@ void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});
   f(a.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
   f(a.len, {.name = "len", .about = "Length", .allowed = {0, (1ll << 31) - 1}});
-  f(a.mask, {.name = "mask", .about = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left"});
+  f(a.mask, {.name = "mask", .about = mask_help});
   f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
   f(a.softcap, {.name = "softcap", .about = "Scores are capped"});
   f(a.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});

@@ -47,28 +47,6 @@ engine::ModelConfig ModelOptions::config() const {
   return c;
 }
 
-std::vector<Precision> precisions_of(const std::vector<std::string>& names) {
-  std::vector<Precision> out;
-  for (const auto& n : names) out.push_back(*precision_named(n));
-  return out;
-}
-std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where) {
-  const auto all = precisions_of(names);
-  check_precisions(all, where);
-  return all;
-}
-void check_precisions(const std::vector<Precision>& all, const Device& where) {
-  for (const Precision p : all)
-    check(p.math != Math::tf32 || where.kind != DeviceKind::cpu, Code::bad_argument,
-          "--precision tf32 needs a GPU, and its bytes are fp32's; use fp32, or name a GPU, present or not, as in --device h200");
-}
-std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names) {
-  std::vector<engine::Keep> out;
-  for (const auto& n : names) out.push_back(value_named<engine::Keep>(n, "--keep"));
-  return out;
-}
-std::vector<std::string> keep_words() { return names_of<engine::Keep>.all(); }
-
 Device described_device(const Common& common) {
   const std::string& name = common.device;
   return name.empty() || name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
@@ -91,7 +69,7 @@ Ceilings ceilings_without_link(const Device& d, const Common& common) {
 
 Ceilings ceilings_here(const Device& d, const Common& common) {
   Ceilings c = ceilings_without_link(d, common);
-  if (const auto link = kept_link(d, common.db)) c.link_bytes_per_s = *link;  // by headroom comm
+  if (const auto link = studies::kept_link(d, common.db)) c.link_bytes_per_s = *link;  // by headroom comm
   return c;
 }
 

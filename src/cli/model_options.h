@@ -30,12 +30,6 @@ void describe(Of<ModelOptions> auto& m, auto&& f) {
 }
 void add_model(CLI::App&, ModelOptions&);
 
-std::vector<Precision> precisions_of(const std::vector<std::string>& names);
-std::vector<Precision> precisions_of(const std::vector<std::string>& names, const Device& where);  // tf32 is refused on a CPU
-void check_precisions(const std::vector<Precision>&, const Device& where);                         // tf32 is refused on a CPU
-std::vector<engine::Keep> keeps_of(const std::vector<std::string>& names);
-std::vector<std::string> keep_words();
-
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 

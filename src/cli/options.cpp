@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "ops/attention/mask.h"
 #include "store/results.h"
 
 namespace headroom::cli {
@@ -27,12 +26,6 @@ CLI::Option* add_read(CLI::App& app, const std::string& name, const std::string&
 void check_choice(const std::string& name, const std::string& word, const std::vector<std::string>& allowed) {
   check(std::find(allowed.begin(), allowed.end(), word) != allowed.end(), Code::bad_argument, "{}: there is no '{}'; choose from {}{}",
         name, word, joined(allowed), did_you_mean(word, allowed));
-}
-
-void check_mask(const std::string& word) {
-  check(attention::mask_named(word).has_value(), Code::bad_argument,
-        "--mask: there is no '{}'; choose from full, causal, window:W with W at least 1, causal:top-left, window:W:top-left{}", word,
-        did_you_mean(word, {"full", "causal", "causal:top-left"}));
 }
 
 void check_out(const std::string& option, const std::string& file) {  // before anything is measured for it
@@ -79,73 +72,7 @@ void choose_format(Common& common) {
   common.format = format.value_or(Format::text);
 }
 
-std::string text_of(const std::vector<std::int64_t>& values) {
-  std::vector<std::string> words;
-  for (auto v : values) words.push_back(std::to_string(v));
-  return joined(words, ",");
-}
-
 }  // namespace
-
-CLI::Option* add_integer(CLI::App& app, const std::string& name, std::int64_t& value, Between allowed, const std::string& about) {
-  return add_read(app, name, "N", std::to_string(value), about,
-                  [&value, name, allowed](const std::string& s) { value = parse_integer(s, name, allowed); });
-}
-
-CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values, Between allowed,
-                          const std::string& about) {
-  return add_read(app, name, "N,N,...", text_of(values), about, [&values, name, allowed](const std::string& s) {
-    values.clear();
-    for (const auto& item : parse_list(s, name)) values.push_back(parse_integer(item, name, allowed));
-  });
-}
-
-CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double low, double high, const std::string& about) {
-  return add_read(app, name, "X", fmt::format("{}", value), about,
-                  [&value, name, low, high](const std::string& s) { value = parse_number(s, name, low, high); });
-}
-
-CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, name, "A,B,...", joined(values, ","), about,
-                  [&values, name](const std::string& s) { values = parse_list(s, name); });
-}
-
-CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value, const std::vector<std::string>& allowed,
-                        const std::string& about) {
-  return add_read(app, name, joined(allowed, "|"), value, about, [&value, name, allowed](const std::string& s) {
-    check_choice(name, s, allowed);
-    value = s;
-  });
-}
-
-CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& values, const std::vector<std::string>& allowed,
-                         const std::string& about) {
-  return add_read(app, name, joined(allowed, ","), joined(values, ","), about, [&values, name, allowed](const std::string& s) {
-    auto words = parse_list(s, name);
-    for (const auto& w : words) check_choice(name, w, allowed);
-    values = std::move(words);
-  });
-}
-
-CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value, const std::string& about) {
-  return add_read(app, name, "P%", "", about, [&value, name](const std::string& s) { value = parse_fraction(s, name); });
-}
-
-CLI::Option* add_bytes(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about) {
-  return add_read(app, name, "GiB", "", about, [&value, name](const std::string& s) { value = parse_bytes(s, name); });
-}
-
-CLI::Option* add_mask(CLI::App& app, std::string& value, const std::string& about) {
-  return add_read(app, "--mask", "MASK", value, about, [&value](const std::string& s) { check_mask(s), value = s; });
-}
-
-CLI::Option* add_masks(CLI::App& app, std::vector<std::string>& values, const std::string& about) {
-  return add_read(app, "--mask", "MASK,...", joined(values, ","), about, [&values](const std::string& s) {
-    auto words = parse_list(s, "--mask");
-    for (const auto& w : words) check_mask(w);
-    values = std::move(words);
-  });
-}
 
 CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& value, const std::string& about) {
   return add_read(app, name, "FILE", "", about, [&value, name](const std::string& s) { check_out(name, s), value = s; });

@@ -1,8 +1,6 @@
-// The program's kinds of options: lists with commas, numbers with a range, sizes with units. Each shows its
-// default in --help and refuses a bad value in one line before anything runs.
+// Options that are not fields of described settings (described_options.h): files, flags, topics, and what every command shares.
 #pragma once
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,19 +10,6 @@
 
 namespace headroom::cli {
 
-CLI::Option* add_integer(CLI::App&, const std::string& name, std::int64_t& value, Between allowed, const std::string& about);
-CLI::Option* add_integers(CLI::App&, const std::string& name, std::vector<std::int64_t>& values, Between allowed, const std::string& about);
-CLI::Option* add_number(CLI::App&, const std::string& name, double& value, double low, double high, const std::string& about);
-CLI::Option* add_words(CLI::App&, const std::string& name, std::vector<std::string>& values, const std::string& about);
-// One word or several of those allowed; anything else is refused with the list and the nearest.
-CLI::Option* add_choice(CLI::App&, const std::string& name, std::string& value, const std::vector<std::string>& allowed,
-                        const std::string& about);
-CLI::Option* add_choices(CLI::App&, const std::string& name, std::vector<std::string>& values, const std::vector<std::string>& allowed,
-                         const std::string& about);
-CLI::Option* add_fraction(CLI::App&, const std::string& name, double& value, const std::string& about);                     // 0.5%
-CLI::Option* add_bytes(CLI::App&, const std::string& name, std::optional<std::uint64_t>& value, const std::string& about);  // GiB
-CLI::Option* add_mask(CLI::App&, std::string& value, const std::string& about);  // --mask, as the attention op names them
-CLI::Option* add_masks(CLI::App&, std::vector<std::string>& values, const std::string& about);
 CLI::Option* add_file(CLI::App&, const std::string& name, std::string& value, const std::string& about);  // that is written
 CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std::string& about);
 

@@ -29,7 +29,7 @@ Run accumulate(CLI::App& app, Common& common) {
   struct Asked {
     std::vector<double> values;
     std::vector<std::int64_t> counts;
-    precision::AccumulateSettings settings;
+    studies::precision::AccumulateSettings settings;
   };
   auto asked = std::make_shared<Asked>();
   constexpr double fp32_largest = std::numeric_limits<float>::max();
@@ -51,12 +51,12 @@ Run accumulate(CLI::App& app, Common& common) {
       for (double value : values)
         for (auto count : counts) settings.sums.push_back({value, count});
     }
-    return deliver(precision::accumulate_record(settings, pointer(card)), common);
+    return deliver(studies::precision::accumulate_record(settings, pointer(card)), common);
   };
 }
 
 Run autocast(CLI::App& app, Common& common) {
-  auto s = std::make_shared<precision::AutocastSettings>();
+  auto s = std::make_shared<studies::precision::AutocastSettings>();
   add_described(app, *s);
   for (const char* named : {"--model", "--policy"}) app.get_option(named)->type_name("NAME|FILE");
   app.footer(
@@ -64,29 +64,29 @@ Run autocast(CLI::App& app, Common& common) {
       "--explain\n"
       "  headroom precision autocast --model small --policy pytorch\n"
       "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
-  return [s, &common] { return chosen_cpu(common, "precision autocast"), deliver(precision::autocast_record(*s), common); };
+  return [s, &common] { return chosen_cpu(common, "precision autocast"), deliver(studies::precision::autocast_record(*s), common); };
 }
 
 Run norm(CLI::App& app, Common& common) {
-  auto s = std::make_shared<precision::NormSettings>();
+  auto s = std::make_shared<studies::precision::NormSettings>();
   add_described(app, *s);
   app.footer(
       "Examples:\n  headroom precision norm\n  headroom precision norm --dtype fp16 --width 768,4096 --magnitude 1,10,100 --eps 1e-5,1e-8");
   return [s, &common] {
     const auto card = card_of(common);
     s->seed = common.seed;
-    return deliver(precision::norm_record(*s, pointer(card)), common);
+    return deliver(studies::precision::norm_record(*s, pointer(card)), common);
   };
 }
 
 Run formats(CLI::App& app, Common& common) {
-  auto s = std::make_shared<precision::FormatsSettings>();
+  auto s = std::make_shared<studies::precision::FormatsSettings>();
   add_described(app, *s);
   app.footer("Examples:\n  headroom precision formats\n  headroom precision formats --format md");
   return [s, &common] {
     const auto card = card_of(common);
     s->seed = common.seed;
-    return deliver(precision::formats_record(*s, pointer(card)), common);
+    return deliver(studies::precision::formats_record(*s, pointer(card)), common);
   };
 }
 

@@ -3,18 +3,19 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/model_options.h"
 #include "cli/outcome.h"
-#include "cli/step_options.h"
 #include "studies/profile/program.h"
 #include "studies/profile/study.h"
 #include "studies/report/report.h"
+#include "studies/step/step_time.h"
 
 namespace headroom::cli {
 
 namespace {
 
 struct ProfileAsked {
-  StepTime step;
+  studies::StepTime step;
   ModelOptions model;
   studies::AttentionSweep attention;
   engine::Purpose phase = engine::Purpose::training;
@@ -61,7 +62,7 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 }
 
 int run_step(const ProfileAsked& a, const Common& common) {
-  StepTime t = a.step;
+  studies::StepTime t = a.step;
   t.models = a.model.configs(), t.seed = common.seed;
   const Device d = with_ceilings(chosen_device(common), common);
   studies::ProfileOptions o = options_of(a, common);
@@ -125,8 +126,8 @@ Run profile(CLI::App& app, Common& common) {
       "  headroom profile step --device cuda --model small --len 1024 --precision bf16 --counters");
   CLI::App* attention = app.add_subcommand("attention", "One attention problem, every variant; the last one in full")->fallthrough();
   add_described(*attention, a->attention, {"warmup", "steps", "until", "seconds", "deterministic", "memory"});
-  add_integer(*attention, "--steps", a->steps, {1, 1 << 20}, "Calls that are recorded");
-  add_integer(*attention, "--warmup", a->warmup, {0, 1 << 20}, "Calls before them");
+  add_value(*attention, a->steps, {.name = "steps", .about = "Calls that are recorded", .allowed = {1, 1 << 20}});
+  add_value(*attention, a->warmup, {.name = "warmup", .about = "Calls before them", .allowed = {0, 1 << 20}});
   say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--dtype", "fp32|tf32|bf16|fp16|fp8"}});
   attention->get_option("--dim")->description("Head dimension");
   attention->get_option("--len")->description("Length of the queries, and of the keys without --len-k");

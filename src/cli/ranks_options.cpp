@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "cli/options.h"
+#include "cli/described_options.h"
 #include "dist/quiet.h"
 #include "gpu/device.h"
 
@@ -23,10 +23,10 @@ dist::RanksAsked RanksOptions::asked() const {
 }
 
 void add_ranks(CLI::App& app, RanksOptions& r) {
-  const auto unset = [](CLI::Option* o) { return o->default_str(""); };
-  unset(add_integer(app, "--gpus", r.gpus, {1, 4096}, "GPUs of this machine, a process each, started from here"));
-  unset(add_integer(app, "--ranks", r.ranks, {1, 4096}, "The same on a CPU; or of how many this is one, with --rank"));
-  unset(add_integer(app, "--rank", r.rank, {0, 4095}, "Which one this is, where no launcher says so (torchrun, mpirun, srun do)"));
+  const auto add = [&](std::int64_t& member, const Description& d) { add_value(app, member, d)->default_str(""); };
+  add(r.gpus, {.name = "gpus", .about = "GPUs of this machine, a process each, started from here", .allowed = {1, 4096}});
+  add(r.ranks, {.name = "ranks", .about = "The same on a CPU; or of how many this is one, with --rank", .allowed = {1, 4096}});
+  add(r.rank, {.name = "rank", .about = "Which one this is, where no launcher says so (torchrun, mpirun, srun do)", .allowed = {0, 4095}});
   app.add_option("--rendezvous", r.rendezvous, "Where ranks started by hand meet: a free port on rank 0's machine")->type_name("HOST:PORT");
 }
 

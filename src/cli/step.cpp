@@ -1,14 +1,15 @@
 // headroom step — time forward, backward and optimiser of a language model.
 #include "base/error.h"
+#include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
-#include "cli/step_options.h"
+#include "studies/step/step_time.h"
 
 namespace headroom::cli {
 
 Run step(CLI::App& app, Common& common) {
   struct Asked {
-    StepTime study;
+    studies::StepTime study;
     ModelOptions model;
     RanksOptions ranks;
     bool resume = false;
@@ -28,14 +29,14 @@ Run step(CLI::App& app, Common& common) {
     const dist::Seat seat = find_seat(a->ranks.asked());
     check(seat.ranks > 1 || app.count("--shard") == 0, Code::bad_argument, "--shard: there is one rank; give --gpus or --ranks");
     return as_ranks(seat, app, common, [&](dist::Group* group) {
-      StepTime s = a->study;
+      studies::StepTime s = a->study;
       s.models = a->model.configs(), s.seed = common.seed, s.ranks.count = seat.ranks;
       Device d = chosen_device(common, group);
       if (const auto kept = kept_ceilings(d, common)) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
         if (d.kind == DeviceKind::cpu && s.threads == 0) s.matmul_flops = kept->fp32_flops;  // it used every core
       }
-      return with_host("step", common, a->resume, [&](const studies::Host& host) { return step_study(s, d, host, group); });
+      return with_host("step", common, a->resume, [&](const studies::Host& host) { return studies::step_study(s, d, host, group); });
     });
   };
 }

@@ -1,29 +1,36 @@
 // headroom train — train, save, resume, sample.
 #include "base/error.h"
+#include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
-#include "cli/step_options.h"
 #include "studies/train/train_run.h"
 
 namespace headroom::cli {
 
 namespace {
 struct TrainAsked {
-  TrainRun study;
+  studies::TrainRun study;
   ModelOptions model;
   RanksOptions ranks;
-  std::string text, tokens, tokens_type = "uint16";
+  std::string text, tokens;
+  engine::TokenFormat tokens_type = engine::TokenFormat::u16;
 };
+
+std::vector<std::string> number_formats() {  // a text is --text
+  auto words = names_of<engine::TokenFormat>.all();
+  std::erase(words, names_of<engine::TokenFormat>.of(engine::TokenFormat::text));
+  return words;
+}
 }  // namespace
 
 Run train(CLI::App& app, Common& common) {
   auto a = std::make_shared<TrainAsked>();
-  TrainRun& s = a->study;
+  studies::TrainRun& s = a->study;
   s.recipe.batch = 4;
   add_model(app, a->model);
   auto* text = app.add_option("--text", a->text, "A file of text; its bytes are the tokens, the vocabulary is 256")->type_name("FILE");
   app.add_option("--tokens", a->tokens, "A flat file of token numbers")->type_name("FILE")->excludes(text);
-  add_choice(app, "--tokens-type", a->tokens_type, {"uint16", "uint32"}, "Of --tokens");
+  add_value(app, a->tokens_type, {.name = "tokens_type", .about = "Of --tokens", .choices = number_formats});
   add_described(app, s);
   add_ranks(app, a->ranks);
   app.add_option("--init", s.init, "Folder with the initial weights: Hugging Face's (config.json, model.safetensors), or an earlier --save")
@@ -41,18 +48,18 @@ Run train(CLI::App& app, Common& common) {
       "Exit codes: 0 every step ran; 1 it failed, or Ctrl-C stopped it: the current step is finished, and saved with --save,\n"
       "and the losses so far are printed; 3 it does not fit.");
   return [a, &app, &common] {
-    TrainRun& r = a->study;
+    studies::TrainRun& r = a->study;
     check(!a->text.empty() || !a->tokens.empty(), Code::bad_argument, "--text FILE or --tokens FILE is needed");
     const bool bytes = !a->text.empty();
     if (bytes && a->model.vocab == 0 && r.init.empty()) a->model.vocab = 256;
     r.data = bytes ? a->text : a->tokens;
-    r.format = bytes ? engine::TokenFormat::text : a->tokens_type == "uint16" ? engine::TokenFormat::u16 : engine::TokenFormat::u32;
+    r.format = bytes ? engine::TokenFormat::text : a->tokens_type;
     if (r.init.empty()) {
       r.recipe.model = a->model.config();
     } else {
       for (const char* shape : {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab"})
         check(app.count(shape) == 0, Code::bad_argument, "{}: the folder of --init describes the model; leave {} out", shape, shape);
-      r.recipe.model = model_of_init(r.init);
+      r.recipe.model = studies::model_of_init(r.init);
       check(!bytes || r.recipe.model.vocab == 256, Code::bad_argument,
             "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", r.init, r.recipe.model.vocab);
     }
@@ -69,7 +76,8 @@ Run train(CLI::App& app, Common& common) {
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       const Device device = chosen_device(common, group);
       return with_host(
-          "train", common, r.resume, [&](const studies::Host& host) { return train_study(r, device, host, group); }, Elsewhere::lines);
+          "train", common, r.resume, [&](const studies::Host& host) { return studies::train_study(r, device, host, group); },
+          Elsewhere::lines);
     });
   };
 }

@@ -10,6 +10,14 @@
 namespace headroom::engine {
 
 enum class TokenFormat : std::uint8_t { text, u16, u32 };
+}  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::TokenFormat> = names<engine::TokenFormat>("text", "uint16", "uint32");
+}
+
+namespace headroom::engine {
 
 class Data {
  public:

@@ -80,7 +80,7 @@ constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(
 
 void describe(Of<Holding> auto& h, auto&& f) {
   f(h.masters, {.name = "masters", .about = "FP32 weights: beside their bf16 copies, or sharing their bytes"});
-  f(h.updating, {.name = "updating", .about = "AdamW after backward, or during it group by group, without clipping", .option = "--update"});
+  f(h.updating, {.name = "update", .about = "AdamW after backward, or during it group by group, without clipping"});
   f(h.gradients,
     {.name = "gradients",
      .about = "Gradients of the blocks' matrices: full is FP32; half is the precision's dtype; none: the product updates the weight"});

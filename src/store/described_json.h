@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/described.h"
+#include "base/described_words.h"
 
 namespace headroom {
 
@@ -138,6 +138,24 @@ std::string key_of(const T& x) {
     append_key(key, member);
   });
   return key.empty() ? "{}" : key + "}";
+}
+
+// The options of fields that are not at their defaults, with commas between them: "--softmax, --adam".
+template <Described T>
+std::string changed_options(const T& x) {
+  std::vector<std::string> usual, changed;
+  const auto text = [](const auto& member) {
+    std::string key;
+    append_key(key, member);
+    return key;
+  };
+  const T blank{};
+  describe(blank, [&](const auto& member, const Description&) { usual.push_back(text(member)); });
+  std::size_t i = 0;
+  describe(x, [&](const auto& member, const Description& d) {
+    if (text(member) != usual[i++]) changed.push_back(first_option_of(d));
+  });
+  return joined(changed);
 }
 
 }  // namespace headroom

@@ -51,5 +51,6 @@ struct Outcome {
   std::optional<Life> life{};  // to be finished once the record is shown; none: cut short, or nothing is kept
   std::string said{};          // a line beside the record: which run this is, what to do next
 };
+inline Outcome yes_or_no(Record record, bool yes) { return {std::move(record), yes ? Answer::yes : Answer::no}; }
 
 }  // namespace headroom::studies

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headroom/headroom.h"
-#include "studies/memory/model_pytorch.h"
+#include "studies/memory/pytorch/language_model.h"
 
 namespace headroom::capi {
 namespace {
@@ -40,6 +40,7 @@ TEST(CForecast, IsTheEnginesForecast) {
   const Device h200 = device_described("h200");
   const engine::Forecast f = engine::forecast(r, h200, 1);
   EXPECT_EQ(a.at("version"), 1);
+  EXPECT_EQ(a.at("schema_version"), 1);
   EXPECT_EQ(a.at("params"), 128625408);
   EXPECT_EQ(a.at("peak_bytes"), f.peak_bytes);
   EXPECT_EQ(a.at("standing_bytes"), f.standing_bytes);
@@ -109,7 +110,9 @@ TEST(CPlan, SaysWhatFits) {
     "precision": "bf16", "attention": "flash", "keep": "input", "masters": "whole", "gradients": "whole", "update": "after"})");
   EXPECT_FALSE(none.at("fits").get<bool>());
   refuse(headroom_plan, R"({"model": "small", "attention": ["flsh"]})", HEADROOM_BAD_ARGUMENT, "there is no 'flsh'");
-  refuse(headroom_plan, R"({"model": "small", "device": "cpu", "gpus": 2})", HEADROOM_BAD_ARGUMENT, "gpus is 2");
+  refuse(headroom_plan, R"({"model": "small", "device": "cpu", "gpus": 2})", HEADROOM_BAD_ARGUMENT, "--gpus 2: this is a CPU");
+  refuse(headroom_plan, R"({"model": "small", "device": "h200", "gpus": 5000})", HEADROOM_BAD_ARGUMENT,
+         "gpus is 5000, it must be at most 4096");
   refuse(headroom_plan, R"({"model": "small", "precision": []})", HEADROOM_BAD_ARGUMENT, "empty list");
 }
 
@@ -118,15 +121,20 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
       ask(headroom_memory_as_pytorch, R"({"model": "small", "batch": 2, "len": [128, 256], "precision": "bf16", "attention": "flash"})");
   EXPECT_EQ(a.at("version"), 1);
   ASSERT_EQ(a.at("rows").size(), 2u);
-  pytorch::LanguageModel m;
+  studies::pytorch::LanguageModel m;
   const auto c = engine::model_described("small");
   m.vocab = c.vocab, m.width = c.width, m.ffn = c.ffn, m.layers = c.layers, m.heads = c.heads, m.batch = 2, m.len = 256;
   m.precision = {DType::bf16}, m.fused_attention = true;
-  const auto account = pytorch::account(m, pytorch::workspace_bytes(90));
+  const auto account = studies::pytorch::account(m, studies::pytorch::workspace_bytes(90));
   EXPECT_EQ(a.at("rows").at(1).at("train_peak_bytes"), account.train_peak_bytes);
   EXPECT_FALSE(a.at("rows").at(1).at("components").empty());
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "device": "cpu"})", HEADROOM_BAD_ARGUMENT, "CUDA allocator");
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "sgd"})", HEADROOM_BAD_ARGUMENT, "there is no 'sgd'");
+  refuse(headroom_memory_as_pytorch, R"({"model": "small", "keep": "input"})", HEADROOM_BAD_ARGUMENT, "key 'keep' that nobody reads");
+  const Json larger =
+      ask(headroom_memory_as_pytorch, R"({"model": "small", "len": 256, "batch": 2, "precision": "bf16", "attention": "flash",
+    "workspace_bytes": 134217728})");
+  EXPECT_EQ(larger.at("rows").at(0).at("train_peak_bytes"), studies::pytorch::account(m, 128u << 20).train_peak_bytes);
 }
 
 }  // namespace

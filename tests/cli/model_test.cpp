@@ -38,7 +38,9 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --width 100", 2, "not a multiple of 12 heads");
   refused("memory model --batch 1000000 --len 1000000", 2, "2^31");
   refused("memory model --keep all", 2, "no-attention-inputs");
-  refused("memory model --softmax composed", 2, "need --as pytorch");
+  refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
+  refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
+  refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
   refused("memory model --as pytorch --keep input", 2, "leave --keep out");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");
@@ -114,10 +116,10 @@ TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
   const Json j = answer(
       "memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + small_model);
   ASSERT_EQ(j["rows"].size(), 2u);
-  pytorch::LanguageModel m;
+  studies::pytorch::LanguageModel m;
   m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
-  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = pytorch::Adam::fused;
-  const auto a = account(m, 8u << 20, pytorch::Detail::components);
+  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = studies::pytorch::Adam::fused;
+  const auto a = account(m, 8u << 20, studies::pytorch::Detail::components);
   EXPECT_EQ(j["rows"][1]["params"], a.params);
   EXPECT_EQ(j["rows"][1]["train_peak_bytes"], a.train_peak_bytes);
   EXPECT_EQ(j["rows"][1]["forward_peak_bytes"], a.forward_peak_bytes);

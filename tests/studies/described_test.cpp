@@ -99,9 +99,9 @@ TEST(Described, SettingsOfStudiesComeBackFromTheStore) {
   sweep.masks = {attention::Mask::sliding(7)}, sweep.dtypes = {{DType::f32, Math::tf32}}, sweep.memory = 5;
   sweep.passes = studies::Passes::backward, sweep.protocol.until = 0.25;
   EXPECT_EQ(json_of(read_described<studies::AttentionSweep>(json_of(sweep), "settings")), json_of(sweep));
-  StepTime step;
+  studies::StepTime step;
   step.models = {engine::presets().front()}, step.holding.gradients = engine::Gradients::half, step.warmups = {0, 5};
-  EXPECT_EQ(json_of(read_described<StepTime>(json_of(step), "settings")), json_of(step));
+  EXPECT_EQ(json_of(read_described<studies::StepTime>(json_of(step), "settings")), json_of(step));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "memory/block.h"
 #include "report/render.h"
 
-namespace headroom {
+namespace headroom::studies {
 namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
@@ -159,4 +159,4 @@ TEST(MemoryAttention, RowsCarryWhatTheSpecificationNames) {
 }
 
 }  // namespace
-}  // namespace headroom
+}  // namespace headroom::studies

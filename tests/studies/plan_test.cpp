@@ -10,7 +10,7 @@
 #include "studies/memory/model.h"
 #include "tests/engine/workshop.h"
 
-namespace headroom {
+namespace headroom::studies {
 namespace plan_tests {  // a name: what is used here stays here, where a folder is one source
 
 using namespace engine;
@@ -44,8 +44,8 @@ std::map<std::string, std::size_t> dry_runs(const Plan& p) {
   return peaks;
 }
 
-nlohmann::json json_of(const Answer& a) { return nlohmann::json::parse(render_json(a.record)); }
-nlohmann::json rows_of(const Answer& a) { return json_of(a)["rows"]; }
+nlohmann::json json_of(const Outcome& a) { return nlohmann::json::parse(render_json(a.record)); }
+nlohmann::json rows_of(const Outcome& a) { return json_of(a)["rows"]; }
 std::string words_of(const nlohmann::json& row) {
   const auto word = [&](const char* key) { return row.at(key).get<std::string>(); };
   return fmt::format("{} {} {} {} {} {} {}x{} {}", word("precision"), word("attention"), word("keep"), word("masters"), word("gradients"),
@@ -72,13 +72,13 @@ TEST(Plan, ListsASettingAsFittingExactlyWhenItsDryRunFits) {
     for (const std::size_t edge : edges) {
       if (++tried % 19 != 0 && edge != *edges.rbegin() && edge != *std::next(edges.begin())) continue;  // a few of them are enough
       p.memory_bytes = edge;
-      const Answer answer = plan(p);
+      const Outcome answer = plan(p);
       std::set<std::string> listed, fitting;
       for (const auto& row : rows_of(answer)) listed.insert(words_of(row));
       for (const auto& [words, peak] : peaks)
         if (peak <= edge) fitting.insert(words);
-      EXPECT_EQ(answer.fits, !fitting.empty());
-      if (answer.fits)
+      EXPECT_EQ(answer.answer, fitting.empty() ? Answer::no : Answer::yes);
+      if (answer.answer == Answer::yes)
         EXPECT_EQ(listed, fitting) << "at " << edge << " bytes";
       else
         EXPECT_EQ(listed.size(), 1u) << "the nearest";
@@ -224,34 +224,34 @@ TEST(MemoryModel, ScalesAndFitsAsTheStepThatWasAsked) {
   const auto exponent = [&] { return json_of(memory_model(m))["scaling"][0]["exponent_of_peak"].get<double>(); };
   m.memory_bytes = 1ull << 30;
   const double plain = exponent();
-  m.holding = {.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::half};
+  m.levers.holding = {.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::half};
   std::vector<std::pair<double, double>> points;
   for (const auto len : m.lens) {
     Recipe r{m.model, 2, len, m.precisions[0]};
-    r.holding = m.holding;
+    r.holding = m.levers.holding;
     points.emplace_back(double(len), double(forecast_peak(r, m.device, m.workers)));
   }
   EXPECT_NE(exponent(), plain);
   EXPECT_DOUBLE_EQ(exponent(), growth_exponent(points));
-  EXPECT_TRUE(memory_model(m).fits);
+  EXPECT_EQ(memory_model(m).answer, Answer::yes);
   m.memory_bytes = 1000;
-  const Answer none = memory_model(m);
-  EXPECT_FALSE(none.fits);
+  const Outcome none = memory_model(m);
+  EXPECT_EQ(none.answer, Answer::no);
   for (const auto& row : rows_of(none)) EXPECT_EQ(row["fits"], false);
 }
 
 TEST(MemoryAttention, SaysWhatDoesNotFit) {
   AttentionMemory a;
   a.dims = {16}, a.lens = {64, 4096}, a.memory_bytes = 1 << 24, a.variants = {"plain"}, a.batch = 1;
-  const Answer some = memory_attention(a);
-  EXPECT_TRUE(some.fits);
+  const Outcome some = memory_attention(a);
+  EXPECT_EQ(some.answer, Answer::yes);
   const auto rows = rows_of(some);
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "oom");
   EXPECT_GT(rows[1]["peak_bytes"], 1 << 24) << "how much it would take is said all the same";
   EXPECT_NE(rows[1]["why"].get<std::string>().find("16.0 MiB allowed"), std::string::npos) << rows[1]["why"];
   a.memory_bytes = 100;
-  EXPECT_FALSE(memory_attention(a).fits);
+  EXPECT_EQ(memory_attention(a).answer, Answer::no);
 }
 
 TEST(Architecture, DescribesEveryKnownCard) {
@@ -273,4 +273,4 @@ TEST(Architecture, DescribesEveryKnownCard) {
 }
 
 }  // namespace plan_tests
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -15,7 +15,7 @@
 #include "base/formats.h"
 #include "report/render.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 // The nine published results, typed here digit by digit.
@@ -231,4 +231,4 @@ TEST(Accumulate, WhatCannotBeAddedSaysWhy) {
 }
 
 }  // namespace
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

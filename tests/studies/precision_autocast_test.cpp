@@ -16,7 +16,7 @@
 #include "engine/params.h"
 #include "report/render.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 const OpDTypes& named(const Autocast& a, const std::string& name) {
@@ -200,4 +200,4 @@ TEST(Autocast, ExplainShowsTheRuleOfEveryRow) {
 }
 
 }  // namespace
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

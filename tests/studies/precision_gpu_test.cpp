@@ -6,7 +6,7 @@
 #include "studies/precision/formats.h"
 #include "studies/precision/norm.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 class PrecisionGpu : public testing::Test {
@@ -52,4 +52,4 @@ TEST_F(PrecisionGpu, RoundTripsThroughEveryFormatAndBlock) {
 }
 
 }  // namespace
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

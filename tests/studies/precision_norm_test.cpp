@@ -8,7 +8,7 @@
 #include "report/render.h"
 #include "studies/precision/formats.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 NormCase of(const char* norm, const char* dtype, const char* statistics, std::int64_t width, double eps = 1e-5) {
@@ -134,4 +134,4 @@ TEST(FormatsStudy, TheTablesComeOutInJson) {
 }
 
 }  // namespace
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -8,7 +8,7 @@
 
 #include "tests/studies/csv_rows.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 namespace {
 
 attention::Problem problem(std::int64_t dim, std::int64_t len, Precision precision = {}) {
@@ -103,4 +103,4 @@ TEST(PyTorchAttention, Fp8IsRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

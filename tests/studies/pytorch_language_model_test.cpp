@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "report/render.h"
-#include "studies/memory/model_pytorch.h"
+#include "studies/memory/model.h"
 #include "tests/studies/csv_rows.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 namespace {
 
 LanguageModel model_of(const Row& row) {
@@ -78,10 +78,19 @@ TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
 }
 
 TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
-  PyTorchModelMemory asked;
-  asked.name = "tiny", asked.lens = {32, 64}, asked.device.memory_bytes = 64 << 20;
-  asked.model.width = 64, asked.model.ffn = 128, asked.model.layers = 2, asked.model.heads = 2;
-  const auto json = nlohmann::json::parse(render_json(memory_model_as_pytorch(asked).record));
+  ModelMemory asked;
+  asked.whose = Whose::pytorch;
+  asked.lens = {32, 64};
+  asked.device = device_described("h200");
+  asked.memory_bytes = 4ull << 30;
+  asked.model.name = "tiny";
+  asked.model.vocab = 10000;
+  asked.model.width = 64;
+  asked.model.ffn = 128;
+  asked.model.layers = 2;
+  asked.model.heads = asked.model.kv_heads = 2;
+  asked.model.head_dim = 32;
+  const auto json = nlohmann::json::parse(render_json(memory_model(asked).record));
   ASSERT_EQ(json.at("rows").size(), 2u);
   for (const auto& row : json.at("rows"))
     for (auto key : {"model", "batch", "len", "precision", "keep", "params", "forward_peak_bytes", "forward_backward_peak_bytes",
@@ -92,4 +101,4 @@ TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
 }
 
 }  // namespace
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

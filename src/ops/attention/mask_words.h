@@ -5,6 +5,8 @@
 
 namespace headroom {
 
+inline constexpr const char* mask_help = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left";
+
 template <>
 struct WordsOf<attention::Mask> {
   static constexpr const char* shape = "MASK";

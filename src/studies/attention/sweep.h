@@ -46,7 +46,7 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 1024}});
   f(s.lens, {.name = "len", .about = "Lengths of the queries, and of the keys without --len-k", .allowed = {0, most_len}});
   f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, most_len}});
-  f(s.masks, {.name = "mask", .about = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left"});
+  f(s.masks, {.name = "mask", .about = mask_help});
   f(s.documents, {.name = "documents",
                   .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask holds inside each",
                   .allowed = {0, most_len}});

@@ -12,13 +12,12 @@
 #include "ops/adamw/adamw.h"
 #include "report/described_table.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
 using dist::Call;
 using dist::Comm;
-using studies::Status;
 
 constexpr std::size_t alignment = 256;  // of every rank's part
 
@@ -138,8 +137,7 @@ std::vector<double> slowest_of_all(dist::Group& group, const std::vector<double>
 
 }  // namespace
 
-CommStudy::CommStudy(const CommTime& t, std::vector<int> counts, const studies::Host& host)
-    : t_(t), counts_(std::move(counts)), host_(host) {}
+CommStudy::CommStudy(const CommTime& t, std::vector<int> counts, const Host& host) : t_(t), counts_(std::move(counts)), host_(host) {}
 
 void CommStudy::keep(CommRow row, bool first) {
   if (first) life_->keep(key_of(row), json_of(row));
@@ -209,8 +207,8 @@ void CommStudy::run(dist::Group& group, const Device& device) {
     }
 }
 
-studies::Outcome CommStudy::outcome() {
-  studies::Outcome o;
+Outcome CommStudy::outcome() {
+  Outcome o;
   o.record.add(Part{table_of("comm", "Collectives between ranks", rows_)});
   o.record.add(Part{
       Note{"Bytes are of the buffer that a rank exchanges with the others, or has in the end. Bus bandwidth is what a rank sends, while it "
@@ -222,7 +220,7 @@ studies::Outcome CommStudy::outcome() {
   const auto is = [](Status status) { return [status](const CommRow& r) { return r.status == status; }; };
   const bool failed = stopped_ || std::any_of(rows_.begin(), rows_.end(), is(Status::failed));
   const bool none = !rows_.empty() && std::none_of(rows_.begin(), rows_.end(), is(Status::ok));
-  o.answer = failed ? studies::Answer::failed : none ? studies::Answer::no : studies::Answer::yes;
+  o.answer = failed ? Answer::failed : none ? Answer::no : Answer::yes;
   if (life_) o.said = life_->name();
   if (!stopped_ && life_) o.life.emplace(std::move(*life_));
   return o;
@@ -244,4 +242,4 @@ std::optional<double> kept_link(const Device& d, const std::string& store) {
   return {};
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -12,11 +12,17 @@
 #include "studies/life.h"
 #include "studies/status.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 enum class CommCall : std::uint8_t { exchange, gather, all_reduce, broadcast };
+}  // namespace headroom::studies
+
+namespace headroom {
 template <>
-inline constexpr auto names_of<CommCall> = names<CommCall>("exchange", "gather", "all-reduce", "broadcast");
+inline constexpr auto names_of<studies::CommCall> = names<studies::CommCall>("exchange", "gather", "all-reduce", "broadcast");
+}
+
+namespace headroom::studies {
 
 struct CommTime {
   std::vector<std::uint64_t> bytes{1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
@@ -43,7 +49,7 @@ struct CommRow {
   dist::Backend backend{};
   std::string route;
   std::optional<double> time_ms, time_ms_std, median_ms, min_ms, bus_bytes_per_s;
-  studies::Status status = studies::Status::ok;
+  Status status = Status::ok;
   std::string why;
   std::int64_t steps = 0, warmup = 0, own_bytes = 0;
 };
@@ -68,19 +74,19 @@ void describe(Of<CommRow> auto& r, auto&& f) {
 
 class CommStudy {
  public:
-  CommStudy(const CommTime&, std::vector<int> counts, const studies::Host&);
+  CommStudy(const CommTime&, std::vector<int> counts, const Host&);
   // Called by every rank of a group, for one number of ranks after the other. Only the first rank keeps rows.
   void run(dist::Group&, const Device&);
   bool stopped() const { return stopped_; }
-  studies::Outcome outcome();  // on the first rank, at the end
+  Outcome outcome();  // on the first rank, at the end
 
  private:
   void keep(CommRow, bool first);
 
   CommTime t_;
   std::vector<int> counts_;
-  studies::Host host_;
-  std::optional<studies::Life> life_;
+  Host host_;
+  std::optional<Life> life_;
   std::vector<CommRow> rows_;
   bool stopped_ = false, gpu_ = false;
 };
@@ -88,4 +94,4 @@ class CommStudy {
 // What a rank of this machine sends, while it receives as much, in bytes a second: by the best exchange of the newest finished run of comm.
 std::optional<double> kept_link(const Device&, const std::string& store);
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-namespace headroom {
+namespace headroom::studies {
 
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol> symbols) {
   std::string in_symbols, in_numbers;
@@ -76,4 +76,4 @@ double growth_exponent(std::span<const std::pair<double, double>> points) {
   return n < 2 || spread <= 0 ? 0 : (n * sxy - sx * sy) / spread;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -9,7 +9,7 @@
 #include "base/shape_text.h"
 #include "base/tensor.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct Component {
   std::string name, shape, dtype;
@@ -72,4 +72,4 @@ std::int64_t largest(std::int64_t most, Fits fits) {
   return yes;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -1,14 +1,22 @@
 #include "studies/memory/account_table.h"
 
-namespace headroom {
+#include "report/described_table.h"
+#include "studies/memory/rows.h"
+
+namespace headroom::studies {
 
 Table component_table(const std::vector<Component>& components, std::string name, std::string title) {
-  Table t{std::move(name),
-          std::move(title),
-          {{"name"}, {"shape"}, {"dtype"}, {"bytes", Unit::bytes}, {"formula"}, {"phase"}, {"at_peak"}, {"share", Unit::share}},
-          {}};
-  for (const Component& c : components) t.add({c.name, c.shape, c.dtype, std::int64_t(c.bytes), c.formula, c.phase, c.at_peak, c.share});
-  return t;
+  std::vector<AccountRow> rows;
+  for (const Component& c : components)
+    rows.push_back({.name = c.name,
+                    .shape = c.shape,
+                    .dtype = c.dtype,
+                    .bytes = c.bytes,
+                    .formula = c.formula,
+                    .phase = c.phase,
+                    .at_peak = c.at_peak,
+                    .share = c.share});
+  return table_of(std::move(name), std::move(title), rows);
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -3,8 +3,8 @@
 #include "report/record.h"
 #include "studies/memory/account.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 Table component_table(const std::vector<Component>&, std::string name, std::string title);
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "report/described_table.h"
 #include "studies/memory/account_table.h"
+#include "studies/memory/rows.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
@@ -15,11 +17,12 @@ struct Row {
   std::string variant;
   Problem problem;
   Account account;
-  std::string status = "ok", why{};  // refused: nothing serves it; oom: it is served and does not fit
-  std::uint64_t needed_bytes = 0;    // with all that is taken beside the tensors
+  Status status = Status::ok;  // refused: nothing serves it; oom: it is served and does not fit
+  std::string why{};
+  std::uint64_t needed_bytes = 0;  // with all that is taken beside the tensors
   std::optional<MeasuredMemory> measured{};
 
-  bool counted() const { return status != "refused"; }
+  bool counted() const { return status != Status::refused; }
 };
 
 // Runs one account after the other; PyTorch's rows share a process, as a sweep's do.
@@ -29,21 +32,21 @@ struct Accountant {
   pytorch::Process process;
 
   explicit Accountant(const AttentionMemory& a)
-      : asked(a), workspace(a.workspace_bytes.value_or(pytorch::workspace_bytes(a.device.sm))), process(workspace) {}
+      : asked(a), workspace(a.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(a.device.sm))), process(workspace) {}
 
   pytorch::Program program(const std::string& variant) const {
-    pytorch::Program p = asked.program;
+    pytorch::Program p = asked.as_pytorch;
     p.fused = variant == "flash";
     return p;
   }
   Account of(const Problem& p, const std::string& variant) {
-    return asked.as_pytorch ? pytorch::account(process, p, program(variant)) : attention_account(p, asked.device, variant, asked.workers);
+    return asked.eager() ? pytorch::account(process, p, program(variant)) : attention_account(p, asked.device, variant, asked.workers);
   }
   std::uint64_t step_needs(const Problem& p, const std::string& variant) const {
-    return step_peak(p, variant) + (asked.as_pytorch ? 0 : attention_stand_in_bytes(p, asked.device, variant));
+    return step_peak(p, variant) + (asked.eager() ? 0 : attention_stand_in_bytes(p, asked.device, variant));
   }
   std::uint64_t step_peak(const Problem& p, const std::string& variant) const {  // forward and backward, alone in its process
-    if (!asked.as_pytorch) return attention_peak_bytes(p, asked.device, variant, asked.workers);
+    if (!asked.eager()) return attention_peak_bytes(p, asked.device, variant, asked.workers);
     pytorch::Program whole = program(variant);
     whole.peak_of = pytorch::PeakOf::step;
     return pytorch::peak_bytes(p, whole, workspace);
@@ -52,71 +55,50 @@ struct Accountant {
 
 std::int64_t signed_bytes(std::uint64_t b) { return std::int64_t(b); }
 
-Table rows_table(const std::vector<Row>& rows, bool measure) {
-  const Show shown = measure ? Show::always : Show::detail;
-  Table t{"rows",
-          "",
-          {{"dim"},
-           {"len"},
-           {"dtype"},
-           {"variant"},
-           {"saved_bytes", Unit::bytes},
-           {"before_backward_bytes", Unit::bytes},
-           {"peak_bytes", Unit::bytes},
-           {"forward_peak_bytes", Unit::bytes, Show::detail},
-           {"backward_peak_bytes", Unit::bytes, Show::detail},
-           {"batch", Unit::none, Show::detail},
-           {"heads", Unit::none, Show::detail},
-           {"kv_heads", Unit::none, Show::detail},
-           {"len_k", Unit::none, Show::detail},
-           {"mask", Unit::none, Show::detail},
-           {"measured_peak_bytes", Unit::bytes, shown},
-           {"difference_bytes", Unit::bytes, shown},
-           {"unexplained_bytes", Unit::bytes, shown},
-           {"needed_bytes", Unit::bytes, Show::detail},
-           {"status"},
-           {"why"}},
-          {},
-          {}};
-  for (const Row& r : rows) {
-    const Problem& p = r.problem;
-    const bool ok = r.counted();
-    const auto bytes = [&](std::uint64_t b) { return ok ? Value(signed_bytes(b)) : Value(); };
-    t.add({p.head_dim,
-           p.len_q,
-           std::string(name_of(p.precision)),
-           r.variant,
-           bytes(r.account.saved_bytes),
-           bytes(r.account.before_backward_bytes),
-           bytes(r.account.peak_bytes),
-           bytes(r.account.forward_peak_bytes),
-           bytes(r.account.backward_peak_bytes),
-           p.batch,
-           p.heads,
-           p.kv_heads,
-           p.len_k,
-           name_of(p.mask),
-           r.measured ? Value(signed_bytes(r.measured->peak_bytes)) : Value(),
-           r.measured ? Value(signed_bytes(r.measured->peak_bytes) - signed_bytes(r.account.peak_bytes)) : Value(),
-           r.measured ? Value(r.measured->unexplained_bytes()) : Value(),
-           bytes(r.needed_bytes),
-           r.status,
-           r.why});
-    t.within.push_back({component_table(r.account.components, "components", "")});
+AttentionMemoryRow row_of(const Row& r) {
+  const Problem& p = r.problem;
+  AttentionMemoryRow row{.dim = p.head_dim, .len = p.len_q, .dtype = p.precision, .variant = r.variant};
+  row.batch = p.batch;
+  row.heads = p.heads;
+  row.kv_heads = p.kv_heads;
+  row.len_k = p.len_k;
+  row.mask = p.mask;
+  row.status = r.status;
+  row.why = r.why;
+  if (r.counted()) {
+    row.saved_bytes = r.account.saved_bytes;
+    row.before_backward_bytes = r.account.before_backward_bytes;
+    row.peak_bytes = r.account.peak_bytes;
+    row.forward_peak_bytes = r.account.forward_peak_bytes;
+    row.backward_peak_bytes = r.account.backward_peak_bytes;
+    row.needed_bytes = r.needed_bytes;
   }
+  if (r.measured) {
+    row.measured_peak_bytes = signed_bytes(r.measured->peak_bytes);
+    row.difference_bytes = signed_bytes(r.measured->peak_bytes) - signed_bytes(r.account.peak_bytes);
+    row.unexplained_bytes = r.measured->unexplained_bytes();
+  }
+  return row;
+}
+
+Table rows_table(const std::vector<Row>& rows, bool measure) {
+  std::vector<AttentionMemoryRow> described;
+  for (const Row& r : rows) described.push_back(row_of(r));
+  Table t = table_of("rows", "", described);
+  for (const Row& r : rows) t.within.push_back({component_table(r.account.components, "components", "")});
+  for (const char* column : {"measured_peak_bytes", "difference_bytes", "unexplained_bytes"})
+    t.show(column, measure ? Show::always : Show::detail);
   return t;
 }
 
 Table timeline_of(const Row& r) {
-  Table t{"timeline",
-          fmt::format("Live bytes over time: {} {} dim {} len {}", r.variant, name_of(r.problem.precision), r.problem.head_dim,
-                      r.problem.len_q),
-          {{"moment"}, {"live_bytes", Unit::bytes, Show::bar}, {"peak"}},
-          {},
-          {}};
+  std::vector<LiveRow> moments;
   for (const std::size_t i : moments_worth_showing(r.account))
-    t.add({r.account.timeline[i].what, signed_bytes(r.account.timeline[i].live), std::string(i == r.account.peak_moment ? "← peak" : "")});
-  return t;
+    moments.push_back({r.account.timeline[i].what, r.account.timeline[i].live, i == r.account.peak_moment ? "← peak" : ""});
+  return table_of("timeline",
+                  fmt::format("Live bytes over time: {} {} dim {} len {}", r.variant, name_of(r.problem.precision), r.problem.head_dim,
+                              r.problem.len_q),
+                  moments);
 }
 
 bool same_line(const Row& a, const Row& b) {  // rows that differ in len only
@@ -124,13 +106,7 @@ bool same_line(const Row& a, const Row& b) {  // rows that differ in len only
 }
 
 Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& asked, const Accountant& accountant, const Room& room) {
-  Table t{
-      "analysis",
-      fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(room.memory_bytes)),
-                  asked.device.name),
-      {{"variant"}, {"dtype"}, {"dim"}, {"peak_exponent"}, {"saved_exponent"}, {"largest_len"}, {"largest_batch"}, {"largest_batch_len"}},
-      {},
-      {}};
+  std::vector<AttentionGrowthRow> growth;
   std::vector<const Row*> lines;
   for (const Row& r : rows)
     if (r.counted() && std::none_of(lines.begin(), lines.end(), [&](const Row* l) { return same_line(*l, r); })) lines.push_back(&r);
@@ -161,43 +137,45 @@ Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& aske
       p.batch = n;
       return fits(p);
     });
-    const auto exponent = [&](const auto& points) { return points.size() > 1 ? Value(growth_exponent(points)) : Value(); };
-    t.add({line->variant, std::string(name_of(line->problem.precision)), line->problem.head_dim, exponent(peak), exponent(saved), len,
-           batch, longest.len_q});
+    AttentionGrowthRow row{.variant = line->variant, .dtype = line->problem.precision, .dim = line->problem.head_dim};
+    if (peak.size() > 1) row.peak_exponent = growth_exponent(peak);
+    if (saved.size() > 1) row.saved_exponent = growth_exponent(saved);
+    row.largest_len = len;
+    row.largest_batch = batch;
+    row.largest_batch_len = longest.len_q;
+    growth.push_back(std::move(row));
   }
-  return t;
+  return table_of("analysis",
+                  fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(room.memory_bytes)),
+                              asked.device.name),
+                  growth);
 }
 
 // What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.
 Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant& accountant) {
-  Table t{"mitigations",
-          fmt::format("Ways to save bytes in the step of {} {} dim {} len {}", row.variant, name_of(row.problem.precision),
-                      row.problem.head_dim, row.problem.len_q),
-          {{"instead"}, {"step_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}},
-          {},
-          {}};
+  std::vector<AttentionSavingRow> savings;
   const auto now = signed_bytes(accountant.step_peak(row.problem, row.variant));
-  t.add({std::string("as it is"), now, std::int64_t(0), std::string()});
+  savings.push_back({.instead = "as it is", .step_peak_bytes = now, .saves_bytes = 0});
   const auto consider = [&](const std::string& what, const Problem& p, const std::string& variant, const Accountant& by,
                             const std::string& cost) {
     try {
       const auto peak = signed_bytes(by.step_peak(p, variant));
-      t.add({what, peak, now - peak, cost});
-    } catch (const Error& e) { t.add({what, Value(), Value(), std::string(e.what())}); }
+      savings.push_back({.instead = what, .step_peak_bytes = peak, .saves_bytes = now - peak, .costs = cost});
+    } catch (const Error& e) { savings.push_back({.instead = what, .costs = e.what()}); }
   };
   const Problem& p = row.problem;
   if (row.variant != "flash")
     consider(
-        asked.as_pytorch ? "F.scaled_dot_product_attention" : "flash", p, "flash", accountant,
+        asked.eager() ? "F.scaled_dot_product_attention" : "flash", p, "flash", accountant,
         fmt::format("Q K^T once more in backward: {} FLOPs, a seventh of the whole", number_in_words(attention::forward_flops(p) / 2)));
-  if (asked.as_pytorch) {
+  if (asked.eager()) {
     AttentionMemory ours = asked;
-    ours.as_pytorch = false;
+    ours.whose = Whose::headroom;
     const Accountant by(ours);
     consider("flash of this library", p, "flash", by, "keeps only Q, K, V, O, the log-sum-exp and gradients; no cuBLAS workspace");
-    if (row.variant != "flash" && asked.program.softmax == pytorch::Softmax::composed) {
+    if (row.variant != "flash" && asked.as_pytorch.softmax == pytorch::Softmax::composed) {
       AttentionMemory builtin = asked;
-      builtin.program.softmax = pytorch::Softmax::builtin;
+      builtin.as_pytorch.softmax = pytorch::Softmax::builtin;
       const Accountant with(builtin);
       consider("torch.softmax instead of composing it", p, row.variant, with, "nothing: one pass over the scores instead of five");
     }
@@ -214,28 +192,28 @@ Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant
     one.batch = 1;
     consider("one sequence at a time", one, row.variant, accountant, fmt::format("no FLOPs; {} launches for each one now", p.batch));
   }
-  return t;
+  return table_of("mitigations",
+                  fmt::format("Ways to save bytes in the step of {} {} dim {} len {}", row.variant, name_of(row.problem.precision),
+                              row.problem.head_dim, row.problem.len_q),
+                  savings);
 }
 
 Table paper(const Problem& p) {
   const OnPaper sums = on_paper(p);
-  Table t{"on_paper",
-          fmt::format("On paper, dim {} len {} (docs/memory.md)", p.head_dim, p.len_q),
-          {{"what"}, {"bytes", Unit::bytes}, {"formula"}},
-          {},
-          {}};
-  t.add({std::string("naive"), signed_bytes(sums.naive()), std::string("S, P, dP, dS and Q, K, V, dO, dQ, dK, dV")});
-  t.add({std::string("tiled"), signed_bytes(sums.tiled()), std::string("Q, K, V, dQ, dK, dV, then O and dO, then the log-sum-exp")});
-  t.add({std::string("tiled, beyond inputs and gradients"), signed_bytes(sums.output_and_gradient), std::string("O and dO")});
-  return t;
+  const std::vector<PaperRow> rows{
+      {"naive", sums.naive(), "S, P, dP, dS and Q, K, V, dO, dQ, dK, dV"},
+      {"tiled", sums.tiled(), "Q, K, V, dQ, dK, dV, then O and dO, then the log-sum-exp"},
+      {"tiled, beyond inputs and gradients", sums.output_and_gradient, "O and dO"},
+  };
+  return table_of("on_paper", fmt::format("On paper, dim {} len {} (docs/memory.md)", p.head_dim, p.len_q), rows);
 }
 
 std::string assumptions(const AttentionMemory& asked, std::uint64_t workspace) {
-  if (!asked.as_pytorch)
+  if (!asked.eager())
     return "Bytes are this library's own tensors, each rounded up to 256, from running the kernels' own code dry. 1 MB is 2^20 bytes, here "
            "and in docs/memory.md.";
-  const bool sum = asked.program.upstream == pytorch::Upstream::sum;
-  const auto of = asked.program.peak_of.value_or(sum ? pytorch::PeakOf::forward : pytorch::PeakOf::step);
+  const bool sum = asked.as_pytorch.upstream == pytorch::Upstream::sum;
+  const auto of = asked.as_pytorch.peak_of.value_or(sum ? pytorch::PeakOf::forward : pytorch::PeakOf::step);
   return fmt::format(
       "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: storages rounded up to 512 bytes; 1 MB is 2^20 bytes; a cuBLAS "
       "workspace of {} "
@@ -244,7 +222,7 @@ std::string assumptions(const AttentionMemory& asked, std::uint64_t workspace) {
       "softmax {}; upstream gradient {}; peak of {}; gradients of an earlier step are still there. The peak is without the CUDA context "
       "and "
       "libraries.",
-      asked.device.name, bytes_in_words(double(workspace)), asked.program.softmax == pytorch::Softmax::composed ? "composed" : "builtin",
+      asked.device.name, bytes_in_words(double(workspace)), names_of<pytorch::Softmax>.of(asked.as_pytorch.softmax),
       sum ? "from a sum, the output is not kept" : "given, the output is kept",
       of == pytorch::PeakOf::forward ? "the forward pass, read before backward starts" : "the whole step");
 }
@@ -264,14 +242,19 @@ Problem AttentionMemory::problem(std::int64_t dim, std::int64_t len, Precision p
   return p;
 }
 
-Answer memory_attention(const AttentionMemory& asked) {
+Outcome memory_attention(const AttentionMemory& asked) {
+  const std::string theirs = changed_options(asked.as_pytorch);
+  check(asked.eager() || theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
+  check(!asked.eager() || !asked.measure, Code::bad_argument, "--measure runs this library's attention; leave --as pytorch out");
+  check(!asked.eager() || asked.device.kind == DeviceKind::cuda, Code::bad_argument,
+        "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
   check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
         "--measure: there is no {} in this machine; leave --device out, or name cpu or cuda", asked.device.name);
   Accountant accountant(asked);
   const Room room = room_of(asked.device, asked.memory_bytes);
   bool fits = false;
   std::vector<Row> rows;
-  for (const auto& variant : asked.variants)
+  for (const auto& variant : asked.families())
     for (const Precision precision : asked.precisions)
       for (const auto dim : asked.dims)
         for (const auto len : asked.lens) {
@@ -280,26 +263,26 @@ Answer memory_attention(const AttentionMemory& asked) {
           try {
             row.account = accountant.of(row.problem, variant);
             const std::uint64_t peak =
-                row.account.peak_bytes + (asked.as_pytorch ? 0 : attention_stand_in_bytes(row.problem, asked.device, variant));
+                row.account.peak_bytes + (asked.eager() ? 0 : attention_stand_in_bytes(row.problem, asked.device, variant));
             row.needed_bytes = room.needed_bytes(peak);
             if (room.holds(peak))
               fits = true;
             else {
-              row.status = "oom";
+              row.status = Status::oom;
               row.why = misfit(room, peak);
             }
-            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes && !(asked.stop && asked.stop()))
+            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes && !asked.stop())
               row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
           } catch (const Error& e) {
             if (e.at.code != Code::unsupported) throw;
-            row.status = "refused";
+            row.status = Status::refused;
             row.why = e.what();
           }
           rows.push_back(std::move(row));
         }
   Record r{"",
-           fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.as_pytorch ? " as PyTorch eager" : "", asked.batch,
-                       asked.heads, name_of(asked.mask)),
+           fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.eager() ? " as PyTorch eager" : "", asked.batch, asked.heads,
+                       name_of(asked.mask)),
            {}};
   Record device{"device", "", {}};
   device.add("name", asked.device.name)
@@ -325,7 +308,7 @@ Answer memory_attention(const AttentionMemory& asked) {
   r.add({Note{assumptions(asked, accountant.workspace)}});
   if (!room.words.empty()) r.add({Note{room.words}});
   if (asked.measure) r.add({Note{measured_in_words()}});
-  return {std::move(r), fits};
+  return {std::move(r), asked.stop() ? Answer::failed : fits ? Answer::yes : Answer::no};
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

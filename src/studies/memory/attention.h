@@ -5,34 +5,60 @@
 #include <string>
 #include <vector>
 
+#include "base/precision_words.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/mask_words.h"
+#include "studies/life.h"
 #include "studies/memory/account.h"
+#include "studies/memory/asked.h"
 #include "studies/memory/lent_bytes.h"
 #include "studies/memory/pytorch/attention.h"
 #include "studies/memory/room.h"
+#include "studies/step/words.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct AttentionMemory {
-  bool as_pytorch = false;
+  Whose whose = Whose::headroom;
+  std::vector<std::string> variants;                // none: plain and flash; PyTorch's: plain
   std::int64_t batch = 8, heads = 1, kv_heads = 0;  // kv_heads 0: as many as heads
   std::vector<std::int64_t> dims{64}, lens{1024, 4096, 16384};
   std::int64_t len_k = 0;  // 0: len
   attention::Mask mask;
   std::vector<Precision> precisions{{}};
-  std::vector<std::string> variants{"plain", "flash"};
+  std::optional<std::uint64_t> memory_bytes;  // empty: all that a program can have of the device
+  pytorch::Program as_pytorch;                // `fused` comes from the variant
+  bool measure = false;                       // run every row that fits, too
   Device device;
-  int workers = 1;                               // threads that the CPU's scratch is counted for
-  std::optional<std::uint64_t> memory_bytes;     // empty: all that a program can have of the device
-  bool measure = false;                          // run every row that fits, too
-  std::function<bool()> stop;                    // asked between measurements
-  pytorch::Program program;                      // as_pytorch; `fused` comes from the variant
-  std::optional<std::uint64_t> workspace_bytes;  // of one cuBLAS workspace; empty: by the device's architecture
+  int workers = 1;                                    // threads that the CPU's scratch is counted for
+  std::function<bool()> stop = [] { return false; };  // asked between measurements
 
+  bool eager() const { return whose == Whose::pytorch; }
+  std::vector<std::string> families() const {
+    return !variants.empty() ? variants : eager() ? std::vector<std::string>{"plain"} : std::vector<std::string>{"plain", "flash"};
+  }
   attention::Problem problem(std::int64_t dim, std::int64_t len, Precision) const;
 };
+void describe(Of<AttentionMemory> auto& s, auto&& f) {
+  constexpr std::int64_t many = (1ll << 31) - 1;
+  f(s.whose, {.name = "as", .about = "Whose attention: this library's, or PyTorch eager's"});
+  f(s.variants, {.name = "variant",
+                 .about = "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]",
+                 .choices = attention_families});
+  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, many}});
+  f(s.heads, {.name = "heads", .about = "Query heads", .allowed = {1, many}});
+  f(s.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as heads", .allowed = {0, many}});
+  f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 256}});
+  f(s.lens, {.name = "len", .about = "Lengths", .allowed = {1, many}});
+  f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, many}});
+  f(s.precisions, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
+  f(s.mask, {.name = "mask", .about = mask_help});
+  f(s.memory_bytes, memory_limit);
+  describe(s.as_pytorch, f);
+  f(s.measure, {.name = "measure", .about = "Run every row that fits, and show the measured bytes beside the forecast"});
+}
 
-Answer memory_attention(const AttentionMemory&);  // fits: any of the rows does
+Outcome memory_attention(const AttentionMemory&);  // yes: any of the rows fits
 
 // Ours: inputs, forward, what is saved, backward, in an arena without memory behind it. A GPU that no kernel here serves is
 // accounted for with the CPU's kernels.
@@ -54,4 +80,4 @@ struct OnPaper {
 };
 OnPaper on_paper(const attention::Problem&);
 
-}  // namespace headroom
+}  // namespace headroom::studies

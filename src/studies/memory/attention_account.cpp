@@ -7,7 +7,7 @@
 #include "studies/memory/attention.h"
 #include "studies/memory/attention_symbols.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
@@ -151,4 +151,4 @@ OnPaper on_paper(const Problem& p) {
   return {2 * q + 4 * k, 2 * q, rows * std::uint64_t(p.len_k) * size, rows * 4};
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

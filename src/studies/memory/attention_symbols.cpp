@@ -1,6 +1,6 @@
 #include "studies/memory/attention_symbols.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 SymbolProbe probe_of(const attention::Problem& p) {
   constexpr std::int64_t batch = 19, kv_heads = 23, group = 29, len_q = 1009, len_k = 1013, dim = 37;  // primes
@@ -18,4 +18,4 @@ SymbolProbe probe_of(const attention::Problem& p) {
   return out;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -6,7 +6,7 @@
 #include "ops/attention/attention.h"
 #include "studies/memory/account.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct SymbolProbe {
   attention::Problem problem;  // like the given one where that matters (mask, type, who equals whom), every size different
@@ -15,4 +15,4 @@ struct SymbolProbe {
 
 SymbolProbe probe_of(const attention::Problem&);
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -7,7 +7,7 @@
 
 #include "gpu/place.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 class DriverBytes {
  public:
@@ -31,4 +31,4 @@ class DriverBytes {
   std::int64_t context_, before_ = 0, after_ = 0, ran_ = 0;
 };
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -3,61 +3,32 @@
 #include <algorithm>
 #include <set>
 
-#include "base/precision_words.h"
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
+#include "studies/memory/edge_table.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
 using engine::Inference;
 
-struct InferenceRow {
-  std::string model;
-  std::int64_t batch = 0, len = 0;
-  Precision precision;
-  std::int64_t params = 0, active_params = 0;
-  std::uint64_t weight_bytes = 0, cache_bytes = 0, cache_bytes_of_token = 0, prefill_peak_bytes = 0, decode_peak_bytes = 0,
-                needed_bytes = 0;
-  bool fits = false;
-  std::optional<double> prefill_ms_at_least{}, decode_ms_at_least{};
-};
-void describe(Of<InferenceRow> auto& r, auto&& f) {
-  using enum Role;
-  f(r.model, {.name = "model"});
-  f(r.batch, {.name = "batch"});
-  f(r.len, {.name = "len"});
-  f(r.precision, {.name = "precision"});
-  f(r.params, {.name = "params", .role = noted, .show = Show::detail});
-  f(r.active_params, {.name = "active_params", .role = noted, .show = Show::detail});
-  f(r.weight_bytes, {.name = "weight_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.cache_bytes, {.name = "cache_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.cache_bytes_of_token, {.name = "cache_bytes_of_token", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.prefill_peak_bytes, {.name = "prefill_peak_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.decode_peak_bytes, {.name = "decode_peak_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.fits, {.name = "fits", .role = noted});
-  f(r.prefill_ms_at_least, {.name = "prefill_ms_at_least", .role = measured, .unit = Unit::ms});
-  f(r.decode_ms_at_least, {.name = "decode_ms_at_least", .role = measured, .unit = Unit::ms});
-}
-
-std::uint64_t stand_in_of(const InferenceMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
+std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
   if (m.device.kind == DeviceKind::cpu) return 0;
   Arena arena;
   Context ctx{arena, m.device};
   engine::Recipe r{m.model, batch, len, precision};
-  r.attention = m.attention;
+  r.attention = m.attention_family();
   if (!engine::counted_stands_in(d, r, ctx)) return 0;
   attention::Problem p;
   const auto& a = d.layers[0].attention;
   p.batch = batch, p.heads = a.heads, p.kv_heads = a.kv_heads, p.len_q = p.len_k = len, p.head_dim = std::max(a.head_dim, a.value_dim);
-  return engine::stand_in_bytes(p, m.attention);
+  return engine::stand_in_bytes(p, m.attention_family());
 }
 
-InferenceRow row_of(const InferenceMemory& m, const engine::Decoder& d, const Room& room, std::int64_t batch, std::int64_t len,
+InferenceRow row_of(const ModelMemory& m, const engine::Decoder& d, const Room& room, std::int64_t batch, std::int64_t len,
                     Precision precision) {
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
   const std::uint64_t peak = b.peak() + stand_in_of(m, d, batch, len, precision);
@@ -71,11 +42,11 @@ InferenceRow row_of(const InferenceMemory& m, const engine::Decoder& d, const Ro
   return r;
 }
 
-std::int64_t largest_batch(const InferenceMemory& m, const engine::Decoder& d, const Room& room, std::int64_t len, Precision p) {
+std::int64_t largest_batch(const ModelMemory& m, const engine::Decoder& d, const Room& room, std::int64_t len, Precision p) {
   return largest((std::int64_t(1) << 31) / len - 1, [&](std::int64_t batch) { return row_of(m, d, room, batch, len, p).fits; });
 }
 
-void say_what_is_counted(const InferenceMemory& m, const Room& room, Record& r) {
+void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   if (m.model.counted)
     for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
@@ -86,7 +57,7 @@ void say_what_is_counted(const InferenceMemory& m, const Room& room, Record& r) 
 
 }  // namespace
 
-InferenceBytes inference_bytes(const InferenceMemory& m, std::int64_t batch, std::int64_t len, Precision precision) {
+InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision precision) {
   const engine::Decoder d = engine::decoder_of(m.model);
   InferenceBytes b;
   for (const Inference how : {Inference::prefill, Inference::decode}) {
@@ -95,7 +66,7 @@ InferenceBytes inference_bytes(const InferenceMemory& m, std::int64_t batch, std
     Walk walk;
     Context ctx{arena, m.device};
     ctx.dry_workers = m.workers, ctx.walk = &walk;
-    engine::run_inference(d, {batch, len, precision, m.attention}, how, ctx);
+    engine::run_inference(d, {batch, len, precision, m.attention_family()}, how, ctx);
     const bool prefill = how == Inference::prefill;
     (prefill ? b.prefill_peak_bytes : b.decode_peak_bytes) = arena.peak();
     const Ceilings& c = m.device.ceilings;
@@ -110,7 +81,7 @@ InferenceBytes inference_bytes(const InferenceMemory& m, std::int64_t batch, std
   return b;
 }
 
-Answer memory_inference(const InferenceMemory& m) {
+Outcome memory_inference(const ModelMemory& m) {
   const Room room = room_of(m.device, m.memory_bytes);
   const engine::Decoder d = engine::decoder_of(m.model);
   std::vector<InferenceRow> rows;
@@ -123,21 +94,22 @@ Answer memory_inference(const InferenceMemory& m) {
       }
   Record r{"", fmt::format("{} ({} parameters) answering on {}", m.model.name, engine::param_count(m.model), m.device.name), {}};
   r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
-  Table edge{"edge",
-             fmt::format("Where {} end", bytes_in_words(double(room.memory_bytes))),
-             {{"precision"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
-             {}};
+  std::vector<LargestRow> edge;
   for (const InferenceRow& row : rows) {
     const auto most_len = largest((std::int64_t(1) << 31) / row.batch - 1,
                                   [&](std::int64_t len) { return row_of(m, d, room, row.batch, len, row.precision).fits; });
-    edge.add({std::string(name_of(row.precision)), row.batch, row.len, most_len, largest_batch(m, d, room, row.len, row.precision)});
+    edge.push_back({.precision = row.precision,
+                    .batch = row.batch,
+                    .len = row.len,
+                    .largest_len = most_len,
+                    .largest_batch = largest_batch(m, d, room, row.len, row.precision)});
   }
-  r.add(Part{edge});
+  r.add(Part{edge_table(edge, room)});
   say_what_is_counted(m, room, r);
-  return {std::move(r), fits};
+  return yes_or_no(std::move(r), fits);
 }
 
-Answer plan_inference(const InferenceMemory& m, std::int64_t most_len) {
+Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   const Room room = room_of(m.device, m.memory_bytes);
   const engine::Decoder d = engine::decoder_of(m.model);
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
@@ -155,7 +127,7 @@ Answer plan_inference(const InferenceMemory& m, std::int64_t most_len) {
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes).add("batch", batch).add("len", asked_len);
   r.add(Part{table_of<InferenceRow>("rows", "The largest batch for each length; one that does not fit is shown with batch 1", rows)});
   say_what_is_counted(m, room, r);
-  return {std::move(r), fits};
+  return yes_or_no(std::move(r), fits);
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -7,7 +7,7 @@
 
 #include "gpu/device.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 std::int64_t lent_bytes(const Device& device) {
   if (device.kind == DeviceKind::cuda) return std::int64_t(device.total_bytes) - std::int64_t(free_memory_bytes(device));
@@ -35,4 +35,4 @@ MeasuredMemory measure_memory(const Device& device, int threads, std::size_t byt
   return {arena.peak(), lent_bytes(device) - before};
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

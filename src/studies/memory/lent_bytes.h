@@ -7,7 +7,7 @@
 #include "gpu/place.h"
 #include "ops/op.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct MeasuredMemory {
   std::uint64_t peak_bytes = 0;   // of the arena
@@ -23,4 +23,4 @@ std::string measured_in_words();  // what the columns of measured bytes mean
 // Runs it once in an arena of `bytes` on a device that is present.
 MeasuredMemory measure_memory(const Device&, int threads, std::size_t bytes, const std::function<void(Context&, const Place&)>& run);
 
-}  // namespace headroom
+}  // namespace headroom::studies

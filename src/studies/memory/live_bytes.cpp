@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "studies/memory/account.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
@@ -54,4 +54,4 @@ Chart live_bytes_chart(const engine::Forecast& f, std::uint64_t memory_bytes) {
   return c;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

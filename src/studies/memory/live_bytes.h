@@ -3,7 +3,7 @@
 #include "engine/forecast.h"
 #include "report/record.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 // memory_bytes: drawn as a line where it is in sight of the peak; 0: not known.
 Chart live_bytes_chart(const engine::Forecast&, std::uint64_t memory_bytes);
@@ -12,4 +12,4 @@ Chart live_bytes_chart(const engine::Forecast&, std::uint64_t memory_bytes);
 constexpr std::array<Phase, phase_count> stacking = {Phase::parameter, Phase::optimizer, Phase::gradient, Phase::input,
                                                      Phase::saved,     Phase::forward,   Phase::backward, Phase::workspace};
 
-}  // namespace headroom
+}  // namespace headroom::studies

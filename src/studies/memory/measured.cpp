@@ -4,35 +4,23 @@
 
 #include "base/text.h"
 #include "engine/forecast.h"
+#include "report/described_table.h"
 #include "studies/memory/driver_bytes.h"
 #include "studies/memory/lent_bytes.h"
+#include "studies/memory/rows.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 using engine::Recipe;
 
 Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, int threads) {
-  Table t{"measured",
-          "One step of each, run: forecast, ledger, driver",
-          {{"batch"},
-           {"len"},
-           {"precision"},
-           {"keep"},
-           {"forecast_peak_bytes", Unit::bytes},
-           {"ledger_peak_bytes", Unit::bytes},
-           {"difference_bytes"},
-           {"driver_bytes", Unit::bytes},
-           {"context_bytes", Unit::bytes},
-           {"loaded_bytes", Unit::bytes},
-           {"unexplained_bytes", Unit::bytes},
-           {"status"},
-           {"why"}},
-          {}};
+  std::vector<MeasuredStepRow> rows;
   Place place(device, threads);
   DriverBytes driver(place);
   for (const Recipe& r : recipes) {
     const std::size_t forecast = engine::forecast_peak(r, device, threads);
-    std::vector<Value> row{r.batch, r.len, std::string(name_of(r.precision)), std::string(name_of(r.keep[0])), std::int64_t(forecast)};
+    MeasuredStepRow& row = rows.emplace_back(
+        MeasuredStepRow{.batch = r.batch, .len = r.len, .precision = r.precision, .keep = r.keep[0], .forecast_peak_bytes = forecast});
     try {
       check(forecast <= device.memory_bytes, Code::out_of_memory,
             "this needs {}, {} are available; try a smaller --batch or --len, or --keep input", bytes_in_words(double(forecast)),
@@ -55,20 +43,25 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       training.step(r.hyper());
       place.wait();
       const auto difference = std::int64_t(ledger.peak_bytes()) - std::int64_t(forecast);
-      row.insert(row.end(), {std::int64_t(ledger.peak_bytes()), difference});
-      if (place.on_gpu())
-        row.insert(row.end(), {driver.used(), driver.context(), driver.loaded(), driver.unexplained(forecast)});
-      else
-        row.insert(row.end(), {Value(), Value(), Value(), lent_bytes(device) - before - std::int64_t(forecast)});
-      row.insert(row.end(), {std::string(difference == 0 ? "ok" : "failed"),
-                             std::string(difference == 0 ? "" : "the ledger is not what was forecast")});
+      row.ledger_peak_bytes = std::int64_t(ledger.peak_bytes());
+      row.difference_bytes = difference;
+      if (place.on_gpu()) {
+        row.driver_bytes = driver.used();
+        row.context_bytes = driver.context();
+        row.loaded_bytes = driver.loaded();
+        row.unexplained_bytes = driver.unexplained(forecast);
+      } else {
+        row.unexplained_bytes = lent_bytes(device) - before - std::int64_t(forecast);
+      }
+      if (difference == 0) continue;
+      row.status = Status::failed;
+      row.why = "the ledger is not what was forecast";
     } catch (const Error& e) {
-      row.insert(row.end(), 6, Value());
-      row.insert(row.end(), {std::string(e.at.code == Code::out_of_memory ? "oom" : "refused"), std::string(e.what())});
+      row.status = e.at.code == Code::out_of_memory ? Status::oom : Status::refused;
+      row.why = e.what();
     }
-    t.add(std::move(row));
   }
-  return t;
+  return table_of("measured", "One step of each, run: forecast, ledger, driver", rows);
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

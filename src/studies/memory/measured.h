@@ -5,9 +5,9 @@
 #include "engine/training.h"
 #include "report/record.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 // A row for each recipe. One that does not fit, or that nothing here serves, is a row with the reason.
 Table measured_bytes(const std::vector<engine::Recipe>&, const Device&, int threads);
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -6,11 +6,17 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/decoder.h"
+#include "report/described_table.h"
 #include "studies/memory/account.h"
+#include "studies/memory/edge_table.h"
+#include "studies/memory/inference.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/memory/measured.h"
+#include "studies/memory/model_pytorch.h"
+#include "studies/memory/rows.h"
+#include "studies/memory/standing.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 using engine::Forecast;
 using engine::Keep;
@@ -31,8 +37,8 @@ Recipe with_purpose(Recipe r, Purpose p) {
 }
 
 Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, Keep keep) {
-  Recipe r{s.model, batch, len, p, {keep}, s.attention};
-  r.holding = s.holding;
+  Recipe r{s.model, batch, len, p, {keep}, s.attention_family()};
+  r.holding = s.levers.holding;
   return r;
 }
 Case case_of(const ModelMemory& s, const Recipe& r) {
@@ -87,53 +93,7 @@ std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Devic
 using Key = std::pair<Phase, std::string>;
 Key key_of(const Entry& e) { return {e.phase, e.name.text}; }
 
-struct Group {  // tensors of one name over all blocks
-  Entry first;
-  std::int64_t count = 0;
-  std::uint64_t bytes = 0, at_peak = 0;
-};
-
-// One tensor may come and go many times in a step; what counts is how many of a name stand at once, at most.
-std::vector<std::pair<Key, Group>> groups_of(const Forecast& f) {
-  std::vector<std::pair<Key, Group>> out;
-  std::map<Key, std::size_t> index;
-  std::map<Key, std::pair<std::int64_t, std::uint64_t>> live;
-  for (const auto& event : f.events) {
-    const Entry& e = f.entries[event.entry];
-    const Key key = key_of(e);
-    auto& [count, bytes] = live[key];
-    if (!event.take) {
-      --count;
-      bytes -= e.taken;
-      continue;
-    }
-    ++count;
-    bytes += e.taken;
-    if (index.try_emplace(key, out.size()).second) out.push_back({key, {e}});
-    Group& g = out[index[key]].second;
-    if (bytes > g.bytes) {
-      g.bytes = bytes;
-      g.count = count;
-      g.first = e;
-    }
-  }
-  for (const Entry& e : f.at_peak) out[index[key_of(e)]].second.at_peak += e.taken;
-  return out;
-}
-
 Table components(const Case& c, const ModelMemory& s) {
-  Table t{"components",
-          "Who holds the bytes",
-          {{"name"},
-           {"shape"},
-           {"dtype"},
-           {"tensors"},
-           {"bytes", Unit::bytes, Show::bar},
-           {"formula"},
-           {"phase"},
-           {"at_peak_bytes", Unit::bytes},
-           {"share", Unit::share}},
-          {}};
   std::map<Key, Shape> probe;
   std::vector<Symbol> symbols;
   if (!c.recipe.model.counted) {  // what is only counted has sizes of its own in every layer: numbers alone
@@ -142,23 +102,30 @@ Table components(const Case& c, const ModelMemory& s) {
     const Forecast shapes = engine::forecast(other, s.device, s.workers);
     for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
   }
-  auto groups = groups_of(c.step);
-  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
-  for (const auto& [key, g] : groups) {
-    const std::string formula = formula_of(probe[key], g.first.shape, size_of(g.first.dtype), symbols);
-    t.add({key.second, shape_text(g.first.shape), std::string(name_of(g.first.dtype)), g.count, std::int64_t(g.bytes),
-           g.count > 1 ? fmt::format("{} × {}", g.count, formula) : formula, std::string(name_of(key.first)), std::int64_t(g.at_peak),
-           double(g.at_peak) / double(c.step.peak_bytes)});
+  std::vector<ModelTensorRow> rows;
+  auto groups = standing_by_name(c.step);
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (const Standing& g : groups) {
+    const std::string formula = formula_of(probe[key_of(g.first)], g.first.shape, size_of(g.first.dtype), symbols);
+    rows.push_back({.name = g.first.name.text,
+                    .shape = shape_text(g.first.shape),
+                    .dtype = std::string(name_of(g.first.dtype)),
+                    .tensors = g.count,
+                    .bytes = g.bytes,
+                    .formula = g.count > 1 ? fmt::format("{} × {}", g.count, formula) : formula,
+                    .phase = std::string(name_of(g.first.phase)),
+                    .at_peak_bytes = g.at_peak,
+                    .share = double(g.at_peak) / double(c.step.peak_bytes)});
   }
-  return t;
+  return table_of("components", "Who holds the bytes", rows);
 }
 
 Table phases(const Case& c) {
-  Table t{"phases", "The peak by phase", {{"phase"}, {"bytes", Unit::bytes, Show::bar}, {"share", Unit::share}}, {}};
+  std::vector<PeakPhaseRow> rows;
   for (int p = 0; p < phase_count; ++p)
     if (const auto bytes = c.step.bytes_at_peak(Phase(p)); bytes > 0)
-      t.add({std::string(name_of(Phase(p))), std::int64_t(bytes), double(bytes) / double(c.step.peak_bytes)});
-  return t;
+      rows.push_back({std::string(name_of(Phase(p))), bytes, double(bytes) / double(c.step.peak_bytes)});
+  return table_of("phases", "The peak by phase", rows);
 }
 
 std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, const Room& room) {
@@ -171,46 +138,47 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
 }
 
 Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& room) {
-  Table t{"edge",
-          fmt::format("Where {} end", bytes_in_words(double(room.memory_bytes))),
-          {{"precision"}, {"keep"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
-          {}};
+  std::vector<LargestRow> rows;
   for (const Case& c : cases)
-    t.add({std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])), c.recipe.batch, c.recipe.len,
-           largest_that_fits(s, c.recipe, &Recipe::len, room), largest_that_fits(s, c.recipe, &Recipe::batch, room)});
-  return t;
+    rows.push_back({.precision = c.recipe.precision,
+                    .keep = c.recipe.keep[0],
+                    .batch = c.recipe.batch,
+                    .len = c.recipe.len,
+                    .largest_len = largest_that_fits(s, c.recipe, &Recipe::len, room),
+                    .largest_batch = largest_that_fits(s, c.recipe, &Recipe::batch, room)});
+  return edge_table(rows, room);
 }
 
 Table growth(const ModelMemory& s) {
-  Table t{"scaling",
-          "How bytes grow with len: bytes ~ len^exponent",
-          {{"precision"}, {"keep"}, {"batch"}, {"exponent_of_peak", Unit::ratio}, {"exponent_of_activations", Unit::ratio}},
-          {}};
+  std::vector<ScalingRow> rows;
   for (const Precision p : s.precisions)
-    for (const Keep k : s.keeps)
+    for (const Keep k : s.levers.keeps)
       for (const auto batch : s.batches) {
         std::vector<std::pair<double, double>> peak, activations;
         for (const auto len : s.lens) {
           const Forecast f = engine::forecast(recipe_of(s, batch, len, p, k), s.device, s.workers);
-          peak.emplace_back(double(len), double(f.peak_bytes)),
-              activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
+          peak.emplace_back(double(len), double(f.peak_bytes));
+          activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
         }
-        t.add({std::string(name_of(p)), std::string(name_of(k)), batch, growth_exponent(peak), growth_exponent(activations)});
+        rows.push_back({.precision = p,
+                        .keep = k,
+                        .batch = batch,
+                        .exponent_of_peak = growth_exponent(peak),
+                        .exponent_of_activations = growth_exponent(activations)});
       }
-  return t;
+  return table_of("scaling", "How bytes grow with len: bytes ~ len^exponent", rows);
 }
 
 Table mitigations(const Case& c, const ModelMemory& s) {
-  Table t{
-      "mitigations",
-      "Ways to save bytes, and their costs",
-      {{"change"}, {"peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"more_flops", Unit::share}, {"more_traffic", Unit::share}},
-      {}};
+  std::vector<ModelSavingRow> rows;
   const auto now = [&](std::string what, const Recipe& r) {
     const Forecast f = engine::forecast(r, s.device, s.workers);
     if (f.peak_bytes >= c.step.peak_bytes) return;
-    t.add({std::move(what), std::int64_t(f.peak_bytes), std::int64_t(c.step.peak_bytes - f.peak_bytes), f.flops / c.step.flops - 1,
-           f.bytes / c.step.bytes - 1});
+    rows.push_back({.change = std::move(what),
+                    .peak_bytes = f.peak_bytes,
+                    .saves_bytes = c.step.peak_bytes - f.peak_bytes,
+                    .more_flops = f.flops / c.step.flops - 1,
+                    .more_traffic = f.bytes / c.step.bytes - 1});
   };
   if (c.recipe.attention == "plain") {
     Recipe r = c.recipe;
@@ -265,16 +233,14 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
     now(fmt::format("8 GPUs with this batch each, sharding {}; each sends {}", name_of(sharding), bytes_in_words(sent)), r);
   }
-  return t;
+  return table_of("mitigations", "Ways to save bytes, and their costs", rows);
 }
 
-}  // namespace
-
-Answer memory_model(const ModelMemory& s) {
+Outcome memory_of_steps(const ModelMemory& s) {
   const Room room = room_of(s.device, s.memory_bytes);
   std::vector<Case> cases;
   for (const Precision p : s.precisions)
-    for (const Keep k : s.keeps)
+    for (const Keep k : s.levers.keeps)
       for (const auto batch : s.batches)
         for (const auto len : s.lens) cases.push_back(case_of(s, recipe_of(s, batch, len, p, k)));
 
@@ -288,33 +254,30 @@ Answer memory_model(const ModelMemory& s) {
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);
   if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});
-  Table rows{"rows",
-             "Peak bytes",
-             {{"model"},
-              {"batch"},
-              {"len"},
-              {"precision"},
-              {"keep"},
-              {"attention", Unit::none, Show::detail},
-              {"params", Unit::none, Show::detail},
-              {"forward_peak_bytes", Unit::bytes},
-              {"forward_backward_peak_bytes", Unit::bytes},
-              {"train_peak_bytes", Unit::bytes},
-              {"needed_bytes", Unit::bytes},
-              {"standing_bytes", Unit::bytes},
-              {"flops", Unit::flops, Show::detail},
-              {"fits"}},
-             {}};
+  std::vector<ModelMemoryRow> described;
+  std::vector<std::vector<Table>> within;
   bool fits = false;
   for (const Case& c : cases) {
     const std::uint64_t peak = c.step.peak_bytes + engine::stand_in_bytes(c.recipe, s.device);
     fits = fits || room.holds(peak);
-    rows.add({s.model.name, c.recipe.batch, c.recipe.len, std::string(name_of(c.recipe.precision)), std::string(name_of(c.recipe.keep[0])),
-              s.attention, engine::param_count(s.model), std::int64_t(c.forward_peak), std::int64_t(c.backward_peak),
-              std::int64_t(c.step.peak_bytes), std::int64_t(room.needed_bytes(peak)), std::int64_t(c.step.standing_bytes), c.step.flops,
-              room.holds(peak)});
-    rows.within.push_back({components(c, s)});
+    described.push_back({.model = s.model.name,
+                         .batch = c.recipe.batch,
+                         .len = c.recipe.len,
+                         .precision = c.recipe.precision,
+                         .keep = c.recipe.keep[0],
+                         .attention = c.recipe.attention,
+                         .params = engine::param_count(s.model),
+                         .forward_peak_bytes = c.forward_peak,
+                         .forward_backward_peak_bytes = c.backward_peak,
+                         .train_peak_bytes = c.step.peak_bytes,
+                         .needed_bytes = room.needed_bytes(peak),
+                         .standing_bytes = c.step.standing_bytes,
+                         .flops = c.step.flops,
+                         .fits = room.holds(peak)});
+    within.push_back({components(c, s)});
   }
+  Table rows = table_of("rows", "Peak bytes", described);
+  rows.within = std::move(within);
   r.add(Part{rows});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (s.measure) {
@@ -336,7 +299,24 @@ Answer memory_model(const ModelMemory& s) {
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
   if (s.lens.size() > 1) r.add(Part{growth(s)});
   r.add(Part{edges(s, cases, room)}).add(Part{mitigations(last, s)});
-  return {std::move(r), fits};
+  return yes_or_no(std::move(r), fits);
 }
 
-}  // namespace headroom
+}  // namespace
+
+Outcome memory_model(const ModelMemory& s) {
+  if (s.whose == Whose::pytorch) return memory_model_as_pytorch(s);
+  const std::string theirs = changed_options(s.as_pytorch);
+  check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
+  check_precisions(s.precisions, s.device);
+  if (s.use == Use::inference) {
+    check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
+    const std::string levers = changed_options(s.levers);
+    check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);
+    return memory_inference(s);
+  }
+  if (s.measure) engine::check_trained(s.model);
+  return memory_of_steps(s);
+}
+
+}  // namespace headroom::studies

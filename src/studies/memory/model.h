@@ -1,28 +1,65 @@
-// memory_model — where every byte of a model's training step goes: a dry run, its tensors grouped by name over the blocks,
-// with formulas, timeline, growth with len, the largest sizes, and ways to save bytes.
+// memory_model — where every byte of a model goes, as it is trained or as it answers: a dry run, its tensors grouped by name over the
+// blocks, with formulas, timeline, growth with len, the largest sizes, and ways to save bytes. Ours, or PyTorch eager's.
 #pragma once
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/precision_words.h"
 #include "engine/forecast.h"
+#include "studies/life.h"
+#include "studies/memory/asked.h"
+#include "studies/memory/pytorch/language_model.h"
 #include "studies/memory/room.h"
+#include "studies/step/words.h"
 
-namespace headroom {
+namespace headroom::studies {
+
+struct StepLevers {  // of this library's training step
+  std::vector<engine::Keep> keeps{engine::Keep::everything};
+  engine::Holding holding{};
+};
+void describe(Of<StepLevers> auto& l, auto&& f) {
+  f(l.keeps, {.name = "keep", .about = "What a block keeps for backward; it computes the rest again", .option = "--keep,--recompute"});
+  describe(l.holding, f);
+}
 
 struct ModelMemory {
   engine::ModelConfig model;
   std::vector<std::int64_t> batches{4}, lens{1024};
   std::vector<Precision> precisions{{}};
-  std::vector<engine::Keep> keeps{engine::Keep::everything};
-  std::string attention = "flash";
-  engine::Holding holding{};
-  Device device;
-  int workers = 1;                            // threads that the CPU's scratch is counted for
+  std::optional<std::string> attention;  // empty: flash; PyTorch's: plain
+  Use use = Use::train;
+  Whose whose = Whose::headroom;
+  StepLevers levers{};
+  pytorch::StepChoices as_pytorch{};
   std::optional<std::uint64_t> memory_bytes;  // empty: all that a program can have of the device
   bool measure = false;                       // also run a step of each; the device is then one that is present
+  Device device;
+  int workers = 1;  // threads that the CPU's scratch is counted for
+
+  std::string attention_family() const { return attention.value_or(whose == Whose::pytorch ? "plain" : "flash"); }
 };
+// What every account of a model is asked about: ours, PyTorch's, in training or inference.
+void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
+  f(m.batches, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
+  f(m.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
+  f(m.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
+  f(m.attention,
+    {.name = "attention", .about = "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]", .choices = attention_families});
+  f(m.memory_bytes, memory_limit);
+}
+void describe(Of<ModelMemory> auto& m, auto&& f) {
+  describe_cases(m, f);
+  describe(m.levers, f);
+  f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch eager's"});
+  f(m.use, {.name = "phase", .about = "A training step, or answering: weights, cache, prefill, decode"});
+  f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});
+  describe(m.as_pytorch, f);
+}
 
-Answer memory_model(const ModelMemory&);  // fits: any of the rows does
+// yes: any of the rows fits.
+Outcome memory_model(const ModelMemory&);
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "engine/decoder.h"
 #include "engine/forecast.h"
+#include "report/described_table.h"
 #include "studies/memory/account_table.h"
+#include "studies/memory/edge_table.h"
+#include "studies/memory/rows.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 namespace {
 
@@ -15,10 +19,7 @@ using pytorch::LanguageModel;
 std::uint64_t step_peak(const LanguageModel& m, std::uint64_t workspace) { return account(m, workspace).train_peak_bytes; }
 
 Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, const Room& room) {
-  Table t{"edge",
-          fmt::format("Where {} end", bytes_in_words(double(room.memory_bytes))),
-          {{"precision"}, {"batch"}, {"len"}, {"largest_len"}, {"largest_batch"}},
-          {}};
+  std::vector<LargestRow> rows;
   for (const LanguageModel& m : models) {
     const auto most = [&](std::int64_t LanguageModel::*which) {
       return largest((1ll << 31) - 1, [&](std::int64_t n) {
@@ -27,9 +28,13 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
         return room.holds(step_peak(tried, workspace));
       });
     };
-    t.add({std::string(name_of(m.precision)), m.batch, m.len, most(&LanguageModel::len), most(&LanguageModel::batch)});
+    rows.push_back({.precision = m.precision,
+                    .batch = m.batch,
+                    .len = m.len,
+                    .largest_len = most(&LanguageModel::len),
+                    .largest_batch = most(&LanguageModel::batch)});
   }
-  return t;
+  return edge_table(rows, room);
 }
 
 engine::Recipe ours(const LanguageModel& m) {
@@ -46,15 +51,12 @@ engine::Recipe ours(const LanguageModel& m) {
   return {c, m.batch, m.len, m.precision};
 }
 
-Table mitigations(const LanguageModel& m, const PyTorchModelMemory& asked, std::uint64_t workspace) {
-  Table t{"mitigations",
-          "Ways to save bytes in the last row's step, and their costs",
-          {{"instead"}, {"train_peak_bytes", Unit::bytes}, {"saves_bytes", Unit::bytes}, {"costs"}},
-          {}};
+Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace) {
+  std::vector<PyTorchSavingRow> rows;
   const auto now = std::int64_t(step_peak(m, workspace));
-  t.add({std::string("as it is"), now, std::int64_t(0), std::string()});
+  rows.push_back({.instead = "as it is", .train_peak_bytes = now, .saves_bytes = 0});
   const auto add = [&](const char* what, std::uint64_t peak, const std::string& cost) {
-    t.add({std::string(what), std::int64_t(peak), now - std::int64_t(peak), cost});
+    rows.push_back({.instead = what, .train_peak_bytes = std::int64_t(peak), .saves_bytes = now - std::int64_t(peak), .costs = cost});
   };
   const auto consider = [&](const char* what, auto change, const std::string& cost) {
     LanguageModel other = m;
@@ -81,54 +83,86 @@ Table mitigations(const LanguageModel& m, const PyTorchModelMemory& asked, std::
         engine::forecast_peak(here, asked.device, 1),
         keep == engine::Keep::everything ? "nothing: no N² matrices, no temporaries of the optimiser" : "every block's forward once more");
   }
-  return t;
+  return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
+}
+
+void check_account(const ModelMemory& asked) {
+  check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
+  check(asked.use == Use::train, Code::bad_argument, "--phase {}: --as pytorch accounts for a training step", names_of<Use>.of(asked.use));
+  const std::string ours = changed_options(asked.levers);
+  check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch eager's step has no such levers; leave {} out", ours);
+  check(!asked.model.counted, Code::unsupported, "--as pytorch: PyTorch's step of {} is not known ({}); leave --as pytorch out",
+        asked.model.name, asked.model.counted ? asked.model.counted->untrained : "");
+  check(asked.device.kind == DeviceKind::cuda, Code::bad_argument,
+        "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
+}
+
+LanguageModel language_model_of(const ModelMemory& asked) {
+  const engine::ModelConfig& c = asked.model;
+  LanguageModel m;
+  m.vocab = c.vocab;
+  m.width = c.width;
+  m.ffn = c.ffn;
+  m.layers = c.layers;
+  m.heads = c.heads;
+  m.kv_heads = c.kv_heads;
+  m.head_dim = c.head_dim;
+  m.tied = c.tied;
+  m.fused_attention = asked.attention_family() == "flash";
+  m.softmax = asked.as_pytorch.softmax;
+  m.adam = asked.as_pytorch.adam;
+  return m;
+}
+
+std::vector<std::string> left_out(const engine::ModelConfig& c) {
+  std::vector<std::string> all = c.left_out;
+  if (c.qkv_bias) all.emplace_back("the biases of q, k and v");
+  if (c.qk_norm) all.emplace_back("the norms of q and k");
+  return all;
 }
 
 }  // namespace
 
-Answer memory_model_as_pytorch(const PyTorchModelMemory& asked) {
+Outcome memory_model_as_pytorch(const ModelMemory& asked) {
+  check_account(asked);
+  const LanguageModel model = language_model_of(asked);
   const Room room = room_of(asked.device, asked.memory_bytes);
   bool fits = false;
-  const std::uint64_t workspace = asked.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
-  const auto signed_bytes = [](std::uint64_t b) { return std::int64_t(b); };
-  Table rows{"rows",
-             "",
-             {{"model"},
-              {"batch"},
-              {"len"},
-              {"precision"},
-              {"keep"},
-              {"params"},
-              {"before_backward_bytes", Unit::bytes, Show::detail},
-              {"forward_peak_bytes", Unit::bytes},
-              {"forward_backward_peak_bytes", Unit::bytes},
-              {"train_peak_bytes", Unit::bytes},
-              {"needed_bytes", Unit::bytes},
-              {"held_bytes", Unit::bytes, Show::detail},
-              {"fits"}},
-             {}};
+  const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
+  std::vector<PyTorchModelRow> described;
+  std::vector<std::vector<Table>> within;
   std::vector<LanguageModel> models;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.precisions)
       for (const auto len : asked.lens) {
-        pytorch::LanguageModel m = asked.model;
+        LanguageModel m = model;
         m.batch = batch;
         m.len = len;
         m.precision = precision;
         models.push_back(m);
         pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
-        rows.add({asked.name, batch, len, std::string(name_of(precision)), std::string("everything"), signed_bytes(a.params),
-                  signed_bytes(a.before_backward_bytes), signed_bytes(a.forward_peak_bytes), signed_bytes(a.forward_backward_peak_bytes),
-                  signed_bytes(a.train_peak_bytes), signed_bytes(room.needed_bytes(a.train_peak_bytes)), signed_bytes(a.held_bytes),
-                  room.holds(a.train_peak_bytes)});
+        described.push_back({.model = asked.model.name,
+                             .batch = batch,
+                             .len = len,
+                             .precision = precision,
+                             .params = a.params,
+                             .before_backward_bytes = a.before_backward_bytes,
+                             .forward_peak_bytes = a.forward_peak_bytes,
+                             .forward_backward_peak_bytes = a.forward_backward_peak_bytes,
+                             .train_peak_bytes = a.train_peak_bytes,
+                             .needed_bytes = room.needed_bytes(a.train_peak_bytes),
+                             .held_bytes = a.held_bytes,
+                             .fits = room.holds(a.train_peak_bytes)});
         fits = fits || room.holds(a.train_peak_bytes);
         auto& components = a.account.components;
         std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
-        rows.within.push_back({component_table(components, "components", "")});
+        within.push_back({component_table(components, "components", "")});
       }
+  Table rows = table_of("rows", "", described);
+  rows.within = std::move(within);
   Record r{"",
-           fmt::format("Memory of a training step as PyTorch eager: {}, attention {}", asked.name,
-                       asked.model.fused_attention ? "fused" : "naive"),
+           fmt::format("Memory of a training step as PyTorch eager: {}, attention {}", asked.model.name,
+                       model.fused_attention ? "fused" : "naive"),
            {}};
   Table at_peak;
   if (!rows.within.empty()) {
@@ -146,9 +180,10 @@ Answer memory_model_as_pytorch(const PyTorchModelMemory& asked) {
       "workspaces of {}; AdamW {}; FP32 parameters and gradients, torch.autocast for bf16 and fp16. The peak is without the CUDA context "
       "and libraries; needed is with them.",
       asked.device.name, bytes_in_words(double(workspace)),
-      asked.model.adam == pytorch::Adam::foreach ? "as PyTorch defaults (foreach, one temporary as large as all parameters)" : "fused")}});
+      model.adam == pytorch::Adam::foreach ? "as PyTorch defaults (foreach, one temporary as large as all parameters)" : "fused")}});
   if (!room.words.empty()) r.add({Note{room.words}});
-  return {std::move(r), fits};
+  for (const std::string& what : left_out(asked.model)) r.add({Note{fmt::format("Not in the account: {}.", what)}});
+  return yes_or_no(std::move(r), fits);
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus) {
   Room r{asked.value_or(d.memory_bytes), 0, ""};
@@ -30,4 +30,4 @@ std::string misfit(const Room& r, std::uint64_t peak) {
                      words(r.memory_bytes));
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

@@ -5,9 +5,8 @@
 #include <string>
 
 #include "gpu/architecture.h"
-#include "report/record.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct Room {
   std::uint64_t memory_bytes = 0;    // that was asked about
@@ -23,13 +22,7 @@ struct Room {
 // after its context was made, so the context is not taken again.
 Room room_of(const Device&, std::optional<std::uint64_t> asked, int gpus = 1);
 
-// What a study that asks "does it fit" answers with.
-struct Answer {
-  Record record;
-  bool fits;
-};
-
 // Why something with this peak does not fit, in one line.
 std::string misfit(const Room&, std::uint64_t peak);
 
-}  // namespace headroom
+}  // namespace headroom::studies

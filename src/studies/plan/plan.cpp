@@ -8,8 +8,9 @@
 #include "base/threads.h"
 #include "engine/decoder.h"
 #include "report/described_table.h"
+#include "studies/memory/inference.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 using engine::Recipe;
 
@@ -77,7 +78,7 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& reci
   std::vector<std::optional<Setting>> found(recipes.size());
   Threads threads;
   threads.share(std::int64_t(recipes.size()), [&](std::int64_t i, int) {
-    if (p.stop && p.stop()) return;
+    if (p.stop()) return;
     try {
       found[std::size_t(i)] = setting_of(p, recipes[std::size_t(i)]);
     } catch (const Error& e) {
@@ -88,52 +89,6 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& reci
   for (auto& s : found)
     if (s) all.push_back(std::move(*s));
   return all;
-}
-
-struct PlanRow {
-  Precision precision;
-  std::string attention;
-  engine::Keep keep = engine::Keep::everything;
-  engine::Holding holding{};
-  std::int64_t micro_batch = 0, micro_batches = 0;
-  engine::Sharding sharding = engine::Sharding::none;
-  std::uint64_t needed_bytes = 0, peak_bytes = 0;
-  std::optional<double> ms_at_least{}, link_ms_at_least{}, slower{};
-  std::int64_t saves_bytes = 0;
-  bool frontier = false;
-  std::optional<double> tokens_per_s_at_most{};
-  std::uint64_t standing_bytes = 0, saved_bytes = 0, parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
-  double flops = 0, traffic_bytes = 0, link_bytes = 0;
-  int gpus = 1;
-};
-void describe(Of<PlanRow> auto& r, auto&& f) {
-  using enum Role;
-  f(r.precision, {.name = "precision"});
-  f(r.attention, {.name = "attention"});
-  f(r.keep, {.name = "keep"});
-  f(r.holding.masters, {.name = "masters"});
-  f(r.holding.gradients, {.name = "gradients"});
-  f(r.holding.updating, {.name = "update"});
-  f(r.micro_batch, {.name = "micro_batch"});
-  f(r.micro_batches, {.name = "micro_batches"});
-  f(r.sharding, {.name = "sharding"});
-  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
-  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
-  f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
-  f(r.link_ms_at_least, {.name = "link_ms_at_least", .role = measured, .unit = Unit::ms});
-  f(r.slower, {.name = "slower", .role = noted, .unit = Unit::share});
-  f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = Unit::bytes});
-  f(r.frontier, {.name = "frontier", .role = noted});
-  f(r.tokens_per_s_at_most, {.name = "tokens_per_s_at_most", .role = noted, .show = Show::detail});
-  f(r.standing_bytes, {.name = "standing_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.saved_bytes, {.name = "saved_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.parameter_bytes, {.name = "parameter_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.gradient_bytes, {.name = "gradient_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.optimizer_bytes, {.name = "optimizer_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.flops, {.name = "flops", .role = measured, .unit = Unit::flops, .show = Show::detail});
-  f(r.traffic_bytes, {.name = "traffic_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.link_bytes, {.name = "link_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
-  f(r.gpus, {.name = "gpus", .show = Show::detail});
 }
 
 // One GPU has nothing to shard and no link.
@@ -159,7 +114,7 @@ std::vector<Setting> settings_of(const Plan& p) {
     engine::check(r);
   }
   auto all = forecasts_of(p, recipes);
-  if (all.empty() && !(p.stop && p.stop())) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
+  if (all.empty() && !(p.stop())) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
   const bool timed =
       std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
   std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
@@ -169,9 +124,37 @@ std::vector<Setting> settings_of(const Plan& p) {
   return all;
 }
 
-Answer plan(const Plan& p) {
+namespace {
+
+void check_plan(const Plan& p) {
+  check_precisions(p.precisions, p.device);
+  check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
+        "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
+  check(p.use == Use::train || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
+}
+
+std::vector<Precision> usual_precisions(const Plan& p) {
+  if (p.use == Use::inference) return {{DType::bf16, Math::exact}};
+  if (p.device.kind == DeviceKind::cpu) return {{DType::f32, Math::exact}, {DType::bf16, Math::exact}};
+  return {{DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}};
+}
+
+Outcome plan_of_inference(const Plan& p) {
+  ModelMemory m;
+  m.model = p.model;
+  m.batches = {p.batch};
+  m.lens = {p.len};
+  m.precisions = p.precisions;
+  m.attention = p.attentions.at(0);
+  m.memory_bytes = p.memory_bytes;
+  m.device = p.device;
+  m.workers = p.workers;
+  return plan_inference(m);
+}
+
+Outcome plan_of_training(const Plan& p) {
   const auto all = settings_of(p);
-  check(!(p.stop && p.stop()), Code::interrupted, "stopped before every setting was forecast; what fits is not known");
+  check(!(p.stop()), Code::interrupted, "stopped before every setting was forecast; what fits is not known");
   const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<const Setting*> fitting;
@@ -256,7 +239,16 @@ Answer plan(const Plan& p) {
         p.gpus,
         p.device.ceilings.link_bytes_per_s > 0 ? fmt::format("{:.0f} GB/s", p.device.ceilings.link_bytes_per_s / 1e9)
                                                : "an unknown rate")}});
-  return {r, fits};
+  return yes_or_no(std::move(r), fits);
 }
 
-}  // namespace headroom
+}  // namespace
+
+Outcome plan(const Plan& asked) {
+  Plan p = asked;
+  if (p.precisions.empty()) p.precisions = usual_precisions(p);
+  check_plan(p);
+  return p.use == Use::inference ? plan_of_inference(p) : plan_of_training(p);
+}
+
+}  // namespace headroom::studies

@@ -7,10 +7,12 @@
 
 #include "base/precision_words.h"
 #include "engine/forecast.h"
+#include "studies/life.h"
+#include "studies/memory/asked.h"
 #include "studies/memory/room.h"
 #include "studies/step/words.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct Plan {
   engine::ModelConfig model;
@@ -26,9 +28,10 @@ struct Plan {
   std::vector<engine::Updating> updates{engine::Updating::after, engine::Updating::during};
   std::optional<std::uint64_t> memory_bytes;
   std::int64_t most = 10;
+  Use use = Use::train;
   Device device;
-  int workers = 1;             // threads that the CPU's scratch is counted for
-  std::function<bool()> stop;  // asked between forecasts
+  int workers = 1;                                    // threads that the CPU's scratch is counted for
+  std::function<bool()> stop = [] { return false; };  // asked between forecasts
 };
 void describe(Of<Plan> auto& p, auto&& f) {
   f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
@@ -40,10 +43,9 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.masters, {.name = "masters", .about = "To choose from"});
   f(p.gradients, {.name = "gradients", .about = "To choose from"});
   f(p.updates, {.name = "update", .about = "To choose from; during: nothing is clipped"});
-  f(p.memory_bytes, {.name = "memory",
-                     .unit = Unit::bytes,
-                     .about = "Memory limit of each GPU, including what is allocated beside tensors [the device's]"});
+  f(p.memory_bytes, memory_limit);
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
+  f(p.use, {.name = "phase", .about = "A training step, or the largest batch that answers at each length"});
 }
 
 struct Setting {
@@ -59,6 +61,52 @@ struct Setting {
 
 std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
 
-Answer plan(const Plan&);
+struct PlanRow {
+  Precision precision;
+  std::string attention;
+  engine::Keep keep = engine::Keep::everything;
+  engine::Holding holding{};
+  std::int64_t micro_batch = 0, micro_batches = 0;
+  engine::Sharding sharding = engine::Sharding::none;
+  std::uint64_t needed_bytes = 0, peak_bytes = 0;
+  std::optional<double> ms_at_least{}, link_ms_at_least{}, slower{};
+  std::int64_t saves_bytes = 0;
+  bool frontier = false;
+  std::optional<double> tokens_per_s_at_most{};
+  std::uint64_t standing_bytes = 0, saved_bytes = 0, parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
+  double flops = 0, traffic_bytes = 0, link_bytes = 0;
+  int gpus = 1;
+};
+void describe(Of<PlanRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.precision, {.name = "precision"});
+  f(r.attention, {.name = "attention"});
+  f(r.keep, {.name = "keep"});
+  f(r.holding.masters, {.name = "masters"});
+  f(r.holding.gradients, {.name = "gradients"});
+  f(r.holding.updating, {.name = "update"});
+  f(r.micro_batch, {.name = "micro_batch"});
+  f(r.micro_batches, {.name = "micro_batches"});
+  f(r.sharding, {.name = "sharding"});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
+  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.link_ms_at_least, {.name = "link_ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.slower, {.name = "slower", .role = noted, .unit = Unit::share});
+  f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = Unit::bytes});
+  f(r.frontier, {.name = "frontier", .role = noted});
+  f(r.tokens_per_s_at_most, {.name = "tokens_per_s_at_most", .role = noted, .show = Show::detail});
+  f(r.standing_bytes, {.name = "standing_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.saved_bytes, {.name = "saved_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.parameter_bytes, {.name = "parameter_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.gradient_bytes, {.name = "gradient_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.optimizer_bytes, {.name = "optimizer_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.flops, {.name = "flops", .role = measured, .unit = Unit::flops, .show = Show::detail});
+  f(r.traffic_bytes, {.name = "traffic_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.link_bytes, {.name = "link_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.gpus, {.name = "gpus", .show = Show::detail});
+}
 
-}  // namespace headroom
+Outcome plan(const Plan&);
+
+}  // namespace headroom::studies

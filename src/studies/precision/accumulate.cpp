@@ -9,7 +9,7 @@
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 constexpr int path_points = 48;
@@ -199,4 +199,4 @@ Record accumulate_record(const AccumulateSettings& s, const Place* card) {
   return record;
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -12,7 +12,7 @@
 #include "gpu/place.h"
 #include "report/record.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct AccumulateSettings {
   struct Sum {
@@ -58,4 +58,4 @@ struct Accumulation {
 std::vector<Accumulation> accumulate(const AccumulateSettings&);
 Record accumulate_record(const AccumulateSettings&, const Place* card = nullptr);  // a card: its results beside the CPU's
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -9,7 +9,7 @@
 #include "base/formats.h"
 #include "base/random.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 HEADROOM_CONVERT bool finite(float x) { return (bits_of(x) & convert::fp32_infinity) != convert::fp32_infinity; }
 
@@ -200,4 +200,4 @@ decltype(auto) with_trip(std::string_view format, float largest, F&& f) {
   return with_format(format, [&]<class T>() { return f(PlainTrip<T>{}); });
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -14,7 +14,7 @@ namespace headroom::embedded {
 extern const std::string_view precision_toy_json;
 }
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -234,4 +234,4 @@ Record autocast_record(const AutocastSettings& s) {
   return record;
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

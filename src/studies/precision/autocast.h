@@ -8,7 +8,7 @@
 #include "base/policy.h"
 #include "report/record.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct ModelOp {
   std::string name, op;
@@ -63,4 +63,4 @@ void describe(Of<AutocastSettings> auto& s, auto&& f) {
 }
 Record autocast_record(const AutocastSettings&);
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -10,7 +10,7 @@
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 std::vector<float> normal_numbers(const FormatsSettings& s) {
@@ -90,4 +90,4 @@ Record formats_record(const FormatsSettings& s, const Place* card) {
   return record;
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -5,7 +5,7 @@
 #include "gpu/place.h"
 #include "report/record.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct FormatsSettings {
   std::int64_t values = 65536;  // normal numbers that the measured error is taken on
@@ -22,4 +22,4 @@ double format_error(std::string_view format, const FormatsSettings&);
 
 Record formats_record(const FormatsSettings&, const Place* card = nullptr);  // a card: whether its bits are the CPU's
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -6,7 +6,7 @@
 #include "gpu/launch.cuh"
 #include "studies/precision/arithmetic.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 namespace {
 
@@ -102,4 +102,4 @@ std::vector<float> round_trip_on(const Place& place, const std::string& format, 
   });
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "gpu/place.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct SumAsked {
   std::string method, dtype;
@@ -29,4 +29,4 @@ std::vector<float> round_trip_on(const Place&, const std::string& format, const 
 
 bool equal_bits(const std::vector<float>&, const std::vector<float>&);  // any NaN is any other: no format defines its sign and payload
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

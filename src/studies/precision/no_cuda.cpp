@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "studies/precision/gpu.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 namespace {
 [[noreturn]] void refuse() { throw Error(Code::unsupported, "precision: this build has no CUDA"); }
@@ -12,4 +12,4 @@ float sum_on(const Place&, const SumAsked&) { refuse(); }
 std::vector<float> normalised_on(const Place&, const NormAsked&, const std::vector<float>&) { refuse(); }
 std::vector<float> round_trip_on(const Place&, const std::string&, const std::vector<float>&) { refuse(); }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

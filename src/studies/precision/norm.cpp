@@ -10,7 +10,7 @@
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -173,4 +173,4 @@ Record norm_record(const NormSettings& s, const Place* card) {
   return record;
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

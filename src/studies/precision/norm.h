@@ -11,7 +11,7 @@
 #include "gpu/place.h"
 #include "report/record.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 // An output is right when it is finite and its RMS error is at most this share of its RMS.
 constexpr double norm_tolerance = 0.01;
@@ -70,4 +70,4 @@ NormLimits norm_limits(const NormCase&, std::int64_t rows, std::uint64_t seed);
 
 Record norm_record(const NormSettings&, const Place* card = nullptr);
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -5,7 +5,7 @@
 
 #include "report/described_table.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct AccumulateRow {
   std::string experiment{};
@@ -178,4 +178,4 @@ void describe(Of<AutocastSummaryRow> auto& r, auto&& f) {
   f(r.optimizer, {.name = "optimizer", .role = measured});
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

@@ -7,8 +7,11 @@
 
 #include "report/described_table.h"
 #include "studies/attention/analysis.h"
+#include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/described.h"
+#include "studies/memory/rows.h"
+#include "studies/plan/plan.h"
 #include "studies/precision/rows.h"
 #include "studies/profile/rows.h"
 #include "studies/results/comparison.h"
@@ -31,6 +34,12 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<CeilingRow>()},
       {"rows", columns_of<TrainRow>()},
       {"rows", columns_of<TimedLine>()},
+      {"rows", columns_of<PlanRow>()},
+      {"rows", columns_of<ModelMemoryRow>()},
+      {"rows", columns_of<PyTorchModelRow>()},
+      {"rows", columns_of<InferenceRow>()},
+      {"rows", columns_of<AttentionMemoryRow>()},
+      {"rows", columns_of<CommRow>()},
       {"rows", columns_of<precision::AccumulateRow>()},
       {"rows", columns_of<precision::NormRow>()},
       {"rows", columns_of<precision::FormatRow>()},
@@ -40,12 +49,24 @@ const std::vector<RowKind>& row_kinds() {
       {"edge", columns_of<EdgeRow>()},
       {"against_plain", columns_of<AgainstPlainRow>()},
       {"device", columns_of<DeviceFields>()},
+      {"comm", columns_of<CommRow>()},
       {"components", columns_of<ComponentRow>()},
+      {"largest", columns_of<AccountRow>()},
+      {"largest", columns_of<ModelTensorRow>()},
+      {"measured", columns_of<MeasuredStepRow>()},
+      {"edge", columns_of<LargestRow>()},
+      {"analysis", columns_of<AttentionGrowthRow>()},
+      {"scaling", columns_of<ScalingRow>()},
+      {"on_paper", columns_of<PaperRow>()},
+      {"mitigations", columns_of<AttentionSavingRow>()},
+      {"mitigations", columns_of<ModelSavingRow>()},
+      {"mitigations", columns_of<PyTorchSavingRow>()},
       {"limits", columns_of<precision::NormLimitRow>()},
       {"blocks", columns_of<precision::BlockRow>()},
       {"summary", columns_of<precision::AutocastSummaryRow>()},
       {"kernels", columns_of<KernelTimeRow>()},
       {"phases", columns_of<PhaseRow>()},
+      {"phases", columns_of<PeakPhaseRow>()},
       {"modules", columns_of<ModuleRow>()},
       {"layers", columns_of<LayerRow>()},
       {"work", columns_of<WorkRow>()},
@@ -53,6 +74,7 @@ const std::vector<RowKind>& row_kinds() {
       {"gaps", columns_of<GapRow>()},
       {"roofline", columns_of<RooflineRow>()},
       {"timeline", columns_of<SliceRow>()},
+      {"timeline", columns_of<LiveRow>()},
       {"memory", columns_of<MomentRow>()},
       {"at_peak", columns_of<StandingRow>()},
   };

@@ -16,7 +16,7 @@
 #include "report/described_table.h"
 #include "studies/memory/driver_bytes.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 using engine::Purpose;
 using engine::Recipe;
@@ -154,7 +154,7 @@ class StepRows {
       if (comm_) throw;                            // the other ranks cannot go on without this one
       row.why = e.what();
       std::replace(row.why.begin(), row.why.end(), '\n', ';');
-      row.status = studies::status_of(e.at.code);
+      row.status = status_of(e.at.code);
     }
     return row;
   }
@@ -178,7 +178,7 @@ class StepRows {
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
     if (f.peak_bytes > memory_) {
-      row.status = studies::Status::oom;
+      row.status = Status::oom;
       row.why = who_did_not_fit(f, memory_);
       return;
     }
@@ -198,7 +198,7 @@ class StepRows {
     if (comm_) row.link_bytes = std::int64_t(f.link_bytes), row.comm_bytes = std::int64_t(comm_->own_bytes());
     const auto m =
         measured(training, ctx, place_, {.warmup = int(c.warmup), .steps = s_.steps, .seconds = s_.seconds}, s_.seed + 1, driver_, stop_);
-    row.status = m.complete ? studies::Status::ok : studies::Status::interrupted;
+    row.status = m.complete ? Status::ok : Status::interrupted;
     row.peak_bytes = std::int64_t(arena.peak());
     row.steps = m.ms.count;
     if (m.ms.count > 0) add_times(f, m, row);
@@ -266,7 +266,7 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
 
 }  // namespace
 
-studies::Outcome step_study(const StepTime& asked, const Device& device, const studies::Host& host, dist::Group* group) {
+Outcome step_study(const StepTime& asked, const Device& device, const Host& host, dist::Group* group) {
   StepTime s = asked;
   if (s.threads == 0) s.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   check(!group || s.seconds == 0, Code::bad_argument, "--seconds: ranks take the same number of steps; give --steps");
@@ -274,7 +274,7 @@ studies::Outcome step_study(const StepTime& asked, const Device& device, const s
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   StepRows study(s, device, stop, group);
   const bool first = !group || group->first();
-  std::optional<studies::Life> life;
+  std::optional<Life> life;
   if (first) life.emplace(host, "step", json_of(s), device.name);
   const auto known = [&](const std::string& key) -> std::string {  // a row from before: what the first rank has is what all go by
     const RowObject* row = first ? life->known(key) : nullptr;
@@ -291,18 +291,18 @@ studies::Outcome step_study(const StepTime& asked, const Device& device, const s
                                 name_of(c.recipe.precision), name_of(c.recipe.purpose)));
     if (const std::string row = known(c.key); !row.empty()) {
       rows.push_back(read_described<StepRow>(parse_json<RowObject>(row, "results: a stored row", Code::io), "results: a stored row"));
-      if (const auto was = rows.back().status; was != studies::Status::interrupted && was != studies::Status::failed) continue;
+      if (const auto was = rows.back().status; was != Status::interrupted && was != Status::failed) continue;
       rows.pop_back();
     }
     rows.push_back(study.measured_row(c));
     if (first) life->keep(c.key, json_of(rows.back()));
   }
   const auto all = [&](auto&& is) { return !rows.empty() && std::all_of(rows.begin(), rows.end(), is); };
-  const bool whole = rows.size() == cases.size() && all([](const StepRow& r) { return r.status != studies::Status::interrupted; });
-  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.status == studies::Status::failed; });
-  const bool none = all([](const StepRow& r) { return studies::answers_no(r.status); });
-  studies::Outcome outcome{step_record(s, device, study, rows)};
-  outcome.answer = !whole || wrong ? studies::Answer::failed : none ? studies::Answer::no : studies::Answer::yes;
+  const bool whole = rows.size() == cases.size() && all([](const StepRow& r) { return r.status != Status::interrupted; });
+  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.status == Status::failed; });
+  const bool none = all([](const StepRow& r) { return answers_no(r.status); });
+  Outcome outcome{step_record(s, device, study, rows)};
+  outcome.answer = !whole || wrong ? Answer::failed : none ? Answer::no : Answer::yes;
   if (!first) return outcome;
   outcome.said =
       whole ? life->name()
@@ -311,4 +311,4 @@ studies::Outcome step_study(const StepTime& asked, const Device& device, const s
   return outcome;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

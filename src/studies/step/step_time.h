@@ -12,7 +12,7 @@
 #include "studies/status.h"
 #include "studies/step/words.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct StepTime {
   std::vector<engine::ModelConfig> models;
@@ -60,7 +60,7 @@ struct StepRow {
   engine::Purpose phase = engine::Purpose::forward;
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
   std::optional<std::int64_t> peak_bytes{}, forecast_peak_bytes{};
-  studies::Status status = studies::Status::ok;
+  Status status = Status::ok;
   std::string why{};
   std::int64_t params = 0, steps = 0, warmup = 0;
   std::optional<std::int64_t> driver_bytes{}, loaded_bytes{}, unexplained_bytes{};
@@ -104,6 +104,6 @@ void describe(Of<StepRow> auto& r, auto&& f) {
 }
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.
-studies::Outcome step_study(const StepTime&, const Device&, const studies::Host&, dist::Group* group = nullptr);
+Outcome step_study(const StepTime&, const Device&, const Host&, dist::Group* group = nullptr);
 
-}  // namespace headroom
+}  // namespace headroom::studies

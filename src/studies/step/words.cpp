@@ -6,7 +6,7 @@
 #include "base/precision_words.h"
 #include "ops/attention/attention.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 std::vector<std::string> trained_precisions() {
   std::vector<std::string> words;
@@ -21,6 +21,16 @@ std::vector<std::string> attention_families() {
     if (std::find(words.begin(), words.end(), v.family) == words.end()) words.emplace_back(v.family);
   return words;
 }
+
+void check_precisions(const std::vector<Precision>& all, const Device& device) {
+  for (const Precision p : all)
+    check(p.math != Math::tf32 || device.kind != DeviceKind::cpu, Code::bad_argument,
+          "--precision tf32 needs a GPU, and its bytes are fp32's; use fp32, or name a GPU, present or not, as in --device h200");
+}
+
+}  // namespace headroom::studies
+
+namespace headroom {
 
 RowObject JsonOf<engine::ModelConfig>::to(const engine::ModelConfig& c) { return parse_json<RowObject>(engine::to_json(c), "a model"); }
 engine::ModelConfig JsonOf<engine::ModelConfig>::from(const RowObject& j) {

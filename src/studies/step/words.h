@@ -6,15 +6,18 @@
 #include "engine/training.h"
 #include "store/described_json.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 std::vector<std::string> trained_precisions();
 std::vector<std::string> attention_families();
+void check_precisions(const std::vector<Precision>&, const Device&);  // tf32 is refused on a CPU
 
+}  // namespace headroom::studies
+
+namespace headroom {
 template <>
 struct JsonOf<engine::ModelConfig> {
   static RowObject to(const engine::ModelConfig&);
   static engine::ModelConfig from(const RowObject&);
 };
-
 }  // namespace headroom

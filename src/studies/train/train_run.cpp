@@ -18,7 +18,7 @@
 #include "report/described_table.h"
 #include "studies/status.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 using engine::Training;
 
@@ -89,7 +89,7 @@ std::string settings_going_on(const std::string& asked, const std::string& their
   auto mine = parse_json(asked, "settings");
   auto before = parse_json_or_discard(theirs);
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
-  if (before.contains("update")) before["updating"] = before["update"];  // as it is called in checkpoints of before
+  if (before.contains("updating")) before["update"] = before["updating"];  // as earlier checkpoints call it
   const auto steps_of = [&](const nlohmann::json& j) {
     return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
   };
@@ -133,29 +133,28 @@ void save_good(Training& t, const engine::Position& at, const std::string& folde
   engine::save(t, at, folder);
 }
 
-studies::Outcome does_not_fit(const TrainRun& r, std::size_t needed, const Device& device) {
+Outcome does_not_fit(const TrainRun& r, std::size_t needed, const Device& device) {
   Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
-  record.add("status", std::string(names_of<studies::Status>.of(studies::Status::oom)));
+  record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   record.add("memory_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
   record.add("why", fmt::format("this needs {}, {} are available; try --keep input, a smaller --batch with more --micro-batches, or "
                                 "headroom plan",
                                 bytes_in_words(double(needed)), bytes_in_words(double(device.memory_bytes))));
-  return {std::move(record), studies::Answer::no};
+  return {std::move(record), Answer::no};
 }
 
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
 // bits: they replace those that are kept. Rows before it are those of the run that made it.
-studies::Life life_of(const TrainRun& r, const engine::Position& at, const std::string& settings_before, const Device& device,
-                      const studies::Host& host) {
+Life life_of(const TrainRun& r, const engine::Position& at, const std::string& settings_before, const Device& device, const Host& host) {
   RowObject all{{"model", JsonOf<engine::ModelConfig>::to(r.recipe.model)}, {"seed", r.seed}};
   all.update(json_of(r));
   const auto settings = parse_json<RowObject>(at.settings, "settings");
   all["data"] = settings["data"], all["save"] = r.folder, all["init"] = r.init;
   if (settings.contains(extended_at)) all[extended_at] = settings[extended_at];
-  studies::Host quiet = host;
+  Host quiet = host;
   quiet.resume = r.resume, quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
-  studies::Life life(quiet, "train", all, device.name);
+  Life life(quiet, "train", all, device.name);
   if (at.step == 0) return life;
   const auto before = parse_json<RowObject>(settings_before, "settings");
   life.adopt(
@@ -182,7 +181,7 @@ engine::ModelConfig model_of_init(const std::string& folder) {
   return engine::pretrained_model(folder);
 }
 
-studies::Outcome train_study(const TrainRun& asked, const Device& device, const studies::Host& host, dist::Group* group) {
+Outcome train_study(const TrainRun& asked, const Device& device, const Host& host, dist::Group* group) {
   TrainRun r = asked;
   if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   const int threads = r.threads;
@@ -220,7 +219,7 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
     begin_with(t, r.init);
   }
 
-  std::optional<studies::Life> life;
+  std::optional<Life> life;
   if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
   std::vector<TrainRow> rows;
   const auto from = at.step;
@@ -274,8 +273,8 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
   if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
-  studies::Outcome outcome{record.add(Part{table_of("rows", "Loss", rows)})};
-  outcome.answer = stopped ? studies::Answer::failed : studies::Answer::yes;
+  Outcome outcome{record.add(Part{table_of("rows", "Loss", rows)})};
+  outcome.answer = stopped ? Answer::failed : Answer::yes;
   if (!life) return outcome;
   outcome.said = life->name();
   if (stopped)
@@ -287,4 +286,4 @@ studies::Outcome train_study(const TrainRun& asked, const Device& device, const 
   return outcome;
 }
 
-}  // namespace headroom
+}  // namespace headroom::studies

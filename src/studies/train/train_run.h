@@ -11,7 +11,7 @@
 #include "studies/life.h"
 #include "studies/step/words.h"
 
-namespace headroom {
+namespace headroom::studies {
 
 struct TrainRun {
   engine::Recipe recipe;
@@ -92,6 +92,6 @@ engine::ModelConfig model_of_init(const std::string& folder);
 // finite ends it with an Error that says at which step and where it began. A run that is stopped is saved first, and fails; one that does
 // not fit is answered no.
 // group: of the ranks that train together, each of which calls; the first keeps rows and writes checkpoints.
-studies::Outcome train_study(const TrainRun&, const Device&, const studies::Host&, dist::Group* group = nullptr);
+Outcome train_study(const TrainRun&, const Device&, const Host&, dist::Group* group = nullptr);
 
-}  // namespace headroom
+}  // namespace headroom::studies

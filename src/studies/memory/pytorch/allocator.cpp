@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 namespace {
 constexpr std::uint64_t mib = 1 << 20;
@@ -96,4 +96,4 @@ std::vector<std::uint32_t> Allocator::standing() const {
   return out;
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

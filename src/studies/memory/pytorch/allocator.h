@@ -12,7 +12,7 @@
 #include "base/tensor.h"
 #include "memory/ledger.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 constexpr std::uint64_t rounding = 512;  // the caching allocator's smallest block
 constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + rounding - 1) / rounding * rounding; }
@@ -103,4 +103,4 @@ class Allocator {
   Phase phase_ = Phase::input;
 };
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -6,7 +6,7 @@
 #include "studies/memory/attention_symbols.h"
 #include "studies/memory/pytorch/watch.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::uint64_t peak_bytes(const Problem& p, const Program& program, std::uint64_t
   return run(process, p, program, watch).peak_bytes;
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

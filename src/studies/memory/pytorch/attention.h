@@ -12,22 +12,51 @@
 #pragma once
 #include <optional>
 
+#include "base/described.h"
 #include "ops/attention/attention.h"
 #include "studies/memory/account.h"
 #include "studies/memory/pytorch/eager.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 enum class Softmax : std::uint8_t { builtin, composed };
 enum class Upstream : std::uint8_t { given, sum };
 enum class PeakOf : std::uint8_t { forward, step };
 
+}  // namespace headroom::studies::pytorch
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<studies::pytorch::Softmax> = names<studies::pytorch::Softmax>("builtin", "composed");
+template <>
+inline constexpr auto names_of<studies::pytorch::Upstream> = names<studies::pytorch::Upstream>("given", "sum");
+template <>
+inline constexpr auto names_of<studies::pytorch::PeakOf> = names<studies::pytorch::PeakOf>("forward", "step");
+}  // namespace headroom
+
+namespace headroom::studies::pytorch {
+
+inline constexpr Description softmax_choice{.name = "softmax", .about = "As pytorch: torch.softmax, or max, subtract, exp, sum, divide"};
+inline constexpr Description workspace_choice{
+    .name = "workspace_bytes",
+    .unit = Unit::bytes,
+    .about = "As pytorch: one cuBLAS workspace [by architecture: 32 for H100, H200, B200, else 8.125]",
+    .allowed = {0, std::int64_t(4) << 30},
+    .option = "--workspace-mib"};
+
 struct Program {
   bool fused = false;  // scaled_dot_product_attention instead of the lines above
   Softmax softmax = Softmax::builtin;
   Upstream upstream = Upstream::given;
-  std::optional<PeakOf> peak_of;  // empty: forward when upstream is sum, else the step
+  std::optional<PeakOf> peak_of{};                 // empty: forward when upstream is sum, else the step
+  std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
 };
+void describe(Of<Program> auto& p, auto&& f) {
+  f(p.softmax, softmax_choice);
+  f(p.upstream, {.name = "upstream", .about = "As pytorch: o.backward(dO) with o kept, or o.sum().backward()"});
+  f(p.workspace_bytes, workspace_choice);
+  f(p.peak_of, {.name = "peak_of", .about = "As pytorch: the pass whose peak is peak_bytes [upstream sum: forward; given: step]"});
+}
 
 // cuBLAS's workspace by architecture as PyTorch chooses it: 32 MiB from Hopper on, else 2 × 4 MiB + 8 × 16 KiB.
 std::uint64_t workspace_bytes(int sm);
@@ -50,4 +79,4 @@ Support supports(const attention::Problem&);
 Account account(Process&, const attention::Problem&, const Program&);
 std::uint64_t peak_bytes(const attention::Problem&, const Program&, std::uint64_t workspace_bytes);  // alone in a process, no description
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 Value Engine::make(const std::string& name, DType dtype, Shape shape) {
   return {memory_.make(name, dtype, shape), dtype, shape, Layout::fresh, nullptr};
@@ -94,4 +94,4 @@ void Engine::run_backward(Value root, Value gradient) {
   }
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -9,7 +9,7 @@
 
 #include "studies/memory/pytorch/allocator.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 enum class Layout : std::uint8_t {
   fresh,       // owns its storage, rows in order
@@ -63,4 +63,4 @@ class Engine {
   std::uint64_t next_age_ = 0;
 };
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 namespace {
 
@@ -319,4 +319,4 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
       });
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

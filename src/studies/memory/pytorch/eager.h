@@ -8,7 +8,7 @@
 
 #include "studies/memory/pytorch/autograd.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 // cuBLAS gets one workspace per thread that has run a product: the caller's, and autograd's once a backward has run. They belong
 // to the process and outlive every tensor.
@@ -73,4 +73,4 @@ class Eager : public Engine {
   int layer_ = -1;
 };
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -4,7 +4,7 @@
 
 #include "studies/memory/pytorch/watch.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 namespace {
 
@@ -219,4 +219,4 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
   return out;
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -5,12 +5,32 @@
 #include "studies/memory/account.h"
 #include "studies/memory/pytorch/attention.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 enum class Adam : std::uint8_t {
   foreach,  // PyTorch's default: a temporary as large as all parameters together
   fused     // in place
 };
+
+}  // namespace headroom::studies::pytorch
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused");
+}
+
+namespace headroom::studies::pytorch {
+
+struct StepChoices {
+  Softmax softmax = Softmax::builtin;
+  Adam adam = Adam::foreach;
+  std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
+};
+void describe(Of<StepChoices> auto& c, auto&& f) {
+  f(c.softmax, softmax_choice);
+  f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused"});
+  f(c.workspace_bytes, workspace_choice);
+}
 
 struct LanguageModel {
   std::int64_t vocab = 10000, width = 0, ffn = 0, layers = 0, heads = 0;
@@ -38,4 +58,4 @@ struct LanguageModelAccount {
 enum class Detail : std::uint8_t { totals, components };
 LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes, Detail = Detail::totals);
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

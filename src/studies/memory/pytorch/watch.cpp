@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 void Watch::start() {
   standing_ = memory_.standing();
@@ -79,4 +79,4 @@ void Watch::describe(Account& a, bool forward_only, const std::vector<Shape>& pr
   }
 }
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

@@ -3,7 +3,7 @@
 #include "studies/memory/account.h"
 #include "studies/memory/pytorch/allocator.h"
 
-namespace headroom::pytorch {
+namespace headroom::studies::pytorch {
 
 class Watch {
  public:
@@ -25,4 +25,4 @@ class Watch {
   std::uint64_t live_ = 0;
 };
 
-}  // namespace headroom::pytorch
+}  // namespace headroom::studies::pytorch

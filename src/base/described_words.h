@@ -1,0 +1,42 @@
+// The option of a described field, and its words, read and checked: what options and requests have in common.
+#pragma once
+#include <algorithm>
+
+#include "base/described.h"
+
+namespace headroom {
+
+inline std::string options_of(const Description& d) {  // len_k: --len-k; also "--keep,--recompute"
+  if (*d.option) return d.option;
+  std::string name = std::string("--") + d.name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+inline std::string first_option_of(const Description& d) {
+  const std::string all = options_of(d);
+  return all.substr(0, all.find(','));
+}
+
+template <class T>
+std::vector<std::string> words_allowed(const Description& d) {
+  if (d.choices) return d.choices();
+  if constexpr (OneWord<T>) return WordsOf<T>::all();
+  return {};
+}
+
+// `who` is named in the one line that refuses a word: "--keep", a key of a request.
+template <class T>
+T word_read(const std::string& word, std::string_view who, const Description& d) {
+  const auto allowed = words_allowed<T>(d);
+  std::optional<T> value;
+  if constexpr (OneWord<T>)
+    value = WordsOf<T>::named(word);
+  else
+    value = word;
+  const bool any = !d.choices && value;  // a type may read more words than it lists: a mask's window has a number
+  check(any || (value && std::find(allowed.begin(), allowed.end(), word) != allowed.end()), Code::bad_argument,
+        "{}: there is no '{}'; choose from {}{}", who, word, joined(allowed), did_you_mean(word, allowed));
+  return *value;
+}
+
+}  // namespace headroom

@@ -1,0 +1,22 @@
+// What accounts of memory are asked about: whose bytes, in which use of a model, within which limit.
+#pragma once
+#include "base/described.h"
+
+namespace headroom::studies {
+
+enum class Whose : std::uint8_t { headroom, pytorch };  // this library's step, or PyTorch eager's
+enum class Use : std::uint8_t { train, inference };     // of a model
+
+inline constexpr Description memory_limit{.name = "memory_bytes",
+                                          .unit = Unit::bytes,
+                                          .about = "Memory limit of a device, including what is allocated beside tensors [all of it]",
+                                          .option = "--memory"};
+
+}  // namespace headroom::studies
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<studies::Whose> = names<studies::Whose>("headroom", "pytorch");
+template <>
+inline constexpr auto names_of<studies::Use> = names<studies::Use>("train", "inference");
+}  // namespace headroom
