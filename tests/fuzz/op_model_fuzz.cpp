@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Policy policy = headroom_policy();
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    const auto model = precision::op_model_from_json(text, "fuzzed");
+    const auto model = studies::precision::op_model_from_json(text, "fuzzed");
     for (const DType low : {DType::bf16, DType::f16}) {
-      const auto a = precision::autocast(model, policy, low);
+      const auto a = studies::precision::autocast(model, policy, low);
       if (a.ops.size() != model.ops.size() || a.ops.empty()) std::abort();
       a.logits();
     }
