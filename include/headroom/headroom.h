@@ -88,7 +88,7 @@ HEADROOM_API headroom_status headroom_memory_read(headroom_context* context, voi
 
 /* ---- tensors ---- */
 
-typedef enum headroom_dtype { HEADROOM_F32 = 0, HEADROOM_BF16 = 1, HEADROOM_F16 = 2 } headroom_dtype;
+typedef enum headroom_dtype { HEADROOM_F32 = 0, HEADROOM_BF16 = 1, HEADROOM_F16 = 2, HEADROOM_I32 = 3 } headroom_dtype;
 
 typedef struct headroom_tensor { /* a view: it owns nothing */
   void* data;
@@ -113,15 +113,25 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
   t.data = data;
   t.dtype = (int32_t)dtype;
   t.rank = rank;
-  t.bytes = step * (dtype == HEADROOM_F32 ? 4 : 2);
+  t.bytes = step * (dtype == HEADROOM_F32 || dtype == HEADROOM_I32 ? 4 : 2);
   return t;
 }
 
 /* ---- attention: O = softmax(scale * Q K^T + mask) V, and its gradients ----
  *
  * Q, O, dO, dQ are [batch, len_q, heads, head_dim]; K, V, dK, dV [batch, len_k, kv_heads, head_dim]; V, O, dV, dO have head_dim_v
- * where it is given; any strides, but the last dimension's is 1. Outputs lie apart from each other and from the inputs. LSE and dLSE are fp32 [batch, heads, len_q], contiguous:
- * the natural logarithm of the softmax's sum. A row whose keys are all masked gives O = 0, LSE = -infinity and zero gradients. */
+ * where it is given; any strides, but the last dimension's is 1. Outputs lie apart from each other and from the inputs. LSE and dLSE
+ * are fp32 [batch, heads, len_q], contiguous: the natural logarithm of the softmax's sum. A row whose keys are all masked gives
+ * O = 0, LSE = -infinity and zero gradients.
+ *
+ * What a problem may have beside that; the small tensors that it takes are contiguous:
+ *   sink        a logit per head joins the softmax's sum, and LSE, and has no value. Its gradient is dsink.
+ *   documents   sequences lie one behind another in each row of the batch. Document d of row b has the queries cu_q[b][d] ...
+ *               cu_q[b][d + 1] - 1 and the keys cu_k[b][d] ... cu_k[b][d + 1] - 1. The mask holds inside it, and nobody sees another's.
+ *               Any may be empty. Positions behind the last one belong to none and see nothing.
+ *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
+ *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
+ * On the CPU wrong lists are refused. On a GPU nobody looks: kernels stay inside the tensors, and the result is undefined. */
 
 typedef enum headroom_mask { HEADROOM_MASK_FULL = 0, HEADROOM_MASK_CAUSAL = 1, HEADROOM_MASK_WINDOW = 2 } headroom_mask;
 typedef enum headroom_align { HEADROOM_BOTTOM_RIGHT = 0, HEADROOM_TOP_LEFT = 1 } headroom_align;
@@ -145,10 +155,12 @@ typedef struct headroom_attention_problem {
   int64_t window_after;  /* of HEADROOM_MASK_WINDOW: and this many positions after its own */
   int64_t head_dim_v;    /* of V, O, dV and dO; 0: head_dim */
   float softcap;         /* scores become softcap * tanh(score / softcap); 0: they stay */
-  int32_t reserved;
+  int32_t sink;          /* 1: there is a sink */
+  int64_t documents;     /* in each row of the batch; 0: it is not packed */
+  int64_t page, pages;   /* positions of a page, and how many there are in all; 0: K and V do not lie in pages */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
 enum { HEADROOM_TRUST_POINTERS = 1 };
@@ -160,7 +172,10 @@ typedef struct headroom_attention_forward_arguments {
   headroom_tensor o, lse; /* written */
   headroom_memory saved;  /* written; for backward */
   headroom_memory workspace;
-  void* stream; /* a cudaStream_t; NULL on the CPU */
+  void* stream;               /* a cudaStream_t; NULL on the CPU */
+  headroom_tensor sink;       /* fp32 [heads]; this and those below: rank 0 where the problem has none */
+  headroom_tensor cu_q, cu_k; /* int32 [batch, documents + 1] */
+  headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
@@ -172,6 +187,8 @@ typedef struct headroom_attention_backward_arguments {
   headroom_memory saved;      /* as forward left it */
   headroom_memory workspace;
   void* stream;
+  headroom_tensor sink, cu_q, cu_k; /* as forward had them */
+  headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 when nobody wants it */
 } headroom_attention_backward_arguments;
 
 /* Exact: one byte less is refused with HEADROOM_OUT_OF_MEMORY, and the error names what could not be placed. */
@@ -184,6 +201,24 @@ HEADROOM_API headroom_status headroom_attention_forward(headroom_context* contex
                                                         const headroom_attention_forward_arguments* arguments);
 HEADROOM_API headroom_status headroom_attention_backward(headroom_context* context, const headroom_attention_problem* problem,
                                                          const headroom_attention_backward_arguments* arguments);
+
+/* ---- the same calls, checked once: for callers who pass tensors of the same shapes again and again ----
+ *
+ * A call is made from the arguments, in which no pointer is looked at. Running it takes the pointers alone: `pointers` has what `data` is
+ * in the arguments, one for each headroom_tensor and headroom_memory, in their order there; a tensor that is not there, and memory of
+ * 0 bytes, have NULL. Those past `count` are NULL. The context outlives the call. Any number of threads may run one at once, each
+ * with memory of its own. */
+typedef struct headroom_attention_call headroom_attention_call;
+
+HEADROOM_API headroom_status headroom_attention_forward_call_create(headroom_context* context, const headroom_attention_problem* problem,
+                                                                    const headroom_attention_forward_arguments* arguments,
+                                                                    headroom_attention_call** out);
+HEADROOM_API headroom_status headroom_attention_backward_call_create(headroom_context* context, const headroom_attention_problem* problem,
+                                                                     const headroom_attention_backward_arguments* arguments,
+                                                                     headroom_attention_call** out);
+HEADROOM_API headroom_status headroom_attention_call_run(const headroom_attention_call* call, void* const* pointers, int32_t count,
+                                                         void* stream);
+HEADROOM_API void headroom_attention_call_destroy(headroom_attention_call* call); /* NULL is fine; no run may be under way */
 
 /* One line per variant, best first: "flash: chosen", "plain: serves too", "other: why it cannot". Writes at most `capacity`
  * bytes, the closing zero included; *needed (when not NULL) is what the whole text takes. Fine also when none serves. */

@@ -35,6 +35,10 @@ template <>
 constexpr headroom_dtype dtype_of<float>() {
   return HEADROOM_F32;
 }
+template <>
+constexpr headroom_dtype dtype_of<int32_t>() {
+  return HEADROOM_I32;
+}
 
 // Without strides: contiguous, and `bytes` is what the shape takes. With strides, say in `bytes` what may be reached (0: not known).
 inline headroom_tensor tensor(void* data, headroom_dtype dtype, std::initializer_list<int64_t> shape,
@@ -131,12 +135,17 @@ inline std::string explain(const Context& c, const headroom_attention_problem& p
 struct Forward {
   headroom_tensor q, k, v;
   headroom_tensor o, lse;  // written
+  headroom_tensor sink{};  // this and those below: of problems that have them, see headroom.h
+  headroom_tensor cu_q{}, cu_k{};
+  headroom_tensor pages{};
 };
 
 struct Backward {
   headroom_tensor q, k, v, o, lse, d_o;
   headroom_tensor dlse;        // {} when there is none
   headroom_tensor dq, dk, dv;  // overwritten
+  headroom_tensor sink{}, cu_q{}, cu_k{};
+  headroom_tensor dsink{};  // overwritten; {} when nobody wants it
 };
 
 // One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
@@ -148,12 +157,13 @@ class Attention {
         problem_(problem),
         saved_(context, api::saved_bytes(context, problem)),
         workspace_(context, std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD),
-                                     api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
+                                     problem.page ? 0 : api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
 
   void forward(const Forward& t, void* stream = nullptr) {
     headroom_attention_forward_arguments a{};
     a.struct_size = sizeof a;
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse;
+    a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.pages = t.pages;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_forward(context_.get(), &problem_, &a));
   }
@@ -163,6 +173,7 @@ class Attention {
     a.struct_size = sizeof a;
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse, a.d_o = t.d_o, a.dlse = t.dlse;
     a.dq = t.dq, a.dk = t.dk, a.dv = t.dv;
+    a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.dsink = t.dsink;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_backward(context_.get(), &problem_, &a));
   }

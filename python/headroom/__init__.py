@@ -18,7 +18,7 @@ from .library import Context, Error, default_context, version
 
 _LATER = {  # what is imported when it is first asked for
     "Attention": "attention", "Forward": "attention", "attention_backward": "attention", "attention_forward": "attention",
-    "explain": "attention",
+    "attention_with_cache": "attention", "explain": "attention",
     "Component": "forecasts", "Forecast": "forecasts", "Moment": "forecasts", "Plan": "forecasts", "PytorchMemory": "forecasts",
     "forecast": "forecasts", "memory_as_pytorch": "forecasts", "plan": "forecasts",
 }  # fmt: skip

@@ -7,8 +7,9 @@ import sys
 from . import library as lib
 
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
-CODES = {"float32": 0, "bfloat16": 1, "float16": 2}  # headroom_dtype
-_SERVED = "float32, float16 or bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uint16)"
+CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int32": 3}  # headroom_dtype
+FLOATS, INTEGERS = tuple(SIZES), ("int32",)
+_IN_WORDS = {FLOATS: "float32, float16 or bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uint16)", INTEGERS: "int32"}
 
 
 class View:
@@ -47,15 +48,15 @@ def _name_of_dtype(dtype):
     return "bfloat16" if dtype.name == "uint16" else dtype.name
 
 
-def _of_numpy(x, name):
+def _of_numpy(x, name, served=FLOATS):
     np = sys.modules["numpy"]
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask attention does not read: fill it, as {name}.filled(0)")
     if not x.dtype.isnative:
         raise TypeError(f"{name} is stored big-endian ({x.dtype.str}): pass {name}.astype({name}.dtype.newbyteorder('='))")
     dtype = _name_of_dtype(x.dtype)
-    if dtype not in SIZES:
-        raise TypeError(f"{name} is {x.dtype}, served are {_SERVED}")
+    if dtype not in served:
+        raise TypeError(f"{name} is {x.dtype}, served are {_IN_WORDS[served]}")
     if x.ndim > 4:
         raise ValueError(f"{name} has {x.ndim} dimensions, at most 4 are served")
     if any(s % x.itemsize for s in x.strides) or x.ctypes.data % x.itemsize:
@@ -89,13 +90,13 @@ class _DLTensor(c.Structure):
     ]  # fmt: skip
 
 
-_dlpack_dtypes = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (1, 16): "bfloat16"}
+_dlpack_dtypes = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (1, 16): "bfloat16", (0, 32): "int32"}
 _dlpack_devices = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # CPU, CUDA, pinned, managed
 _pointer_of = c.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = c.c_void_p, [c.py_object, c.c_char_p]
 
 
-def _of_dlpack(x, name, stream):
+def _of_dlpack(x, name, stream, served=FLOATS):
     kind, index = x.__dlpack_device__()
     if int(kind) not in _dlpack_devices:
         raise TypeError(f"{name} is on a device of DLPack type {int(kind)}; served are the CPU and CUDA devices")
@@ -110,8 +111,8 @@ def _of_dlpack(x, name, stream):
         raise TypeError(f"{name}: {type(x).__name__} does not hand out its memory ({refusal})") from None
     t = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     dtype = _dlpack_dtypes.get((t.dtype.code, t.dtype.bits)) if t.dtype.lanes == 1 else None
-    if dtype is None:
-        raise TypeError(f"{name} is {getattr(x, 'dtype', 'of another dtype')}, served are {_SERVED}")
+    if dtype not in served:
+        raise TypeError(f"{name} is {getattr(x, 'dtype', 'of another dtype')}, served are {_IN_WORDS[served]}")
     if t.ndim > 4:
         raise ValueError(f"{name} has {t.ndim} dimensions, at most 4 are served")
     shape = t.shape[: t.ndim]
@@ -124,18 +125,18 @@ def _of_dlpack(x, name, stream):
     return View((t.data or 0) + t.byte_offset, dtype, shape, stride, 0, device, (x, capsule))
 
 
-def view(x, name, stream=None):
+def view(x, name, stream=None, served=FLOATS):
     """A View of an array, or a TypeError that says what is served."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray):
-        return _of_numpy(x, name)
+        return _of_numpy(x, name, served)
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
-        return _of_dlpack(x, name, stream)
+        return _of_dlpack(x, name, stream, served)
     np = _numpy()
     if hasattr(x, "__array_interface__"):
-        return _of_numpy(np.asarray(x), name)
+        return _of_numpy(np.asarray(x), name, served)
     try:
-        return _of_numpy(np.asarray(memoryview(x)), name)
+        return _of_numpy(np.asarray(memoryview(x)), name, served)
     except TypeError as refusal:
         if isinstance(x, (bytes, bytearray, memoryview)) or "served are" in str(refusal):
             raise
@@ -183,7 +184,7 @@ def empty(like, dtype, shape, device):
     return np.empty(shape, np.uint16 if isinstance(of, str) and of == "bfloat16" else of)
 
 
-def contiguous(x, name):
+def contiguous(x, name, served=FLOATS):
     """A copy of `x` in order, for arrays that no kernel reads in place: expanded, reversed or transposed ones."""
     package = library_of(x)
     if package == "torch":
@@ -193,10 +194,64 @@ def contiguous(x, name):
         return sys.modules["cupy"].array(x, order="C", copy=True)
     if package == "jax":
         return sys.modules["jax"].numpy.array(x, copy=True)
-    v = view(x, name)
+    v = view(x, name, None, served)
     if v.device != "cpu" or not hasattr(v.owner, "flags"):
         raise TypeError(f"{name} does not lie in order, and a {type(x).__name__} cannot be copied here: pass a contiguous one")
     return _numpy().array(v.owner, order="C", copy=True)
+
+
+def small(x, name, dtype, shape, device, stream=None):
+    """A View of a list of numbers, in order: of the array itself, or of a copy. A list of Python's is taken on the CPU."""
+    if device == "cpu" and isinstance(x, (list, tuple)):
+        x = _numpy().array(x, dtype)
+    served = INTEGERS if dtype == "int32" else FLOATS
+    v = view(x, name, stream, served)
+    if v.dtype != dtype:
+        raise TypeError(f"{name} is {v.dtype}, it must be {dtype}")
+    if v.device != device:
+        raise ValueError(f"{name} is on {v.device}, the context is {device}'s")
+    if len(v.shape) == len(shape) - 1 and shape[0] == 1:  # without the dimension of a batch of 1
+        v.shape, v.stride = (1, *v.shape), (0, *v.stride)
+    if v.shape != tuple(shape):
+        raise ValueError(f"{name} has the shape {v.shape}, expected {tuple(shape)}")
+    in_order = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    if any(n > 1 and s != want for n, s, want in zip(v.shape, v.stride, in_order)):
+        v = view(contiguous(x, name, served), name, stream, served)
+        v.shape = tuple(shape)
+    v.stride = tuple(in_order)
+    return v
+
+
+def shape_of(x, name):
+    """The shape of a list of integers, of Python's or of an array."""
+    if isinstance(x, (list, tuple)):
+        x = _numpy().array(x)
+    return view(x, name, 1, INTEGERS).shape if not hasattr(x, "shape") else tuple(x.shape)
+
+
+def one_for_each(numbers, batch):
+    """`numbers` as an array of `batch` integers, or one that stands for all of them as a list."""
+    if isinstance(numbers, int) and not isinstance(numbers, bool):
+        return [numbers] * batch
+    shape = shape_of(numbers, "lengths")
+    if shape != (batch,):
+        raise ValueError(f"lengths has the shape {shape}, expected one number, or {batch}")
+    kind = str(numbers.dtype) if hasattr(numbers, "dtype") else _numpy().array(numbers).dtype.name
+    if "int" not in kind:
+        raise TypeError(f"lengths is {kind}, it must be whole numbers")
+    return numbers
+
+
+def from_zero(like, ends):
+    """int32 [batch, 2]: 0 and each of `ends`, as arrays of the library of `like`."""
+    package = library_of(like)
+    if package == "torch":
+        torch = sys.modules["torch"]
+        ends = torch.as_tensor(ends, dtype=torch.int32, device=like.device).reshape(-1)
+        return torch.stack([torch.zeros_like(ends), ends], 1)
+    np = {"cupy": lambda: sys.modules["cupy"], "jax": lambda: sys.modules["jax"].numpy}.get(package, _numpy)()
+    ends = np.asarray(ends).astype("int32").reshape(-1)
+    return np.stack([np.zeros_like(ends), ends], 1)
 
 
 def readable(x, name, stream=None):

@@ -3,6 +3,12 @@
 Shapes: q [batch, len_q, heads, head_dim]; k and v [batch, len_k, kv_heads, head_dim], where kv_heads divides heads;
 o and every gradient have the shape of what they belong to; lse [batch, heads, len_q], float32.
 Types: float32, float16, bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uint16), all of q, k, v the same.
+
+What a problem may have beside that:
+sink          float32 [heads]: a logit per head that joins the softmax's sum and has no value; backward gives its gradient too
+cu_seqlens_q  int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch; document d has the queries
+              cu_seqlens_q[b][d] up to cu_seqlens_q[b][d + 1]. A batch of 1 may leave the first dimension out. cu_seqlens_k: the same of the
+              keys; left out, that of the queries. The mask holds inside a document; nobody sees another's.
 """
 
 import ctypes as c
@@ -13,6 +19,7 @@ import operator
 from . import arrays
 from . import library as lib
 
+_SAID = {"sink": "sink", "cu_q": "cu_seqlens_q", "cu_k": "cu_seqlens_k", "pages": "pages"}  # what callers call them
 _MASKS = {"full": 0, "causal": 1, "window": 2}
 _ALLOWED = (
     "'full', 'causal', 'window:W' or 'window:W+A' (and A positions after its own), all but the first also with ':top-left' "
@@ -71,11 +78,15 @@ def checked_context(context, device="cpu"):
     return context
 
 
-def make_problem(q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0):
-    """The C interface's words for a problem; shapes are [batch, len, heads, head_dim]."""
+def make_problem(
+    q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0,
+    sink=False, documents=0, pages_of_sequence=0,
+):  # fmt: skip
+    """The C interface's words for a problem; shapes are [batch, len, heads, head_dim], of k in pages [pages, page, heads, head_dim]."""
     q_shape, k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
-    if q_shape[0] != k_shape[0] or q_shape[3] != k_shape[3]:
-        raise ValueError(f"q is {q_shape} and k is {k_shape}: batch and head_dim must agree")
+    paged = pages_of_sequence > 0
+    if q_shape[3] != k_shape[3] or (q_shape[0] != k_shape[0] and not paged):
+        raise ValueError(f"q is {q_shape} and k is {k_shape}: {'' if paged else 'batch and '}head_dim must agree")
     if variant is not None and not isinstance(variant, str):
         raise TypeError(f"variant is a {type(variant).__name__}: a name or family as explain() lists them, or None for the best")
     kind, align, window, after = read_mask(mask)
@@ -84,10 +95,12 @@ def make_problem(q_shape, k_shape, dtype, mask="full", scale=None, variant=None,
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
     return lib.Problem(
         struct_size=c.sizeof(lib.Problem), dtype=arrays.CODES[dtype],
-        batch=q_shape[0], heads=q_shape[2], kv_heads=k_shape[2], len_q=q_shape[1], len_k=k_shape[1], head_dim=q_shape[3],
+        batch=q_shape[0], heads=q_shape[2], kv_heads=k_shape[2], len_q=q_shape[1], head_dim=q_shape[3],
+        len_k=pages_of_sequence * k_shape[1] if paged else k_shape[1],
         mask=kind, align=align, window=window, scale=number, scale_given=given, deterministic=int(bool(deterministic)),
         variant=variant.encode() if variant else None, math=int(bool(tf32)),
-        window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap,
+        window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap, sink=int(bool(sink)),
+        documents=documents, page=k_shape[1] if paged else 0, pages=k_shape[0] if paged else 0,
     )  # fmt: skip
 
 
@@ -125,12 +138,15 @@ class Forward:
     q, k, v and o are kept, not copied: do not change them before backward.
     """
 
-    def __init__(self, attention, q, k, v, o, lse, saved):
-        self._attention, self._inputs, self._saved = attention, (q, k, v), saved
+    def __init__(self, attention, q, k, v, with_, o, lse, saved):
+        self._attention, self._inputs, self._with, self._saved = attention, (q, k, v), with_, saved
         self.o, self.lse = o, lse
 
     def backward(self, d_o, dlse=None):
-        """(dq, dk, dv) for the gradient of o, and of lse where that was used too. May be called more than once."""
+        """(dq, dk, dv), and dsink where there is a sink, for the gradient of o, and of lse where that was used too.
+
+        May be called more than once.
+        """
         return self._attention._backward(self, d_o, dlse)
 
     def __iter__(self):
@@ -140,21 +156,34 @@ class Forward:
 class Attention:
     """One problem: its shapes, its memory needs, and its passes. Arrays given later have the shapes given here.
 
+    sink: whether there is one. documents: how many in each row of the batch. pages_of_sequence: of a cache in pages, how many a
+    sequence may have; k_shape is then [pages, page, kv_heads, head_dim].
     Any number of threads may use one object at once: each call has workspace of its own.
     """
 
     def __init__(
         self, q_shape, k_shape, dtype="float32", mask="full", scale=None, variant=None, deterministic=False, context=None, dim_v=None,
-        softcap=0.0,
+        softcap=0.0, sink=False, documents=0, pages_of_sequence=0,
     ):  # fmt: skip
         self.context = checked_context(context)
         self.dtype = _dtype_named(dtype)
-        self.problem = make_problem(q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap)
+        self.problem = make_problem(
+            q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap, sink=sink, documents=documents,
+            pages_of_sequence=pages_of_sequence,
+        )  # fmt: skip
         self._q_shape, self._k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
         of_v = self._q_shape[3] if dim_v is None else dim_v
         self._o_shape, self._v_shape = (*self._q_shape[:3], of_v), (*self._k_shape[:3], of_v)
         self.saved_bytes = bytes_of("headroom_attention_saved_bytes", self.context, self.problem)
-        self.workspace_bytes = max(bytes_of("headroom_attention_workspace_bytes", self.context, self.problem, i) for i in (0, 1))
+        passes = (0,) if pages_of_sequence else (0, 1)  # pages are of a cache, which has no backward
+        self.workspace_bytes = max(bytes_of("headroom_attention_workspace_bytes", self.context, self.problem, i) for i in passes)
+        self._small = {}  # type and shape of what the problem asks for beside q, k and v
+        if sink:
+            self._small["sink"] = "float32", (self._q_shape[2],)
+        if documents:
+            self._small["cu_q"] = self._small["cu_k"] = "int32", (self._q_shape[0], documents + 1)
+        if pages_of_sequence:
+            self._small["pages"] = "int32", (self._q_shape[0], pages_of_sequence)
         self._free = {}  # workspaces that nobody uses now, by the stream that used them last
 
     def _check(self, v, name, shape):
@@ -182,13 +211,24 @@ class Attention:
         if device != "cpu" and arrays.library_of(like) not in ("torch", "cupy") and view.data:
             lib.call("headroom_memory_read", self.context, c.create_string_buffer(1), view.data, 1, stream)
 
-    def forward(self, q, k, v):
-        """A Forward: .o, .lse, .backward(d_o)."""
+    def _small_views(self, with_, told):
+        for name, x in with_.items():
+            if (x is not None) != (name in self._small):
+                raise ValueError(f"{_SAID[name]} is {'missing' if x is None else 'given, and this problem has none'}")
+        return {
+            name: arrays.small(with_[name], _SAID[name], dtype, shape, self.context.device, told)
+            for name, (dtype, shape) in self._small.items()
+        }
+
+    def forward(self, q, k, v, sink=None, cu_seqlens_q=None, cu_seqlens_k=None, pages=None):
+        """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q and pages are given where the problem has them."""
         given = {"q": q, "k": k, "v": v}
+        with_ = {"sink": sink, "cu_q": cu_seqlens_q, "cu_k": cu_seqlens_q if cu_seqlens_k is None else cu_seqlens_k, "pages": pages}
         stream, told = arrays.stream_of(q, self.context.device)
         views = {name: arrays.readable(x, name, told) for name, x in given.items()}
         for name, seen in views.items():
             self._check(seen, name, {"q": self._q_shape, "k": self._k_shape, "v": self._v_shape}[name])
+        views.update(self._small_views(with_, told))
         batch, len_q, heads, _ = self._q_shape
         o = arrays.empty(q, None, self._o_shape, self.context.device)
         lse = arrays.empty(q, "float32", (batch, heads, len_q), self.context.device)
@@ -197,7 +237,7 @@ class Attention:
         arguments = lib.ForwardArguments(saved=saved.lent, **{name: seen.tensor() for name, seen in views.items()})
         self._run("headroom_attention_forward", arguments, stream)
         self._settle(q, self.context.device, stream, views["lse"])
-        return Forward(self, q, k, v, o, lse, saved)
+        return Forward(self, q, k, v, with_, o, lse, saved)
 
     def _backward(self, forward, d_o, dlse):
         q, k, v = forward._inputs
@@ -205,6 +245,9 @@ class Attention:
         given = {"q": q, "k": k, "v": v, "o": forward.o, "d_o": d_o}
         views = {name: arrays.readable(x, name, told) for name, x in given.items()}
         self._check(views["d_o"], "d_o", self._o_shape)
+        if "pages" in self._small:
+            raise ValueError("a cache in pages has no backward: pass k and v as they are, [batch, len, heads, head_dim]")
+        views.update(self._small_views(forward._with, told))
         views["lse"] = arrays.view(forward.lse, "lse", told)
         if dlse is not None:
             views["dlse"] = arrays.view(dlse, "dlse", told)
@@ -217,14 +260,16 @@ class Attention:
             "d" + name: arrays.empty(given[name], None, shape, self.context.device)
             for name, shape in (("q", self._q_shape), ("k", self._k_shape), ("v", self._v_shape))
         }
+        if "sink" in self._small:
+            made["dsink"] = arrays.empty(q, "float32", self._small["sink"][1], self.context.device)
         views.update({name: arrays.view(x, name, told) for name, x in made.items()})
         arguments = lib.BackwardArguments(saved=forward._saved.lent, **{name: seen.tensor() for name, seen in views.items()})
         self._run("headroom_attention_backward", arguments, stream)
         self._settle(q, self.context.device, stream, views["dv"])
-        return made["dq"], made["dk"], made["dv"]
+        return tuple(made.values())
 
     def backward(self, forward, d_o, dlse=None):
-        """(dq, dk, dv): forward.backward(d_o, dlse)."""
+        """(dq, dk, dv), and dsink where there is a sink: forward.backward(d_o, dlse)."""
         return attention_backward(forward, d_o, dlse)
 
     def explain(self):
@@ -232,26 +277,74 @@ class Attention:
         return explained(self.context, self.problem)
 
 
-def attention_forward(q, k, v, *, mask="full", scale=None, variant=None, deterministic=False, context=None, softcap=0.0):
+def _views(q, k, v, k_name="k", v_name="v"):
+    views = [arrays.view(x, name, 1) for x, name in ((q, "q"), (k, k_name), (v, v_name))]
+    for name, seen in zip(("q", k_name, v_name), views):
+        if len(seen.shape) != 4:
+            raise ValueError(f"{name} has the shape {seen.shape}, expected [batch, len, heads, head_dim]")
+    return views
+
+
+def _documents(cu_seqlens):
+    """How many documents a list of their borders has."""
+    shape = arrays.shape_of(cu_seqlens, "cu_seqlens_q")
+    if len(shape) not in (1, 2) or shape[-1] < 2:
+        raise ValueError(f"cu_seqlens_q has the shape {shape}, expected [batch, documents + 1], of one document at least")
+    return shape[-1] - 1
+
+
+def attention_forward(
+    q, k, v, *, mask="full", scale=None, variant=None, deterministic=False, context=None, softcap=0.0, sink=None, cu_seqlens_q=None,
+    cu_seqlens_k=None,
+):  # fmt: skip
     """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
 
     mask: 'full', 'causal', 'window:W' or 'window:W+A', all but the first also with ':top-left'. v may have a head_dim of its own.
     softcap: scores become softcap * tanh(score / softcap). scale: None is 1/sqrt(head_dim); 0.0 is 0.
+    sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
     """
-    views = {name: arrays.view(x, name, 1) for name, x in (("q", q), ("k", k), ("v", v))}
-    for name, seen in views.items():
-        if len(seen.shape) != 4:
-            raise ValueError(f"{name} has the shape {seen.shape}, expected [batch, len, heads, head_dim]")
-    context = checked_context(context, views["q"].device)
+    of_q, of_k, of_v = _views(q, k, v)
+    if cu_seqlens_k is not None and cu_seqlens_q is None:
+        raise ValueError("cu_seqlens_k is given without cu_seqlens_q")
     of = Attention(
-        views["q"].shape, views["k"].shape, views["q"].dtype, mask, scale, variant, deterministic, context, views["v"].shape[3], softcap
+        of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, deterministic, checked_context(context, of_q.device), of_v.shape[3],
+        softcap, sink is not None, 0 if cu_seqlens_q is None else _documents(cu_seqlens_q),
+    )  # fmt: skip
+    return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k)
+
+
+def attention_with_cache(
+    q, k_cache, v_cache, lengths=None, pages=None, *, mask="causal", scale=None, variant=None, context=None, softcap=0.0, sink=None
+):
+    """Attention of new positions over a cache of keys and values. Returns a Forward: .o and .lse.
+
+    q: [batch, new, heads, head_dim], the newest positions of each sequence, whose keys are in the cache already.
+    k_cache, v_cache: [batch, room, kv_heads, head_dim]; or, with `pages`, [pages, page, kv_heads, head_dim].
+    lengths: int32 [batch], or one number: how many keys of each sequence there are; None: all. What lies behind them is not read.
+    pages: int32 [batch, most]: which page has the keys n * page ... of a sequence.
+    """
+    of_q, of_k, of_v = _views(q, k_cache, v_cache, "k_cache", "v_cache")
+    of_sequence = 0
+    if pages is not None:
+        shape = arrays.shape_of(pages, "pages")
+        if len(shape) != 2 or shape[1] < 1:
+            raise ValueError(f"pages has the shape {shape}, expected [batch, pages of a sequence]")
+        of_sequence = shape[1]
+    of = Attention(
+        of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, False, checked_context(context, of_q.device), of_v.shape[3],
+        softcap, sink is not None, int(lengths is not None), of_sequence,
+    )  # fmt: skip
+    if lengths is None:
+        return of.forward(q, k_cache, v_cache, sink, pages=pages)
+    batch, new = of_q.shape[:2]
+    return of.forward(
+        q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, arrays.one_for_each(lengths, batch)), pages
     )
-    return of.forward(q, k, v)
 
 
 def attention_backward(forward, d_o, dlse=None):
-    """(dq, dk, dv) of what attention_forward returned: its mask, scale and variant are remembered."""
+    """(dq, dk, dv), and dsink where there is a sink, of what attention_forward returned: its mask, scale and variant are remembered."""
     if not isinstance(forward, Forward):
         raise TypeError(
             f"attention_backward takes what attention_forward returned, and got a {type(forward).__name__}: "

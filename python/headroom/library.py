@@ -42,22 +42,23 @@ class Problem(c.Structure):
         ("mask", c.c_int32), ("align", c.c_int32), ("window", c.c_int64),
         ("scale", c.c_float), ("deterministic", c.c_int32), ("variant", c.c_char_p),
         ("scale_given", c.c_int32), ("math", c.c_int32),
-        ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("reserved", c.c_int32),
+        ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("sink", c.c_int32),
+        ("documents", c.c_int64), ("page", c.c_int64), ("pages", c.c_int64),
     ]  # fmt: skip
 
 
-def _arguments(names):
-    tensors = [(name, Tensor) for name in names.split()]
+def _arguments(names, later):
     memories = [("saved", Memory), ("workspace", Memory), ("stream", c.c_void_p)]
-    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors, *memories]
+    tensors = [[(name, Tensor) for name in some.split()] for some in (names, later)]
+    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors[0], *memories, *tensors[1]]
 
 
 class ForwardArguments(c.Structure):
-    _fields_ = _arguments("q k v o lse")
+    _fields_ = _arguments("q k v o lse", "sink cu_q cu_k pages")
 
 
 class BackwardArguments(c.Structure):
-    _fields_ = _arguments("q k v o lse d_o dlse dq dk dv")
+    _fields_ = _arguments("q k v o lse d_o dlse dq dk dv", "sink cu_q cu_k dsink")
 
 
 _SIZE = c.POINTER(c.c_size_t)
@@ -76,6 +77,16 @@ _SIGNATURES = {
     "headroom_attention_saved_bytes": (c.c_int, [c.c_void_p, c.POINTER(Problem), _SIZE]),
     "headroom_attention_forward": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.POINTER(ForwardArguments)]),
     "headroom_attention_backward": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.POINTER(BackwardArguments)]),
+    "headroom_attention_forward_call_create": (
+        c.c_int,
+        [c.c_void_p, c.POINTER(Problem), c.POINTER(ForwardArguments), c.POINTER(c.c_void_p)],
+    ),
+    "headroom_attention_backward_call_create": (
+        c.c_int,
+        [c.c_void_p, c.POINTER(Problem), c.POINTER(BackwardArguments), c.POINTER(c.c_void_p)],
+    ),
+    "headroom_attention_call_run": (c.c_int, [c.c_void_p, c.c_char_p, c.c_int32, c.c_void_p]),
+    "headroom_attention_call_destroy": (None, [c.c_void_p]),
     "headroom_forecast": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "headroom_plan": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "headroom_memory_as_pytorch": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),

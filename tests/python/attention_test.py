@@ -34,6 +34,31 @@ def reference(q, k, v, d_o, causal):
     return [np.swapaxes(o, 1, 2), lse] + [np.swapaxes(x, 1, 2) for x in (dq, dk, dv)]
 
 
+def dense(q, k, v, d_o, seen, sink=None, softcap=0.0):
+    """o, lse, dq, dk, dv and dsink in FP64 where seen[batch][row, key]; gradients by the chain rule, as above."""
+    q, k, v, d_o = (np.swapaxes(x.astype(np.float64), 1, 2) for x in (q, k, v, d_o))
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    scale = 1 / np.sqrt(q.shape[-1])
+    s = scale * q @ np.swapaxes(k, -1, -2)
+    slope = 1.0
+    if softcap:
+        s, slope = softcap * np.tanh(s / softcap), 1 - np.tanh(s / softcap) ** 2
+    e = np.where(seen[:, None], np.exp(s), 0)
+    logit = np.full(q.shape[1], -np.inf) if sink is None else sink.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        lse = np.log(e.sum(-1) + np.exp(logit)[None, :, None])
+    p = e / np.where(np.isinf(lse), 1, np.exp(lse))[..., None]
+    o = p @ v
+    delta = (d_o * o).sum(-1, keepdims=True)
+    ds = p * (d_o @ np.swapaxes(v, -1, -2) - delta) * scale * slope
+    dq, dk, dv = ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d_o
+    dk, dv = (x.reshape(x.shape[0], -1, group, *x.shape[2:]).sum(2) for x in (dk, dv))
+    out = [np.swapaxes(o, 1, 2), lse] + [np.swapaxes(x, 1, 2) for x in (dq, dk, dv)]
+    share = np.exp(logit[None, :, None] - np.where(np.isinf(lse), 0, lse))
+    return out if sink is None else [*out, -(share * delta[..., 0]).sum((0, 2))]
+
+
 def inputs(dtype=np.float32, len_q=33, len_k=40, heads=4, kv_heads=2, dim=16):
     random = np.random.default_rng(7)
     shape = lambda length, h: (2, length, h, dim)  # noqa: E731
@@ -151,6 +176,70 @@ class AttentionTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "mask '"):
                 headroom.attention_forward(q, k, v, mask=mask)
 
+    def test_sinks_and_their_gradient(self):
+        q, k, v, d_o = inputs()
+        sink = np.array([0.5, -1, 2, 0], np.float32)
+        seen = np.ones((2, 33, 40), bool)
+        for variant in ("plain", "flash"):
+            for g, w in zip(attend(q, k, v, d_o, sink=sink, variant=variant), dense(q, k, v, d_o, seen, sink)):
+                self.assert_near(g, w, 1e-4)
+        r = headroom.attention_forward(q, k, v, sink=[0.5, -1, 2, 0], softcap=2.0)
+        self.assertEqual([x.shape for x in r.backward(d_o)], [q.shape, k.shape, v.shape, (4,)])
+        for g, w in zip([r.o, r.lse, *r.backward(d_o)], dense(q, k, v, d_o, seen, sink, softcap=2.0)):
+            self.assert_near(g, w, 1e-4)
+
+    def test_documents_see_only_themselves(self):
+        q, k, v, d_o = inputs()
+        cu_q, cu_k = np.array([[0, 10, 10, 30], [0, 1, 20, 33]], np.int32), np.array([[0, 12, 15, 40], [0, 0, 25, 39]], np.int32)
+        seen = np.zeros((2, 33, 40), bool)
+        for b in range(2):
+            for d in range(3):
+                rows, keys = range(cu_q[b, d], cu_q[b, d + 1]), range(cu_k[b, d], cu_k[b, d + 1])
+                for i, row in enumerate(rows):
+                    for j, key in enumerate(keys):
+                        seen[b, row, key] = j <= i + len(keys) - len(rows)
+        want = dense(q, k, v, d_o, seen)
+        want[0][~seen.any(-1)], want[1] = 0, np.where(np.repeat(seen.any(-1)[:, None], 4, 1), want[1], -np.inf)
+        got = attend(q, k, v, d_o, mask="causal", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
+        for g, w in zip(got, want):
+            self.assert_near(np.where(np.isinf(w), np.where(g == w, 0, np.nan), g), np.where(np.isinf(w), 0, w), 1e-4)
+        apart = cu_q.repeat(2, 1)[:, ::2]  # strides that no list has
+        self.assertTrue(np.array_equal(attend(q, k, v, d_o, mask="causal", cu_seqlens_q=apart, cu_seqlens_k=cu_k)[0], got[0]))
+        one = headroom.attention_forward(q[:1], k[:1, :33], v[:1, :33], mask="causal", cu_seqlens_q=[0, 20, 33])  # keys as queries
+        for at in (np.s_[:, :20], np.s_[:, 20:33]):
+            alone = headroom.attention_forward(q[:1][at], k[:1][at], v[:1][at], mask="causal")
+            self.assert_near(one.o[at], alone.o, 1e-6)
+
+    def test_a_cache_with_lengths_and_pages(self):
+        q, k, v, _ = inputs(len_q=2, len_k=40)
+        lengths = [33, 17]
+        want = [headroom.attention_forward(q[b : b + 1], k[b : b + 1, :n], v[b : b + 1, :n], mask="causal").o for b, n in enumerate(lengths)]
+        want = np.concatenate(want)
+        got = headroom.attention_with_cache(q, k, v, np.array(lengths, np.int64))
+        self.assert_near(got.o, want, 1e-6)
+        table = np.array([[7, 2, 9, 4, 0], [1, 3, 5, -1, 99]], np.int32)  # the second sequence uses three pages
+        pages = [np.zeros((10, 8, 2, 16), np.float32) for _ in range(2)]
+        for paged, whole in zip(pages, (k, v)):
+            for b, n in enumerate((5, 3)):
+                for at in range(n):
+                    paged[table[b, at]] = whole[b, at * 8 : at * 8 + 8]
+        self.assert_near(headroom.attention_with_cache(q, *pages, lengths, table).o, want, 1e-6)
+        with self.assertRaisesRegex(ValueError, "a cache in pages has no backward"):
+            headroom.attention_with_cache(q, *pages, lengths, table).backward(q)
+        with self.assertRaisesRegex(headroom.Error, r"pages\[1\]\[3\] is -1, there are pages 0 to 9"):
+            headroom.attention_with_cache(q, *pages, 40, table)
+        whole = headroom.attention_with_cache(q, k, v)
+        self.assertTrue(np.array_equal(whole.o, headroom.attention_forward(q, k, v, mask="causal").o))
+        self.assertTrue(np.array_equal(headroom.attention_with_cache(q, k, v, 40).o, whole.o))
+        for words, arguments in (
+            (r"lengths has the shape \(3,\), expected one number, or 2", (k, v, [1, 2, 3])), ("lengths is float64", (k, v, [1.5, 2.0])),
+            (r"pages has the shape \(5,\)", (*pages, 4, table[0])), ("pages is int64", (*pages, 4, table.astype(np.int64))),
+            (r"pages has the shape \(1, 5\), expected \(2, 5\)", (*pages, 4, table[:1])), ("ends at 41, and there are 40", (k, v, 41)),
+            ("v_cache has the shape", (k, v[0])), ("ends at -3|is -3", (k, v, -3)),
+        ):  # fmt: skip
+            with self.assertRaisesRegex((ValueError, TypeError, headroom.Error), words):
+                headroom.attention_with_cache(q, *arguments)
+
     def test_nothing_to_do(self):
         q, k, v, d_o = inputs()
         for cut in (np.s_[:0], np.s_[:, :0]):
@@ -221,6 +310,20 @@ class AttentionTest(unittest.TestCase):
                 call((1, 4, 2, 8), (1, 4, 2, 16))
         refuse(TypeError, "not an array", 5, k, v)
         refuse(TypeError, "not an array", None, k, v)
+        refuse(ValueError, r"sink has the shape \(3,\), expected \(4,\)", sink=np.zeros(3, np.float32))
+        refuse(TypeError, "sink is float64", sink=np.zeros(4))
+        refuse(TypeError, "sink is float16, it must be float32", sink=np.zeros(4, np.float16))
+        refuse(TypeError, "sink: a int is not an array", sink=3)
+        refuse(TypeError, "cu_seqlens_q is int64, served are int32", cu_seqlens_q=np.zeros((2, 3), np.int64))
+        refuse(ValueError, "cu_seqlens_q has the shape", cu_seqlens_q=np.zeros(1, np.int32))
+        refuse(ValueError, r"cu_seqlens_q has the shape \(3,\), expected \(2, 3\)", cu_seqlens_q=[0, 1, 2])
+        refuse(ValueError, r"cu_seqlens_k has the shape", cu_seqlens_q=[[0, 33]] * 2, cu_seqlens_k=[[0, 1, 2]] * 2)
+        refuse(ValueError, "cu_seqlens_k is given without", cu_seqlens_k=[[0, 40]] * 2)
+        refuse(headroom.Error, r"cu_q\[1\] ends at 34, and there are 33 positions", cu_seqlens_q=[[0, 33], [0, 34]])
+        with self.assertRaisesRegex(ValueError, "sink is missing"):
+            headroom.Attention(q.shape, k.shape, sink=True).forward(q, k, v)
+        with self.assertRaisesRegex(ValueError, "cu_seqlens_q is given, and this problem has none"):
+            headroom.Attention(q.shape, k.shape).forward(q, k, v, cu_seqlens_q=[[0, 33]] * 2)
         r = headroom.attention_forward(q, k, v)
         with self.assertRaisesRegex(ValueError, "d_o has the shape"):
             r.backward(d_o[:, :3])

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/attention/extras.h"
 #include "ops/attention/impl.h"
 
 namespace headroom::attention {
@@ -54,23 +55,6 @@ void check_tensor(const char* name, const Tensor& t, const Shape& shape, DType d
   const int last = shape.rank - 1;
   check(shape[last] <= 1 || t.stride[std::size_t(last)] == 1, Code::bad_argument,
         "attention: {} has stride {} in its last dimension, expected 1", name, t.stride[std::size_t(last)]);
-}
-
-void check_list(const char* name, const Tensor& t, const Shape& shape, DType dtype) {  // a small one, contiguous
-  check(bool(t) && t.shape == shape && t.dtype == dtype && (t.count() == 0 || t.contiguous()), Code::bad_argument,
-        "attention: {} must be {}, contiguous, {}x{}", name, name_of(dtype), shape[0], shape[1]);
-}
-void check_extras(const Problem& p, const Extras& with) {
-  if (p.sink) check_list("sink", with.sink, {p.heads}, DType::f32);
-  if (p.documents) {
-    check_list("cu_q", with.cu_q, {p.batch, p.documents + 1}, DType::i32);
-    check_list("cu_k", with.cu_k, {p.batch, p.documents + 1}, DType::i32);
-  }
-  if (p.page) check_list("pages", with.pages, {p.batch, p.pages_of_sequence()}, DType::i32);
-  const Operands stored = p.operands();
-  if (stored.q.scaled == ScaledBy::head) check_list("q_scale", with.q_scale, {p.batch, p.heads}, DType::f32);
-  if (stored.k.scaled == ScaledBy::head) check_list("k_scale", with.k_scale, {p.batch, p.kv_heads}, DType::f32);
-  if (stored.v.scaled == ScaledBy::head) check_list("v_scale", with.v_scale, {p.batch, p.kv_heads}, DType::f32);
 }
 
 void check_lse(const char* name, const Tensor& t, const Problem& p) {
@@ -182,7 +166,7 @@ void forward(const Variant& v, const Problem& p, const Forward& t, Context& ctx)
   check_tensor("v", t.v, p.v_shape(), stored.v.dtype);
   check_tensor("o", t.o, p.o_shape(), stored.o.dtype);
   check_lse("lse", t.lse, p);
-  check_extras(p, t.with);
+  check(p, t.with);
   auto scratch = ctx.arena.scope();
   where_served(v, p, Pass::forward, ctx, [&](Context& there) { v.forward(p, t, there); });
 }
@@ -201,7 +185,7 @@ void backward(const Variant& v, const Problem& p, const Backward& t, Context& ct
   check_tensor("dv", t.dv, p.v_shape(), gradient);
   check_lse("lse", t.lse, p);
   if (t.dlse) check_lse("dlse", t.dlse, p);
-  check_extras(p, t.with);
+  check(p, t.with);
   if (t.dsink) {
     check(p.sink, Code::bad_argument, "attention: dsink is asked of a problem without a sink");
     check_list("dsink", t.dsink, {p.heads}, DType::f32);

@@ -1,0 +1,48 @@
+// One pass of attention over tensors whose shapes were checked: what the C interface runs, once or often.
+#pragma once
+#include <array>
+#include <span>
+
+#include "capi/edge.h"
+#include "ops/attention/attention.h"
+
+namespace headroom::capi {
+
+// What the arguments of a pass consist of, in their order, which is the order of headroom_attention_call_run's pointers too.
+enum class Use : std::uint8_t { read, written, lent };
+struct Part {
+  const char* name;
+  std::size_t at;  // of its headroom_tensor or headroom_memory in the struct
+  Use use;
+};
+constexpr std::size_t most_parts = 16;
+using Pointers = std::array<void*, most_parts>;
+
+}  // namespace headroom::capi
+
+struct headroom_attention_call {
+  headroom_context& context;
+  headroom::attention::Problem problem;
+  const headroom::attention::Variant& how;
+  headroom::attention::Pass pass;
+  std::uint32_t flags;
+  std::span<const headroom::capi::Part> parts;
+  std::array<headroom::Tensor, headroom::capi::most_parts> tensors;  // without data; those of lent memory stay empty
+  std::array<std::size_t, headroom::capi::most_parts> lent_bytes;
+};
+
+namespace headroom::capi {
+
+// Everything that does not depend on where the tensors are is checked; `at` becomes where the arguments say they are.
+headroom_attention_call checked(headroom_context&, const attention::Problem&, const attention::Variant&,
+                                const headroom_attention_forward_arguments&, Pointers& at);
+headroom_attention_call checked(headroom_context&, const attention::Problem&, const attention::Variant&,
+                                const headroom_attention_backward_arguments&, Pointers& at);
+
+void check_dry(const headroom_attention_call&);  // what running it would refuse whatever the pointers are
+void run(const headroom_attention_call&, const Pointers& at, void* stream);
+
+DType dtype_of(std::int32_t value, const char* name);          // a headroom_dtype
+DType dtype_of_problem(std::int32_t value, const char* name);  // one that attention computes in
+
+}  // namespace headroom::capi
