@@ -14,6 +14,8 @@ enum class Scales : std::uint8_t {  // of fp8
 
 inline constexpr const char* about_scales = "fp8: what shares a scale: a tensor, a row, or a block (1x128; of weights 128x128)";
 
+constexpr Scales usual_scales = Scales::block;  // docs/decisions/fp8.md
+
 struct Formats {
   Precision stored;  // activations, the residual stream, their gradients, copies of weights; attention, embedding and head compute in it
   ScaledFormat activation, weight, gradient;  // operands of the products of the blocks' weights

@@ -81,6 +81,8 @@ void check(const Recipe& r) {
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
+  check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
+        name_of(r.precision));
   check(!r.formats().quantised() || !r.model.counted, Code::unsupported,
         "step: fp8 is forecast for models that are trained here; {} is only counted. bf16 is served", r.model.name);
   check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);

@@ -8,6 +8,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,10 +33,10 @@ struct Recipe {
   Purpose purpose = Purpose::training;
   Holding holding{};
   Ranks ranks{};                  // `batch` and `micro_batches` are of each
-  Scales scales = Scales::block;  // of fp8
+  std::optional<Scales> scales{};  // of fp8; none: the usual ones
 
   // What follows from the above, said here and nowhere else.
-  Formats formats() const { return formats_of(precision, scales); }
+  Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
   bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
   bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
   adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
