@@ -92,14 +92,14 @@ Run formats(CLI::App& app, Common& common) {
 }
 
 Run fp8(CLI::App& app, Common& common) {
-  auto s = std::make_shared<precision::Fp8Settings>();
+  auto s = std::make_shared<studies::precision::Fp8Settings>();
   add_described(app, *s);
   app.add_option("--text", s->text, "A file of text to train on before the step that is measured [random tokens]")->type_name("FILE");
   app.footer("Examples:\n  headroom precision fp8\n  headroom precision fp8 --text examples/lighthouse.txt --steps 200 --scales block");
   return [s, &common] {
     chosen_cpu(common, "precision fp8");
     s->seed = common.seed;
-    return deliver(precision::fp8_record(*s), common);
+    return deliver(studies::precision::fp8_record(*s), common);
   };
 }
 

@@ -37,6 +37,7 @@ Run train(CLI::App& app, Common& common) {
       ->type_name("DIR");
   app.add_option("--save", s.folder, "Folder for checkpoints")->type_name("DIR");
   add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
+  add_flag(app, "--switch-precision", s.switch_precision, "With --resume: go on in another --precision or --scales than the checkpoint's");
   app.add_option("--prompt", s.prompt, "Start of the sampled text")->type_name("TEXT")->default_str("a new line");
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
@@ -65,6 +66,7 @@ Run train(CLI::App& app, Common& common) {
             "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", r.init, r.recipe.model.vocab);
     }
     check(!r.resume || !r.folder.empty(), Code::bad_argument, "--resume: there is no --save to continue from");
+    check(!r.switch_precision || r.resume, Code::bad_argument, "--switch-precision: it is of --resume; a new run takes any --precision");
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
     check(r.recipe.knows_norm() || app.count("--clip") == 0 || r.hyper.clip == 0, Code::bad_argument,
           "--clip {}: with --update during the norm of all gradients is not known; leave --clip out, or use --update after", r.hyper.clip);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/convert.h"
 #include "base/random.h"
@@ -102,9 +103,20 @@ void check(const Recipe& r) {
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
-// A product adds over each of these at some time, and 8-bit units take 16 at once.
+namespace {
+constexpr std::int64_t fp8_multiple = 16;  // that 8-bit units of a GPU take at once
+bool fp8_on_gpu(const Recipe& r, const Device& device) { return r.formats().quantised() && device.kind == DeviceKind::cuda; }
+}  // namespace
+
+std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t other, std::int64_t n) {
+  if (!fp8_on_gpu(r, device)) return n;
+  const std::int64_t by = fp8_multiple / std::gcd(fp8_multiple, other);
+  return (n + by - 1) / by * by;
+}
+
+// A product adds over each of these at some time.
 void check_fp8(const Recipe& r, const Device& device) {
-  if (!r.formats().quantised() || device.kind == DeviceKind::cpu) return;
+  if (!fp8_on_gpu(r, device)) return;
   check(device.sm >= 89, Code::unsupported, "step: {} (sm_{}) multiplies no fp8; sm_89 and later do. bf16 is served", device.name,
         device.sm);
   const auto& m = r.model;
@@ -113,7 +125,7 @@ void check_fp8(const Recipe& r, const Device& device) {
                                 {"the width of q", m.q_width()},
                                 {"the feed-forward width", m.ffn},
                                 {"batch times len", r.batch * r.len}})
-    check(n % 16 == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of 16", what, n);
+    check(n % fp8_multiple == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
 }
 
 Training::~Training() = default;

@@ -53,6 +53,9 @@ struct Recipe {
 void check(const Recipe&);
 void check_fp8(const Recipe&, const Device&);  // whether the device could take this step in fp8: an Error (unsupported) says why not
 
+// The least n from this one on with which `other` · n tokens are served: fp8 takes multiples on a GPU, everything else any number.
+std::int64_t served_from(const Recipe&, const Device&, std::int64_t other, std::int64_t n);
+
 // What became of the numbers that fp8 quantised since the step began, of one tensor of one layer.
 struct QuantisedCount {
   int layer;

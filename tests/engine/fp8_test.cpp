@@ -24,7 +24,7 @@ constexpr Scales all_scales[] = {Scales::tensor, Scales::row, Scales::block};
 ModelConfig blocky() { return {"blocky", 61, 136, 2, 4, 2, 34, 150, false, 10000, 1e-5, {}}; }
 Recipe recipe(Scales scales = Scales::block, Precision precision = fp8) {
   Recipe r{blocky(), 1, 140, precision};
-  r.scales = scales;
+  if (precision == fp8) r.scales = scales;
   return r;
 }
 

@@ -20,7 +20,7 @@
 #include "studies/precision/arithmetic.h"
 #include "studies/precision/rows.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 namespace {
 
@@ -189,19 +189,25 @@ constexpr Case hurting[] = {
 std::vector<Fp8CaseRow> rows_that_hurt(const Fp8Settings& s, Context& ctx) {
   std::vector<Fp8CaseRow> rows;
   for (const Case& c : hurting) {
-    constexpr std::int64_t lines = 256;
+    constexpr std::int64_t lines = 128;
     std::vector<float> a, b;
     for (std::int64_t i = 0; i < lines; ++i)
       for (std::int64_t j = 0; j < c.k; ++j)
         a.push_back(c.a(Random{s.seed}.stream(1), i, j)), b.push_back(c.b(Random{s.seed}.stream(2), i, j));
     for (const Scales scales : s.scales) {
-      stop_if_interrupted();
-      const Sides sides = sides_of(engine::formats_of({DType::e4m3}, scales), c.which);
-      Fp8CaseRow r;
-      r.data = c.name, r.k = c.k;
-      r.error = row_of(product_error({a.data(), DType::f32, {lines, c.k}}, {b.data(), DType::f32, {lines, c.k}}, sides.a, sides.b, ctx),
-                       scales, sides);
-      rows.push_back(std::move(r));
+      Sides sides = sides_of(engine::formats_of({DType::e4m3}, scales), c.which);
+      const auto add = [&] {
+        stop_if_interrupted();
+        Fp8CaseRow r;
+        r.data = c.name, r.k = c.k;
+        r.error = row_of(product_error({a.data(), DType::f32, {lines, c.k}}, {b.data(), DType::f32, {lines, c.k}}, sides.a, sides.b, ctx),
+                         scales, sides);
+        rows.push_back(std::move(r));
+      };
+      add();
+      if (c.which != Multiplied::dx) continue;
+      sides.a.dtype = sides.a.dtype == DType::e4m3 ? DType::e5m2 : DType::e4m3;  // the gradient in the other format
+      add();
     }
   }
   return rows;
@@ -355,4 +361,4 @@ Record fp8_record(const Fp8Settings& s) {
   return record;
 }
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

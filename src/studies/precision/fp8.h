@@ -9,7 +9,7 @@
 #include "engine/products.h"
 #include "report/record.h"
 
-namespace headroom::precision {
+namespace headroom::studies::precision {
 
 struct Fp8Settings {
   std::int64_t width = 128, layers = 2, heads = 4, len = 256, batch = 1;
@@ -47,4 +47,4 @@ ProductError product_error(const Tensor& a, const Tensor& b, ScaledFormat of_a, 
 
 Record fp8_record(const Fp8Settings&);
 
-}  // namespace headroom::precision
+}  // namespace headroom::studies::precision

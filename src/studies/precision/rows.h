@@ -22,7 +22,7 @@ struct Fp8Row {  // a product of a step
 void describe_error(Of<Fp8Row> auto& r, auto&& f) {
   using enum Role;
   f(r.scales, {.name = "scales"});
-  f(r.a, {.name = "a", .show = Show::detail});
+  f(r.a, {.name = "a"});
   f(r.b, {.name = "b", .show = Show::detail});
   f(r.snr_db, {.name = "snr_db", .role = measured});
   f(r.worst_row_db, {.name = "worst_row_db", .role = measured});
