@@ -35,6 +35,7 @@ static_assert(word_of(Phase::input) == "input" && word_of(Phase::saved) == "save
 struct ForecastAsked {
   std::int64_t batch = 1, len = 1024, micro_batches = 1;
   Precision precision;
+  std::optional<engine::Scales> scales;
   engine::Keep keep = engine::Keep::everything;
   std::string attention = "flash";
   engine::Holding holding{};
@@ -46,6 +47,7 @@ void describe(Of<ForecastAsked> auto& a, auto&& f) {
   f(a.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(a.micro_batches, {.name = "micro_batches", .about = "Whose gradients add up to a step", .allowed = {1, 4096}});
   f(a.precision, {.name = "precision", .about = "Dtype of activations and matmuls", .choices = studies::trained_precisions});
+  f(a.scales, {.name = "scales", .about = engine::about_scales});
   f(a.keep, {.name = "keep", .about = "What a block keeps for backward; it computes the rest again"});
   f(a.attention, {.name = "attention", .about = "A family of attention, or a variant"});
   describe(a.holding, f);
@@ -127,6 +129,7 @@ engine::Recipe recipe_of(const ForecastAsked& a, engine::ModelConfig model) {
   recipe.micro_batches = int(a.micro_batches);
   recipe.len = a.len;
   recipe.precision = a.precision;
+  recipe.scales = a.scales;
   recipe.keep = {a.keep};
   recipe.attention = a.attention;
   recipe.holding = a.holding;
@@ -139,7 +142,7 @@ Json forecast_answer(Request& r) {
   const Device device = device_of(r, "");
   describe(asked, r.reader());
   r.done();
-  studies::check_precisions({asked.precision}, device);
+  studies::check_precisions({asked.precision}, asked.scales, device);
   const engine::Recipe recipe = recipe_of(asked, std::move(model));
   const studies::Room room = studies::room_of(device, asked.memory_bytes);
   const int workers = workers_of(device);
@@ -186,7 +189,8 @@ Json forecast_answer(Request& r) {
   const std::vector<engine::Recipe> one{recipe};
   Json notes = Json::array();
   if (!room.words.empty()) notes.push_back(room.words);
-  if (const std::string said = engine::counted_by(one, device); !said.empty()) notes.push_back(said);
+  for (const std::string& said : {engine::counted_by(one, device), engine::in_words_of_fp8(one, device)})
+    if (!said.empty()) notes.push_back(said);
   for (const std::string& what : recipe.model.left_out) notes.push_back(fmt::format("Not in the forecast: {}.", what));
   out["notes"] = notes;
   return out;

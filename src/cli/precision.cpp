@@ -12,6 +12,7 @@
 #include "studies/precision/accumulate.h"
 #include "studies/precision/autocast.h"
 #include "studies/precision/formats.h"
+#include "studies/precision/fp8.h"
 #include "studies/precision/norm.h"
 
 namespace headroom::cli {
@@ -90,10 +91,23 @@ Run formats(CLI::App& app, Common& common) {
   };
 }
 
+Run fp8(CLI::App& app, Common& common) {
+  auto s = std::make_shared<studies::precision::Fp8Settings>();
+  add_described(app, *s);
+  app.add_option("--text", s->text, "A file of text to train on before the step that is measured [random tokens]")->type_name("FILE");
+  app.footer("Examples:\n  headroom precision fp8\n  headroom precision fp8 --text examples/lighthouse.txt --steps 200 --scales block");
+  return [s, &common] {
+    chosen_cpu(common, "precision fp8");
+    s->seed = common.seed;
+    return deliver(studies::precision::fp8_record(*s), common);
+  };
+}
+
 constexpr Command precision_topics[] = {
     {"accumulate", "Sums of equal numbers in every format: the error, where they stall, and why", accumulate},
     {"autocast", "The dtype of every op's inputs and output under mixed precision, and the rule behind it", autocast},
     {"norm", "Errors of LayerNorm and RMSNorm; where squares overflow, and where epsilon is lost", norm},
+    {"fp8", "Every product of a step in fp8 against FP64, by tensor and layer, and on data that hurts; smaller formats", fp8},
     {"formats", "Range, precision and bytes of fp32, tf32, bf16, fp16, fp8, fp4 and of blocks with scales", formats},
 };
 

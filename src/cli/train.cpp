@@ -37,6 +37,7 @@ Run train(CLI::App& app, Common& common) {
       ->type_name("DIR");
   app.add_option("--save", s.folder, "Folder for checkpoints")->type_name("DIR");
   add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
+  add_flag(app, "--switch-precision", s.switch_precision, "With --resume: go on in another --precision or --scales than the checkpoint's");
   app.add_option("--prompt", s.prompt, "Start of the sampled text")->type_name("TEXT")->default_str("a new line");
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
@@ -44,6 +45,7 @@ Run train(CLI::App& app, Common& common) {
       "  headroom train --text book.txt --save run --resume --steps 3000      a finished run, extended\n"
       "  headroom train --text book.txt --init run --steps 0 --sample 300 --prompt 'Once '\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
+      "  headroom train --text book.txt --device cpu --precision fp8 --scales block\n"
       "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5\n\n"
       "Exit codes: 0 every step ran; 1 it failed, or Ctrl-C stopped it: the current step is finished, and saved with --save,\n"
       "and the losses so far are printed; 3 it does not fit.");
@@ -64,6 +66,7 @@ Run train(CLI::App& app, Common& common) {
             "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", r.init, r.recipe.model.vocab);
     }
     check(!r.resume || !r.folder.empty(), Code::bad_argument, "--resume: there is no --save to continue from");
+    check(!r.switch_precision || r.resume, Code::bad_argument, "--switch-precision: it is of --resume; a new run takes any --precision");
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
     check(r.recipe.knows_norm() || app.count("--clip") == 0 || r.hyper.clip == 0, Code::bad_argument,
           "--clip {}: with --update during the norm of all gradients is not known; leave --clip out, or use --update after", r.hyper.clip);

@@ -1,15 +1,11 @@
 #include "engine/attention_layer.h"
 
-#include "engine/weight_products.h"
 #include "ops/bias/bias.h"
 #include "ops/head_norm/head_norm.h"
-#include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
 
 namespace headroom::engine {
-
-using matmul::transposed;
 
 namespace {
 
@@ -56,11 +52,15 @@ AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
   s.core = variant.make_saved(problem, ctx);
   s.core_valid = true;
-  if (keep == Keep::everything || keep == Keep::no_product) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  if (keep != Keep::everything && keep != Keep::no_product) return s;
+  if (products.formats.quantised())
+    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows, config.width, layer, ctx);
+  else
+    s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
   return s;
 }
 
-AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
+AttentionSaved AttentionLayer::complete(AttentionSaved s, Pass pass, Context& ctx) const {
   const DType t = problem.precision.dtype;
   const auto rows = problem.batch * problem.len_q;
   if (!s.rstd) s.rstd = ctx.arena.make({"norm1.rstd", layer}, DType::f32, {rows});
@@ -72,16 +72,23 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Context& ctx) const {
     s.core_valid = true;
   }
   if (!s.n) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  if (products.formats.quantised() && pass == Pass::backward && !s.n_fp8)
+    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows, config.width, layer, ctx);
   return s;
 }
 
 void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const AttentionSaved& have,
                              const Tensor& out, Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
-  if (!have.n) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
+  Products p(products, layer, w, ctx);
+  if (!have.normed()) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
   const Heads h = heads_of(all.qkv, problem);
+  {
+    auto scope = ctx.arena.scope();
+    const Read n = p.read_missing(Quantised::norm1, all.n, !have.qkv, have.n_fp8 ? Scaled() : all.n_fp8);
+    if (!have.qkv) p.forward({"attention.qkv", layer}, n, Role::qkv, all.qkv);
+  }
   if (!have.qkv) {
-    matmul::multiply({all.n, transposed(w[Role::qkv].w), all.qkv, 1, 0, problem.precision.math}, ctx, {"attention.qkv", layer});
     if (config.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
     if (!config.qk_norm) rope::rotate(h.qk, rope_table, rope::Turn::forward, ctx);
   }
@@ -91,22 +98,27 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
     attention::forward(variant, problem, {turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
   }
   if (!out) return;
-  matmul::multiply({all.o, transposed(w[Role::out].w), out, 1, 1, problem.precision.math, x}, ctx, {"attention.out", layer});
+  auto scope = ctx.arena.scope();
+  p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), Role::out, out, x);
 }
 
 void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
                               Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
   auto scope = ctx.arena.scope();
-  const Math math = problem.precision.math;
-  const Weight out = w[Role::out], qkv = w[Role::qkv], norm = w[Role::norm1];
-  WeightProducts products(math, into_dw, ctx);
-  products.add({"attention.out.dw", layer}, d, all.o, out);
+  const Weight norm = w[Role::norm1];
+  Products p(products, layer, w, ctx, into_dw);
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
-    matmul::multiply({d, out.w, d_o, 1, 0, math}, ctx, {"attention.out.dx", layer});
+    {
+      auto copies = ctx.arena.scope();
+      const Read dy = p.read(Quantised::d_attention, d, Copies::both);
+      p.dw({"attention.out.dw", layer}, dy, p.read(Quantised::o, all.o, Copies::transposed), Role::out);
+      p.dx({"attention.out.dx", layer}, dy, Role::out, d_o);
+      if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
+    }
     const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem), at = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
     attention::backward(variant, problem,
                         {at.q, at.k, at.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
@@ -119,11 +131,13 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     }
   }
   if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
-  products.add({"attention.qkv.dw", layer}, dqkv, all.n, qkv);
-  // Norm(x) has been used for the last time, unless its product waits: its gradient takes its place.
-  const Tensor dn = products.waiting() ? ctx.arena.make({"norm1.dy", layer}, all.n.dtype, all.n.shape) : all.n;
-  matmul::multiply({dqkv, qkv.w, dn, 1, 0, math}, ctx, {"attention.qkv.dx", layer});
-  products.finish();
+  const Read dy = p.read(Quantised::d_qkv, dqkv, Copies::both);
+  p.dw({"attention.qkv.dw", layer}, dy, {all.n, {}, all.n_fp8}, Role::qkv);
+  // Norm(x) has been used for the last time, unless its product waits and reads it: its gradient takes its place.
+  const bool n_is_read = p.waiting() && !p.quantised();
+  const Tensor dn = n_is_read ? ctx.arena.make({"norm1.dy", layer}, all.n.dtype, all.n.shape) : all.n;
+  p.dx({"attention.qkv.dx", layer}, dy, Role::qkv, dn);
+  p.finish();
   rmsnorm::backward({x, norm.w, all.rstd, dn, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
 }
 

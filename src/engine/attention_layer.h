@@ -6,9 +6,8 @@
 #pragma once
 #include "engine/config.h"
 #include "engine/keep.h"
-#include "engine/store.h"
+#include "engine/products.h"
 #include "ops/attention/attention.h"
-#include "ops/gradient.h"
 
 namespace headroom::engine {
 
@@ -18,17 +17,21 @@ struct AttentionSaved {
   Tensor o, lse;   // [rows, q], FP32 [batch, heads, len]
   attention::Saved core;
   bool core_valid = false;
+  Scaled n_fp8;  // transposed: in fp8 what backward reads of n, and what is kept instead of it
+
+  bool normed() const { return n || n_fp8; }
 };
 
 struct AttentionLayer {
   const ModelConfig& config;
   const attention::Variant& variant;
   attention::Problem problem;
+  Products::With products;
   Tensor rope_table;
   int layer = 0;
 
   AttentionSaved make_kept(Keep, Context&) const;
-  AttentionSaved complete(AttentionSaved kept, Context&) const;  // makes the rest in the caller's scope
+  AttentionSaved complete(AttentionSaved kept, Pass, Context&) const;  // makes the rest in the caller's scope
   void forward(const Tensor& x, const ParamStore::Lease&, const AttentionSaved& all, const AttentionSaved& have, const Tensor& out,
                Context&) const;
   // d: gradient of `out`, and of x when it returns. Weights' gradients go where they belong.

@@ -6,20 +6,20 @@ BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
   auto phase = ctx.arena.in_phase(Phase::saved);
   BlockSaved s;
   s.attention = attention.make_kept(keep, ctx);
-  if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.precision.dtype, {ffn.rows, ffn.config.width});
+  if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
   s.ffn = ffn.make_kept(keep, ctx);
   return s;
 }
 
 void Block::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& y, Context& ctx) const {
   auto scope = ctx.arena.scope();
-  const Tensor h = kept.h ? kept.h : ctx.arena.make({"h", ffn.layer}, ffn.precision.dtype, {ffn.rows, ffn.config.width});
+  const Tensor h = kept.h ? kept.h : ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
   {
     auto half = ctx.arena.scope();
-    attention.forward(x, w, attention.complete(kept.attention, ctx), {}, h, ctx);
+    attention.forward(x, w, attention.complete(kept.attention, Pass::forward, ctx), {}, h, ctx);
   }
   auto half = ctx.arena.scope();
-  ffn.forward(h, w, ffn.complete(kept.ffn, ctx), {}, y, ctx);
+  ffn.forward(h, w, ffn.complete(kept.ffn, Pass::forward, ctx), {}, y, ctx);
 }
 
 void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw,
@@ -28,18 +28,18 @@ void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSav
   Tensor h = kept.h;
   AttentionSaved again;
   if (!h) {  // the feed-forward half goes back first and needs h, so the attention half runs forward before it
-    h = ctx.arena.make({"h", ffn.layer}, ffn.precision.dtype, {ffn.rows, ffn.config.width});
-    again = attention.complete(kept.attention, ctx);
+    h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
+    again = attention.complete(kept.attention, Pass::backward, ctx);
     attention.forward(x, w, again, kept.attention, h, ctx);
   }
   {
     auto half = ctx.arena.scope();
-    const FfnSaved all = ffn.complete(kept.ffn, ctx);
+    const FfnSaved all = ffn.complete(kept.ffn, Pass::backward, ctx);
     ffn.forward(h, w, all, kept.ffn, {}, ctx);
     ffn.backward(h, w, all, d, into_dw, ctx);
   }
   if (kept.h) {
-    again = attention.complete(kept.attention, ctx);
+    again = attention.complete(kept.attention, Pass::backward, ctx);
     attention.forward(x, w, again, kept.attention, {}, ctx);
   }
   attention.backward(x, w, again, d, into_dw, ctx);

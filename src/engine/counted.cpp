@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "engine/weight_products.h"
 #include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/head_norm/head_norm.h"
+#include "ops/product_update/product_update.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
@@ -291,7 +291,7 @@ struct Passes {
     if (d.norms_after) norm(view(type(), {n, d.width}), d.width);
   }
 
-  // What stands while weights' gradients are made and updated: as WeightProducts do it, for any number of products.
+  // What stands while weights' gradients are made and updated: as Products do it, for any number of products.
   struct WeightGradients {
     Passes& p;
     const Recipe& recipe;

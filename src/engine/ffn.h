@@ -2,8 +2,7 @@
 #pragma once
 #include "engine/config.h"
 #include "engine/keep.h"
-#include "engine/store.h"
-#include "ops/gradient.h"
+#include "engine/products.h"
 
 namespace headroom::engine {
 
@@ -12,16 +11,19 @@ struct FfnSaved {
   Tensor gate_up;  // [rows, 2 ffn]
   Tensor act;      // [rows, ffn]
   bool act_kept = false;
+  Scaled n_fp8, act_fp8;  // transposed: in fp8 what backward reads of n and act, and what is kept instead of them
+
+  bool normed() const { return n || n_fp8; }
 };
 
 struct Ffn {
   const ModelConfig& config;
-  Precision precision;
+  Products::With products;
   std::int64_t rows;
   int layer = 0;
 
   FfnSaved make_kept(Keep, Context&) const;
-  FfnSaved complete(FfnSaved kept, Context&) const;
+  FfnSaved complete(FfnSaved kept, Pass, Context&) const;
   void forward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const FfnSaved& have, const Tensor& out, Context&) const;
   void backward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const Tensor& d, Gradient into_dw, Context&) const;
 };

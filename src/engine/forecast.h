@@ -40,6 +40,9 @@ std::size_t stand_in_bytes(const attention::Problem&, std::string_view variant);
 // Whose kernels' tensors were counted for a GPU, in one line; nothing on a CPU, whose kernels are the ones that run.
 std::string counted_by(std::span<const Recipe>, const Device&);
 
+// What a forecast of fp8 stands for, in one line; nothing where none of them is in fp8.
+std::string in_words_of_fp8(std::span<const Recipe>, const Device&);
+
 // The roofline's time of one op: the longest of its arithmetic, its traffic and what it sends.
 double roofline_ms(const OpCall&, Precision of_model, const Ceilings&);
 

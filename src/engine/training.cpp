@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/convert.h"
 #include "base/random.h"
@@ -24,7 +25,7 @@ attention::Problem problem_of(const Recipe& r) {
   p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads;
   p.len_q = p.len_k = r.len, p.head_dim = r.model.head_dim;
   p.mask = attention::Mask::causal();
-  p.precision = r.precision;
+  p.precision = r.formats().stored;
   p.deterministic = true;
   return p;
 }
@@ -62,9 +63,12 @@ std::unique_ptr<dist::Comm> comm_of(const Recipe& r, Context& ctx, const dist::C
                                          [walk] { return walk ? walk->steps.size() : 0; });
 }
 
-const Recipe& checked(const Recipe& r) {
+const Recipe& checked(const Recipe& r, const Context& ctx) {
   check_trained(r.model);
   check(r);
+  check_fp8(r, ctx.device);
+  check(ctx.dry() || !ctx.on_gpu() || !r.formats().quantised(), Code::unsupported,
+        "step: fp8 runs on a CPU for now (--device cpu); on {} bf16 does, and a forecast of fp8 (memory model, plan)", ctx.device.name);
   return r;
 }
 
@@ -76,17 +80,22 @@ void check(const Recipe& r) {
   check(double(r.batch) * double(r.len) < 0x1p31, Code::bad_argument, "step: batch {} times len {} is past 2^31 tokens", r.batch, r.len);
   check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
-  check(size_of(r.precision.dtype) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16 and fp16 are", name_of(r.precision));
+  const DType stored = r.formats().stored.dtype;
+  check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
+  check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
+        name_of(r.precision));
+  check(!r.formats().quantised() || !r.model.counted, Code::unsupported,
+        "step: fp8 is forecast for models that are trained here; {} is only counted. bf16 is served", r.model.name);
   check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
   check(r.holding.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16),
         Code::bad_argument, "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
-  check(r.holding.masters == Masters::whole || r.precision.dtype == DType::bf16, Code::bad_argument,
-        "step: masters in halves need bf16, {} was asked", name_of(r.precision));
+  check(r.holding.masters == Masters::whole || stored == DType::bf16, Code::bad_argument,
+        "step: masters in halves need bf16 or fp8, {} was asked", name_of(r.precision));
   check(r.holding.gradients != Gradients::none || (r.holding.masters == Masters::halves && r.holding.updating == Updating::during),
         Code::bad_argument, "step: gradients none need --masters halves and --update during; {} and {} were asked",
         name_of(r.holding.masters), name_of(r.holding.updating));
-  check(r.holding.gradients == Gradients::whole || size_of(r.precision.dtype) == 2, Code::bad_argument,
-        "step: gradients in half need bf16 or fp16; {} was asked", name_of(r.precision));
+  check(r.holding.gradients == Gradients::whole || size_of(stored) == 2, Code::bad_argument,
+        "step: gradients in half need bf16, fp16 or fp8; {} was asked", name_of(r.precision));
   check(r.ranks.count == 1 || r.holding.gradients != Gradients::none, Code::bad_argument,
         "step: gradients none let a product update its weight, and with {} ranks it has only this rank's part of the gradient; take half",
         r.ranks.count);
@@ -94,10 +103,35 @@ void check(const Recipe& r) {
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
+namespace {
+constexpr std::int64_t fp8_multiple = 16;  // that 8-bit units of a GPU take at once
+bool fp8_on_gpu(const Recipe& r, const Device& device) { return r.formats().quantised() && device.kind == DeviceKind::cuda; }
+}  // namespace
+
+std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t other, std::int64_t n) {
+  if (!fp8_on_gpu(r, device)) return n;
+  const std::int64_t by = fp8_multiple / std::gcd(fp8_multiple, other);
+  return (n + by - 1) / by * by;
+}
+
+// A product adds over each of these at some time.
+void check_fp8(const Recipe& r, const Device& device) {
+  if (!fp8_on_gpu(r, device)) return;
+  check(device.sm >= 89, Code::unsupported, "step: {} (sm_{}) multiplies no fp8; sm_89 and later do. bf16 is served", device.name,
+        device.sm);
+  const auto& m = r.model;
+  for (const auto& [what, n] : {std::pair{"the width", m.width},
+                                {"the width of q, k and v together", m.qkv_width()},
+                                {"the width of q", m.q_width()},
+                                {"the feed-forward width", m.ffn},
+                                {"batch times len", r.batch * r.len}})
+    check(n % fp8_multiple == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
+}
+
 Training::~Training() = default;
 
 Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
-    : recipe_(checked(recipe)),
+    : recipe_(checked(recipe, ctx)),
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
       problem_(problem_of(recipe_)),
@@ -105,14 +139,15 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
       comm_(recipe_.ranks.count == 1 ? nullptr
             : comm                   ? comm
                                      : owned_comm_.get()),
-      store_(recipe_.model, {recipe_.precision.dtype, recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
+      store_(recipe_.model, {stored_type(), recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
+      products_{.formats = recipe_.formats()},
       head_{.config = recipe_.model,
-            .precision = recipe_.precision,
+            .precision = products_.formats.stored,
             .rows = recipe_.batch * recipe_.len,
-            .logits_type = type_of(recipe_.logits, recipe_.precision.dtype)} {
+            .logits_type = type_of(recipe_.logits, stored_type())} {
   const auto rows = head_.rows;
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
-                                      : chunk_of(recipe_.model, recipe_.precision.dtype, head_.logits_type, ctx.device, rows);
+                                      : chunk_of(recipe_.model, stored_type(), head_.logits_type, ctx.device, rows);
   {
     auto phase = ctx.arena.in_phase(Phase::input);
     tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
@@ -120,6 +155,8 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     rope_table_ = ctx.arena.make("rope.table", DType::f32, {recipe_.len, recipe_.model.head_dim});
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.count, recipe_.micro_batches});
+    if (products_.formats.quantised())
+      products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.layers, quantised_count, quantise::count_size});
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
@@ -204,10 +241,27 @@ void Training::gather_losses() {
 
 double Training::state(adamw::Field f) const { return values_of<double>(state_, ctx_)[f]; }
 
-Tensor Training::stream(Name name) const { return ctx_.arena.make(name, recipe_.precision.dtype, {head_.rows, recipe_.model.width}); }
+Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_type(), {head_.rows, recipe_.model.width}); }
 
 Block Training::block(int i) const {
-  return {{recipe_.model, variant_, problem_, rope_table_, i}, {recipe_.model, recipe_.precision, head_.rows, i}};
+  return {{recipe_.model, variant_, problem_, products_, rope_table_, i}, {recipe_.model, products_, head_.rows, i}};
+}
+
+void Training::begin_counts() {
+  const Tensor& c = products_.counts;
+  if (c) fill::constant(Tensor(c.data, DType::f32, {2 * c.count()}), 0, ctx_);  // a zero has the same bits in every type
+}
+
+std::vector<QuantisedCount> Training::quantised() const {
+  std::vector<QuantisedCount> all;
+  if (!products_.counts) return all;
+  const auto n = values_of<std::int64_t>(products_.counts, ctx_);
+  for (int layer = 0; layer < int(recipe_.model.layers); ++layer)
+    for (int which = 0; which < quantised_count; ++which) {
+      const auto* at = n.data() + (layer * quantised_count + which) * quantise::count_size;
+      all.push_back({layer, Quantised(which), at[quantise::numbers], at[quantise::clipped], at[quantise::flushed], at[quantise::nan]});
+    }
+  return all;
 }
 
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
@@ -232,6 +286,7 @@ void Training::forward() {
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
   store_.begin(0);
+  begin_counts();
   forward_blocks(x);
   head_.loss(x, store_.lease(last_group(recipe_.model), Pass::forward), {targets(), losses_}, ctx_);
   store_.end();
@@ -247,6 +302,7 @@ void Training::backward(int micro) {
   check(store_.updating() || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
         "step: gradients that are never held are made by an update; call step or passes, not backward");
   store_.begin(micro);
+  if (micro == 0) begin_counts();
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack

@@ -8,6 +8,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ namespace headroom::engine {
 struct Recipe {
   ModelConfig model;
   std::int64_t batch = 1, len = 128;
-  Precision precision;                          // of activations and matmul operands; bf16 and fp16 keep FP32 master weights
+  Precision precision;                          // of activations and matmul operands; bf16, fp16 and fp8 keep FP32 master weights
   std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
   std::string attention = "flash";              // a family or a variant
   std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
@@ -31,9 +32,11 @@ struct Recipe {
   int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
   Holding holding{};
-  Ranks ranks{};  // `batch` and `micro_batches` are of each
+  Ranks ranks{};                  // `batch` and `micro_batches` are of each
+  std::optional<Scales> scales{};  // of fp8; none: the usual ones
 
   // What follows from the above, said here and nowhere else.
+  Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
   bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
   bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
   adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
@@ -48,6 +51,17 @@ struct Recipe {
 };
 
 void check(const Recipe&);
+void check_fp8(const Recipe&, const Device&);  // whether the device could take this step in fp8: an Error (unsupported) says why not
+
+// The least n from this one on with which `other` · n tokens are served: fp8 takes multiples on a GPU, everything else any number.
+std::int64_t served_from(const Recipe&, const Device&, std::int64_t other, std::int64_t n);
+
+// What became of the numbers that fp8 quantised since the step began, of one tensor of one layer.
+struct QuantisedCount {
+  int layer;
+  Quantised which;
+  std::int64_t numbers, clipped, flushed, nan;
+};
 
 class Training {
  public:
@@ -73,6 +87,8 @@ class Training {
   double loss() const;                 // mean over the step's tokens
   double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
+  std::vector<QuantisedCount> quantised() const;                // of the last step, or forward pass; nothing in other precisions
+  void watch(ProductWatch* watch) { products_.watch = watch; }  // of a study on a CPU; null: nobody
   ParamStore& store() { return store_; }
   int rank() const { return comm_ ? comm_->rank() : 0; }
   dist::Comm* comm() { return comm_; }
@@ -89,8 +105,10 @@ class Training {
   void apply(const adamw::Hyper&);
   void in_parts(const adamw::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&);
+  DType stored_type() const { return recipe_.formats().stored.dtype; }
   Tensor stream(Name) const;
   Block block(int) const;
+  void begin_counts();
   void forward_blocks(const Tensor& x, const std::function<bool(int)>& after = {});
 
   Recipe recipe_;
@@ -104,6 +122,7 @@ class Training {
   int losses_made_ = 0;    // micro-batches
   double loss_share_ = 1;  // what their sum is divided by
   Tensor loss_of(int micro) const;
+  Products::With products_;
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU

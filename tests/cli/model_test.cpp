@@ -44,6 +44,15 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --as pytorch --keep input", 2, "leave --keep out");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");
+  refused("memory model --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("memory model --precision fp8 --scales rows", 2, "tensor, row, block");
+  refused("memory model --device a100 --precision fp8", 1, "sm_80) multiplies no fp8");
+  refused("memory model --device h200 --precision fp8 --width 120 --heads 3", 1, "a multiple of 16");
+  refused("memory model --device h200 --precision fp8 --phase inference", 1, "counted in fp32, tf32, bf16 and fp16");
+  refused("plan --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("step --scales row", 2, "only fp8 has scales");
+  refused("train --text x --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
   refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
   refused("plan --device cpu --gpus 2", 2, "name a GPU");
   refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
@@ -66,8 +75,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
 }
 
 TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
-  const Json j = answer("memory model --device h200 --precision fp32,bf16 --len 32,64" + small_model);
-  ASSERT_EQ(j["rows"].size(), 4u);
+  const Json j = answer("memory model --device h200 --precision fp32,bf16,fp8 --len 32,64" + small_model);
+  ASSERT_EQ(j["rows"].size(), 6u);
   for (const Json& row : j["rows"]) {
     std::int64_t sum = 0;
     for (const Json& c : row["components"]) sum += c["at_peak_bytes"].get<std::int64_t>();
@@ -303,6 +312,51 @@ TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {
   refused(common + " --steps 20 --resume --save " + save, 2, "was trained with");
   refused(less + " --clip 1 --steps 20", 2, "--update after");
   refused(less + " --steps 20 --micro-batches 2", 2, "one micro-batch");
+}
+
+TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
+  {
+    std::ofstream text(folder_ / "text.txt");
+    for (int i = 0; i < 60; ++i) text << "line " << i * i << " of a text that is long enough to learn a little from\n";
+  }
+  const std::string common = "train --device cpu --text " + (folder_ / "text.txt").string() +
+                             " --layers 1 --width 48 --heads 2 --len 24 --batch 2 --validate 0 --warmup 0 --every 4 --precision ",
+                    save = (folder_ / "run").string(), to_12 = " --steps 12", keep = to_12 + " --resume --save " + save;
+  const double bf16 = answer(common + "bf16" + to_12)["validation_loss"];
+  for (const std::string scales : {"tensor", "row", "block"}) {
+    const Json j = answer(common + "fp8 --scales " + scales + to_12);
+    EXPECT_EQ(j["peak_bytes"], j["forecast_peak_bytes"]);
+    EXPECT_NEAR(j["validation_loss"].get<double>(), bf16, 0.05);
+    EXPECT_EQ(j["rows"].back()["clipped"], 0);
+    EXPECT_GE(j["rows"].back()["flushed"], 0);
+    EXPECT_NE(j["notes"].dump().find("fp8: the blocks' products, scales by " + scales), std::string::npos) << j["notes"];
+  }
+  const Json through = answer(common + "fp8 --save " + save + to_12);
+  const auto last = save + "/step-00000012.safetensors";
+  fs::remove(last);  // as if it had been killed after step 8
+  EXPECT_EQ(answer(common + "fp8" + keep)["validation_loss"], through["validation_loss"]);
+  fs::remove(last);
+  refused(common + "fp8 --scales row" + keep, 2, "was trained with scales");
+  refused(common + "bf16" + keep, 2, "was trained with precision");
+  const Json ended = answer(common + "bf16 --switch-precision" + keep);
+  EXPECT_EQ(ended["step"], 12);
+  EXPECT_NE(ended["validation_loss"], through["validation_loss"]);
+  EXPECT_EQ(answer(common + "fp8 --steps 0 --init " + save)["step"], 0) << "weights are FP32 in the file";
+}
+
+TEST_F(ModelProgram, Fp8IsForecastForACardThatNoKernelServesYetAndSaysSo) {
+  const Json plan = answer("plan --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8 --attention flash");
+  EXPECT_EQ(plan["rows"][0]["precision"], "fp8") << "its ceiling is the higher";
+  EXPECT_NE(plan["notes"].dump().find("No kernel here runs it on a GPU yet"), std::string::npos) << plan["notes"];
+  const Json j = answer("memory model --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8");
+  EXPECT_LT(j["rows"][1]["train_peak_bytes"], j["rows"][0]["train_peak_bytes"]);
+  const Json step = answer("step --device cpu --precision fp8 --scales row --len 16 --steps 1 --warmup 0 --phase train" + small_model);
+  EXPECT_EQ(step["rows"][0]["precision"], "fp8");
+  EXPECT_EQ(step["rows"][0]["scales"], "row");
+  EXPECT_EQ(step["rows"][0]["peak_bytes"], step["rows"][0]["forecast_peak_bytes"]);
+  const Json profile = answer("profile step --device cpu --precision fp8 --len 16 --steps 1 --warmup 0 --phase train" + small_model);
+  ASSERT_EQ(profile["quantised"].size(), 2u * 12);
+  EXPECT_GT(profile["quantised"][0]["numbers"], 0);
 }
 
 TEST_F(ModelProgram, ATrainingThatWasKilledEndsInTheSameBits) {

@@ -45,10 +45,12 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700),
     r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1);
     r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
-    r.precision = *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))]);
+    r.precision = *precision_named(std::array{"fp32", "bf16", "fp16", "fp8"}[std::size_t(among(0, 3))]);
+    const auto scales = Scales(among(0, 2));
+    if (r.formats().quantised()) r.scales = scales;
     r.attention = among(0, 1) ? "flash" : "plain";
     r.purpose = Purpose(among(0, 2));
-    if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
+    if (r.formats().stored.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
     r.keep.clear();

@@ -38,7 +38,7 @@ void train(Workshop& w, int from, int to) {
 TEST(Save, AResumedRunIsTheRunThatNeverStopped) {
   for (const auto& [precision, gradients] :
        {std::pair{"fp32", Gradients::whole}, std::pair{"bf16", Gradients::whole}, std::pair{"fp16", Gradients::whole},
-        std::pair{"bf16", Gradients::half}, std::pair{"fp16", Gradients::half}}) {
+        std::pair{"bf16", Gradients::half}, std::pair{"fp16", Gradients::half}, std::pair{"fp8", Gradients::whole}}) {
     const Folder folder;
     Recipe r{tiny(), 2, 8, *precision_named(precision)};
     r.holding.gradients = gradients;

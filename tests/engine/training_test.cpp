@@ -86,7 +86,7 @@ TEST(Training, SmallFormatsStayWithinTheirBits) {
 }
 
 TEST(Training, EveryKeepLevelGivesTheSameBits) {
-  for (const char* precision : {"fp32", "bf16"})
+  for (const char* precision : {"fp32", "bf16", "fp8"})
     for (const char* attention : {"flash", "plain"}) {
       Recipe r{tiny(), 2, 9, *precision_named(precision)};
       r.attention = attention;
@@ -157,7 +157,7 @@ TEST(Training, AccumulationIsTheMeanOfItsParts) {
 }
 
 TEST(Training, LearnsAFixedBatchInEveryPrecision) {
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp8"}) {
     Workshop w({tiny(), 2, 8, *precision_named(precision)});
     adamw::Hyper h;
     h.lr = 0.02, h.decay = 0, h.dynamic_scale = std::string_view(precision) == "fp16";

@@ -9,6 +9,9 @@
 #include "base/convert.h"
 #include "base/random.h"
 #include "memory/block.h"
+#include "ops/matmul/hopper_adder.h"
+#include "ops/matmul/reference.h"
+#include "ops/quantise/quantise.h"
 
 namespace headroom {
 namespace {
@@ -65,8 +68,8 @@ void run(const Case& x, int threads) {
   ctx.walk = &walk;
   float a_scale = x.a_scale, b_scale = x.b_scale;
   matmul::Product product{.a = a, .b = b, .c = c, .alpha = x.alpha, .beta = x.beta};
-  if (a_scale != 1) product.a_scale = Tensor(&a_scale, DType::f32, {1});
-  if (b_scale != 1) product.b_scale = Tensor(&b_scale, DType::f32, {1});
+  if (a_scale != 1) product.a.scale = Tensor(&a_scale, DType::f32, {1});
+  if (b_scale != 1) product.b.scale = Tensor(&b_scale, DType::f32, {1});
   matmul::multiply(product, ctx);
   ASSERT_EQ(walk.steps.size(), 1u);
   EXPECT_EQ(walk.steps[0].cost.flops, 2.0 * double(x.batch * x.heads * x.m * x.n * x.k));
@@ -131,16 +134,128 @@ TEST(Matmul, ADeviceSaysWhichTypesItMultiplies) {
   EXPECT_TRUE(matmul::supports(product(DType::bf16, DType::bf16, DType::f32), h200));
   EXPECT_TRUE(matmul::supports(product(DType::e4m3, DType::e5m2, DType::bf16), cpu));
   EXPECT_EQ(matmul::supports(product(DType::bf16, DType::f32, DType::f32), h200).why, "a GPU does not multiply bf16 by fp32 into fp32");
-  EXPECT_EQ(matmul::supports(product(DType::e4m3, DType::e4m3, DType::bf16), h200).why, "a GPU does not multiply fp8 by fp8 into bf16");
+  EXPECT_EQ(matmul::supports(product(DType::e4m3, DType::e4m3, DType::bf16), h200).why,
+            "no kernel here makes a GPU multiply fp8 by fp8 into bf16; fp8 runs on a CPU for now");
   EXPECT_EQ(matmul::supports(product(DType::f32, DType::f32, DType::e4m3), cpu).why, "the CPU does not multiply fp32 by fp32 into fp8");
   auto scaled = product(DType::bf16, DType::bf16, DType::f32);
-  scaled.a_scale = Tensor(nullptr, DType::f32, {1});
+  scaled.a.scale = Tensor(nullptr, DType::f32, {1});
   EXPECT_FALSE(matmul::supports(scaled, h200));
   Arena arena;
   Context ctx{arena, cpu};
-  scaled.a_scale = Tensor(nullptr, DType::f32, {2});
+  scaled.a.scale = Tensor(nullptr, DType::f32, {2});
   EXPECT_THROW(matmul::multiply(scaled, ctx), Error);
   EXPECT_THROW(matmul::multiply(product(DType::f32, DType::f32, DType::i32), ctx), Error);
+}
+
+constexpr ScaleKind kinds[] = {ScaleKind::one, ScaleKind::row, ScaleKind::run, ScaleKind::block};
+
+// Operands as a step makes them: one as it is, one transposed; each with scales of its own kind. The reference is FP64 over what is stored.
+TEST(Matmul, EveryKindOfScaleAgreesWithFp64) {
+  for (const ScaleKind ka : kinds)
+    for (const ScaleKind kb : kinds)
+      for (const matmul::Sums sums : {matmul::Sums::whole, matmul::Sums::two_level}) {
+        if (sums == matmul::Sums::whole && (along_k(ka) || along_k(kb))) continue;
+        for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{3, 5, 7}, {130, 270, 300}, {257, 129, 128}, {40, 9, 513}}) {
+          Block block(64 << 20);
+          Arena arena(block.data(), block.bytes());
+          Threads pool(2);
+          Context ctx{arena, cpu, &pool};
+          const Tensor x = filled(arena, DType::f32, {m, k}, {1}, 1), w = filled(arena, DType::bf16, {k, n}, {1}, 2);
+          for (std::int64_t i = 0; i < m; ++i) x.as<float>()[i * k] *= 50;  // so that scales differ
+          const Scaled a = quantise::make("a", {DType::e4m3, ka}, m, k, ctx), b = quantise::make("b", {DType::e5m2, kb}, n, k, ctx);
+          quantise::quantise({x, a}, ctx);
+          quantise::quantise({w, {}, b}, ctx);
+          const auto exact = matmul::reference(a, matmul::transposed(b), ctx);
+          for (const DType type : {DType::f32, DType::bf16}) {
+            const Tensor c = arena.make("c", type, {m, n}), add = filled(arena, type, {m, n}, {1}, 3);
+            matmul::Product p{.a = a, .b = matmul::transposed(b), .c = c, .alpha = 0.5f, .beta = 2, .add = add, .sums = sums};
+            matmul::multiply(p, ctx);
+            const double unit = type == DType::f32 ? 0x1p-24 : 0x1p-9;
+            for (std::int64_t i = 0; i < m * n; ++i) {
+              const double old = 2 * load_element(add.data, type, i), expected = 0.5 * exact.value[std::size_t(i)] + old;
+              ASSERT_NEAR(load_element(c.data, type, i), expected,
+                          2 * unit * std::abs(expected) + 0x1p-24 * (double(k) + 8) * (exact.size[std::size_t(i)] + std::abs(old)))
+                  << name_of(ka) << " by " << name_of(kb) << " at " << i << " of " << m << "x" << n << "x" << k;
+            }
+          }
+        }
+      }
+}
+
+TEST(Matmul, ScalesThatDoNotFitAreRefused) {
+  Arena arena;
+  Context ctx{arena, cpu};
+  const Tensor a(nullptr, DType::e4m3, {4, 256}), b(nullptr, DType::e4m3, {256, 8}), c(nullptr, DType::bf16, {4, 8});
+  const auto scales = [](Shape s) { return Tensor(nullptr, DType::f32, s); };
+  using enum ScaleKind;
+  const auto go = [&](Scaled x, matmul::Sums sums = matmul::Sums::two_level) {
+    matmul::multiply({.a = x, .b = b, .c = c, .sums = sums}, ctx);
+  };
+  EXPECT_NO_THROW(go({a, scales({4}), row}));
+  EXPECT_NO_THROW(go({a, scales({2, 4}), run}));
+  EXPECT_NO_THROW(go({a, scales({1, 4}), block}));
+  EXPECT_THROW(go({a, scales({8}), row}), Error);
+  EXPECT_THROW(go({a, scales({2, 8}), run}), Error);
+  EXPECT_THROW(go({a, scales({2, 4}), run}, matmul::Sums::whole), Error) << "such scales cannot be taken out of the sum";
+  Context card{arena, device_described("h200")};
+  EXPECT_NO_THROW(matmul::multiply({.a = {a, scales({4}), row}, .b = b, .c = c}, card)) << "counted, where nothing is computed";
+  const Tensor half(nullptr, DType::bf16, {4, 256});
+  EXPECT_THROW(matmul::multiply({.a = {half, scales({1})}, .b = Tensor(nullptr, DType::bf16, {256, 8}), .c = c}, card), Error);
+  EXPECT_THROW(matmul::multiply({.a = half, .b = b, .c = c, .adder = matmul::Adder::hopper}, ctx), Error) << "of fp8 alone";
+}
+
+// The published behaviour, by hand: 13 binary places below the largest exponent, cut towards zero.
+TEST(Matmul, HoppersAdderCutsWhatLiesBelowThirteenPlaces) {
+  using matmul::add_as_hopper;
+  const auto sum = [](std::vector<float> a, std::vector<float> b, float before = 0) {
+    return add_as_hopper(before, a.data(), b.data(), std::int64_t(a.size()), -6, -6);
+  };
+  EXPECT_EQ(sum({1, 0x1p-7f}, {1, 0x1p-6f}), 1 + 0x1p-13f) << "the last place that is kept";
+  EXPECT_EQ(sum({1, 0x1p-7f, 0x1p-7f}, {1, 0x1p-7f, 0x1p-7f}), 1) << "each is cut before they are added";
+  EXPECT_EQ(sum({1, -0x1p-7f}, {1, 0x1p-7f}), 1) << "towards zero";
+  EXPECT_EQ(sum({448, 7.5f}, {1, 1}), 455.5f) << "both fit";
+  EXPECT_EQ(sum({0x1p-6f}, {0x1p-6f}, 1), 1 + 0x1p-12f);
+  EXPECT_EQ(sum({0x1p-6f}, {0x1p-6f}, 4), 4) << "2^-12 is below 13 places of 4";
+  EXPECT_EQ(sum({1.875f, 1.875f}, {1.875f, 1.875f}), 2 * 1.875f * 1.875f);
+  EXPECT_EQ(sum({}, {}, 3), 3);
+  EXPECT_EQ(sum({0, 5}, {7, 0}, 0), 0);
+  EXPECT_TRUE(std::isnan(sum({NAN}, {1})));
+  EXPECT_EQ(sum({INFINITY}, {1}), INFINITY);
+  std::vector<float> ones(32, 1.0f);
+  float total = 0;
+  for (int step = 0; step < 1024; ++step) total = sum(ones, ones, total);
+  EXPECT_EQ(total, 16384) << "at 2^14 a product of 1 lies below the last place, and the sum stalls";
+}
+
+// Two levels keep what one level of fewer bits loses, and with FP32 below them both agree with FP64.
+TEST(Matmul, TwoLevelSumsRepairHoppersAdder) {
+  Block block(64 << 20);
+  Arena arena(block.data(), block.bytes());
+  Threads pool(2);
+  Context ctx{arena, cpu, &pool};
+  constexpr std::int64_t m = 40, n = 24, k = 8192;
+  const Tensor x = filled(arena, DType::f32, {m, k}, {1}, 1), w = filled(arena, DType::f32, {n, k}, {1}, 2);
+  for (const Tensor& t : {x, w})
+    for (std::int64_t i = 0; i < t.count(); ++i) t.as<float>()[i] = std::abs(t.as<float>()[i]);  // sums that grow
+  const Scaled a = quantise::make("a", {DType::e4m3, ScaleKind::one}, m, k, ctx),
+               b = quantise::make("b", {DType::e4m3, ScaleKind::one}, n, k, ctx);
+  quantise::quantise({x, a}, ctx);
+  quantise::quantise({w, b}, ctx);
+  const auto exact = matmul::reference(a, matmul::transposed(b), ctx);
+  const auto error = [&](matmul::Sums sums, matmul::Adder adder) {
+    const Tensor c = arena.make("c", DType::f32, {m, n});
+    matmul::multiply({.a = a, .b = matmul::transposed(b), .c = c, .sums = sums, .adder = adder}, ctx);
+    double worst = 0;
+    for (std::int64_t i = 0; i < m * n; ++i) worst = std::max(worst, std::abs(double(c.as<float>()[i]) / exact.value[std::size_t(i)] - 1));
+    return worst;
+  };
+  using enum matmul::Sums;
+  using enum matmul::Adder;
+  const double short_sums = error(whole, hopper), repaired = error(two_level, hopper);
+  EXPECT_GT(short_sums, 3e-3);
+  EXPECT_LT(repaired, short_sums / 10);
+  EXPECT_LT(error(whole, fp32), 1e-5);
+  EXPECT_LT(error(two_level, fp32), 1e-5);
 }
 
 TEST(Matmul, AnEmptySumIsZeroAndAnEmptyResultIsNothing) {

@@ -14,42 +14,66 @@ constexpr unsigned any_of(Types... types) {
   return (bit_of(types) | ...);
 }
 
+enum class Scales : std::uint8_t { none, any };
+enum class Runs : std::uint8_t {
+  here,
+  elsewhere  // only counted: a forecast knows its tensors and FLOPs, and no kernel of this library serves it yet
+};
+
 struct Combination {  // dtypes that a device multiplies: any of `a` with any of `b` into any of `c`
   DeviceKind device;
   unsigned a, b, c;
-  bool scaled;  // with a_scale and b_scale
+  Scales scales;
+  Runs runs = Runs::here;
 };
 
 using enum DType;
-constexpr unsigned for_cpu = any_of(f32, bf16, f16, e4m3, e5m2);
+constexpr unsigned for_cpu = any_of(f32, bf16, f16, e4m3, e5m2), eight_bits = any_of(e4m3, e5m2);
 constexpr Combination combinations[] = {
-    {DeviceKind::cpu, for_cpu, for_cpu, any_of(f32, bf16, f16), true},
-    {DeviceKind::cuda, any_of(f32), any_of(f32), any_of(f32), false},
-    {DeviceKind::cuda, any_of(bf16), any_of(bf16), any_of(bf16, f32), false},
-    {DeviceKind::cuda, any_of(f16), any_of(f16), any_of(f16, f32), false},
+    {DeviceKind::cpu, for_cpu, for_cpu, any_of(f32, bf16, f16), Scales::any},
+    {DeviceKind::cuda, any_of(f32), any_of(f32), any_of(f32), Scales::none},
+    {DeviceKind::cuda, any_of(bf16), any_of(bf16), any_of(bf16, f32), Scales::none},
+    {DeviceKind::cuda, any_of(f16), any_of(f16), any_of(f16, f32), Scales::none},
+    {DeviceKind::cuda, eight_bits, eight_bits, any_of(bf16, f32), Scales::any, Runs::elsewhere},
 };
 
-void check_scale(const Tensor& scale, const char* of) {
-  check(!scale || (scale.dtype == DType::f32 && scale.count() == 1), Code::bad_argument,
-        "matmul: the scale of {} must be one fp32 value; it has {} of {}", of, scale.count(), name_of(scale.dtype));
+const Combination* serving(const Product& p, const Device& device) {
+  const bool scaled = p.a.scale || p.b.scale;
+  for (const Combination& row : combinations)
+    if (row.device == device.kind && (row.a & bit_of(p.a.values.dtype)) && (row.b & bit_of(p.b.values.dtype)) &&
+        (row.c & bit_of(p.c.dtype)) && (row.scales == Scales::any || !scaled))
+      return &row;
+  return nullptr;
+}
+
+void check_scale(const Scaled& x, std::int64_t lines, std::int64_t k, const char* of) {
+  if (!x.scale) return;
+  check(x.scale.dtype == DType::f32 && (x.scale.count() == scale_shape(x.kind, lines, k).count()) && x.scale.contiguous(),
+        Code::bad_argument, "matmul: the scales of {} ({}) must be {} fp32 values; there are {} of {}", of, name_of(x.kind),
+        scale_shape(x.kind, lines, k).count(), x.scale.count(), name_of(x.scale.dtype));
+  check(x.kind == ScaleKind::one || x.values.shape.rank == 2, Code::unsupported,
+        "matmul: {} has scales by {} and {} dimensions; a batch may have one scale", of, name_of(x.kind), x.values.shape.rank);
 }
 
 void check_product(const Product& p) {
-  check_scale(p.a_scale, "a");
-  check_scale(p.b_scale, "b");
+  const Tensor &a = p.a.values, &b = p.b.values;
   const int rank = p.c.shape.rank, last = rank - 1;
-  check(rank >= 2 && p.a.shape.rank == rank && p.b.shape.rank == rank, Code::bad_argument,
-        "matmul: ranks {}, {} and {}; all three must be equal, 2 to 4", p.a.shape.rank, p.b.shape.rank, rank);
+  check(rank >= 2 && a.shape.rank == rank && b.shape.rank == rank, Code::bad_argument,
+        "matmul: ranks {}, {} and {}; all three must be equal, 2 to 4", a.shape.rank, b.shape.rank, rank);
   for (int d = 0; d < last - 1; ++d)
-    check(p.a.shape[d] == p.c.shape[d] && p.b.shape[d] == p.c.shape[d], Code::bad_argument, "matmul: batch sizes {}, {} and {} differ",
-          p.a.shape[d], p.b.shape[d], p.c.shape[d]);
-  const auto m = p.c.shape[last - 1], n = p.c.shape[last], k = p.a.shape[last];
-  check(p.a.shape[last - 1] == m && p.b.shape[last - 1] == k && p.b.shape[last] == n, Code::bad_argument,
-        "matmul: {}x{} times {}x{} does not give {}x{}", p.a.shape[last - 1], k, p.b.shape[last - 1], p.b.shape[last], m, n);
+    check(a.shape[d] == p.c.shape[d] && b.shape[d] == p.c.shape[d], Code::bad_argument, "matmul: batch sizes {}, {} and {} differ",
+          a.shape[d], b.shape[d], p.c.shape[d]);
+  const auto m = p.c.shape[last - 1], n = p.c.shape[last], k = a.shape[last];
+  check(a.shape[last - 1] == m && b.shape[last - 1] == k && b.shape[last] == n, Code::bad_argument,
+        "matmul: {}x{} times {}x{} does not give {}x{}", a.shape[last - 1], k, b.shape[last - 1], b.shape[last], m, n);
+  check_scale(p.a, m, k, "a");
+  check_scale(p.b, n, k, "b");
+  check(p.sums == Sums::two_level || !(along_k(p.a.kind) || along_k(p.b.kind)), Code::bad_argument,
+        "matmul: scales that differ along k ({}, {}) need two-level sums", name_of(p.a.kind), name_of(p.b.kind));
   const auto one_of_two = [&](const Tensor& t) {
     return t.stride[std::size_t(last)] == 1 || t.stride[std::size_t(last - 1)] == 1 || t.shape[last] <= 1 || t.shape[last - 1] <= 1;
   };
-  check(one_of_two(p.a) && one_of_two(p.b) && (n <= 1 || p.c.stride[std::size_t(last)] == 1), Code::bad_argument,
+  check(one_of_two(a) && one_of_two(b) && (n <= 1 || p.c.stride[std::size_t(last)] == 1), Code::bad_argument,
         "matmul: a and b need stride 1 in one of their last two dimensions, c in its last");
   check(!p.add || (p.add.shape == p.c.shape && p.add.dtype == p.c.dtype && p.add.stride == p.c.stride && p.add.contiguous()),
         Code::bad_argument, "matmul: what is added must have the shape, type and strides of the product, both contiguous");
@@ -58,21 +82,28 @@ void check_product(const Product& p) {
 }  // namespace
 
 Support supports(const Product& p, const Device& device) {
-  const bool scaled = p.a_scale || p.b_scale;
-  for (const Combination& row : combinations)
-    if (row.device == device.kind && (row.a & bit_of(p.a.dtype)) && (row.b & bit_of(p.b.dtype)) && (row.c & bit_of(p.c.dtype)) &&
-        (row.scaled || !scaled))
-      return {};
-  return Support::no(fmt::format("{} does not multiply {} by {} into {}{}", device.kind == DeviceKind::cpu ? "the CPU" : "a GPU",
-                                 name_of(p.a.dtype), name_of(p.b.dtype), name_of(p.c.dtype), scaled ? " with scales" : ""));
+  const bool scaled = p.a.scale || p.b.scale;
+  const auto* row = serving(p, device);
+  const auto product = [&] {
+    return fmt::format("multiply {} by {} into {}{}", name_of(p.a.values.dtype), name_of(p.b.values.dtype), name_of(p.c.dtype),
+                       scaled ? " with scales" : "");
+  };
+  if (!row) return Support::no(fmt::format("{} does not {}", device.kind == DeviceKind::cpu ? "the CPU" : "a GPU", product()));
+  if (row->runs == Runs::elsewhere) return Support::no(fmt::format("no kernel here makes a GPU {}; fp8 runs on a CPU for now", product()));
+  if (p.adder == Adder::hopper && (device.kind != DeviceKind::cpu || size_of(p.a.values.dtype) != 1 || size_of(p.b.values.dtype) != 1))
+    return Support::no("Hopper's adder is emulated on a CPU, of two fp8 operands");
+  return {};
 }
 
 Tensor transposed(Tensor t) {
+  if (!t) return t;
   const auto last = std::size_t(t.shape.rank - 1);
   std::swap(t.shape.dim[last], t.shape.dim[last - 1]);
   std::swap(t.stride[last], t.stride[last - 1]);
   return t;
 }
+
+Scaled transposed(const Scaled& t) { return {transposed(t.values), t.scale, t.kind}; }
 
 Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
   t.data = t.as<std::byte>() + begin * t.stride[std::size_t(dimension)] * std::int64_t(size_of(t.dtype));
@@ -80,15 +111,17 @@ Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
   return t;
 }
 
-double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.shape[p.a.shape.rank - 1]); }
+double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.values.shape[p.a.values.shape.rank - 1]); }
 
 Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())}; }
 
 void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
-  const Support support = supports(p, ctx.device);
-  check(bool(support), Code::unsupported, "matmul: {}", support.why);
-  const auto op = ctx.note(name, {p.a.dtype, p.math}, cost_of(p), Work::matmul);
+  if (const auto* row = serving(p, ctx.device); !row || row->runs == Runs::here || !ctx.dry()) {
+    const Support support = supports(p, ctx.device);
+    check(bool(support), Code::unsupported, "matmul: {}", support.why);
+  }
+  const auto op = ctx.note(name, {p.a.values.dtype, p.math}, cost_of(p), Work::matmul);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const Tensor workspace = ctx.arena.make("matmul.workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});

@@ -27,12 +27,12 @@ void multiply_cuda(const Product& p, const Tensor& workspace, Context& ctx) {
   const int last = p.c.shape.rank - 1;
   if (p.c.count() == 0) return;
   for (std::int64_t first = 0; first < (last == 3 ? p.c.shape[0] : 1); ++first) {
-    blas::Gemm q{.a = matrix_of(p.a, first),
-                 .b = matrix_of(p.b, first),
+    blas::Gemm q{.a = matrix_of(p.a.values, first),
+                 .b = matrix_of(p.b.values, first),
                  .c = matrix_of(p.c, first),
                  .m = p.c.shape[last - 1],
                  .n = p.c.shape[last],
-                 .k = p.a.shape[last],
+                 .k = p.a.values.shape[last],
                  .count = last > 1 ? p.c.shape[last - 2] : 1,
                  .alpha = p.alpha,
                  .beta = p.beta,

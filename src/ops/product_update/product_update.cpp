@@ -19,12 +19,20 @@ namespace {
 
 void check_item(const Item& i, const Context& ctx) {
   const Tensor& w = i.weight.copy;
-  check(i.dy.shape.rank == 2 && i.x.shape.rank == 2 && w.shape.rank == 2 && i.dy.shape[0] == i.x.shape[0] && i.dy.shape[0] > 0 &&
-            i.dy.shape[1] == w.shape[0] && i.x.shape[1] == w.shape[1] && i.dy.contiguous() && i.x.contiguous(),
-        Code::bad_argument, "product_update: {}x{} transposed times {}x{} is no gradient of a weight of {}x{}; all contiguous",
-        i.dy.shape[0], i.dy.shape[1], i.x.shape[0], i.x.shape[1], w.shape[0], w.shape[1]);
-  check(i.dy.dtype == DType::bf16 && i.x.dtype == DType::bf16 && w.dtype == DType::bf16, Code::unsupported,
-        "product_update: factors are {} and {}, the weight {}; bf16 is served", name_of(i.dy.dtype), name_of(i.x.dtype), name_of(w.dtype));
+  const bool eight_bits = bool(i.dy_transposed);
+  const Tensor dy = eight_bits ? matmul::transposed(i.dy_transposed.values) : i.dy,
+               x = eight_bits ? matmul::transposed(i.x_transposed.values) : i.x;
+  const auto contiguous = [&](const Tensor& t) { return (eight_bits ? matmul::transposed(t) : t).contiguous(); };
+  check(dy.shape.rank == 2 && x.shape.rank == 2 && w.shape.rank == 2 && dy.shape[0] == x.shape[0] && dy.shape[0] > 0 &&
+            dy.shape[1] == w.shape[0] && x.shape[1] == w.shape[1] && contiguous(dy) && contiguous(x),
+        Code::bad_argument, "product_update: {}x{} transposed times {}x{} is no gradient of a weight of {}x{}; all contiguous", dy.shape[0],
+        dy.shape[1], x.shape[0], x.shape[1], w.shape[0], w.shape[1]);
+  const auto served = [&](const Tensor& t) { return eight_bits ? size_of(t.dtype) == 1 : t.dtype == DType::bf16; };
+  check(served(dy) && served(x) && w.dtype == DType::bf16, Code::unsupported,
+        "product_update: factors are {} and {}, the weight {}; bf16 is served, and fp8 of a bf16 weight", name_of(dy.dtype),
+        name_of(x.dtype), name_of(w.dtype));
+  check(!eight_bits || !ctx.on_gpu() || ctx.dry(), Code::unsupported,
+        "product_update: no kernel here takes fp8; fp8 runs on a CPU for now");
   check(i.weight.rest && i.weight.decay, Code::unsupported, "product_update: a weight must be in halves, a copy and a rest, and decay");
   const auto beside = [&](const Tensor& t, DType type) { return t.dtype == type && t.count() == w.count() && t.contiguous(); };
   check(w.contiguous() && beside(i.weight.m, DType::f32) && beside(i.weight.v, DType::f32) && beside(i.weight.rest, DType::u16),
@@ -39,8 +47,9 @@ Cost cost_of(std::span<const Item> all) {
   Cost c{};
   for (const Item& i : all) {
     const double n = double(i.weight.copy.count());
-    c.flops += 2 * n * double(i.dy.shape[0]) + 15 * n;
-    c.bytes += double(i.dy.bytes() + i.x.bytes()) + 24 * n;  // both halves and both moments, read and written
+    c.flops += 2 * n * double(i.tokens()) + 15 * n;
+    const std::size_t factors = i.dy_transposed ? i.dy_transposed.bytes() + i.x_transposed.bytes() : i.dy.bytes() + i.x.bytes();
+    c.bytes += double(factors) + 24 * n;  // both halves and both moments, read and written
   }
   return c;
 }
@@ -55,7 +64,8 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   }
   check(all.size() <= most_items, Code::bad_argument, "product_update: {} weights; a launch takes {}", all.size(), int(most_items));
   if (ctx.on_gpu()) {
-    const auto op = ctx.note("product_update", {DType::bf16}, cost_of(all), Work::matmul);
+    const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
+    const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul);
     if (!ctx.dry()) advance_sm90(all, numbers, ctx);
     return;
   }
@@ -64,7 +74,9 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   for (const Item& i : all) {
     adamw::Update weight = i.weight;
     weight.grad = Tensor(room.data, DType::bf16, weight.copy.shape);
-    matmul::multiply({matmul::transposed(i.dy), i.x, weight.grad}, ctx, "product_update");
+    matmul::Product p{.a = i.dy_transposed, .b = matmul::transposed(i.x_transposed), .c = weight.grad, .sums = i.sums};
+    if (!i.dy_transposed) p.a = matmul::transposed(i.dy), p.b = i.x;
+    matmul::multiply(p, ctx, "product_update");
     adamw::advance({&weight, 1}, numbers, ctx);
   }
 }

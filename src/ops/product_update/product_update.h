@@ -7,12 +7,17 @@
 #include <span>
 
 #include "ops/adamw/adamw.h"
+#include "ops/matmul/matmul.h"
 
 namespace headroom::product_update {
 
 struct Item {
-  Tensor dy, x;          // bf16 [tokens, out], [tokens, in]
-  adamw::Update weight;  // [out, in]; its grad is not read and may be none
+  Tensor dy, x;                                  // bf16 [tokens, out], [tokens, in]
+  adamw::Update weight;                          // [out, in]; its grad is not read and may be none
+  Scaled dy_transposed = {}, x_transposed = {};  // instead of dy and x: fp8 [out, tokens], [in, tokens]; on a CPU for now
+  matmul::Sums sums = matmul::Sums::whole;       // of those
+
+  std::int64_t tokens() const { return dy_transposed ? dy_transposed.values.shape[1] : dy.shape[0]; }
 };
 
 Support supports(std::int64_t out, std::int64_t in, const Device&);

@@ -48,7 +48,7 @@ CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, c
     with_float(dtype, [&]<class T>() {
       const Random random{1};
       threads.share(2 * matmul_n, [&](std::int64_t row, int) {
-        T* out = (row < matmul_n ? p.a : p.b).template as<T>() + row % matmul_n * matmul_n;
+        T* out = (row < matmul_n ? p.a : p.b).values.template as<T>() + row % matmul_n * matmul_n;
         for (std::int64_t i = 0; i < matmul_n; ++i) out[i] = narrow<T>(random.normal(std::uint64_t(row * matmul_n + i)));
       });
     });

@@ -39,6 +39,7 @@ Recipe with_purpose(Recipe r, Purpose p) {
 Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, Keep keep) {
   Recipe r{s.model, batch, len, p, {keep}, s.attention_family()};
   r.holding = s.levers.holding;
+  if (r.formats().quantised()) r.scales = s.levers.scales;
   return r;
 }
 Case case_of(const ModelMemory& s, const Recipe& r) {
@@ -56,6 +57,12 @@ Recipe probe_of(Recipe r) {
     m.head_dim = 64;
     m.kv_heads = 4;
     m.heads = 12;
+  } else if (r.formats().quantised()) {  // that fp8 takes on a GPU
+    m.width = 224;
+    m.ffn = 464;
+    m.head_dim = 48;
+    m.kv_heads = 3;
+    m.heads = 6;
   } else {
     m.width = 211;
     m.ffn = 463;
@@ -64,15 +71,16 @@ Recipe probe_of(Recipe r) {
     m.heads = 6;
   }
   r.batch = 13;
-  r.len = 17;
+  r.len = r.formats().quantised() ? 16 : 17;
   r.loss_rows = 11;
   return r;
 }
 std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Device& device) {
   const std::int64_t rows = r.batch * r.len;
+  const DType stored = r.formats().stored.dtype;
   const std::int64_t chunk = r.loss_rows > 0
                                  ? r.loss_rows
-                                 : engine::chunk_of(r.model, r.precision.dtype, engine::type_of(r.logits, r.precision.dtype), device, rows);
+                                 : engine::chunk_of(r.model, stored, engine::type_of(r.logits, stored), device, rows);
   std::vector<Symbol> out{{"B", probe.batch, r.batch},
                           {"N", probe.len, r.len},
                           {"B·N", probe.batch * probe.len, rows},
@@ -132,7 +140,7 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
   const std::int64_t other = r.batch * r.len / (r.*which);
   return largest((std::int64_t(1) << 31) / other - 1, [&](std::int64_t n) {
     Recipe tried = r;
-    tried.*which = n;
+    tried.*which = engine::served_from(r, s.device, other, n);
     return room.holds(engine::forecast_peak(tried, s.device, s.workers) + engine::stand_in_bytes(tried, s.device));
   });
 }
@@ -190,22 +198,23 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.keep = {Keep(k)};
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
   }
-  if (size_of(c.recipe.precision.dtype) == 4) {
+  const DType stored = c.recipe.formats().stored.dtype;
+  if (size_of(stored) == 4) {
     Recipe r = c.recipe;
     r.precision = {DType::bf16};
     now("activations and matmuls in bf16 (--precision bf16)", r);
   }
-  if (c.recipe.precision.dtype == DType::bf16) {
+  if (stored == DType::bf16) {
     Recipe r = c.recipe;
     r.holding.masters = engine::Masters::halves;
     now("FP32 weights that share the copies' bytes (--masters halves)", r);
   }
-  if (size_of(c.recipe.precision.dtype) == 2) {
+  if (size_of(stored) == 2) {
     Recipe r = c.recipe;
     r.holding.gradients = engine::Gradients::half;
     now("the blocks' gradients rounded to the precision (--gradients half)", r);
   }
-  if (c.recipe.precision.dtype == DType::bf16 && c.recipe.holding.updating == engine::Updating::during &&
+  if (stored == DType::bf16 && c.recipe.holding.updating == engine::Updating::during &&
       c.recipe.holding.masters == engine::Masters::halves) {
     Recipe r = c.recipe;
     r.holding.gradients = engine::Gradients::none;
@@ -223,7 +232,7 @@ Table mitigations(const Case& c, const ModelMemory& s) {
   if (c.recipe.batch > 1 && c.recipe.holding.updating == engine::Updating::after &&
       c.recipe.holding.gradients == engine::Gradients::whole) {
     Recipe r = c.recipe;
-    r.batch = (r.batch + 1) / 2;
+    r.batch = engine::served_from(r, s.device, r.len, (r.batch + 1) / 2);
     now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
   }
   for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
@@ -280,6 +289,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   rows.within = std::move(within);
   r.add(Part{rows});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
+  if (const std::string said = engine::in_words_of_fp8(recipes, s.device); !said.empty()) r.add(Part{Note{said}});
   if (s.measure) {
     r.add(Part{measured_bytes(recipes, s.device, s.workers)});
     if (s.device.kind == DeviceKind::cuda)
@@ -308,7 +318,7 @@ Outcome memory_model(const ModelMemory& s) {
   if (s.whose == Whose::pytorch) return memory_model_as_pytorch(s);
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
-  check_precisions(s.precisions, s.device);
+  check_precisions(s.precisions, s.levers.scales, s.device);
   if (s.use == Use::inference) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
     const std::string levers = changed_options(s.levers);

@@ -19,10 +19,12 @@ namespace headroom::studies {
 struct StepLevers {  // of this library's training step
   std::vector<engine::Keep> keeps{engine::Keep::everything};
   engine::Holding holding{};
+  std::optional<engine::Scales> scales;
 };
 void describe(Of<StepLevers> auto& l, auto&& f) {
   f(l.keeps, {.name = "keep", .about = "What a block keeps for backward; it computes the rest again", .option = "--keep,--recompute"});
   describe(l.holding, f);
+  f(l.scales, {.name = "scales", .about = engine::about_scales});
 }
 
 struct ModelMemory {

@@ -54,6 +54,7 @@ std::vector<Recipe> recipes_of(const Plan& p) {
                 for (int sharding = 0; sharding < (p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1); ++sharding) {
                   Recipe r{p.model, micro, p.len, precision, {keep}, attention};
                   r.micro_batches = int(each / micro);
+                  if (r.formats().quantised()) r.scales = p.scales;
                   r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
                   r.ranks = {p.gpus, engine::Sharding(sharding)};
                   if (accepted(r)) all.push_back(std::move(r));
@@ -127,7 +128,7 @@ std::vector<Setting> settings_of(const Plan& p) {
 namespace {
 
 void check_plan(const Plan& p) {
-  check_precisions(p.precisions, p.device);
+  check_precisions(p.precisions, p.scales, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
   check(p.use == Use::train || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
@@ -177,6 +178,7 @@ Outcome plan_of_training(const Plan& p) {
   std::vector<Recipe> recipes;
   for (const Setting& s : all) recipes.push_back(s.recipe);
   if (const std::string who = engine::counted_by(recipes, p.device); !who.empty()) r.add(Part{Note{who}});
+  if (const std::string said = engine::in_words_of_fp8(recipes, p.device); !said.empty()) r.add(Part{Note{said}});
   if (!fits)
     r.add(Part{
         Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(room.needed_bytes(nearest.peak()))),

@@ -20,6 +20,7 @@ struct Plan {
   int gpus = 1;
   // What may be chosen.
   std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
+  std::optional<engine::Scales> scales;
   std::vector<std::string> attentions{"flash", "plain"};
   std::vector<engine::Keep> keeps{engine::Keep::everything, engine::Keep::no_product, engine::Keep::no_cheap,
                                   engine::Keep::no_attention_inputs, engine::Keep::input};
@@ -38,6 +39,7 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch: replicas, and every way to shard them", .allowed = {1, 4096}});
   f(p.precisions, {.name = "precision", .about = "Values to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
+  f(p.scales, {.name = "scales", .about = engine::about_scales});
   f(p.attentions, {.name = "attention", .about = "To choose from", .choices = attention_families});
   f(p.keeps, {.name = "keep", .about = "To choose from", .option = "--keep,--recompute"});
   f(p.masters, {.name = "masters", .about = "To choose from"});

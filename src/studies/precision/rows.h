@@ -3,9 +3,92 @@
 #include <optional>
 #include <string>
 
+#include "engine/products.h"
 #include "report/described_table.h"
 
 namespace headroom::studies::precision {
+
+struct Fp8Row {  // a product of a step
+  std::int64_t layer = 0;
+  std::string product{};
+  engine::Multiplied pass = engine::Multiplied::forward;
+  std::int64_t k = 0;
+  engine::Scales scales = engine::Scales::block;
+  std::string a{}, b{};  // formats of the operands
+  Value snr_db{}, worst_row_db{}, hopper_db{}, two_level_db{};
+  std::int64_t clipped = 0;
+  double flushed_a = 0, flushed_b = 0;
+};
+void describe_error(Of<Fp8Row> auto& r, auto&& f) {
+  using enum Role;
+  f(r.scales, {.name = "scales"});
+  f(r.a, {.name = "a"});
+  f(r.b, {.name = "b", .show = Show::detail});
+  f(r.snr_db, {.name = "snr_db", .role = measured});
+  f(r.worst_row_db, {.name = "worst_row_db", .role = measured});
+  f(r.hopper_db, {.name = "hopper_db", .role = measured});
+  f(r.two_level_db, {.name = "two_level_db", .role = measured});
+  f(r.clipped, {.name = "clipped", .role = measured});
+  f(r.flushed_a, {.name = "flushed_a", .role = measured, .unit = Unit::share});
+  f(r.flushed_b, {.name = "flushed_b", .role = measured, .unit = Unit::share});
+}
+void describe(Of<Fp8Row> auto& r, auto&& f) {
+  f(r.layer, {.name = "layer"});
+  f(r.product, {.name = "product"});
+  f(r.pass, {.name = "pass", .show = Show::detail});
+  f(r.k, {.name = "k", .show = Show::detail});
+  describe_error(r, f);
+}
+
+struct Fp8CaseRow {  // a product of data that was made for it
+  std::string data{};
+  std::int64_t k = 0;
+  Fp8Row error{};
+};
+void describe(Of<Fp8CaseRow> auto& r, auto&& f) {
+  f(r.data, {.name = "data"});
+  f(r.k, {.name = "k"});
+  describe_error(r.error, f);
+}
+
+struct Fp8SummaryRow {
+  engine::Scales scales = engine::Scales::block;
+  engine::Multiplied pass = engine::Multiplied::forward;
+  double least_db = 0, median_db = 0;
+  std::string where{};
+  double worst_row_db = 0;
+  double least_hopper_db = 0;
+  std::int64_t clipped = 0;
+  double most_flushed = 0;
+};
+void describe(Of<Fp8SummaryRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.scales, {.name = "scales"});
+  f(r.pass, {.name = "pass"});
+  f(r.least_db, {.name = "least_db", .role = measured});
+  f(r.median_db, {.name = "median_db", .role = measured});
+  f(r.where, {.name = "where", .role = noted});
+  f(r.worst_row_db, {.name = "worst_row_db", .role = measured});
+  f(r.least_hopper_db, {.name = "least_hopper_db", .role = measured});
+  f(r.clipped, {.name = "clipped", .role = measured});
+  f(r.most_flushed, {.name = "most_flushed", .role = measured, .unit = Unit::share});
+}
+
+struct SmallFormatRow {
+  std::string format{};
+  double bytes_per_value = 0, snr_db = 0, outliers_db = 0;
+  std::int64_t weights_bytes = 0;
+  std::string cards{};
+};
+void describe(Of<SmallFormatRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.format, {.name = "format"});
+  f(r.bytes_per_value, {.name = "bytes_per_value", .role = noted, .unit = Unit::exact});
+  f(r.snr_db, {.name = "snr_db", .role = measured});
+  f(r.outliers_db, {.name = "outliers_db", .role = measured});
+  f(r.weights_bytes, {.name = "weights_bytes", .role = noted, .unit = Unit::bytes});
+  f(r.cards, {.name = "cards", .role = noted});
+}
 
 struct AccumulateRow {
   std::string experiment{};

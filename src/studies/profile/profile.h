@@ -33,6 +33,7 @@ struct Profile {      // one thing that was run
   double sm_hz = 0;         // of a GPU, while it was recorded
   std::optional<profile::Counted> counted{};
   std::vector<std::string> notes{};
+  std::vector<engine::QuantisedCount> quantised{};  // in fp8, of the last step
 };
 
 struct ProfileResult {

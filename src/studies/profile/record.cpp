@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
 #include "studies/profile/profile.h"
+#include "studies/step/quantised.h"
 
 namespace headroom::studies {
 
@@ -55,6 +56,12 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
     if (const std::string chart = tables.roofline_chart(); !chart.empty()) r.add(Part{Note{chart, false}});
   } else {
     r.add(Part{tables.layers()}).add(Part{tables.memory()});
+  }
+  if (!p.quantised.empty()) {
+    Table counts =
+        table_of("quantised", "Numbers quantised to fp8 in the last step", for_people ? by_tensor(p.quantised) : by_layer(p.quantised));
+    if (for_people) leave_out(counts, "layer");
+    r.add(Part{std::move(counts)});
   }
   r.add(Part{at_peak_table(p.at_peak, for_people ? rows_for_people : p.at_peak.size())});
   for (const std::string& note : p.notes) r.add(Part{Note{note}});

@@ -8,6 +8,7 @@
 #include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
 #include "studies/profile/profile.h"
+#include "studies/step/quantised.h"
 
 namespace headroom::studies {
 
@@ -53,6 +54,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   clock.reset();
   recording.reset();
   ctx.listener = nullptr;
+  if (result.quantised = training.quantised(); !result.quantised.empty()) result.notes.push_back(in_words(recipe, result.quantised));
   if (o.counters) count(place, device, std::cref(recorded), result.counted);
   return result;
 }

@@ -20,8 +20,9 @@ void add_phases(const std::vector<RowObject>& rows, Record& into) {
   for (const RowObject& row : rows) {
     const std::string phase = text_at(row, "phase");
     if (phase.empty() || number_at(row, "ms") <= 0) continue;
-    const std::string tick =
-        fmt::format("{} len {} {}", text_at(row, "model"), std::int64_t(number_at(row, "len")), text_at(row, "precision"));
+    const std::string scales = text_at(row, "scales");  // of fp8
+    const std::string tick = fmt::format("{} len {} {}{}{}", text_at(row, "model"), std::int64_t(number_at(row, "len")),
+                                         text_at(row, "precision"), scales.empty() ? "" : " ", scales);
     if (!ms.contains(tick)) ticks.push_back(tick);
     ms[tick][phase] = number_at(row, "ms");
   }
@@ -51,7 +52,7 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
   r.model = engine::model_from_json(model->dump(), text_at(*model, "name"));
   r.batch = std::int64_t(number_at(last, "batch")), r.len = std::int64_t(number_at(last, "len"));
   r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
-  r.attention = asked.attention, r.holding = asked.holding, r.ranks = asked.ranks;
+  r.attention = asked.attention, r.holding = asked.holding, r.ranks = asked.ranks, r.scales = asked.scales;
   r.purpose = value_named<engine::Purpose>(text_at(last, "phase"), "phase");
   const Device device = device_of(run);
   if (device.memory_bytes == 0) {  // neither here nor known by name: whose kernels' tensors would be counted?

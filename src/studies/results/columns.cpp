@@ -15,6 +15,7 @@
 #include "studies/precision/rows.h"
 #include "studies/profile/rows.h"
 #include "studies/results/comparison.h"
+#include "studies/step/quantised.h"
 #include "studies/step/step_time.h"
 #include "studies/train/train_run.h"
 
@@ -44,6 +45,10 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<precision::NormRow>()},
       {"rows", columns_of<precision::FormatRow>()},
       {"rows", columns_of<precision::AutocastRow>()},
+      {"rows", columns_of<precision::Fp8Row>()},
+      {"summary", columns_of<precision::Fp8SummaryRow>()},
+      {"hurts", columns_of<precision::Fp8CaseRow>()},
+      {"formats", columns_of<precision::SmallFormatRow>()},
       {"ceilings", columns_of<CeilingRow>()},
       {"exponents", columns_of<GrowthRow>()},
       {"edge", columns_of<EdgeRow>()},
@@ -70,6 +75,7 @@ const std::vector<RowKind>& row_kinds() {
       {"modules", columns_of<ModuleRow>()},
       {"layers", columns_of<LayerRow>()},
       {"work", columns_of<WorkRow>()},
+      {"quantised", columns_of<QuantisedRow>()},
       {"attention", columns_of<AttentionPartRow>()},
       {"gaps", columns_of<GapRow>()},
       {"roofline", columns_of<RooflineRow>()},

@@ -118,6 +118,7 @@ std::vector<StepCase> cases_of(const StepTime& s) {
           for (const auto warmup : s.warmups) {
             Recipe r{model, s.batch, len, precision, {engine::level_of(s.keep).value_or(engine::Keep::everything)}, s.attention};
             r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks;
+            if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
             StepTime alone = s;
             alone.models = {model};
             alone.precisions = {precision};
@@ -146,6 +147,7 @@ class StepRows {
   StepRow measured_row(const StepCase& c) {
     StepRow row{.model = c.recipe.model.name, .batch = c.recipe.batch, .len = c.recipe.len, .precision = c.recipe.precision};
     row.ranks = c.recipe.ranks.count, row.sharding = c.recipe.ranks.sharding;
+    if (c.recipe.formats().quantised()) row.scales = c.recipe.scales;
     row.phase = c.recipe.purpose, row.warmup = c.warmup, row.params = engine::param_count(c.recipe.model);
     try {
       measure(c, row);
@@ -270,6 +272,7 @@ Outcome step_study(const StepTime& asked, const Device& device, const Host& host
   StepTime s = asked;
   if (s.threads == 0) s.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   check(!group || s.seconds == 0, Code::bad_argument, "--seconds: ranks take the same number of steps; give --steps");
+  check_scales(s.precisions, s.scales);
   for (const StepCase& c : cases_of(s)) engine::check(c.recipe);  // bad settings end here, before a store is touched
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   StepRows study(s, device, stop, group);

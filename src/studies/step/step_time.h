@@ -19,6 +19,7 @@ struct StepTime {
   std::int64_t batch = 4;
   std::vector<std::int64_t> lens{128};
   std::vector<Precision> precisions{{}};
+  std::optional<engine::Scales> scales;  // of fp8
   engine::KeepAsked keep = engine::KeepAsked::everything;
   std::string attention = "flash";
   engine::Holding holding{};
@@ -38,6 +39,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
   f(s.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(s.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
+  f(s.scales, {.name = "scales", .about = engine::about_scales});
   f(s.keep,
     {.name = "keep", .about = "What a block keeps for backward; auto: a level for each, to fit --memory", .option = "--keep,--recompute"});
   f(s.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
@@ -69,6 +71,7 @@ struct StepRow {
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
   std::optional<double> link_ms{}, exposed_ms{};  // forecast, where the link is known
   std::string kept{};                             // by which blocks
+  std::optional<engine::Scales> scales{};         // of fp8
 };
 
 void describe(Of<StepRow> auto& r, auto&& f) {
@@ -101,6 +104,7 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.link_ms, {.name = "link_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.exposed_ms, {.name = "exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.kept, {.name = "kept", .role = noted, .show = detail});
+  f(r.scales, {.name = "scales", .show = detail});
 }
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.

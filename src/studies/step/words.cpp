@@ -10,8 +10,7 @@ namespace headroom::studies {
 
 std::vector<std::string> trained_precisions() {
   std::vector<std::string> words;
-  for (const Precision p : precisions)
-    if (size_of(p.dtype) >= 2) words.push_back(WordsOf<Precision>::to(p));
+  for (const Precision p : precisions) words.push_back(WordsOf<Precision>::to(p));
   return words;
 }
 
@@ -22,7 +21,13 @@ std::vector<std::string> attention_families() {
   return words;
 }
 
-void check_precisions(const std::vector<Precision>& all, const Device& device) {
+void check_scales(const std::vector<Precision>& all, std::optional<engine::Scales> scales) {
+  const bool fp8 = std::any_of(all.begin(), all.end(), [](Precision p) { return p.dtype == DType::e4m3; });
+  check(fp8 || !scales, Code::bad_argument, "--scales: only fp8 has scales; add --precision fp8, or leave it out");
+}
+
+void check_precisions(const std::vector<Precision>& all, std::optional<engine::Scales> scales, const Device& device) {
+  check_scales(all, scales);
   for (const Precision p : all)
     check(p.math != Math::tf32 || device.kind != DeviceKind::cpu, Code::bad_argument,
           "--precision tf32 needs a GPU, and its bytes are fp32's; use fp32, or name a GPU, present or not, as in --device h200");

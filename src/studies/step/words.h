@@ -10,7 +10,9 @@ namespace headroom::studies {
 
 std::vector<std::string> trained_precisions();
 std::vector<std::string> attention_families();
-void check_precisions(const std::vector<Precision>&, const Device&);  // tf32 is refused on a CPU
+void check_scales(const std::vector<Precision>&, std::optional<engine::Scales>);  // refused where none is fp8
+// Also tf32 is, on a CPU.
+void check_precisions(const std::vector<Precision>&, std::optional<engine::Scales>, const Device&);
 
 }  // namespace headroom::studies
 

@@ -17,6 +17,7 @@
 #include "gpu/place.h"
 #include "report/described_table.h"
 #include "studies/status.h"
+#include "studies/step/quantised.h"
 
 namespace headroom::studies {
 
@@ -29,6 +30,7 @@ constexpr const char* extended_at = "extended_at";  // in a checkpoint's setting
 // Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   auto settings = parse_json(key_of(r), "settings");
+  if (!r.recipe.scales) settings.erase("scales");  // as in checkpoints from before there were any
   settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
   settings["data"] = data.fingerprint();
   return settings.dump();
@@ -85,7 +87,8 @@ std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const 
 
 // What a run must share with the checkpoint that it goes on from. More steps than that was made for extend it: from there on the
 // learning rate is that of the longer schedule, and the steps at which that happened are part of the settings from then on.
-std::string settings_going_on(const std::string& asked, const std::string& theirs, std::int64_t step, const std::string& path) {
+std::string settings_going_on(const TrainRun& r, const std::string& asked, const std::string& theirs, std::int64_t step,
+                              const std::string& path) {
   auto mine = parse_json(asked, "settings");
   auto before = parse_json_or_discard(theirs);
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
@@ -95,7 +98,8 @@ std::string settings_going_on(const std::string& asked, const std::string& their
   };
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    check((before.contains(key) && before[key] == value) || (extended && (key == "steps" || key == "warmup")), Code::bad_argument,
+    const bool may_differ = (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
+    check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
           before.contains(key) ? before[key].dump() : "unknown", value.dump());
   };
@@ -183,6 +187,8 @@ engine::ModelConfig model_of_init(const std::string& folder) {
 
 Outcome train_study(const TrainRun& asked, const Device& device, const Host& host, dist::Group* group) {
   TrainRun r = asked;
+  const bool fp8 = r.recipe.formats().quantised();
+  if (fp8) r.recipe.scales = r.recipe.scales.value_or(engine::usual_scales);  // said in the settings
   if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   const int threads = r.threads;
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
@@ -212,7 +218,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
     check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
           described.position.seed, r.seed);
     settings_before = described.position.settings;
-    at.settings = settings_going_on(settings, settings_before, described.position.step, *newest);
+    at.settings = settings_going_on(r, settings, settings_before, described.position.step, *newest);
     engine::load(t, *newest);
     at.step = described.position.step;
   } else if (!r.init.empty()) {
@@ -256,6 +262,10 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
       TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = speed};
       if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
+      if (fp8) {
+        const QuantisedRow q = sum_of(t.quantised());
+        row.clipped = q.clipped, row.flushed = double(q.flushed) / double(q.numbers);
+      }
       if (reported && life) keep(row);
       if (reported) rows.push_back(row);
     }
@@ -265,6 +275,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const bool stopped = at.step < r.schedule.steps;
 
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
+  if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
   record.add("unigram_entropy", data.unigram_entropy());
@@ -273,7 +284,9 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
   if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
-  Outcome outcome{record.add(Part{table_of("rows", "Loss", rows)})};
+  Table losses = table_of("rows", "Loss", rows);
+  if (!fp8) leave_out(losses, "clipped"), leave_out(losses, "flushed");
+  Outcome outcome{record.add(Part{std::move(losses)})};
   outcome.answer = stopped ? Answer::failed : Answer::yes;
   if (!life) return outcome;
   outcome.said = life->name();

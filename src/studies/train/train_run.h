@@ -25,6 +25,7 @@ struct TrainRun {
   std::string folder;  // of checkpoints; empty: none are kept
   std::int64_t every = 100;
   bool resume = false;
+  bool switch_precision = false;  // what it goes on from may have been trained in another precision, or with other scales
   std::int64_t log_every = 50;           // steps between rows
   std::int64_t validation_batches = 64;  // of the held-out part, evenly spread; 0: all
   std::int64_t sample = 0;               // tokens to print at the end: bytes of a text, else numbers
@@ -42,6 +43,7 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   f(r.schedule.steps, {.name = "steps", .about = "Steps of the whole run; 0: only validate and sample", .allowed = {0, 1ll << 40}});
   f(r.recipe.precision,
     {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
+  f(r.recipe.scales, {.name = "scales", .about = engine::about_scales});
   f(r.recipe.keep, {.name = "keep",
                     .role = noted,
                     .about = "What a block keeps for backward; it computes the rest again",
@@ -76,6 +78,8 @@ struct TrainRow {
   double loss = 0, lr = 0;
   std::optional<double> grad_norm;  // not known where updates happen during backward
   double tokens_per_s = 0;
+  std::optional<std::int64_t> clipped{};  // of the numbers that fp8 quantised in this step
+  std::optional<double> flushed{};        // to zero, a share of them
 };
 void describe(Of<TrainRow> auto& r, auto&& f) {
   f(r.step, {.name = "step"});
@@ -83,6 +87,8 @@ void describe(Of<TrainRow> auto& r, auto&& f) {
   f(r.lr, {.name = "lr", .role = Role::noted});
   f(r.grad_norm, {.name = "grad_norm", .role = Role::noted});
   f(r.tokens_per_s, {.name = "tokens_per_s", .role = Role::measured, .unit = Unit::per_s});
+  f(r.clipped, {.name = "clipped", .role = Role::noted});
+  f(r.flushed, {.name = "flushed", .role = Role::noted, .unit = Unit::share});
 }
 
 // Of init: what model its weights are of.

@@ -1,0 +1,124 @@
+#include "engine/products.h"
+
+namespace headroom::engine {
+
+using matmul::transposed;
+
+namespace {
+
+struct NamesOfCopies {
+  const char *as_is, *transposed;
+};
+constexpr NamesOfCopies copies_of[quantised_count] = {
+    {"norm1.y.fp8", "norm1.y.fp8.transposed"},
+    {"attention.qkv.weight.fp8", "attention.qkv.weight.fp8.transposed"},
+    {"attention.o.fp8", "attention.o.fp8.transposed"},
+    {"attention.out.weight.fp8", "attention.out.weight.fp8.transposed"},
+    {"norm2.y.fp8", "norm2.y.fp8.transposed"},
+    {"ffn.gate_up.weight.fp8", "ffn.gate_up.weight.fp8.transposed"},
+    {"ffn.act.fp8", "ffn.act.fp8.transposed"},
+    {"ffn.down.weight.fp8", "ffn.down.weight.fp8.transposed"},
+    {"ffn.d.fp8", "ffn.d.fp8.transposed"},
+    {"ffn.dgate_up.fp8", "ffn.dgate_up.fp8.transposed"},
+    {"attention.d.fp8", "attention.d.fp8.transposed"},
+    {"attention.dqkv.fp8", "attention.dqkv.fp8.transposed"},
+};
+
+constexpr Quantised quantised_weight(Role role) {
+  return role == Role::qkv       ? Quantised::qkv
+         : role == Role::out     ? Quantised::out
+         : role == Role::gate_up ? Quantised::gate_up
+                                 : Quantised::down;
+}
+
+ScaledFormat format_of(const Formats& f, Quantised which) {
+  switch (which) {
+    case Quantised::norm1:
+    case Quantised::o:
+    case Quantised::norm2:
+    case Quantised::act: return f.activation;
+    case Quantised::qkv:
+    case Quantised::out:
+    case Quantised::gate_up:
+    case Quantised::down: return f.weight;
+    case Quantised::d_ffn:
+    case Quantised::d_gate_up:
+    case Quantised::d_attention:
+    case Quantised::d_qkv: return f.gradient;
+  }
+  return f.activation;
+}
+
+}  // namespace
+
+Scaled Products::make_transposed(const Formats& f, Quantised which, std::int64_t rows, std::int64_t columns, int layer, Context& ctx) {
+  return quantise::make({copies_of[std::size_t(which)].transposed, layer}, format_of(f, which), columns, rows, ctx);
+}
+
+Tensor Products::counts(Quantised which) const {
+  if (!with_.counts) return {};
+  return {
+      with_.counts.as<std::int64_t>() + (layer_ * quantised_count + int(which)) * quantise::count_size, DType::i64, {quantise::count_size}};
+}
+
+Read Products::read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept) {
+  Read r{x};
+  if (!quantised()) return r;
+  const ScaledFormat f = format_of(with_.formats, which);
+  const auto rows = x.shape[0], columns = x.shape[1];
+  if (copies != Copies::transposed) r.as_is = quantise::make({copies_of[std::size_t(which)].as_is, layer_}, f, rows, columns, ctx_);
+  if (copies != Copies::as_is) r.transposed = kept ? kept : make_transposed(with_.formats, which, rows, columns, layer_, ctx_);
+  quantise::quantise({x, r.as_is, r.transposed, counts(which)}, ctx_, {"quantise", layer_});
+  return r;
+}
+
+Read Products::read_missing(Quantised which, const Tensor& x, bool as_is, const Scaled& transposed) {
+  if (!as_is && !transposed) return {x};
+  return read(which, x, !transposed ? Copies::as_is : as_is ? Copies::both : Copies::transposed, transposed);
+}
+
+Scaled Products::weight(Role role, Copies copies) {
+  const Read r = read(quantised_weight(role), weights_[role].w, copies);
+  return copies == Copies::as_is ? r.as_is : r.transposed;
+}
+
+void Products::multiply(Name name, Multiplied which, const matmul::Product& p, const Tensor& a, const Tensor& b) {
+  matmul::multiply(p, ctx_, name);
+  if (with_.watch && !ctx_.dry()) with_.watch->product({name, which, a, b, p.c});
+}
+
+void Products::forward(Name name, const Read& x, Role role, const Tensor& y, const Tensor& add) {
+  auto scope = ctx_.arena.scope();
+  const Tensor w = weights_[role].w;
+  matmul::Product p{.a = x.x, .b = transposed(w), .c = y, .beta = add ? 1.0f : 0.0f, .math = with_.formats.stored.math, .add = add};
+  if (quantised()) p.a = x.as_is, p.b = transposed(weight(role, Copies::as_is)), p.sums = with_.formats.sums;
+  multiply(name, Multiplied::forward, p, x.x, transposed(w));
+}
+
+void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx) {
+  auto scope = ctx_.arena.scope();
+  const Tensor w = weights_[role].w;
+  matmul::Product p{.a = dy.x, .b = w, .c = dx, .math = with_.formats.stored.math};
+  if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.sums;
+  multiply(name, Multiplied::dx, p, dy.x, w);
+}
+
+void Products::dw(Name name, const Read& dy, const Read& x, Role role) {
+  const Weight w = weights_[role];
+  if (w.update) {
+    waiting_.at(count_++) = quantised() ? product_update::Item{{}, {}, *w.update, dy.transposed, x.transposed, with_.formats.sums}
+                                        : product_update::Item{dy.x, x.x, *w.update};
+    numbers_ = w.numbers;
+    return;
+  }
+  matmul::Product p{.a = transposed(dy.x), .b = x.x, .c = w.dw, .beta = beta_of(into_), .math = with_.formats.stored.math};
+  if (quantised()) p.a = dy.transposed, p.b = transposed(x.transposed), p.sums = with_.formats.sums;
+  multiply(name, Multiplied::dw, p, transposed(dy.x), x.x);
+}
+
+void Products::finish() {
+  if (waiting()) product_update::advance(std::span(waiting_).first(count_), numbers_, ctx_);
+  count_ = 0;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,54 @@
+#include "ops/quantise/quantise.h"
+
+#include "ops/quantise/impl.h"
+
+namespace headroom::quantise {
+
+namespace {
+
+bool eight_bits(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
+
+void check_copy(const Scaled& y, std::int64_t lines, std::int64_t k, const char* which) {
+  if (!y) return;
+  check(eight_bits(y.values.dtype) && y.values.shape == Shape({lines, k}) && y.values.contiguous(), Code::bad_argument,
+        "quantise: the copy {} must be e4m3 or e5m2 [{}, {}], contiguous; it is {} [{}, {}]", which, lines, k, name_of(y.values.dtype),
+        y.values.shape[0], y.values.shape[1]);
+  check(y.scale.dtype == DType::f32 && y.scale.shape == scale_shape(y.kind, lines, k) && y.scale.contiguous(), Code::bad_argument,
+        "quantise: the copy {} needs {} fp32 scales ({}); it has {} of {}", which, scale_shape(y.kind, lines, k).count(), name_of(y.kind),
+        y.scale.count(), name_of(y.scale.dtype));
+}
+
+}  // namespace
+
+Scaled make(Name name, ScaledFormat f, std::int64_t lines, std::int64_t k, Context& ctx) {
+  const Tensor values = ctx.arena.make(name, f.dtype, {lines, k});
+  return {values, ctx.arena.make({"scales", name.layer}, DType::f32, scale_shape(f.scale, lines, k)), f.scale};
+}
+
+std::size_t bytes_of(ScaledFormat f, std::int64_t lines, std::int64_t k) {
+  return Arena::rounded(std::size_t(lines * k) * size_of(f.dtype)) +
+         Arena::rounded(std::size_t(scale_shape(f.scale, lines, k).count()) * 4);
+}
+
+void quantise(const Request& r, Context& ctx, Name name) {
+  check(r.x.shape.rank == 2 && r.x.contiguous() && (r.x.dtype == DType::f32 || r.x.dtype == DType::bf16 || r.x.dtype == DType::f16),
+        Code::bad_argument, "quantise: x must be fp32, bf16 or fp16 [rows, columns], contiguous; it is {} of rank {}", name_of(r.x.dtype),
+        r.x.shape.rank);
+  const std::int64_t rows = r.x.shape[0], columns = r.x.shape[1], strips = ceil_div(rows, scale_block);
+  check(r.as_is || r.transposed, Code::bad_argument, "quantise: neither a copy as it is nor a transposed one was asked for");
+  check_copy(r.as_is, rows, columns, "as it is");
+  check_copy(r.transposed, columns, rows, "that is transposed");
+  check(!r.counts || (r.counts.dtype == DType::i64 && r.counts.count() == count_size && r.counts.contiguous()), Code::bad_argument,
+        "quantise: counts must be {} of int64; they are {} of {}", int(count_size), r.counts.count(), name_of(r.counts.dtype));
+  check(ctx.dry() || !ctx.on_gpu(), Code::unsupported, "quantise: no kernel here serves a GPU; fp8 runs on a CPU for now");
+  const auto op = ctx.note(name, {DType::f32}, {3 * double(r.x.count()), double(r.x.bytes() + r.as_is.bytes() + r.transposed.bytes())});
+  auto scope = ctx.arena.scope();
+  Maxima maxima;
+  const auto has = [](const Scaled& y, ScaleKind kind) { return y && y.kind == kind; };
+  if (has(r.as_is, ScaleKind::one) || has(r.transposed, ScaleKind::one))
+    maxima.strips = ctx.arena.make("quantise.maxima", DType::f32, {strips});
+  if (has(r.transposed, ScaleKind::row)) maxima.columns = ctx.arena.make("quantise.maxima", DType::f32, {strips, columns});
+  if (!ctx.dry()) quantise_cpu(r, maxima, ctx);
+}
+
+}  // namespace headroom::quantise

@@ -1,0 +1,34 @@
+// x [rows, columns] in 8 bits, as it is [rows, columns] and transposed [columns, rows], each with its scales (base/scaled.h), read once.
+// A product adds over the last dimension of what it is given, so each of the two serves one side.
+//
+// x is FP32, bf16 or fp16, contiguous; the copies e4m3 or e5m2, contiguous, in formats of their own; either may be left out. Scales are made
+// of the values at hand, never of earlier ones. What becomes of zeros, infinities, NaN and overflow: encode.h. The bits depend on x alone.
+// counts, if given: int64 [count_size], to which each copy's numbers are added.
+#pragma once
+#include "base/scaled.h"
+#include "ops/op.h"
+
+namespace headroom::quantise {
+
+enum Count : std::uint8_t {
+  numbers,
+  clipped,  // too large for the format, infinities too: now its largest number. With scales made of finite values, only infinities are
+  flushed,  // not zero before, and zero now
+  nan,
+  count_size
+};
+
+struct Request {
+  Tensor x;
+  Scaled as_is = {}, transposed = {};  // written; none: left out
+  Tensor counts = {};
+};
+
+// An operand of that format in the arena: its numbers, and its scales.
+Scaled make(Name, ScaledFormat, std::int64_t lines, std::int64_t k, Context&);
+std::size_t bytes_of(ScaledFormat, std::int64_t lines, std::int64_t k);  // that it takes there
+
+// Scratch: FP32 maxima of each 128 rows, of columns where the transposed copy has a scale a row.
+void quantise(const Request&, Context&, Name name = "quantise");
+
+}  // namespace headroom::quantise
