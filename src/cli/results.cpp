@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "store/row_objects.h"
 #include "studies/results/rows_table.h"
+#include "studies/results/run_row.h"
 
 namespace headroom::cli {
 
@@ -31,27 +32,25 @@ Record settings_of(const headroom::Run& run) {
 Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
   Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
   r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
-  r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished));
+  r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string(studies::cut_short)) : Value(run.finished));
   r.add(Part{settings_of(run)});
   return r.add(Part{studies::rows_table("rows", "", rows)});
 }
 
 Record all_runs(const Results& results) {
   Record r{"", results.file(), {}};
-  Table t{"runs",
-          "",
-          {{"run"},
-           {"command"},
-           {"machine"},
-           {"rows"},
-           {"started"},
-           {"finished"},
-           {"version", Unit::none, Show::detail},
-           {"settings", Unit::none, Show::detail}},
-          {}};
+  std::vector<studies::RunRow> rows;
   for (const headroom::Run& run : results.runs())
-    t.add({run.id, run.command, run.machine, run.rows, run.started,
-           run.finished.empty() ? Value(std::string("cut short")) : Value(run.finished), run.version, run.settings});
+    rows.push_back({.run = run.id,
+                    .command = run.command,
+                    .machine = run.machine,
+                    .rows = run.rows,
+                    .started = run.started,
+                    .finished = run.finished.empty() ? studies::cut_short : run.finished,
+                    .version = run.version,
+                    .settings = run.settings});
+  Table t = table_of("runs", "", rows);
+  t.show("version", Show::detail);
   return r.add(Part{std::move(t)});
 }
 

@@ -217,20 +217,23 @@ Record autocast_record(const AutocastSettings& s) {
   if (!policy.joined.empty())
     record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
   if (!s.explain) return record;
-  Table tensors{"policy_tensors", "The policy: what is not an op's output", {{"tensor"}, {"is"}, {"from"}, {"why"}}, {}};
-  for (const auto& t : policy.tensors) tensors.add({t.tensor, std::string(name_of(t.dtype)), t.source, t.why});
-  Table rules{"policy_ops",
-              "The policy: ops (low: the dtype asked for; widest: of the inputs)",
-              {{"op"}, {"inputs"}, {"weights"}, {"math"}, {"output"}, {"from"}, {"why"}},
-              {}};
+  std::vector<PolicyTensorRow> tensors;
+  for (const auto& t : policy.tensors)
+    tensors.push_back({.tensor = t.tensor, .is = std::string(name_of(t.dtype)), .from = t.source, .why = t.why});
+  std::vector<PolicyOpRow> ops;
   const auto add = [&](const OpRule& r) {
-    rules.add({r.op, std::string(name_of(r.inputs)), std::string(name_of(r.weights)), std::string(name_of(r.math)),
-               std::string(name_of(r.output)), r.source, r.why});
+    ops.push_back({.op = r.op,
+                   .inputs = std::string(name_of(r.inputs)),
+                   .weights = std::string(name_of(r.weights)),
+                   .math = std::string(name_of(r.math)),
+                   .output = std::string(name_of(r.output)),
+                   .from = r.source,
+                   .why = r.why});
   };
   for (const auto& r : policy.ops) add(r);
   add(policy.otherwise);
-  record.add({std::move(tensors)});
-  record.add({std::move(rules)});
+  record.add({table_of("policy_tensors", "The policy: what is not an op's output", tensors)});
+  record.add({table_of("policy_ops", "The policy: ops (low: the dtype asked for; widest: of the inputs)", ops)});
   return record;
 }
 

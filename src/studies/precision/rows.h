@@ -261,4 +261,28 @@ void describe(Of<AutocastSummaryRow> auto& r, auto&& f) {
   f(r.optimizer, {.name = "optimizer", .role = measured});
 }
 
+struct PolicyTensorRow {
+  std::string tensor, is, from, why;
+};
+void describe(Of<PolicyTensorRow> auto& r, auto&& f) {
+  f(r.tensor, {.name = "tensor"});
+  f(r.is, {.name = "is", .role = Role::measured});
+  f(r.from, {.name = "from", .role = Role::noted});
+  f(r.why, {.name = "why", .role = Role::noted});
+}
+
+struct PolicyOpRow {
+  std::string op, inputs, weights, math, output, from, why;
+};
+void describe(Of<PolicyOpRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.op, {.name = "op"});
+  f(r.inputs, {.name = "inputs", .role = measured});
+  f(r.weights, {.name = "weights", .role = measured});
+  f(r.math, {.name = "math", .role = measured});
+  f(r.output, {.name = "output", .role = measured});
+  f(r.from, {.name = "from", .role = noted});
+  f(r.why, {.name = "why", .role = noted});
+}
+
 }  // namespace headroom::studies::precision

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "instruments/profile/trace.h"
 #include "studies/profile/program.h"
+#include "studies/profile/program_rows.h"
 
 namespace headroom::studies {
 
@@ -78,25 +79,22 @@ double sum_ns(const std::vector<const Slice*>& slices) {
 }
 
 Table kernels_of(const ActivityLog& log, double all_ns, bool for_people) {
-  Table t{"kernels",
-          "Kernels, copies and fills by time",
-          {{"kernel"},
-           {"kind", Unit::none, Show::detail},
-           {"count"},
-           {"ms", Unit::ms},
-           {"share", Unit::share, Show::bar},
-           {"mean_us"},
-           {"bytes", Unit::bytes}},
-          {}};
+  std::vector<ProgramKernelRow> rows;
   for (const auto& [name, slices] : grouped<std::string>(log.slices, [](const Slice& s) { return s.kernel; })) {
-    if (for_people && t.rows.size() == rows_shown) break;
+    if (for_people && rows.size() == rows_shown) break;
     std::int64_t bytes = 0;
     for (const Slice* s : slices) bytes += s->bytes;
     const double ns = sum_ns(slices);
-    t.add({shown(name, for_people), std::string(name_of(slices[0]->kind)), std::int64_t(slices.size()), ns / 1e6, ns / all_ns,
-           ns / 1e3 / double(slices.size()), bytes > 0 ? Value(bytes) : Value()});
+    ProgramKernelRow& row = rows.emplace_back();
+    row.kernel = shown(name, for_people);
+    row.kind = name_of(slices[0]->kind);
+    row.count = std::int64_t(slices.size());
+    row.ms = ns / 1e6;
+    row.share = ns / all_ns;
+    row.mean_us = ns / 1e3 / double(slices.size());
+    if (bytes > 0) row.bytes = bytes;
   }
-  return t;
+  return table_of("kernels", "Kernels, copies and fills by time", rows);
 }
 
 std::string path_of(const ActivityLog& log, int range) {  // "step / forward"
@@ -107,10 +105,7 @@ std::string path_of(const ActivityLog& log, int range) {  // "step / forward"
 }
 
 Table phases_of(const ActivityLog& log, double all_ns, bool for_people) {
-  Table t{"phases",
-          "NVTX ranges",
-          {{"phase"}, {"count"}, {"host_ms", Unit::ms}, {"ms", Unit::ms}, {"share", Unit::share, Show::bar}, {"kernels"}},
-          {}};
+  std::vector<ProgramPhaseRow> rows;
   std::map<std::string, std::pair<std::int64_t, double>> on_host;
   for (std::size_t r = 0; r < log.ranges.size(); ++r) {
     auto& [count, ns] = on_host[path_of(log, int(r))];
@@ -119,20 +114,22 @@ Table phases_of(const ActivityLog& log, double all_ns, bool for_people) {
   }
   for (const auto& [path, slices] : grouped<std::string>(log.slices, [&](const Slice& s) { return path_of(log, s.mark); })) {
     const auto host = on_host.find(path);
-    const bool known = host != on_host.end();
-    t.add({path.empty() ? std::string("(outside every range)") : shown_text(path, for_people), known ? Value(host->second.first) : Value(),
-           known ? Value(host->second.second / 1e6) : Value(), sum_ns(slices) / 1e6, sum_ns(slices) / all_ns, std::int64_t(slices.size())});
-    if (known) on_host.erase(host);
+    ProgramPhaseRow& row = rows.emplace_back();
+    row.phase = path.empty() ? "(outside every range)" : shown_text(path, for_people);
+    row.ms = sum_ns(slices) / 1e6;
+    row.share = sum_ns(slices) / all_ns;
+    row.kernels = std::int64_t(slices.size());
+    if (host == on_host.end()) continue;
+    row.count = host->second.first;
+    row.host_ms = host->second.second / 1e6;
+    on_host.erase(host);
   }
-  for (const auto& [path, host] : on_host) t.add({shown_text(path, for_people), host.first, host.second / 1e6, 0.0, 0.0, std::int64_t(0)});
-  return t;
+  for (const auto& [path, host] : on_host)
+    rows.push_back({.phase = shown_text(path, for_people), .count = host.first, .host_ms = host.second / 1e6});
+  return table_of("phases", "NVTX ranges", rows);
 }
 
 Table gaps_of(const Occupied& o, bool for_people) {
-  Table t{"gaps",
-          "Where the GPU waits, below 10 ms at a time",
-          {{"after"}, {"before"}, {"count"}, {"ms", Unit::ms, Show::bar}, {"longest_us"}},
-          {}};
   struct Sum {
     double ns = 0, longest = 0;
     std::int64_t count = 0;
@@ -147,41 +144,55 @@ Table gaps_of(const Occupied& o, bool for_people) {
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Sum>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  std::vector<ProgramGapRow> rows;
   for (const auto& [between, s] : sorted) {
-    if (for_people && t.rows.size() == rows_shown / 2) break;
-    t.add({shown(between.first, for_people, letters_of_two), shown(between.second, for_people, letters_of_two), s.count, s.ns / 1e6,
-           s.longest / 1e3});
+    if (for_people && rows.size() == rows_shown / 2) break;
+    rows.push_back({.after = shown(between.first, for_people, letters_of_two),
+                    .before = shown(between.second, for_people, letters_of_two),
+                    .count = s.count,
+                    .ms = s.ns / 1e6,
+                    .longest_us = s.longest / 1e3});
   }
-  return t;
+  return table_of("gaps", "Where the GPU waits, below 10 ms at a time", rows);
 }
 
 Table pauses_of(const ActivityLog& log, const Occupied& o, bool for_people) {
-  Table t{"pauses", "Pauses: 10 ms and longer, the longest first", {{"at_ms"}, {"ms", Unit::ms, Show::bar}, {"after"}, {"before"}}, {}};
   std::vector<Wait> pauses;
   for (const Wait& w : o.waits)
     if (w.is_pause()) pauses.push_back(w);
   std::stable_sort(pauses.begin(), pauses.end(), [](const Wait& a, const Wait& b) { return a.ns() > b.ns(); });
+  std::vector<PauseRow> rows;
   for (const Wait& w : pauses) {
-    if (for_people && t.rows.size() == rows_shown / 2) break;
-    t.add({double(w.after->end_ns - log.loaded_ns) / 1e6, w.ns() / 1e6, shown(w.after->kernel, for_people, letters_of_two),
-           shown(w.before->kernel, for_people, letters_of_two)});
+    if (for_people && rows.size() == rows_shown / 2) break;
+    rows.push_back({.at_ms = double(w.after->end_ns - log.loaded_ns) / 1e6,
+                    .ms = w.ns() / 1e6,
+                    .after = shown(w.after->kernel, for_people, letters_of_two),
+                    .before = shown(w.before->kernel, for_people, letters_of_two)});
   }
-  return t;
+  return table_of("pauses", "Pauses: 10 ms and longer, the longest first", rows);
 }
 
 Table memory_of(const ActivityLog& log) {
-  Table t{"memory", "Device memory, allocated and freed", {{"at_ms"}, {"live_bytes", Unit::bytes}, {"bytes"}, {"name"}}, {}};
-  for (const auto& m : log.memory) t.add({double(m.at_ns - log.loaded_ns) / 1e6, m.live_bytes, m.bytes, m.name});
-  return t;
+  std::vector<ProgramMomentRow> rows;
+  for (const auto& m : log.memory)
+    rows.push_back({.at_ms = double(m.at_ns - log.loaded_ns) / 1e6, .live_bytes = m.live_bytes, .bytes = m.bytes, .name = m.name});
+  return table_of("memory", "Device memory, allocated and freed", rows);
 }
 
 Table timeline_of(const ActivityLog& log) {
-  Table t{"timeline", "Timeline", {{"start_ms"}, {"ms"}, {"kernel"}, {"kind"}, {"phase"}, {"device"}, {"stream"}, {"bytes"}}, {}};
-  for (const Slice& s : log.slices)
-    t.add({double(s.start_ns - log.loaded_ns) / 1e6, double(s.ns()) / 1e6, s.kernel, std::string(name_of(s.kind)),
-           s.mark < 0 ? Value() : Value(path_of(log, s.mark)), std::int64_t(s.step), std::int64_t(s.stream),
-           s.bytes > 0 ? Value(s.bytes) : Value()});
-  return t;
+  std::vector<ProgramSliceRow> rows;
+  for (const Slice& s : log.slices) {
+    ProgramSliceRow& row = rows.emplace_back();
+    row.start_ms = double(s.start_ns - log.loaded_ns) / 1e6;
+    row.ms = double(s.ns()) / 1e6;
+    row.kernel = s.kernel;
+    row.kind = name_of(s.kind);
+    if (s.mark >= 0) row.phase = path_of(log, s.mark);
+    row.device = s.step;
+    row.stream = s.stream;
+    if (s.bytes > 0) row.bytes = s.bytes;
+  }
+  return table_of("timeline", "Timeline", rows);
 }
 
 void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) {

@@ -13,6 +13,7 @@
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
 #include "studies/results/rows_table.h"
+#include "studies/results/run_row.h"
 
 namespace headroom::studies {
 
@@ -109,18 +110,20 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
 }
 
 Table what_was_run(const std::vector<ReportRun>& runs) {
-  Table t{"runs",
-          "",
-          {{"run"}, {"command"}, {"machine"}, {"rows"}, {"started"}, {"finished"}, {"version"}, {"settings", Unit::none, Show::detail}},
-          {}};
+  std::vector<RunRow> rows;
   for (const ReportRun& run : runs) {
-    std::int64_t rows = 0;
-    for (const RowTable& table : run.tables) rows += std::int64_t(table.rows.size());
-    const auto known = [](const std::string& s) { return s.empty() ? Value() : Value(s); };
-    const bool cut_short = !run.started.empty() && run.finished.empty();
-    t.add({run.name, known(run.command), known(run.machine), rows, known(run.started), cut_short ? Value("cut short") : known(run.finished),
-           known(run.version), run.settings.empty() ? Value() : value_of(run.settings)});
+    RunRow& row = rows.emplace_back();
+    const auto known = [](const std::string& s) { return s.empty() ? std::nullopt : std::optional(s); };
+    row.run = run.name;
+    row.command = known(run.command);
+    row.machine = known(run.machine);
+    for (const RowTable& table : run.tables) row.rows += std::int64_t(table.rows.size());
+    row.started = known(run.started);
+    row.finished = !run.started.empty() && run.finished.empty() ? cut_short : known(run.finished);
+    row.version = known(run.version);
+    if (!run.settings.empty()) row.settings = value_of(run.settings);
   }
+  Table t = table_of("runs", "", rows);
   for (std::size_t c = 1; c < t.columns.size(); ++c)
     if (std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) { return row[c] == Value(); })) t.columns[c].show = Show::detail;
   return t;

@@ -13,6 +13,7 @@
 #include "studies/memory/rows.h"
 #include "studies/plan/plan.h"
 #include "studies/precision/rows.h"
+#include "studies/profile/program_rows.h"
 #include "studies/profile/rows.h"
 #include "studies/results/comparison.h"
 #include "studies/step/quantised.h"
@@ -83,6 +84,14 @@ const std::vector<RowKind>& row_kinds() {
       {"timeline", columns_of<LiveRow>()},
       {"memory", columns_of<MomentRow>()},
       {"at_peak", columns_of<StandingRow>()},
+      {"kernels", columns_of<ProgramKernelRow>()},
+      {"phases", columns_of<ProgramPhaseRow>()},
+      {"gaps", columns_of<ProgramGapRow>()},
+      {"pauses", columns_of<PauseRow>()},
+      {"memory", columns_of<ProgramMomentRow>()},
+      {"timeline", columns_of<ProgramSliceRow>()},
+      {"policy_tensors", columns_of<precision::PolicyTensorRow>()},
+      {"policy_ops", columns_of<precision::PolicyOpRow>()},
   };
   return kinds;
 }

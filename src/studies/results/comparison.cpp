@@ -200,13 +200,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
 Record comparison_record(const Comparison& c, const std::string& a, const std::string& b, double tolerance) {
   Record r;
   r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
-  Table changes{"changes",
-                "What else is not as it was",
-                {{"problem"}, {"field"}, {"a", Unit::exact}, {"b", Unit::exact}, {"ratio", Unit::ratio}, {"verdict"}, {"difference"}},
-                {}};
-  for (const ChangeRow& row : c.changes)
-    changes.add({row.problem, row.field, row.a, row.b, row.ratio ? Value(*row.ratio) : Value(), row.verdict, row.difference});
-  if (!c.changes.empty()) r.add(Part{std::move(changes)});
+  if (!c.changes.empty()) r.add(Part{table_of("changes", "What else is not as it was", c.changes)});
   const auto differences = std::count_if(c.changes.begin(), c.changes.end(), [](const ChangeRow& row) { return row.difference; });
   Record sum{"summary", "", {}};
   sum.add("pairs", std::int64_t(c.pairs));

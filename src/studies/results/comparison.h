@@ -81,4 +81,14 @@ void describe(Of<TimeRow> auto& r, auto&& f) {
   f(r.spread, {.name = "spread", .role = noted, .unit = Unit::share});
   f(r.verdict, {.name = "verdict", .role = noted});
 }
+void describe(Of<ChangeRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.problem, {.name = "problem"});
+  f(r.field, {.name = "field"});
+  f(r.a, {.name = "a", .role = noted, .unit = Unit::exact});
+  f(r.b, {.name = "b", .role = noted, .unit = Unit::exact});
+  f(r.ratio, {.name = "ratio", .role = noted, .unit = Unit::ratio});
+  f(r.verdict, {.name = "verdict", .role = noted});
+  f(r.difference, {.name = "difference", .role = noted});
+}
 }  // namespace headroom::studies
