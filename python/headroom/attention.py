@@ -65,7 +65,7 @@ def read_shape(shape, name):
     except TypeError:
         raise TypeError(f"{name}_shape is {shape!r}: four whole numbers, [batch, len, heads, head_dim]") from None
     if len(sizes) != 4 or any(n < 0 or n >= 1 << 62 for n in sizes):
-        raise ValueError(f"{name}_shape is {sizes}: four whole numbers from 0 on, [batch, len, heads, head_dim]")
+        raise ValueError(f"{name}_shape is {sizes}: four whole numbers, at least 0 and below 2^62, [batch, len, heads, head_dim]")
     return sizes
 
 
@@ -89,10 +89,14 @@ def make_problem(
         raise ValueError(f"q is {q_shape} and k is {k_shape}: {'' if paged else 'batch and '}head_dim must agree")
     if variant is not None and not isinstance(variant, str):
         raise TypeError(f"variant is a {type(variant).__name__}: a name or family as explain() lists them, or None for the best")
+    if variant is not None and (not variant or "\0" in variant):
+        raise ValueError(f"variant is {variant!r}: a name or family as explain() lists them, or None for the best")
     kind, align, window, after = read_mask(mask)
     number, given = read_scale(scale)
     if not isinstance(softcap, numbers.Real) or not math.isfinite(softcap) or softcap < 0:
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
+    if dim_v is not None:
+        dim_v = lib.whole(dim_v, "dim_v", 1, 1 << 20, "the head_dim of v, or None for that of q")
     return lib.Problem(
         struct_size=c.sizeof(lib.Problem), dtype=arrays.CODES[dtype],
         batch=q_shape[0], heads=q_shape[2], kv_heads=k_shape[2], len_q=q_shape[1], head_dim=q_shape[3],
@@ -135,18 +139,42 @@ def _dtype_named(dtype):
 class Forward:
     """What a forward pass left: `o`, `lse`, and what `backward` needs, the problem itself included.
 
-    q, k, v and o are kept, not copied: do not change them before backward.
+    q, k and v are kept, not copied: changed before backward they are refused there, as far as that can be seen (docs/python.md).
+    o and lse are read by backward too: NumPy's are for reading only.
     """
 
     def __init__(self, attention, q, k, v, with_, o, lse, saved):
         self._attention, self._inputs, self._with, self._saved = attention, (q, k, v), with_, saved
-        self.o, self.lse = o, lse
+        self._o, self._lse = o, lse
+        for output in (o, lse):
+            arrays.make_read_only(output)
+        self._seen = {name: arrays.fingerprint(x) for name, x in self._read_by_backward()}
+
+    @property
+    def o(self):
+        """The result, [batch, len_q, heads, head_dim]; of NumPy for reading only: change a copy."""
+        return self._o
+
+    @property
+    def lse(self):
+        """The logarithm of the softmax's sum, float32 [batch, heads, len_q]."""
+        return self._lse
+
+    def _read_by_backward(self):
+        small = [(_SAID[name], x) for name, x in self._with.items()]
+        return [*zip("qkv", self._inputs), ("o", self._o), ("lse", self._lse), *small]
 
     def backward(self, d_o, dlse=None):
         """(dq, dk, dv), and dsink where there is a sink, for the gradient of o, and of lse where that was used too.
 
         May be called more than once.
         """
+        for name, x in self._read_by_backward():
+            if arrays.fingerprint(x) != self._seen[name]:
+                raise ValueError(
+                    f"{name} was changed after forward, and backward reads it again: the gradients would be wrong. "
+                    "Change a copy of it, or call forward again"
+                )
         return self._attention._backward(self, d_o, dlse)
 
     def __iter__(self):

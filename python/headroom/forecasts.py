@@ -6,6 +6,7 @@ or a transformers config object. `device` is "h200" or another known GPU, a path
 
 import dataclasses
 import json
+import numbers
 import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -141,7 +142,14 @@ def _model(model):
 def _memory(memory_gib, memory_bytes):
     if memory_gib is not None and memory_bytes is not None:
         raise ValueError("memory_gib and memory_bytes say the same: give one of them")
-    return round(memory_gib * 2**30) if memory_gib is not None else memory_bytes
+    if memory_gib is None:
+        return memory_bytes
+    meant = "a number above 0 and below 2^32, or None for the device's"
+    if isinstance(memory_gib, bool) or not isinstance(memory_gib, numbers.Real):
+        raise TypeError(f"memory_gib is {memory_gib!r}: {meant}")
+    if not 0 < memory_gib < 2**32:
+        raise ValueError(f"memory_gib is {memory_gib}: {meant}")
+    return max(1, int(memory_gib * 2**30))
 
 
 def _plain(value):  # numbers of NumPy are numbers too
@@ -156,6 +164,8 @@ def _ask(name, request):
         text = json.dumps({"version": 1, **request}, default=_plain)
     except (TypeError, ValueError) as refusal:
         raise TypeError(f"{name}: {refusal}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: what was given is nested too deep to be a model's description") from None
     return json.loads(lib.owned_text("headroom_" + name, text.encode()))
 
 

@@ -2,6 +2,7 @@
 
 import ctypes as c
 import functools
+import operator
 import os
 import threading
 import weakref
@@ -143,10 +144,24 @@ def version():
 
 def _device(text):
     """("cpu", 0) of "cpu", ("cuda", 1) of "cuda:1"."""
-    kind, _, index = str(text).partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+    kind, colon, index = str(text).partition(":")
+    numbered = index.isascii() and index.isdigit() and len(index) < 6
+    if kind not in ("cpu", "cuda") or bool(colon) != numbered:
         raise ValueError(f"device '{text}': cpu, cuda or cuda:N")
     return kind, int(index or 0)
+
+
+def whole(value, name, low, high, meaning):
+    """`value` as an int between low and high, else one line: C's numbers would take the low bits of any other."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} is {value!r}: a whole number, {meaning}")
+    if not low <= number <= high:
+        raise ValueError(f"{name} is {number}: a whole number from {low} to {high}, {meaning}")
+    return number
 
 
 class Context:
@@ -157,6 +172,7 @@ class Context:
 
     def __init__(self, threads=0, device="cpu"):
         kind, index = _device(device)
+        threads = whole(threads, "threads", 0, 4096, "0 for every core; a device is said by its name, Context(device='cpu')")
         settings = ContextSettings(c.sizeof(ContextSettings), CUDA if kind == "cuda" else CPU, index, threads)
         made = c.c_void_p()
         call("headroom_context_create", c.byref(settings), c.byref(made))

@@ -22,14 +22,14 @@ using Json = nlohmann::json;
 double positive(const Json& j, const char* key, double scale) {
   if (!j.contains(key)) return 0;
   const double x = j[key].is_number() ? j[key].get<double>() : -1;
-  check(x >= 0 && x < 1e9, Code::bad_argument, "{} is {}, it must be a number of at least 0 (0: not known)", key, j[key].dump());
+  check(x >= 0 && x <= 1e9, Code::bad_argument, "{} is {}, it must be a number from 0 (not known) to 1e9", key, j[key].dump());
   return x * scale;
 }
 
 int counted(const Json& j, const char* key) {
   if (!j.contains(key)) return 0;
   const auto x = j[key].is_number_integer() ? j[key].get<std::int64_t>() : -1;
-  check(x >= 0 && x <= 1'000'000, Code::bad_argument, "{} is {}, it must be a whole number of at least 0 (0: not known)", key,
+  check(x >= 0 && x <= 1'000'000, Code::bad_argument, "{} is {}, it must be a whole number from 0 (not known) to 1000000", key,
         j[key].dump());
   return int(x);
 }
@@ -136,8 +136,8 @@ Device device_described(std::string_view name_or_file) {
     if (wanted == d.key || wanted == d.name) return d;
     keys.push_back(d.key);
   }
-  check(is_regular_file(wanted), Code::bad_argument, "device: there is no '{}'; name one of {}, or a JSON file{}", wanted, joined(keys),
-        did_you_mean(wanted, keys));
+  const std::string why = why_no_file(wanted);
+  check(why.empty(), Code::bad_argument, "device: {}; name one of {}, or a JSON file{}", why, joined(keys), did_you_mean(wanted, keys));
   const Json described = parse_json(read_file(wanted, "device", most_json_bytes), fmt::format("device: '{}'", wanted));
   try {
     return device_of(described);

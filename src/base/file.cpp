@@ -172,6 +172,21 @@ bool is_regular_file(const std::string& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+std::string why_no_file(const std::string& path) {
+  const auto is = [&](const char* what) { return fmt::format("'{}' is {}, not a regular file", path, what); };
+  std::error_code failed;
+  switch (fs::status(path, failed).type()) {
+    case fs::file_type::regular: return "";
+    case fs::file_type::not_found: return fmt::format("there is no '{}'", path);
+    case fs::file_type::directory: return is("a directory");
+    case fs::file_type::fifo: return is("a pipe");
+    case fs::file_type::character:
+    case fs::file_type::block: return is("a device");
+    case fs::file_type::socket: return is("a socket");
+    default: return fmt::format("'{}' cannot be opened: {}", path, failed.message());
+  }
+}
+
 bool is_database(const std::string& path) {
   if (!is_regular_file(path)) return false;
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));

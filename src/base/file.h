@@ -13,6 +13,7 @@ namespace headroom {
 std::string read_file(const std::string& path, std::string_view who, std::uint64_t most_bytes = std::uint64_t(1) << 40);
 
 bool is_regular_file(const std::string& path);                      // false where it cannot be told
+std::string why_no_file(const std::string& path);                   // "there is no 'x'", "'x' is a pipe, not a regular file"; "" of one
 bool is_database(const std::string& path);                          // of SQLite, by its first bytes
 bool is_same_file(const std::string& one, const std::string& two);  // by whatever names; files that are not there yet too
 

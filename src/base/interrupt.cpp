@@ -49,15 +49,15 @@ void listen_for_signals() {
 
 bool interrupted() { return asked_by != 0; }
 
-const char* interrupted_by() {
+std::string stopped_by() {
   switch (asked_by) {
-    case 0: return "";
-    case SIGINT: return "Ctrl-C";
-    case SIGTERM: return "SIGTERM";
-    default: return "SIGHUP";
+    case 0: return "stopped by a signal to another rank";
+    case SIGINT: return "stopped by Ctrl-C";
+    case SIGTERM: return "stopped by SIGTERM";
+    default: return "stopped by SIGHUP";
   }
 }
 
-void stop_if_interrupted() { check(!interrupted(), Code::interrupted, "stopped by {}; nothing was kept", interrupted_by()); }
+void stop_if_interrupted() { check(!interrupted(), Code::interrupted, "{}; nothing was kept", stopped_by()); }
 
 }  // namespace headroom

@@ -3,12 +3,13 @@
 // reader that is gone (SIGPIPE) are errors of the write that met them, not the end of the program.
 // The command line listens; the library in somebody else's program never does, and there interrupted() is false.
 #pragma once
+#include <string>
 
 namespace headroom {
 
 void listen_for_signals();
 bool interrupted();
-const char* interrupted_by();  // "Ctrl-C", "SIGTERM", "SIGHUP"; empty before
-void stop_if_interrupted();    // an Error (interrupted) for work that has nothing to keep
+std::string stopped_by();    // "stopped by Ctrl-C", "stopped by SIGTERM"; another rank's signal is not known by its name
+void stop_if_interrupted();  // an Error (interrupted) for work that has nothing to keep
 
 }  // namespace headroom

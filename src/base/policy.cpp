@@ -139,7 +139,8 @@ Policy pytorch_policy() {
 Policy policy_named(const std::string& name_or_file) {
   if (name_or_file == "headroom") return headroom_policy();
   if (name_or_file == "pytorch") return pytorch_policy();
-  check(is_regular_file(name_or_file), Code::bad_argument, "policy: '{}' is neither headroom nor pytorch, nor a file", name_or_file);
+  const std::string why = why_no_file(name_or_file);
+  check(why.empty(), Code::bad_argument, "policy: {}; name headroom, pytorch, or a file", why);
   Policy p = headroom_policy();
   p.override_with(read_file(name_or_file, "policy", most_json_bytes), name_or_file);
   return p;

@@ -67,6 +67,7 @@ Device device_of(Request& r, const std::string& otherwise) {
   const Json* given = r.find("device");
   check(!given || given->is_string(), Code::bad_argument, "device is {}, it must be a word", given ? given->dump() : "");
   const std::string name = given ? given->get<std::string>() : otherwise;
+  check(!given || !name.empty(), Code::bad_argument, "device is empty (an unset variable?); name a machine or leave it out");
   if (name == "cpu") return cpu_device();
   if (name.empty()) return cuda_device_count() > 0 ? cuda_device(0) : cpu_device();
   if (name == "cuda") return cuda_device(0);

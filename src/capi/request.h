@@ -1,6 +1,7 @@
 // A request in JSON, read into described structs of settings. A key that no description has is refused, so that a misspelt one does
 // not become a default.
 #pragma once
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <set>
@@ -83,8 +84,9 @@ class Request {
     }
   }
   static std::int64_t integer_of(const Json& x, const char* key) {
-    check(x.is_number_integer() && (!x.is_number_unsigned() || x.get<std::uint64_t>() < 1ull << 62), Code::bad_argument,
-          "{} is {}, it must be a whole number", key, x.dump());
+    const double size = x.is_number() ? std::abs(x.get<double>()) : 0;  // what 64 bits do not hold was read as a double
+    check(size < 0x1p62, Code::bad_argument, "{} is {}, it must be below 2^62", key, x.dump());
+    check(x.is_number_integer(), Code::bad_argument, "{} is {}, it must be a whole number", key, x.dump());
     return x.get<std::int64_t>();
   }
   static std::int64_t checked(std::int64_t x, std::int64_t low, std::int64_t high, const char* key) {

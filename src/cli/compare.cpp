@@ -16,9 +16,7 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
     check(runs.size() == 1, Code::bad_argument, "'{}' has {} runs; a comparison needs one run per file", word, runs.size());
     return studies::compared(runs.front());
   }
-  check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
-        "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
-  const auto id = parse_integer(word, "run");
+  const auto id = run_number(word);
   const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
   const auto run = results.run(id);
   check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, results.file());

@@ -41,7 +41,10 @@ void check_out(const std::string& option, const std::string& file) {  // before 
   }
   try {
     const AtomicFile trial(file);
-  } catch (const Error& e) { throw Error(Code::bad_argument, fmt::format("{}: {}; choose another place", option, e.what())); }
+  } catch (const Error& e) {
+    const bool advised = e.at.code == Code::bad_argument;  // it says already what to name instead
+    throw Error(Code::bad_argument, fmt::format("{}: {}{}", option, e.what(), advised ? "" : "; choose another place"));
+  }
 }
 
 // Options whose value is a file that is written; every other's may be one that is read.
@@ -124,6 +127,15 @@ void add_common(CLI::App& app, Common& common) {
   for (CLI::App* topic : app.get_subcommands({}))  // their own help does not show what they take from here
     topic->footer(topic->get_footer() + (topic->get_footer().empty() ? "" : "\n\n") +
                   fmt::format("Also --format, --out, --device, --db and --seed: see {} --help.", app.get_name()));
+}
+
+std::int64_t run_number(const std::string& word) {
+  const bool number = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+  std::error_code failed;
+  const bool there = !number && std::filesystem::exists(word, failed);
+  check(number, Code::bad_argument, "{}; headroom results lists the runs",
+        there ? why_no_file(word) : fmt::format("'{}' is neither a file nor a run's number", word));
+  return parse_integer(word, "RUN");
 }
 
 void check_outputs(const CLI::App& app, Common& common) {

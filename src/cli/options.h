@@ -19,6 +19,8 @@ CLI::App* add_topic(CLI::App& command, const std::string& name, const std::strin
 Run with_topics(CLI::App& command, Common&, std::span<const Command> topics);
 
 void add_common(CLI::App&, Common&);
+// The number of a run that is kept, of a word that is not a file's name; else one line that says what the word is.
+std::int64_t run_number(const std::string& word);
 // Once everything is parsed: the format that the end of --out names, and that no output replaces what is read, another output or the
 // store.
 void check_outputs(const CLI::App&, Common&);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -52,7 +51,7 @@ int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const 
       meeting.on_end([why = [&meeting] { return std::pair(meeting.speaks(), meeting.ended().value_or("")); }, name = app.get_name()] {
         std::thread([said = why(), name] {
           std::this_thread::sleep_for(std::chrono::seconds(8));
-          if (said.first) std::fputs(fmt::format("{}: {}\n", name, said.second).c_str(), stderr);
+          if (said.first) say(fmt::format("{}: {}", name, said.second));
           _exit(failed);
         }).detach();
       });

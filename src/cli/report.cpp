@@ -13,9 +13,7 @@ namespace {
 
 std::vector<studies::ReportRun> runs_named(const std::string& word, const Results* store) {
   if (is_regular_file(word)) return studies::runs_from_file(word);
-  check(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
-        "'{}' is neither a file nor a run's number; headroom results lists the runs", word);
-  const auto id = parse_integer(word, "RUN");
+  const auto id = run_number(word);
   const auto run = store ? store->run(id) : std::nullopt;
   check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id,
         store ? store->file() : "the store, which is still empty");

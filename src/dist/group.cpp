@@ -1,5 +1,6 @@
 #include "dist/group.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <thread>
@@ -26,6 +27,9 @@ Group::Group(const Seat& seat, Settings settings) : started_here_(seat.start_oth
           seat.launcher, how_to_meet, why);
     c.address = address_by_mpi(seat.rank, seat.ranks);
   }
+  check(seat.inherited < 0 || (fcntl(seat.inherited, F_GETFD) >= 0 && seat.rank > 0 && seat.rank < seat.ranks), Code::bad_argument,
+        "HEADROOM_RANK, HEADROOM_RANKS and HEADROOM_FD are what rank 0 says to the ranks that it starts, and nobody started this one; "
+        "unset them");
   if (seat.inherited >= 0) c.connected.emplace_back(seat.inherited);
   rendezvous_ = std::make_unique<Rendezvous>(std::move(c));
 }

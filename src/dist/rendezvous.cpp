@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "dist/quiet.h"
 
@@ -117,7 +118,7 @@ class Rendezvous::Server {
 
   void hear(Connection& c) {
     Frame f;
-    const Got got = receive_frame(c.socket, f, milliseconds(0));
+    const Got got = receive_frame(c.socket, f, milliseconds(0), c.rank < 0 && c.expected < 0 ? From::stranger : From::rank);
     if (got == Got::nothing) return;
     if (got == Got::gone) {
       const int rank = c.rank >= 0 ? c.rank : c.expected;
@@ -231,9 +232,15 @@ class Rendezvous::Listener {
     send_frame(socket_, f);  // to one that is gone: the listening thread hears of it
   }
 
-  std::string take(std::uint64_t round, const char* what, milliseconds limit) {
+  // hurried: a request to stop ends the waiting; elsewhere ranks agree on it, so that all stop at the same call.
+  std::string take(std::uint64_t round, const char* what, milliseconds limit, bool hurried = false) {
     std::unique_lock lock(mutex_);
-    const bool in_time = changed_.wait_for(lock, limit, [&] { return brought_.contains(round) || !why_.empty(); });
+    const auto there = [&] { return brought_.contains(round) || !why_.empty(); };
+    bool in_time = false;
+    for (const auto until = Clock::now() + limit; !in_time && Clock::now() < until;) {
+      in_time = changed_.wait_for(lock, hurried ? std::min(limit, milliseconds(200)) : limit, there);
+      check(in_time || !hurried || !interrupted(), Code::interrupted, "{} while it waited for the other ranks", stopped_by());
+    }
     if (const auto at = brought_.find(round); at != brought_.end()) {
       std::string text = std::move(at->second);
       brought_.erase(at);
@@ -352,14 +359,16 @@ bool welcomed(Socket& s, const Coming& c, milliseconds patience) {
   Frame f;
   while (receive_frame(s, f, patience) == Got::frame) {
     if (f.kind == Frame::Kind::welcome) return true;
-    if (f.kind == Frame::Kind::ended) throw Quiet(Code::io, f.text);
+    if (f.kind != Frame::Kind::ended) continue;
+    if (c.rank == 0) throw Error(Code::io, f.text);  // another one's hello, that cannot be, came before its own: it is to say so
+    throw Quiet(Code::io, f.text);
   }
   return false;
 }
 
 Socket find_rank_0(Coming& c) {
   if (!c.connected.empty()) {
-    if (welcomed(c.connected[0], c, c.wait)) return std::move(c.connected[0]);
+    if (welcomed(c.connected[0], c, c.wait + std::chrono::seconds(15))) return std::move(c.connected[0]);
     throw Quiet(Code::io, "rank 0, which started this rank, is gone");
   }
   const auto limit = Clock::now() + c.wait;
@@ -368,6 +377,7 @@ Socket find_rank_0(Coming& c) {
       Socket s = connect_to(c.address, k);
       if (s && welcomed(s, c, milliseconds(2000))) return s;
     }
+    check(!interrupted(), Code::interrupted, "{} while it looked for rank 0 at {}", stopped_by(), c.address.text());
     std::this_thread::sleep_for(milliseconds(100));
   } while (Clock::now() < limit);
   throw Error(Code::io, fmt::format("rendezvous {}: rank {} of {} found no rank 0 there within {}", c.address.text(), c.rank, c.ranks,
@@ -389,7 +399,14 @@ Rendezvous::Rendezvous(Coming c) : rank_(c.rank), ranks_(c.ranks), patience_(c.p
     mine = find_rank_0(c);
   }
   listener_ = std::make_unique<Listener>(std::move(mine), rank_, ranks_, c.silence);
-  compare(c);
+  try {
+    compare(c);
+  } catch (const Error& e) {
+    if (e.at.code != Code::interrupted) throw;  // the others know
+    end(e.what());
+    if (rank_ > 0 && !c.connected.empty()) throw Quiet(e.at, e.what());  // rank 0 was asked too, by the same Ctrl-C
+    throw;
+  }
 }
 
 Rendezvous::~Rendezvous() {
@@ -399,7 +416,7 @@ Rendezvous::~Rendezvous() {
 void Rendezvous::compare(const Coming& c) {
   std::vector<std::string> mine{host_id(), c.build};
   for (const auto& [name, value] : c.settings) mine.push_back(name), mine.push_back(value);
-  const auto all = collect(packed(mine), "their settings");
+  const auto all = unpacked(listener_->take(bring(packed(mine)), "their settings", patience_, true));
   const auto first = unpacked(all[0]);
   const auto refuse = [&](const std::string& why) {
     over_ = true;  // everybody finds the same; rank 0 says it

@@ -107,7 +107,7 @@ struct Head {
   std::int32_t rank;
   std::uint64_t round, bytes;
 };
-constexpr std::uint64_t most_text = 64u << 20;
+constexpr std::uint64_t most_text = 64u << 20, most_greeting = 64;
 
 }  // namespace
 
@@ -174,14 +174,14 @@ bool send_frame(const Socket& s, const Frame& f) {
   return send_all(s.fd(), all.data(), all.size());
 }
 
-Got receive_frame(const Socket& s, Frame& f, std::chrono::milliseconds patience) {
+Got receive_frame(const Socket& s, Frame& f, std::chrono::milliseconds patience, From from) {
   pollfd p{s.fd(), POLLIN, 0};
   const int n = ::poll(&p, 1, int(patience.count()));
   if (n == 0 || (n < 0 && errno == EINTR)) return Got::nothing;
   if (n < 0) return Got::gone;
-  set_patience(s.fd(), std::chrono::seconds(5));
+  set_patience(s.fd(), std::chrono::milliseconds(from == From::stranger ? 100 : 5000));
   Head head;
-  if (!receive_all(s.fd(), &head, sizeof head) || head.bytes > most_text) return Got::gone;
+  if (!receive_all(s.fd(), &head, sizeof head) || head.bytes > (from == From::stranger ? most_greeting : most_text)) return Got::gone;
   if (head.kind < Frame::Kind::hello || head.kind > Frame::Kind::beat) return Got::gone;  // not one of us
   f = {head.kind, head.rank, head.round, std::string(head.bytes, '\0')};
   return receive_all(s.fd(), f.text.data(), head.bytes) ? Got::frame : Got::gone;

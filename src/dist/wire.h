@@ -49,7 +49,9 @@ struct Frame {
 };
 bool send_frame(const Socket&, const Frame&);  // false where the other side is gone
 enum class Got : std::uint8_t { frame, nothing, gone };
-Got receive_frame(const Socket&, Frame&, std::chrono::milliseconds patience);  // patience: for the first byte; the rest must follow soon
+// patience: for the first byte; the rest must follow soon. Of a stranger a short frame is taken, and it must follow at once.
+enum class From : std::uint8_t { rank, stranger };
+Got receive_frame(const Socket&, Frame&, std::chrono::milliseconds patience, From from = From::rank);
 
 std::string packed(const std::vector<std::string>&);
 std::vector<std::string> unpacked(const std::string&);

@@ -21,7 +21,8 @@ ModelConfig gpt(const char* name, std::int64_t vocab, std::int64_t width, std::i
 std::int64_t integer(const Json& j, const char* key, std::int64_t otherwise = 0) {
   const auto at = j.find(key);
   if (at == j.end() || at->is_null()) return otherwise;
-  check(at->is_number_integer(), Code::bad_argument, "model: '{}' is {}, it must be a whole number", key, at->dump());
+  check(at->is_number_integer() && (!at->is_number_unsigned() || at->get<std::uint64_t>() >> 63 == 0), Code::bad_argument,
+        "model: '{}' is {}, it must be a whole number", key, at->dump());
   return at->get<std::int64_t>();
 }
 double number(const Json& j, const char* key, double otherwise) {
@@ -109,10 +110,10 @@ ModelConfig model_described(std::string_view name_or_file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     path /= "config.json";
-    check(std::filesystem::is_regular_file(path, ignored), Code::bad_argument, "model: the folder '{}' holds no config.json", name_or_file);
+    check(std::filesystem::exists(path, ignored), Code::bad_argument, "model: the folder '{}' holds no config.json", name_or_file);
   }
-  check(std::filesystem::is_regular_file(path, ignored), Code::bad_argument,
-        "model: there is no '{}'; name one of {}, a JSON file, or a folder with a config.json", name_or_file, names);
+  const std::string why = why_no_file(path.string());
+  check(why.empty(), Code::bad_argument, "model: {}; name one of {}, a JSON file, or a folder with a config.json", why, names);
   return model_from_json(read_file(path.string(), "model", most_json_bytes),
                          path.stem() == "config" && path.has_parent_path()
                              ? std::filesystem::absolute(path).parent_path().filename().string()

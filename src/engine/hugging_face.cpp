@@ -97,7 +97,8 @@ constexpr std::string_view inert[] = {"architectures",
                                       "swiglu_limit",
                                       "experts_per_token"};
 
-// Reads keys of one object and knows which of them nobody asked for.
+// Reads keys of one object and knows which of them nobody asked for. A key or a word that is in no list here is a bad argument, as a
+// misspelt option is; what is known and not counted is unsupported.
 class Reader {
   static constexpr std::int64_t largest = (std::int64_t(1) << 31) - 1;  // so that the product of two is a number too
 
@@ -150,7 +151,7 @@ class Reader {
   // What has to be so for a count to hold: another value is refused by the key's name.
   void must_be(const char* key, const char* only, std::initializer_list<std::string_view> words) {
     const std::string w = word(key, std::string(*words.begin()).c_str());
-    check(std::find(words.begin(), words.end(), w) != words.end(), Code::unsupported, "model: '{}' is '{}'; {} {}", key, w, only, who_);
+    check(std::find(words.begin(), words.end(), w) != words.end(), Code::bad_argument, "model: '{}' is '{}'; {} {}", key, w, only, who_);
   }
 
   void finish() const {
@@ -158,8 +159,8 @@ class Reader {
     for (const auto& [key, value] : j_.items()) {
       const bool says_nothing = value.is_null() || value == Json(false) || ((value.is_array() || value.is_object()) && value.empty());
       if (known_.contains(key) || says_nothing || std::find(std::begin(inert), std::end(inert), key) != std::end(inert)) continue;
-      throw Error(Code::unsupported, fmt::format("model: the key '{}' is not known of {}, and it may change bytes or arithmetic{}", key,
-                                                 who_, meant_by(key, names)));
+      throw Error(Code::bad_argument, fmt::format("model: the key '{}' is not known of {}, and it may change bytes or arithmetic{}", key,
+                                                  who_, meant_by(key, names)));
     }
   }
 
@@ -220,7 +221,7 @@ void know_rope(Reader& r, const Json& j) {
       const auto at = scaling.find(key);
       if (at == scaling.end() || at->is_null()) continue;
       const std::string type = at->is_string() ? at->get<std::string>() : at->dump();
-      check(std::find(std::begin(types), std::end(types), type) != std::end(types), Code::unsupported,
+      check(std::find(std::begin(types), std::end(types), type) != std::end(types), Code::bad_argument,
             "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
     }
   };
@@ -249,7 +250,7 @@ void set_windows(Reader& r, Decoder& d, std::int64_t window, Slides slides) {
     bool here = slides(std::int64_t(i));
     if (types) {
       const std::string type = (*types)[i].is_string() ? (*types)[i].get<std::string>() : (*types)[i].dump();
-      check(type == "full_attention" || type == "sliding_attention", Code::unsupported,
+      check(type == "full_attention" || type == "sliding_attention", Code::bad_argument,
             "model: layer_types holds '{}'; full_attention and sliding_attention are known", type);
       here = type == "sliding_attention";
     }
@@ -514,8 +515,8 @@ Decoder decoder_from(const Json& j) {
     check(d);
     return d;
   }
-  throw Error(Code::unsupported, fmt::format("model: model_type '{}' is not known{}; known are {}", type.substr(0, 80),
-                                             did_you_mean(type, known), joined(known)));
+  throw Error(Code::bad_argument, fmt::format("model: model_type '{}' is not known{}; known are {}", type.substr(0, 80),
+                                              did_you_mean(type, known), joined(known)));
 }
 
 ModelConfig model_of(const Decoder& d, const Json& j) {

@@ -128,7 +128,7 @@ void check_all(const Files& files, const std::vector<Param>& params, const Model
 ModelConfig pretrained_model(const std::string& folder) {
   const fs::path config = fs::path(folder) / "config.json";
   std::error_code ignored;
-  check(fs::is_regular_file(config, ignored), Code::bad_argument,
+  check(fs::exists(config, ignored), Code::bad_argument,
         "'{}' is not a model's folder: it has no config.json and no checkpoint of this program", folder);
   return model_described(config.string());
 }

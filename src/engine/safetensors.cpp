@@ -65,7 +65,9 @@ std::string header_checksum(Json header) {
 }
 
 std::ifstream opened(const std::string& path) {
-  check(!fs::exists(path) || is_regular_file(path), Code::bad_argument, "'{}' is no file", path);  // a pipe without a writer holds us
+  std::error_code ignored;
+  if (fs::exists(path, ignored))  // a pipe without a writer would hold us
+    if (const std::string why = why_no_file(path); !why.empty()) throw Error(Code::bad_argument, why);
   std::ifstream in(path, std::ios::binary);
   check(bool(in), Code::io, "'{}' cannot be opened: {}", path, std::strerror(errno));
   return in;

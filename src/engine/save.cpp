@@ -1,6 +1,10 @@
 #include "engine/save.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 
@@ -68,6 +72,18 @@ std::vector<CheckpointFile> checkpoints_in(const std::string& folder) {  // the 
   return all;
 }
 
+// A whole file that this program did not write under its name: another program's, or a copy of another step. One that is damaged may
+// be ours, and whoever reads it says so.
+bool is_of_others(const CheckpointFile& c) {
+  try {
+    const Metadata m = read_safetensors_header(c.path).metadata;
+    const auto made = m.find("format");
+    if (made != m.end() && made->second == old_format) return false;  // nothing but its name vouches for its step
+    if (made == m.end() || made->second != format) return true;
+    return m.contains("header_checksum") && m.contains("step") && m.at("step") != std::to_string(c.step);
+  } catch (const Error&) { return false; }
+}
+
 bool is_ours(const std::string& path) {
   try {
     describe_checkpoint(path);
@@ -97,6 +113,14 @@ void make_folder(const std::string& folder) {
   const AtomicFile trial((fs::path(folder) / "checkpoint").string());
 }
 
+Descriptor claim_folder(const std::string& folder) {
+  make_folder(folder);
+  Descriptor held(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool taken = held && flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // a file system without locks has no say
+  check(!taken, Code::bad_argument, "another training is saving to '{}' now; wait for its end, or save elsewhere", folder);
+  return held;
+}
+
 void save(Training& t, const Position& p, const std::string& folder) {
   if (t.rank() > 0) {  // rank 0 writes; the others bring their parts as often as it asks
     for (int time = 0; time < 2; ++time)
@@ -120,9 +144,17 @@ void save(Training& t, const Position& p, const std::string& folder) {
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
-  const auto all = checkpoints_in(folder);
+  auto all = checkpoints_in(folder);
+  while (!all.empty() && is_of_others(all.back())) all.pop_back();
   if (all.empty()) return std::nullopt;
   return all.back().path;
+}
+
+void check_free(const std::string& folder, std::int64_t from, std::int64_t to) {
+  for (const CheckpointFile& c : checkpoints_in(folder))
+    check(c.step <= from || c.step > to || !is_of_others(c), Code::bad_argument,
+          "'{}' is not a checkpoint of this program, or was renamed, and this run would replace it; move it away, or save elsewhere",
+          c.path);
 }
 
 Described describe_checkpoint(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "engine/safetensors.h"
 #include "engine/training.h"
 
@@ -17,9 +18,14 @@ struct Position {         // what else a run needs to go on as if it had never s
 };
 
 void make_folder(const std::string& folder);  // or an Error that says why none can be had there, before anything is trained for it
+// The same, held against other trainings until the descriptor goes, however its process ends: two would replace each other's files.
+[[nodiscard]] Descriptor claim_folder(const std::string& folder);
 void save(Training&, const Position&, const std::string& folder);
 
+// What is whole and was not written here under its name is passed over: a copy, another program's.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
+// An Error where such a file has the name that a checkpoint of a step after `from`, up to `to`, would have.
+void check_free(const std::string& folder, std::int64_t from, std::int64_t to);
 
 // The position and model of a checkpoint, without its tensors: what is needed to make the Training that loads it.
 struct Described {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+#include "base/interrupt.h"
 #include "engine/transfer.h"
 #include "ops/copy/copy.h"
 #include "ops/copy/split.h"
@@ -474,6 +476,7 @@ Tensor ParamStore::first_gradient() const {
 void ParamStore::initialise(std::uint64_t seed) {
   if (ctx_.dry()) return;
   for (std::size_t index = 0; index < params_.size(); ++index) {
+    check(!interrupted(), Code::interrupted, "{} while the weights were filled", stopped_by());  // billions take minutes on a CPU
     const Param& p = params_[index];
     const Tensor here = flat(p.rest ? p.m : p.master);
     if (p.spec.std == 0)

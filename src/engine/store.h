@@ -83,7 +83,7 @@ void describe(Of<Holding> auto& h, auto&& f) {
   f(h.updating, {.name = "update", .about = "AdamW after backward, or during it group by group, without clipping"});
   f(h.gradients,
     {.name = "gradients",
-     .about = "Gradients of the blocks' matrices: full is FP32; half is the precision's dtype; none: the product updates the weight"});
+     .about = "Gradients of the blocks' matrices: whole is FP32; half is the precision's dtype; none: the product updates the weight"});
 }
 
 struct Param {

@@ -242,8 +242,8 @@ Results::Results(const std::string& file, Access access) : file_(file), db_(null
   check(!fs::exists(status) || fs::is_regular_file(status), Code::bad_argument, "results: '{}' is no file that keeps what is written to it",
         file);
   const bool there = fs::exists(status) && fs::file_size(file, failed) > 0;
-  check(there || access == Access::write, Code::io, "results: there is no '{}' yet; measure something first, or name another with --db",
-        file);
+  check(there || access == Access::write, Code::io, "results: there is {} yet; measure something first, or name another with --db",
+        fs::exists(status) ? fmt::format("nothing in '{}'", file) : fmt::format("no '{}'", file));
   db_ = access == Access::write ? opened_for_writing(file_, there) : opened_for_reading(file_);
   if (checked(db_.get(), file_) == Holds::results) return;
   check(access == Access::write, Code::io, "results: there is nothing in '{}' yet; measure something first, or name another with --db",
@@ -300,12 +300,28 @@ std::optional<Run> Results::unfinished(const std::string& command, const std::st
   return run_of(s);
 }
 
-std::string default_results_file() {
+namespace {
+
+std::string users_own_file() {  // empty where there is no place for one
   const char* data = std::getenv("XDG_DATA_HOME");
   if (data && *data == '/') return std::string(data) + "/headroom/results.db";
   const char* home = std::getenv("HOME");
-  check(home && *home, Code::io, "results: neither HOME nor XDG_DATA_HOME is set; name a file with --db");
-  return std::string(home) + "/.local/share/headroom/results.db";
+  return home && *home ? std::string(home) + "/.local/share/headroom/results.db" : "";
+}
+
+}  // namespace
+
+std::optional<Results> results_if_any(const std::string& store) {
+  const std::string file = store.empty() ? users_own_file() : store;
+  std::error_code failed;
+  if (fs::is_regular_file(file, failed) ? fs::file_size(file, failed) == 0 : !fs::exists(file, failed)) return std::nullopt;
+  return std::optional<Results>(std::in_place, file, Results::Access::read);
+}
+
+std::string default_results_file() {
+  const std::string file = users_own_file();
+  check(!file.empty(), Code::io, "results: neither HOME nor XDG_DATA_HOME is set; name a file with --db");
+  return file;
 }
 
 }  // namespace headroom

@@ -49,6 +49,9 @@ class Results {
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
 };
 
+// For who reads what may have been kept: nothing where there is no file yet, or an empty one. `store`: empty for the user's own.
+std::optional<Results> results_if_any(const std::string& store);
+
 // $XDG_DATA_HOME/headroom/results.db, or ~/.local/share/headroom/results.db.
 std::string default_results_file();
 

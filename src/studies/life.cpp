@@ -1,6 +1,7 @@
 #include "studies/life.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 
 namespace headroom::studies {
@@ -47,6 +48,10 @@ void Life::adopt(const std::function<bool(const RowObject& settings)>& same, con
 }
 
 void Life::finish() { results_.finish_run(run_); }
+
+std::string Life::stopped(const std::string& where, const std::string& then) const {
+  return fmt::format("headroom {}: {} {}; {}{}{}", command_, stopped_by(), where, name(), then.empty() ? "" : "; ", then);
+}
 
 std::string Life::name() const { return fmt::format("run {} in {}", run_, results_.file()); }
 

@@ -34,6 +34,9 @@ class Life {
   void adopt(const std::function<bool(const RowObject& settings)>& same, const std::function<bool(const RowObject& row)>& wanted);
   void finish();
   std::string name() const;  // "run 12 in results.db"
+  // What a command says that was asked to stop, the same for all: who, by which signal, how far it came ("after 3 of 8 rows"), where
+  // that is kept, and, where there is a way, how to go on.
+  std::string stopped(const std::string& where, const std::string& then = "the same command with --resume continues from there") const;
 
  private:
   Results results_;

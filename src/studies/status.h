@@ -8,7 +8,12 @@ namespace headroom::studies {
 enum class Status : std::uint8_t { ok, oom, refused, failed, interrupted };
 
 inline Status status_of(Code code) {
-  return code == Code::out_of_memory ? Status::oom : code == Code::unsupported ? Status::refused : Status::failed;
+  switch (code) {
+    case Code::out_of_memory: return Status::oom;
+    case Code::unsupported: return Status::refused;
+    case Code::interrupted: return Status::interrupted;
+    default: return Status::failed;
+  }
 }
 constexpr bool answers_no(Status s) { return s == Status::oom || s == Status::refused; }  // exit code 3, where every row says so
 

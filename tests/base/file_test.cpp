@@ -167,7 +167,8 @@ TEST_F(Files, ALimitOnFilesIsAnError) {
 
 TEST_F(Files, ADirectoryAndAMissingFileAreSaid) {
   EXPECT_NE(refusal_of_file([&] { read_file(folder_.string(), "--text"); }).find("is a directory"), std::string::npos);
-  EXPECT_EQ(refusal_of_file([] { read_file("/no/such/file", "--text"); }), "--text: '/no/such/file' cannot be opened: No such file or directory");
+  EXPECT_EQ(refusal_of_file([] { read_file("/no/such/file", "--text"); }),
+            "--text: '/no/such/file' cannot be opened: No such file or directory");
   put(at("a"), "12345");
   EXPECT_EQ(read_file(at("a"), "x"), "12345");
   EXPECT_NE(refusal_of_file([&] { read_file(at("a"), "x", 4); }).find("is larger than 4 B"), std::string::npos);
@@ -209,7 +210,7 @@ TEST(Interrupts, ATwinIsOneRequestAndALaterOneEndsTheProgram) {
       raise(SIGTERM);
       if (wait) usleep(2'200'000);
       raise(SIGTERM);
-      _exit(interrupted() && interrupted_by() == std::string("SIGTERM") ? 7 : 1);
+      _exit(interrupted() && stopped_by() == "stopped by SIGTERM" ? 7 : 1);
     }
     int status = 0;
     waitpid(child, &status, 0);

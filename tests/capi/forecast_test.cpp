@@ -1,6 +1,7 @@
 // Forecasts through the C interface: the engine's own numbers, a versioned answer, and a sentence for every request that is wrong.
 #include "engine/forecast.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -85,7 +86,11 @@ TEST(CForecast, AWrongRequestIsAnsweredInOneLine) {
   bad(R"({"model": "small", "precision": "bf61"})", "there is no 'bf61'");
   bad(R"({"model": "small", "batch": 0})", "batch is 0");
   bad(R"({"model": "small", "batch": "4"})", "it must be a whole number");
-  bad(R"({"model": "small", "batch": 18446744073709551615})", "it must be a whole number");
+  for (const char* large : {"18446744073709551615", "4611686018427387904", "-9223372036854775808", "1180591620717411303424"})
+    bad(fmt::format(R"({{"model": "small", "len": {}}})", large).c_str(), "it must be below 2^62");
+  bad(R"({"model": "small", "memory_bytes": 0})", "memory_bytes is 0, it must be at least 1");
+  bad(R"({"model": "small", "device": ""})", "device is empty");
+  bad(R"({"model": {"model_type": "llama", "vocab_size": 10, "hiden_size": 8}})", "it has 'hiden_size'");
   bad(R"({"model": "small", "batch": 1.5})", "it must be a whole number");
   bad(R"({"model": "small", "device": "h2000"})", "h2000");
   bad(R"({"model": "small", "keep": "nothing"})", "there is no 'nothing'");
@@ -129,6 +134,9 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   EXPECT_EQ(a.at("rows").at(1).at("train_peak_bytes"), account.train_peak_bytes);
   EXPECT_FALSE(a.at("rows").at(1).at("components").empty());
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "device": "cpu"})", HEADROOM_BAD_ARGUMENT, "CUDA allocator");
+  // Its norms, positions and biases are not those of the account: no number is better than another model's.
+  refuse(headroom_memory_as_pytorch, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4}})", HEADROOM_UNSUPPORTED,
+         "PyTorch's step of given is not known");
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "sgd"})", HEADROOM_BAD_ARGUMENT, "there is no 'sgd'");
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "keep": "input"})", HEADROOM_BAD_ARGUMENT, "key 'keep' that nobody reads");
   const Json larger =

@@ -2,9 +2,12 @@
 // the answer is: that there is one, in one line and one of four codes, that nobody's file is touched and nothing stays behind.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <set>
@@ -55,6 +58,14 @@ std::vector<Attacked> all_commands() {
         {"--batch", "1"},
         {"--steps", "2"},
         {"--device", "cpu"}}},
+      {{"comm"},
+       {{"--ranks", "2"},
+        {"--bytes", "1KiB"},
+        {"--call", "exchange"},
+        {"--steps", "1"},
+        {"--warmup", "0"},
+        {"--threads", "1"},
+        {"--device", "cpu"}}},
       {{"precision", "accumulate"}, {{"--count", "10"}, {"--device", "cpu"}}},
       {{"precision", "autocast"}, {}},
       {{"precision", "norm"}, {{"--width", "8"}, {"--rows", "2"}, {"--magnitude", "1"}, {"--device", "cpu"}}},
@@ -69,6 +80,11 @@ std::vector<Attacked> all_commands() {
 
 class Attack : public Program {
  protected:
+  static Attacked named(const Words& command) {
+    const auto all = all_commands();
+    return *std::find_if(all.begin(), all.end(), [&](const Attacked& a) { return a.command == command; });
+  }
+
   void SetUp() override {
     Program::SetUp();
     for (const char* folder : {"mine", "tmp", "somewhere"}) fs::create_directories(folder_ / folder);
@@ -193,7 +209,8 @@ class Attack : public Program {
   Words spelled(const Attacked& a, const std::string& but) const {
     Words words = a.command;
     for (const auto& [option, value] : a.small)
-      if (option != but) words.push_back(option), words.push_back(value == "text.txt" ? at(value) : value);
+      if (option != but && !(but == "--counts" && option == "--ranks"))
+        words.push_back(option), words.push_back(value == "text.txt" ? at(value) : value);
     if (but != "--db")
       words.push_back("--db"),
           words.push_back(a.command[0] == "results" || a.command[0] == "compare" || a.command[0] == "report" ? db_ : at("somewhere/s.db"));
@@ -251,6 +268,9 @@ class Attack : public Program {
       if (a.command[0] != command) continue;
       const auto options = options_of(a);
       ASSERT_GE(options.size(), 5u) << "its help is not understood";
+      const std::set<std::string> of_ranks = {"step", "train", "comm"};
+      if (of_ranks.contains(a.command[0]))
+        for (const char* option : {"--gpus", "--ranks", "--rank", "--rendezvous"}) EXPECT_TRUE(options.contains(option)) << option;
       for (const auto& [option, takes_words] : options) {
         auto values = numbers;
         if (takes_words) values.insert(values.end(), texts.begin(), texts.end());
@@ -275,15 +295,15 @@ class Attack : public Program {
 
   // Commands that write: a store, checkpoints, an output.
   std::vector<Words> writers() const {
-    const auto tiny = [&](std::size_t which, const Words& more) {
-      Words words = spelled(all_commands()[which], "");
+    const auto tiny = [&](const Words& command, const Words& more) {
+      Words words = spelled(named(command), "");
       words.insert(words.end(), more.begin(), more.end());
       return words;
     };
-    return {tiny(0, {"--out", at("somewhere/a.json")}), tiny(4, {"--out", at("somewhere/s.html")}),
-            tiny(5, {"--trace", at("somewhere/t.json.gz"), "--out", at("somewhere/p.md")}),
-            tiny(7, {"--save", at("somewhere/run"), "--every", "1", "--out", at("somewhere/t.csv")}),
-            tiny(13, {"--out", at("somewhere/k.json")})};
+    return {tiny({"attention"}, {"--out", at("somewhere/a.json")}), tiny({"step"}, {"--out", at("somewhere/s.html")}),
+            tiny({"profile", "step"}, {"--trace", at("somewhere/t.json.gz"), "--out", at("somewhere/p.md")}),
+            tiny({"train"}, {"--save", at("somewhere/run"), "--every", "1", "--out", at("somewhere/t.csv")}),
+            tiny({"kernels"}, {"--out", at("somewhere/k.json")})};
   }
   void start_afresh() const {
     for (const char* name : {"a.json", "s.html", "t.json.gz", "p.md", "t.csv", "k.json", "s.db", "s.db-journal", "run"})
@@ -322,6 +342,7 @@ TEST_F(Attack, Plan) { attack_options("plan"); }
 TEST_F(Attack, Step) { attack_options("step"); }
 TEST_F(Attack, Profile) { attack_options("profile"); }
 TEST_F(Attack, Train) { attack_options("train"); }
+TEST_F(Attack, Comm) { attack_options("comm"); }
 TEST_F(Attack, Precision) { attack_options("precision"); }
 TEST_F(Attack, Device) { attack_options("device"); }
 TEST_F(Attack, Kernels) { attack_options("kernels"); }
@@ -352,6 +373,122 @@ TEST_F(Attack, EveryFileWhereOneIsRead) {
       expect_order(attack(words), words[0] + " " + words[1] + " … " + file);
     }
   expect_untouched("every file");
+}
+
+// Ranks that cannot meet: every place that is none, every number that is no rank's, what a launcher says and does not mean.
+TEST_F(Attack, RanksThatCannotMeet) {
+  const std::string port = std::to_string(11000 + getpid() % 9000);
+  for (const std::string command : {"step", "train", "comm"}) {
+    const auto refused = [&](const Words& more, const Words& environment = {}) {
+      Words words = spelled(named({command}), "--ranks");
+      words.insert(words.end(), more.begin(), more.end());
+      std::string what = command;
+      for (const auto& w : more) what += " " + w;
+      for (const auto& w : environment) what += " " + w;
+      const Ended e = attack(words, [&] {
+        for (const auto& w : environment) setenv(w.substr(0, w.find('=')).c_str(), w.substr(w.find('=') + 1).c_str(), 1);
+      });
+      expect_order(e, what);
+      EXPECT_NE(e.code, 0) << what;
+      EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << what << ": " << e.err;
+    };
+    for (const char* where : {":", "localhost", "localhost:", "localhost:0", "localhost:-1", "localhost:65536", "localhost:99999999999",
+                              "localhost:1e3", "[::1", "local:", ":80", "a\nb:", "\x1b[2J", "x:\x07"})
+      refused({"--ranks", "2", "--rank", "0", "--rendezvous", where});
+    refused({"--ranks", "2", "--rank", "0", "--rendezvous", "local:" + std::string(200, 'x')});
+    refused({"--ranks", "2", "--rank", "0"});
+    refused({"--ranks", "2", "--rank", "2", "--rendezvous", "localhost:" + port});
+    refused({"--rank", "0"});
+    refused({"--rank", "1", "--ranks", "1"});
+    refused({"--ranks", "2", "--rendezvous", "localhost:" + port});
+    refused({"--gpus", "2", "--ranks", "3"});
+    for (const Words& said : std::vector<Words>{{"RANK=x", "WORLD_SIZE=2"},
+                                                {"RANK=-1", "WORLD_SIZE=2"},
+                                                {"RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=1"},
+                                                {"RANK=0", "WORLD_SIZE=99999999999"},
+                                                {"RANK=0", "WORLD_SIZE=2"},
+                                                {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=99999"},
+                                                {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=\x1b"},
+                                                {"PMI_RANK=0", "PMI_SIZE=\xff"},
+                                                {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"},
+                                                {"HEADROOM_RANK=1", "HEADROOM_RANKS=2", "HEADROOM_FD=77"},
+                                                {"HEADROOM_RANK=5", "HEADROOM_RANKS=2", "HEADROOM_FD=77"}})
+      refused({}, said);
+    if (command != "comm")
+      for (const char* word : {"ZeRO", "none,optimizer", "\n", "1"}) refused({"--ranks", "2", "--shard", word});
+  }
+  expect_untouched("ranks");
+}
+
+// What connects to a rendezvous and is no rank: silence, noise, half a message. The ranks come and go on.
+TEST_F(Attack, StrangersAtARendezvous) {
+  const int port = 21000 + getpid() % 9000;
+  const std::string place = "localhost:" + std::to_string(port);
+  const auto rank = [&](int r) {
+    Words words = spelled(named({"comm"}), "--ranks");
+    for (const auto& w :
+         {std::string("--ranks"), std::string("2"), std::string("--rank"), std::to_string(r), std::string("--rendezvous"), place})
+      words.push_back(w);
+    return words;
+  };
+  std::atomic<int> connected{0};
+  std::thread strangers([&] {
+    const std::string noise(300, '\x7f');
+    std::string half(24, '\0');
+    half.replace(0, 4, "MDRH");  // as a hello begins
+    half[16] = 10;
+    std::vector<int> open;
+    for (int k = 0; k < 400 && connected < 6; ++k) {
+      sockaddr_in at{};
+      at.sin_family = AF_INET, at.sin_port = htons(std::uint16_t(port)), at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      const int s = socket(AF_INET, SOCK_STREAM, 0);
+      if (connect(s, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) {
+        const std::string& said = connected % 3 == 0 ? std::string() : connected % 3 == 1 ? noise : half;
+        if (!said.empty()) send(s, said.data(), said.size(), MSG_NOSIGNAL);
+        ++connected;
+      }
+      open.push_back(s);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    for (const int s : open) close(s);
+  });
+  std::thread other([&] {
+    while (connected < 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::string line = fmt::format(
+        "cd {}; exec {}/headroom comm --device cpu --ranks 2 --bytes 1KiB --call exchange --steps 1 "
+        "--warmup 0 --threads 1 --rank 1 --rendezvous {} > other.out 2> other.err",
+        at("somewhere"), HEADROOM_BINARY_DIR, place);
+    EXPECT_EQ(std::system(line.c_str()), 0) << text_of(folder_ / "somewhere" / "other.err");
+  });
+  const Ended e = attack(rank(0));
+  strangers.join();
+  other.join();
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_GE(connected, 3);
+}
+
+// Two of everything at once, on one store, one output, one folder of checkpoints.
+TEST_F(Attack, TwoAtOnce) {
+  for (const Words& words : writers()) {
+    start_afresh();
+    const auto begin = [&] {
+      std::string line = "cd " + at("somewhere") + "; exec " + std::string(HEADROOM_BINARY_DIR) + "/headroom";
+      for (const auto& w : words) line += " '" + w + "'";
+      return line + " > second.out 2> second.err";
+    };
+    int second = -1;
+    std::thread beside([&] { second = std::system(begin().c_str()); });
+    const Ended first = attack(words);
+    beside.join();
+    const std::string what = "two of " + words[0];
+    expect_order(first, what);
+    const std::string said = text_of(folder_ / "somewhere" / "second.err");
+    EXPECT_TRUE(first.code == 0 || second == 0) << what << ": " << first.err << said;
+    const bool shares = words[0] == "train";  // one of two that save to one folder is refused, or finds the other's checkpoints
+    EXPECT_TRUE(shares || (first.code == 0 && second == 0)) << what << ": " << first.err << said;
+    expect_whole(what);
+  }
 }
 
 TEST_F(Attack, ClosedDescriptors) {

@@ -59,6 +59,8 @@ TEST_F(Edges, NoOutputReplacesTheStore) {
   fs::copy_file(db_, folder_ / "headroom" / "results.db");
   refused("results --format json --out " + at("headroom/results.db"), 2, "headroom/results.db' is");
   refused("attention --len 16 --format json --out " + at("new.db") + " --db " + at("new.db"), 2, "is where results are kept");
+  const Ended once = run("results --out " + db_ + db);
+  EXPECT_EQ(once.err.find("choose another place"), std::string::npos) << "one remedy is enough: " << once.err;
   EXPECT_EQ(text_of(db_), store);
   EXPECT_EQ(text_of(folder_ / "headroom" / "results.db"), store);
 }
@@ -153,15 +155,22 @@ TEST_F(Edges, DeepJsonIsASentenceWhereverJsonIsRead) {
 TEST_F(Edges, APipeThatNobodyWritesToHoldsNobody) {
   for (const char* name : {"pipe.safetensors", "pipe"}) ASSERT_EQ(mkfifo(at(name).c_str(), 0600), 0);
   refused("train --text " + at("pipe"), 2, "a pipe that nobody writes to");
-  refused("memory model --model " + at("pipe"), 2, "there is no");
-  refused("report " + at("pipe"), 2, "neither a file nor");
+  for (const char* command : {"memory model --model ", "plan --device h200 --model ", "plan --device ", "precision autocast --model ",
+                              "precision autocast --policy ", "report "})
+    refused(command + at("pipe"), 2, "pipe' is a pipe, not a regular file");
+  refused("compare " + at("pipe") + " 1", 2, "pipe' is a pipe, not a regular file");
   refused("results --db " + at("pipe"), 2, "no file that keeps");
   fs::create_directories(folder_ / "hf");
   put("hf/config.json", R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 1,
     "num_attention_heads": 2, "intermediate_size": 64})");
   ASSERT_EQ(mkfifo(at("hf/model.safetensors").c_str(), 0600), 0);
   put_text();
-  refused("train --text " + at("text.txt") + " --init " + at("hf") + " --len 16 --steps 1", 2, "is no file");
+  refused("train --text " + at("text.txt") + " --init " + at("hf") + " --len 16 --steps 1", 2,
+          "model.safetensors' is a pipe, not a regular file");
+  fs::remove(at("hf/config.json"));
+  ASSERT_EQ(mkfifo(at("hf/config.json").c_str(), 0600), 0);
+  for (const std::string& words : {"train --text " + at("text.txt") + " --init " + at("hf"), "memory model --model " + at("hf")})
+    refused(words, 2, "config.json' is a pipe, not a regular file");
   const Ended read = shell(
       std::string("cat text.txt | $H train --text /dev/stdin --layers 1 --width 32 --heads 2 --len 16 --batch 2 --steps 1 --format json"));
   EXPECT_EQ(read.code, 0) << "one that somebody writes to is read: " << read.err;
@@ -198,6 +207,26 @@ TEST_F(Edges, ThatCheckpointsHaveNoPlaceIsSaidBeforeTraining) {
   EXPECT_EQ(text_of(folder_ / "notes.txt"), "mine");
 }
 
+TEST_F(Edges, CopiesOfCheckpointsNeitherStopATrainingNorAreReplaced) {
+  put_text();
+  const std::string run = std::string(train) + "--every 2 --save run --steps ";
+  ASSERT_EQ(shell(run + "4").code, 0);
+  fs::copy_file(at("run/step-00000004.safetensors"), at("run/step-99999999.safetensors"));
+  EXPECT_EQ(shell(run + "6 --warmup 1 --resume").code, 2) << "other settings are another training";
+  const Ended on = shell(run + "4 --resume");
+  EXPECT_EQ(on.code, 0) << on.err;
+  fs::rename(at("run/step-00000002.safetensors"), at("run/step-00000003.safetensors"));
+  fs::remove(at("run/step-00000004.safetensors"));
+  const std::string bytes = text_of(at("run/step-00000003.safetensors"));
+  shell_refused(run + "4 --resume", 2, "step-00000003.safetensors' is not a checkpoint of this program, or was renamed");
+  EXPECT_EQ(text_of(at("run/step-00000003.safetensors")), bytes);
+  fs::remove(at("run/step-00000003.safetensors"));
+  EXPECT_EQ(shell(run + "4").code, 0) << "nothing of this program is there: a new training";
+  EXPECT_TRUE(fs::exists(at("run/step-99999999.safetensors")));
+  put("run/step-00000009.safetensors", "cut short");
+  shell_refused(run + "4 --resume", 1, "move it away to go on from an earlier one");
+}
+
 TEST_F(Edges, TooLittleTextIsNotANumber) {
   put_text(200);
   const Ended e = shell(std::string(train) + "--steps 1");
@@ -212,7 +241,10 @@ TEST_F(Edges, EveryRefusalIsOneLineOfOurWords) {
   refused("results --db ':memory:'", 2, "is not a file; name a file for the results");
   refused("attention --len 16 --db :memory:", 2, "is not a file; name a file for the results");
   refused("attention --len 16 --steps 1 --db /dev/null", 2, "no file that keeps");
-  refused("report --db /no/such/store.db", 1, "there is no '/no/such/store.db'");
+  refused("report --db /no/such/store.db", 1, "there is no '/no/such/store.db' yet");
+  put("empty.db", "");
+  for (const char* command : {"report", "results", "report 1", "compare 1 1"})
+    refused(fmt::format("{} --db {}", command, at("empty.db")), 1, "there is nothing in '" + at("empty.db") + "' yet");
   {
     Results r(db_, Results::Access::write);
     const auto run = r.start_run("device", "{}", cpu_device().name);
@@ -222,6 +254,15 @@ TEST_F(Edges, EveryRefusalIsOneLineOfOurWords) {
   refused("plan --device cpu --layers 1 --width 32 --heads 2 --len 16 --db " + db_, 1, "damaged; headroom device measures them again");
   put("garbled.db", std::string("SQLite format 3\0", 16) + std::string(8000, 'x'));
   refused("results --db " + at("garbled.db"), 1, "is damaged; it was left as it is");
+}
+
+TEST_F(Edges, HelpSaysTheWordsThatAreTaken) {
+  for (const char* command : {"train", "step", "memory model", "plan"}) {
+    const std::string help = run(std::string(command) + " --help").out;
+    EXPECT_NE(help.find("--gradients"), std::string::npos) << command;
+    EXPECT_EQ(help.find("full is FP32"), std::string::npos) << "the word is whole: " << command;
+  }
+  EXPECT_NE(run("train --help").out.find("whole is FP32"), std::string::npos);
 }
 
 TEST_F(Edges, AMachinesFileIsBelievedOnlyWhole) {
@@ -234,6 +275,8 @@ TEST_F(Edges, AMachinesFileIsBelievedOnlyWhole) {
   says(R"({"memory_mib": 8192})", "its name is missing");
   says(R"({"name": "X", "memory_mib": 8192, "units": -4})", "units is -4");
   says(R"({"name": "X", "memory_mib": 8192, "units": 1.5})", "units is 1.5");
+  says(R"({"name": "X", "memory_mib": 1e300})", "memory_mib is 1e+300, it must be a number from 0 (not known) to 1e9");
+  says(R"({"name": "X", "memory_mib": 8192, "units": 9999999})", "a whole number from 0 (not known) to 1000000");
   says(R"({"name": "X", "memory_mib": "8192"})", "memory_mib is \"8192\"");
   says(R"({"name": "X", "memory_mb": 8192})", "did you mean 'memory_mib'?");
   says(R"({"name": "X", "memory_mib": 8192, "kind": "tpu"})", "kind is 'tpu'");
@@ -299,7 +342,7 @@ TEST_F(Edges, TheFirstRequestToStopIsHeardByEveryCommand) {
   };
   for (const auto& words : commands)
     for (const int signal : {SIGINT, SIGTERM}) {
-      const pid_t child = start(words);
+      const pid_t child = start(words, true);
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       kill(child, signal);
       int status = 0;
@@ -313,6 +356,9 @@ TEST_F(Edges, TheFirstRequestToStopIsHeardByEveryCommand) {
       }
       EXPECT_TRUE(WIFEXITED(status)) << words[0] << " " << words[1] << " was ended by signal " << WTERMSIG(status);
       EXPECT_EQ(WEXITSTATUS(status), 1) << words[0] << " " << words[1];
+      const std::string said = text_of(at("err")), by = signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM";
+      EXPECT_TRUE(said.starts_with("headroom " + words[0] + ": " + by)) << said;
+      EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
     }
 }
 

@@ -125,6 +125,10 @@ TEST_F(Profile, AProgramsOutputAndExitCodePassThrough) {
   EXPECT_EQ(run("profile --out " + page + " -- sh -c 'exit 7'").code, 7);
   EXPECT_NE(text_of(page).find("did not use CUDA"), std::string::npos);
 }
+#else
+TEST_F(Profile, WithoutTheInjectionLibraryItSaysWhatIsMissing) {
+  refused("profile -- true", 1, "profile: a program is profiled through libheadroom_inject.so, which this build lacks");
+}
 #endif
 
 }  // namespace

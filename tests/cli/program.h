@@ -1,5 +1,6 @@
 // The program as its tests meet it: run in a folder and with a store of its own, its words and exit code caught.
 #pragma once
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +58,8 @@ class Program : public testing::Test {
     EXPECT_TRUE(e.out.empty()) << e.out;
   }
 
-  pid_t start(std::vector<std::string> words) const {  // without waiting; standard output and error are the test's own
+  // Without waiting; standard output and error are the test's own, or caught in the files "out" and "err".
+  pid_t start(std::vector<std::string> words, bool caught = false) const {
     words.insert(words.begin(), std::string(HEADROOM_BINARY_DIR) + "/headroom");
     std::vector<char*> argv;
     for (auto& w : words) argv.push_back(w.data());
@@ -65,6 +67,10 @@ class Program : public testing::Test {
     const pid_t child = fork();
     if (child == 0) {
       for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);  // whatever started the tests ignores
+      if (caught) {
+        dup2(open(at("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+        dup2(open(at("err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      }
       execv(argv[0], argv.data()), _exit(127);
     }
     return child;

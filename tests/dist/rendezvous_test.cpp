@@ -198,6 +198,36 @@ TEST(Rendezvous, AStrangerAtThePortIsTurnedAway) {
   EXPECT_EQ(all[1].said, "01");
 }
 
+TEST(Rendezvous, AStrangerWhoStopsInTheMiddleOfAWordHoldsNobody) {
+  const int port = 50000 + getpid() % 10000;
+  const Address at{"127.0.0.1", port, false, 16};
+  const auto all = as_processes(3, [&](int rank) -> std::string {
+    if (rank == 2) {
+      std::vector<Socket> held;
+      for (int k = 0; k < 500 && held.size() < 9; ++k) {
+        if (Socket s = connect_to(at, 0)) {  // nothing; a part of a head; a head whose text does not come
+          const std::string said = std::string("MDRH") + std::string(12, '\0') + '\12' + std::string(7, '\0');
+          const std::size_t kind = held.size() % 3;
+          if (kind > 0 && ::write(s.fd(), said.data(), kind == 1 ? 9 : said.size()) < 0) continue;
+          held.push_back(std::move(s));
+        }
+        ::usleep(10000);
+      }
+      ::usleep(1000000);
+      return held.size() >= 3 ? "one of each" : "few";
+    }
+    ::usleep(rank == 0 ? 0 : 300000);
+    const auto start = std::chrono::steady_clock::now();
+    Rendezvous r(coming(rank, 2, at));
+    const auto got = r.collect(std::to_string(rank), "numbers");
+    r.leave();
+    return std::chrono::steady_clock::now() - start < std::chrono::seconds(6) ? got[0] + got[1] : "late";
+  });
+  EXPECT_EQ(all[0].said, "01");
+  EXPECT_EQ(all[1].said, "01");
+  EXPECT_EQ(all[2].said, "one of each");
+}
+
 TEST(Address, IsReadAndWritten) {
   EXPECT_EQ(address_named("node7:29400", "--rendezvous").text(), "node7:29400");
   EXPECT_EQ(address_named("[::1]:80", "--rendezvous").text(), "[::1]:80");

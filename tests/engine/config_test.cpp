@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
@@ -83,9 +84,35 @@ TEST(Config, RefusesInOneLineWhatCannotBe) {
     try {
       model_from_json(text, "file");
       ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& e) { EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what(); }
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+      EXPECT_EQ(int(e.at.code), int(Code::bad_argument)) << e.what();
+    }
   }
   EXPECT_THROW(model_described("smal"), Error);
+}
+
+// Zero heads were divided by once, before anybody asked whether there are any.
+TEST(Config, EveryNumberOfAFileIsLookedAtBeforeItIsUsed) {
+  const auto whole = nlohmann::json::parse(
+      R"({"vocab": 10, "width": 8, "layers": 1, "heads": 2, "kv_heads": 2, "head_dim": 4, "ffn": 8, "rope_theta": 1e4, "norm_eps": 1e-5})");
+  EXPECT_GT(param_count(model_from_json(whole.dump(), "file")), 0);
+  for (const auto& [key, value] : whole.items())
+    for (const char* bad : {"0", "-1", "2147483648", "-9223372036854775808", "9223372036854775807", "18446744073709551615", "1e308", "-0.0",
+                            "0.5", "\"2\"", "true", "[2]", "{}"})
+      for (const bool alone : {false, true}) {  // without the numbers that would be worked out from it
+        auto other = whole;
+        other[key] = nlohmann::json::parse(bad);
+        for (const char* derived : {"kv_heads", "head_dim"})
+          if (alone && key != derived) other.erase(derived);
+        SCOPED_TRACE(other.dump());
+        try {
+          EXPECT_GT(param_count(model_from_json(other.dump(), "file")), 0);
+        } catch (const Error& e) {
+          EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+          EXPECT_EQ(int(e.at.code), int(Code::bad_argument)) << e.what();
+        }
+      }
 }
 
 }  // namespace

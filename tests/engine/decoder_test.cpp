@@ -320,12 +320,13 @@ TEST(Counted, StepsAndInferenceOfEveryPublishedModelAddUp) {
   }
 }
 
-void expect_refused(const std::string& config, const std::string& word) {
+void expect_refused(const std::string& config, const std::string& word, Code code = Code::bad_argument) {
   try {
     model_from_json(config, "file");
     ADD_FAILURE() << "accepted: " << config;
   } catch (const Error& e) {
     const std::string what = e.what();
+    EXPECT_EQ(int(e.at.code), int(code)) << what;
     EXPECT_EQ(what.find('\n'), std::string::npos) << what;
     EXPECT_NE(what.find(word), std::string::npos) << what;
   }
@@ -346,13 +347,22 @@ TEST(Decoder, RefusesWhatItDoesNotKnowByName) {
   expect_refused(R"({"model_type":"gemma3","hidden_size":64})", "text_config");
   expect_refused(R"({"model_type":7})", "text in quotes");
   expect_refused(R"({"vocab":10,"width":8,"layers":1,"heads":1,"ffn":8,"num_experts":4})", "num_experts");
+  const std::string gpt2 = R"({"model_type":"gpt2","n_embd":64,"n_layer":1,"n_head":4,)";
+  expect_refused(gpt2 + R"("activation_function":"gleu"})", "gleu");
+  expect_refused(llama + R"("num_attention_heads":4,"layer_types":["full","full"]})", "is not known of llama");
+  // What is known and not counted is another thing than what nobody knows.
+  expect_refused(gpt2 + R"("add_cross_attention":true})", "a decoder alone is counted", Code::unsupported);
+  expect_refused(R"({"model_type":"phi3","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+    "num_attention_heads":4,"attention_bias":true})",
+                 "biases of phi3", Code::unsupported);
   // Every number of every published file, made impossible: a refusal in one line, never a count.
   for (const Published& p : published) {
     const nlohmann::json whole = nlohmann::json::parse(p.config);
     for (const auto& [key, value] : whole.items()) {
       if (!value.is_number_integer()) continue;
       for (const nlohmann::json& bad :
-           {nlohmann::json(-1), nlohmann::json("8"), nlohmann::json(1e30), nlohmann::json(9223372036854775807)}) {
+           {nlohmann::json(0), nlohmann::json(-1), nlohmann::json(1), nlohmann::json("8"), nlohmann::json(1e30), nlohmann::json(2147483647),
+            nlohmann::json(-9223372036854775807 - 1), nlohmann::json(9223372036854775807), nlohmann::json(18446744073709551615u)}) {
         nlohmann::json other = whole;
         other[key] = bad;
         try {

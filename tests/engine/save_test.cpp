@@ -272,8 +272,45 @@ TEST(Save, AForeignCheckpointIsRefused) {
   Workshop stranger(other);
   save(stranger.training, {3, 0, "{}"}, folder.path);
   EXPECT_THROW(load(w.training, *newest_checkpoint(folder.path)), Error);
-  write_safetensors(folder.path + "/step-00000099.safetensors", {}, {});
-  EXPECT_THROW(describe_checkpoint(*newest_checkpoint(folder.path)), Error);
+  const std::string strange = folder.path + "/step-00000099.safetensors";
+  write_safetensors(strange, {}, {});
+  EXPECT_THROW(describe_checkpoint(strange), Error);
+}
+
+TEST(Save, AFolderBelongsToOneTrainingAtATime) {
+  const Folder folder;
+  {
+    const Descriptor mine = claim_folder(folder.path);
+    EXPECT_TRUE(bool(mine));
+    EXPECT_THROW((void)claim_folder(folder.path), Error);
+  }
+  EXPECT_NO_THROW((void)claim_folder(folder.path)) << "until its training ends, in whatever way";
+  EXPECT_TRUE(fs::is_empty(folder.path));
+}
+
+TEST(Save, ACopyUnderAnotherNameIsNotTheNewestAndIsNeverReplaced) {
+  const Folder folder;
+  Workshop w({tiny(), 1, 4, {}});
+  save(w.training, {3, 0, "{}"}, folder.path);
+  const std::string own = *newest_checkpoint(folder.path), copy = folder.path + "/step-99999999.safetensors",
+                    theirs = folder.path + "/step-00000050.safetensors";
+  fs::copy_file(own, copy);
+  write_safetensors(theirs, {}, {{"format", "pt"}});
+  EXPECT_EQ(*newest_checkpoint(folder.path), own);
+  EXPECT_NO_THROW(check_free(folder.path, 3, 49));
+  EXPECT_NO_THROW(check_free(folder.path, 50, 99999998));
+  EXPECT_THROW(check_free(folder.path, 49, 50), Error);
+  EXPECT_THROW(check_free(folder.path, 50, 99999999), Error);
+  for (int step : {4, 5, 6}) save(w.training, {step, 0, "{}"}, folder.path);
+  EXPECT_TRUE(fs::exists(copy) && fs::exists(theirs));
+  EXPECT_FALSE(fs::exists(own));
+  // One that cannot be read may be the newest of ours: it is reported, not passed over.
+  std::ofstream(folder.path + "/step-00000060.safetensors") << "cut short";
+  EXPECT_EQ(fs::path(*newest_checkpoint(folder.path)).filename(), "step-00000060.safetensors");
+  fs::remove(folder.path + "/step-00000060.safetensors");
+  fs::remove(folder.path + "/step-00000006.safetensors");
+  fs::remove(folder.path + "/step-00000005.safetensors");
+  EXPECT_EQ(newest_checkpoint(folder.path), std::nullopt);
 }
 
 TEST(Schedule, WarmsUpThenFalls) {

@@ -189,6 +189,35 @@ TEST(AttentionHugeScores, ProbabilitiesAreNoMoreThanOne) {
       }
 }
 
+// A large scale makes large scores. Flash's weights are then off by a factor of e^±δ, where δ is how far the score and the LSE may be
+// rounded, and at most 1; dV is a sum of such weights. docs/numerics.md cites the table that this prints.
+TEST(AttentionHugeScores, AScaleCostsFlashTheDigitsOfItsLse) {
+  std::puts("     scale  largest score  plain dV  flash dV  bound");
+  for (float scale : {1.0f, 1e2f, 1e4f, 1e5f, 1e6f, 1e7f, 1e8f, 1e10f, 1e30f}) {
+    Case c = plain_case(2, 2, 128, 128, 64, Mask::causal(), {DType::f32}, 72);
+    c.problem.scale = scale;
+    c.with_dlse = false;
+    double largest = 0, off[2] = {0, 0};
+    for (const Variant& v : variants()) {
+      if (!serves(v, c.problem)) continue;
+      Tensors x = tensors_of(c);
+      run(v, c, x, nullptr);
+      const Reference exact = reference(c.problem, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), {});
+      for (const double lse : exact.lse) largest = std::max(largest, std::abs(lse));
+      for (Guarded* g : {&x.o, &x.lse, &x.dq, &x.dk, &x.dv})
+        for (double value : g->values()) ASSERT_TRUE(std::isfinite(value)) << v.name << " with a scale of " << scale;
+      const auto dv = x.dv.values();
+      double wrong = 0, all = 0;
+      for (std::size_t i = 0; i < dv.size(); ++i) wrong += std::pow(dv[i] - exact.dv[i], 2), all += exact.dv[i] * exact.dv[i];
+      off[v.family == "flash"] = std::max(off[v.family == "flash"], std::sqrt(wrong / all));
+    }
+    const double bound = 1 - std::exp(-4 * largest * 0x1p-24);
+    std::printf("%10.0e %14.1e %9.1e %9.1e %6.1e\n", double(scale), largest, off[0], off[1], bound);
+    EXPECT_LE(off[1], 2 * off[0] + bound + 1e-5) << scale;
+    EXPECT_LE(off[0], 1e-2) << scale;
+  }
+}
+
 TEST(AttentionFeatures, TheSampledOracleKnowsThemAll) {
   Threads pool(2);
   int judged = 0;

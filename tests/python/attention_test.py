@@ -264,6 +264,66 @@ class AttentionTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "one object"):
             _, _, _ = r
 
+    def test_what_backward_reads_again_is_kept_or_its_change_is_seen(self):
+        q, k, v, d_o = inputs()
+        r = headroom.attention_forward(q, k, v)
+        for output in (r.o, r.lse):
+            with self.assertRaisesRegex(ValueError, "read-only"):
+                output *= 2
+        for name in ("o", "lse"):
+            with self.assertRaises(AttributeError):
+                setattr(r, name, getattr(r, name).copy())
+        before = r.backward(d_o)
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            was = x.copy()
+            for change in (lambda x: np.multiply(x, 2, out=x), lambda x: np.copyto(x, x[:, ::-1].copy()), lambda x: x[:, 5:6].fill(0.25)):
+                change(x)
+                with self.assertRaisesRegex(ValueError, f"{name} was changed after forward"):
+                    r.backward(d_o)
+                np.copyto(x, was)
+        d_o *= 1  # what is given to backward alone may change
+        for b, again in zip(before, r.backward(d_o)):
+            self.assertTrue(np.array_equal(b, again))
+        held = memoryview(q)
+        r = headroom.attention_forward(held, k, v)
+        q[0, 0, 0, 0] += 1
+        with self.assertRaisesRegex(ValueError, "q was changed"):
+            r.backward(d_o)
+
+    def test_what_is_given_to_forward_is_not_made_read_only(self):
+        q, k, v, _ = inputs()
+        headroom.attention_forward(q, k, v)
+        self.assertTrue(q.flags.writeable and k.flags.writeable and v.flags.writeable)
+        o = headroom.attention_forward(q, k, v).o
+        headroom.attention_forward(o, k, v)  # a result is an input as good as any
+
+    def test_numbers_and_words_that_c_would_cut_are_refused(self):
+        q, k, v, _ = inputs()
+        with self.assertRaisesRegex(TypeError, "threads is 'cpu': a whole number.*device='cpu'"):
+            headroom.Context("cpu")
+        for threads in (-1, 2**32 + 1, 2**70):
+            with self.assertRaisesRegex(ValueError, "threads is .*: a whole number from 0 to 4096"):
+                headroom.Context(threads)
+        for threads in (1.5, None, True, "4"):
+            with self.assertRaisesRegex(TypeError, "threads is"):
+                headroom.Context(threads)
+        for device in ("", "cuda:", "cuda:-1", "cuda:²", "cuda:99999999999", "gpu", None, "cpu\n"):
+            with self.assertRaisesRegex(ValueError, "cpu, cuda or cuda:N"):
+                headroom.Context(device=device)
+        for dim_v in (2**70, -1, 0):
+            with self.assertRaisesRegex(ValueError, "dim_v is"):
+                headroom.Attention(q.shape, k.shape, dim_v=dim_v)
+        with self.assertRaisesRegex(TypeError, "dim_v is 1.5: a whole number"):
+            headroom.Attention(q.shape, k.shape, dim_v=1.5)
+        with self.assertRaisesRegex(ValueError, "below 2.62"):
+            headroom.explain((1, 2**62, 2, 8), (1, 4, 2, 8))
+        for variant in ("", "flash\0x"):
+            with self.assertRaisesRegex(ValueError, "variant is"):
+                headroom.attention_forward(q, k, v, variant=variant)
+        for options in (dict(scale=1e300), dict(softcap=1e300), dict(softcap=-1.0), dict(softcap="2")):
+            with self.assertRaisesRegex((ValueError, headroom.Error), "scale|softcap"):
+                headroom.attention_forward(q, k, v, **options)
+
     def test_a_scale_of_zero_is_zero(self):
         q, k, v, d_o = inputs(heads=2)
         o, lse, dq, _, _ = attend(q, k, v, d_o, scale=0.0)

@@ -81,6 +81,27 @@ class ForecastTest(unittest.TestCase):
         refuse(TypeError, "unexpected keyword", prescision="bf16")
         refuse(ValueError, "give one of them", memory_gib=1, memory_bytes=1)
         refuse(TypeError, "forecast", batch=object())
+        for call in (headroom.forecast, headroom.plan, headroom.memory_as_pytorch):
+            for memory in (float("nan"), float("inf"), -float("inf"), 0, 0.0, -1, 2**32, 1e300):
+                refuse(ValueError, "memory_gib is .*: a number above 0 and below 2.32, or None", memory_gib=memory, call=call)
+            for memory in ("8", True, [8], 8j):
+                refuse(TypeError, "memory_gib is .*: a number above 0", memory_gib=memory, call=call)
+            refuse(headroom.Error, "memory_bytes is 0, it must be at least 1", memory_bytes=0, call=call)
+            refuse(headroom.Error, "device is empty", device="", call=call)
+            refuse(headroom.Error, "len is 4611686018427387904, it must be below 2.62", len=2**62, call=call)
+            refuse(headroom.Error, "below 2.62", len=2**70, call=call)
+            refuse(headroom.Error, "len is", len=-(2**63), call=call)
+        deep = {"model_type": "llama"}
+        for _ in range(100_000):
+            deep = {"model_type": deep}
+        refuse(ValueError, "nested too deep", deep)
+        nested = [[]]
+        for _ in range(200):
+            nested = [nested]
+        refuse(headroom.Error, "nested deeper than 100 levels", {"model_type": "llama", "layer_types": nested})
+        around = {}
+        around["model_type"] = around
+        refuse(TypeError, "Circular", around)
         refuse(headroom.Error, "CUDA allocator", device="cpu", call=headroom.memory_as_pytorch)
 
 

@@ -381,6 +381,19 @@ class ReplaceTest(Base):
             with self.assertRaisesRegex(headroom.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 
+    def test_a_tensor_that_was_changed_is_not_read_again(self):
+        for changed in ("q", "k", "v", "o"):
+            given = {name: x.detach() for name, x in zip("qkv", (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False)))}
+            r = headroom.attention_forward(*given.values())
+            d_o = torch.ones_like(r.o)
+            r.backward(d_o)
+            ({**given, "o": r.o}[changed]).mul_(2)
+            with self.assertRaisesRegex(ValueError, f"{changed} was changed after forward"):
+                r.backward(d_o)
+        with torch.inference_mode():  # has no count of changes
+            q, k, v = (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False))
+            headroom.attention_forward(q.clone(), k.clone(), v.clone()).backward(torch.ones_like(q))
+
     def test_a_module_of_torchs(self):
         layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
         x = torch.randn(2, 10, 64, requires_grad=True)

@@ -25,10 +25,8 @@ Outcome attention_study(const AttentionSweep& sweep, const Device& device, const
   const bool none = !result.rows.empty() && count([](const AttentionRow& r) { return answers_no(r.status); }) == result.rows.size();
   Outcome outcome{attention_record(sweep, device, result)};
   outcome.answer = !whole || wrong > 0 ? Answer::failed : none ? Answer::no : Answer::yes;
-  if (!whole) outcome.said += fmt::format("stopped after {} of {} rows; ", result.rows.size(), result.asked);
-  if (wrong > 0) outcome.said += fmt::format("{} of {} rows failed; ", wrong, result.rows.size());
-  outcome.said += life.name();
-  if (!whole) outcome.said += "; --resume continues from here";
+  outcome.said = whole ? life.name() : life.stopped(fmt::format("after {} of {} rows", result.rows.size(), result.asked));
+  if (wrong > 0) outcome.said += fmt::format("; {} of {} rows failed", wrong, result.rows.size());
   if (whole) outcome.life.emplace(std::move(life));
   return outcome;
 }

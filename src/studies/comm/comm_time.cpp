@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 
 #include "base/random.h"
@@ -221,19 +220,18 @@ Outcome CommStudy::outcome() {
   const bool failed = stopped_ || std::any_of(rows_.begin(), rows_.end(), is(Status::failed));
   const bool none = !rows_.empty() && std::none_of(rows_.begin(), rows_.end(), is(Status::ok));
   o.answer = failed ? Answer::failed : none ? Answer::no : Answer::yes;
-  if (life_) o.said = life_->name();
+  const std::size_t asked = counts_.size() * t_.calls.size() * t_.bytes.size();
+  if (life_) o.said = stopped_ ? life_->stopped(fmt::format("after {} of {} rows", rows_.size(), asked), "") : life_->name();
   if (!stopped_ && life_) o.life.emplace(std::move(*life_));
   return o;
 }
 
 std::optional<double> kept_link(const Device& d, const std::string& store) {
-  const std::string file = store.empty() ? default_results_file() : store;
-  if (!std::filesystem::exists(file)) return {};
-  const Results results(file, Results::Access::read);
-  for (const Run& run : results.runs()) {
+  const auto results = results_if_any(store);
+  for (const Run& run : results ? results->runs() : std::vector<Run>()) {
     if (run.command != "comm" || run.machine != d.name || run.finished.empty()) continue;
     std::optional<double> best;
-    for (const RowObject& object : row_objects(results, run.id)) {
+    for (const RowObject& object : row_objects(*results, run.id)) {
       const auto row = read_described<CommRow>(object, "results: a collective");
       if (row.call == CommCall::exchange && row.bus_bytes_per_s) best = std::max(best.value_or(0), *row.bus_bytes_per_s);
     }

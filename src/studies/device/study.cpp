@@ -1,7 +1,5 @@
 #include "studies/device/study.h"
 
-#include <filesystem>
-
 #include "base/text.h"
 #include "gpu/clocks.h"
 #include "report/described_table.h"
@@ -63,24 +61,23 @@ Outcome device_study(const Device& d, const Host& host) {
     if (after && r.sm_mhz && *r.sm_mhz < after->most_sm_mhz && !r.held_back.empty())
       outcome.record.add(Part{Note{fmt::format("{} {} {}: the card ran at {} of {} MHz, limited by its {}.", r.what, r.dtype, r.size,
                                                *r.sm_mhz, after->most_sm_mhz, r.held_back)}});
-  outcome.answer = host.stop() ? Answer::failed : Answer::yes;
-  outcome.said = life.name();
-  if (!host.stop()) outcome.life.emplace(std::move(life));
+  const bool stopped = host.stop();
+  outcome.answer = stopped ? Answer::failed : Answer::yes;
+  outcome.said =
+      stopped ? life.stopped("before every ceiling was measured", "these are not taken for the machine's; measure again") : life.name();
+  if (!stopped) outcome.life.emplace(std::move(life));
   return outcome;
 }
 
 std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
-  const std::string file = store.empty() ? default_results_file() : store;
-  std::error_code ignored;
-  if (std::filesystem::file_size(file, ignored) == 0 || ignored) return {};  // none yet, or an empty file: the store is made there
-  const Results results(file, Results::Access::read);
-  for (const Run& run : results.runs()) {
+  const auto results = results_if_any(store);
+  for (const Run& run : results ? results->runs() : std::vector<Run>()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
     std::vector<CeilingRow> rows;
-    for (const RowObject& row : row_objects(results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
+    for (const RowObject& row : row_objects(*results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
     for (const CeilingRow& r : rows)
       check((r.what == "copy" || r.what == "matmul") && r.copy_bytes_per_s.value_or(0) >= 0 && r.flops_per_s.value_or(0) >= 0, Code::io,
-            "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results.file());
+            "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results->file());
     Ceilings c = best_of(rows);
     c.fp8_flops = d.ceilings.fp8_flops;
     c.source = fmt::format("measured by headroom device, run {}", run.id);

@@ -10,6 +10,7 @@ enum class Use : std::uint8_t { train, inference };     // of a model
 inline constexpr Description memory_limit{.name = "memory_bytes",
                                           .unit = Unit::bytes,
                                           .about = "Memory limit of a device, including what is allocated beside tensors [all of it]",
+                                          .allowed = {1, std::numeric_limits<std::int64_t>::max()},
                                           .option = "--memory"};
 
 }  // namespace headroom::studies

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
@@ -271,7 +273,8 @@ Outcome memory_attention(const AttentionMemory& asked) {
               row.status = Status::oom;
               row.why = misfit(room, peak);
             }
-            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes && !asked.stop())
+            check(!asked.stop(), Code::interrupted, "{} after {} rows; nothing was kept", stopped_by(), rows.size());
+            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes)
               row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
           } catch (const Error& e) {
             if (e.at.code != Code::unsupported) throw;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/decoder.h"
@@ -155,7 +156,7 @@ Outcome plan_of_inference(const Plan& p) {
 
 Outcome plan_of_training(const Plan& p) {
   const auto all = settings_of(p);
-  check(!(p.stop()), Code::interrupted, "stopped before every setting was forecast; what fits is not known");
+  check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
   const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<const Setting*> fitting;

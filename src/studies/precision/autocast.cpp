@@ -136,7 +136,7 @@ OpModel op_model_described(const std::string& name_or_file) {
       if (name_or_file == preset.name) return language_model(preset);
       names.push_back(preset.name);
     }
-    throw Error(Code::bad_argument, fmt::format("model: '{}' is neither a file nor one of {}{}", name_or_file, joined(names),
+    throw Error(Code::bad_argument, fmt::format("model: {}; name one of {}, or a file{}", why_no_file(name_or_file), joined(names),
                                                 did_you_mean(name_or_file, names)));
   }
   return op_model_from_json(read_file(name_or_file, "model", most_json_bytes), name_or_file);

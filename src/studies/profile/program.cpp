@@ -32,9 +32,9 @@ std::string find_library() {
   for (const fs::path& folder : {here, here / HEADROOM_LIBRARY_FROM_BIN})
     if (fs::exists(folder / name, ignored)) return fs::weakly_canonical(folder / name).string();
   throw Error(Code::unsupported,
-              fmt::format("profile: a program is profiled by {}, which is neither beside headroom nor in {}; it is built "
-                          "where CUDA's compiler is found. Without it: profile step, profile attention",
-                          name, (here / HEADROOM_LIBRARY_FROM_BIN).lexically_normal().string()));
+              fmt::format("profile: a program is profiled through {}, which this build lacks: it is in neither '{}' nor '{}'. Build where "
+                          "nvcc is found, or profile step or attention",
+                          name, here.string(), (here / HEADROOM_LIBRARY_FROM_BIN).lexically_normal().string()));
 }
 
 class Folder {  // for what the program's processes write; gone at the end

@@ -78,7 +78,12 @@ ProfileResult profile_step(const ProfileStep& s, const Device& device, const Pro
     r.purpose = purpose;
     std::optional<profile::TimelineTrace> part;
     if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, name);
-    result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, part ? &*part : nullptr));
+    try {
+      result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, part ? &*part : nullptr));
+    } catch (const Error& e) {
+      if (e.at.code != Code::interrupted || result.profiles.empty()) throw;
+      break;  // what was recorded is shown
+    }
   }
   if (trace) trace->close();
   return result;

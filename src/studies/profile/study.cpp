@@ -47,9 +47,10 @@ KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked,
     }
   }
   KeptProfile k{std::move(result), {}};
-  k.outcome.answer = host.stop() ? Answer::failed : Answer::yes;
-  k.outcome.said = life.name();
-  if (!host.stop()) k.outcome.life.emplace(std::move(life));
+  const bool stopped = host.stop();
+  k.outcome.answer = stopped ? Answer::failed : Answer::yes;
+  k.outcome.said = stopped ? life.stopped("before every step was recorded", "the tables are of those before it") : life.name();
+  if (!stopped) k.outcome.life.emplace(std::move(life));
   return k;
 }
 

@@ -307,9 +307,8 @@ Outcome step_study(const StepTime& asked, const Device& device, const Host& host
   Outcome outcome{step_record(s, device, study, rows)};
   outcome.answer = !whole || wrong ? Answer::failed : none ? Answer::no : Answer::yes;
   if (!first) return outcome;
-  outcome.said =
-      whole ? life->name()
-            : fmt::format("stopped after {} of {} rows; {}; --resume continues from here", rows.size(), cases.size(), life->name());
+  const auto done = std::count_if(rows.begin(), rows.end(), [](const StepRow& r) { return r.status != studies::Status::interrupted; });
+  outcome.said = whole ? life->name() : life->stopped(fmt::format("after {} of {} rows", done, cases.size()));
   if (whole) outcome.life.emplace(std::move(*life));
   return outcome;
 }

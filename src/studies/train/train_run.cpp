@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -30,7 +29,7 @@ constexpr const char* extended_at = "extended_at";  // in a checkpoint's setting
 // Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   auto settings = parse_json(key_of(r), "settings");
-  if (!r.recipe.scales) settings.erase("scales");  // as in checkpoints from before there were any
+  if (!r.recipe.scales) settings.erase("scales");               // as in checkpoints from before there were any
   settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
   settings["data"] = data.fingerprint();
   return settings.dump();
@@ -98,7 +97,8 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   };
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    const bool may_differ = (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
+    const bool may_differ =
+        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
           before.contains(key) ? before[key].dump() : "unknown", value.dump());
@@ -173,6 +173,16 @@ Life life_of(const TrainRun& r, const engine::Position& at, const std::string& s
   return life;
 }
 
+// The newest checkpoint may be damaged, and one before it whole.
+std::int64_t with_remedy(const std::function<std::int64_t()>& read_newest) {
+  try {
+    return read_newest();
+  } catch (const Error& e) {
+    if (e.at.code == Code::io) throw Error(e.at, fmt::format("{}; move it away to go on from an earlier one", e.what()));
+    throw;
+  }
+}
+
 void begin_with(Training& t, const std::string& folder) {
   if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::load_weights(t, *checkpoint);
   engine::load_pretrained(t, folder);
@@ -192,7 +202,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   const int threads = r.threads;
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
-  if (!r.folder.empty() && (!group || group->first())) engine::make_folder(r.folder);
+  Descriptor folder;
+  if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
@@ -214,16 +225,20 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
         r.folder, newest.value_or(""));
   if (newest) {
-    const auto described = engine::describe_checkpoint(*newest);
-    check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
-          described.position.seed, r.seed);
-    settings_before = described.position.settings;
-    at.settings = settings_going_on(r, settings, settings_before, described.position.step, *newest);
-    engine::load(t, *newest);
-    at.step = described.position.step;
+    at.step = with_remedy([&] {
+      const auto described = engine::describe_checkpoint(*newest);
+      check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
+            described.position.seed, r.seed);
+      settings_before = described.position.settings;
+      at.settings = settings_going_on(r, settings, settings_before, described.position.step, *newest);
+      engine::load(t, *newest);
+      return described.position.step;
+    });
   } else if (!r.init.empty()) {
     begin_with(t, r.init);
   }
+
+  if (!r.folder.empty()) engine::check_free(r.folder, at.step, r.schedule.steps);
 
   std::optional<Life> life;
   if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
@@ -291,9 +306,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!life) return outcome;
   outcome.said = life->name();
   if (stopped)
-    outcome.said =
-        fmt::format("headroom train: stopped by {} after step {} of {}; {}{}", interrupted_by(), at.step, r.schedule.steps, life->name(),
-                    r.folder.empty() ? "; there was no --save" : "; the same command with --resume continues from there");
+    outcome.said = r.folder.empty() ? life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps), "there was no --save")
+                                    : life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps));
   else
     outcome.life.emplace(std::move(*life));
   return outcome;
