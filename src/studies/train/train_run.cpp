@@ -30,7 +30,7 @@ constexpr const char* extended_at = "extended_at";  // in a checkpoint's setting
 // Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   auto settings = parse_json(key_of(r), "settings");
-  if (!r.recipe.scales) settings.erase("scales");  // as in checkpoints from before there were any
+  if (!r.recipe.scales) settings.erase("scales");               // as in checkpoints from before there were any
   settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
   settings["data"] = data.fingerprint();
   return settings.dump();
@@ -98,7 +98,8 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   };
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    const bool may_differ = (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
+    const bool may_differ =
+        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
           before.contains(key) ? before[key].dump() : "unknown", value.dump());
