@@ -175,6 +175,7 @@ def forecast(
     batch: int = 1,
     len: int = 1024,
     precision: str = "fp32",
+    scales: Optional[str] = None,
     keep: Optional[str] = None,
     attention: Optional[str] = None,
     masters: Optional[str] = None,
@@ -192,8 +193,8 @@ def forecast(
     answer = _ask(
         "forecast",
         dict(
-            model=_model(model), batch=batch, len=len, precision=precision, keep=keep, attention=attention, masters=masters,
-            gradients=gradients, update=update, micro_batches=micro_batches, device=device,
+            model=_model(model), batch=batch, len=len, precision=precision, scales=scales, keep=keep, attention=attention,
+            masters=masters, gradients=gradients, update=update, micro_batches=micro_batches, device=device,
             memory_bytes=_memory(memory_gib, memory_bytes),
         ),
     )  # fmt: skip
@@ -214,6 +215,7 @@ def plan(
     memory_bytes: Optional[int] = None,
     gpus: int = 1,
     precision: Optional[Words] = None,
+    scales: Optional[str] = None,
     attention: Optional[Words] = None,
     keep: Optional[Words] = None,
     masters: Optional[Words] = None,
@@ -224,12 +226,14 @@ def plan(
     """The settings of a step that fit a memory, fastest first; or the nearest one, with fits False, when none does.
 
     precision, attention, keep, masters, gradients and update are words, or lists of words, to choose from; None is all.
+    scales: of fp8: tensor, row or block.
     """
     answer = _ask(
         "plan",
         dict(
             model=_model(model), batch=batch, len=len, device=device, memory_bytes=_memory(memory_gib, memory_bytes), gpus=gpus,
-            precision=precision, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update, most=most,
+            precision=precision, scales=scales, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update,
+            most=most,
         ),
     )  # fmt: skip
     return Plan(fits=answer["fits"], rows=answer.get("rows", []), notes=answer.get("notes", []), answer=answer)

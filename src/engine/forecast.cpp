@@ -153,7 +153,8 @@ std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& devic
   const auto quantised = [](const Recipe& r) { return r.formats().quantised(); };
   const auto one = std::find_if(recipes.begin(), recipes.end(), quantised);
   if (one == recipes.end()) return "";
-  return fmt::format("fp8: the blocks' products, with scales by {}; everything else is in bf16. {}", names_of<Scales>.of(one->scales.value_or(usual_scales)),
+  return fmt::format("fp8: the blocks' products, with scales by {}; everything else is in bf16. {}",
+                     names_of<Scales>.of(one->scales.value_or(usual_scales)),
                      device.kind == DeviceKind::cpu
                          ? "On a CPU its arithmetic is emulated: same numbers, no faster."
                          : "No kernel here runs it on a GPU yet; bytes and FLOPs are those of the same step, which runs on a CPU.");

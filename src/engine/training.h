@@ -32,7 +32,7 @@ struct Recipe {
   int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
   Purpose purpose = Purpose::training;
   Holding holding{};
-  Ranks ranks{};                  // `batch` and `micro_batches` are of each
+  Ranks ranks{};                   // `batch` and `micro_batches` are of each
   std::optional<Scales> scales{};  // of fp8; none: the usual ones
 
   // What follows from the above, said here and nowhere else.

@@ -208,12 +208,8 @@ TEST(Fp8, CountsWhatItClippedAndFlushed) {
       EXPECT_EQ(c.clipped, 0) << "scales are made of the values at hand";
       EXPECT_EQ(c.nan, 0);
       flushed += c.flushed;
-      if (c.which == Quantised::d_gate_up) {
-        EXPECT_EQ(c.numbers, 2 * 2 * 140 * 300);
-      }
-      if (c.which == Quantised::down) {
-        EXPECT_EQ(c.numbers, 2 * 2 * 136 * 150);
-      }
+      if (c.which == Quantised::d_gate_up) { EXPECT_EQ(c.numbers, 2 * 2 * 140 * 300); }
+      if (c.which == Quantised::down) { EXPECT_EQ(c.numbers, 2 * 2 * 136 * 150); }
     }
     EXPECT_GT(flushed, 0) << "gradients span more than one scale a tensor can say";
   }
@@ -251,9 +247,7 @@ TEST(Fp8, AnInfinityIsClippedAndNothingElseIsLost) {
   for (const QuantisedCount& c : w.training.quantised()) {
     EXPECT_EQ(c.nan, 0);
     clipped += c.clipped;
-    if (c.layer == 1 && c.which == Quantised::down) {
-      EXPECT_EQ(c.clipped, 1);
-    }
+    if (c.layer == 1 && c.which == Quantised::down) { EXPECT_EQ(c.clipped, 1); }
   }
   EXPECT_EQ(clipped, 1);
 }

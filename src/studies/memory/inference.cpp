@@ -58,8 +58,8 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
 }  // namespace
 
 InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision precision) {
-  check(size_of(precision.dtype) >= 2, Code::unsupported, "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps",
-        name_of(precision));
+  check(size_of(precision.dtype) >= 2, Code::unsupported,
+        "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps", name_of(precision));
   const engine::Decoder d = engine::decoder_of(m.model);
   InferenceBytes b;
   for (const Inference how : {Inference::prefill, Inference::decode}) {

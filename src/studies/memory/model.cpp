@@ -78,9 +78,8 @@ Recipe probe_of(Recipe r) {
 std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Device& device) {
   const std::int64_t rows = r.batch * r.len;
   const DType stored = r.formats().stored.dtype;
-  const std::int64_t chunk = r.loss_rows > 0
-                                 ? r.loss_rows
-                                 : engine::chunk_of(r.model, stored, engine::type_of(r.logits, stored), device, rows);
+  const std::int64_t chunk =
+      r.loss_rows > 0 ? r.loss_rows : engine::chunk_of(r.model, stored, engine::type_of(r.logits, stored), device, rows);
   std::vector<Symbol> out{{"B", probe.batch, r.batch},
                           {"N", probe.len, r.len},
                           {"B·N", probe.batch * probe.len, rows},

@@ -25,7 +25,7 @@ struct TrainRun {
   std::string folder;  // of checkpoints; empty: none are kept
   std::int64_t every = 100;
   bool resume = false;
-  bool switch_precision = false;  // what it goes on from may have been trained in another precision, or with other scales
+  bool switch_precision = false;         // what it goes on from may have been trained in another precision, or with other scales
   std::int64_t log_every = 50;           // steps between rows
   std::int64_t validation_batches = 64;  // of the held-out part, evenly spread; 0: all
   std::int64_t sample = 0;               // tokens to print at the end: bytes of a text, else numbers
