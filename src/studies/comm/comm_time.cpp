@@ -230,7 +230,7 @@ std::optional<double> kept_link(const Device& d, const std::string& store) {
   const std::string file = store.empty() ? default_results_file() : store;
   if (!std::filesystem::exists(file)) return {};
   const Results results(file, Results::Access::read);
-  for (const Run& run : results.runs()) {
+  for (const StoredRun& run : results.runs()) {
     if (run.command != "comm" || run.machine != d.name || run.finished.empty()) continue;
     std::optional<double> best;
     for (const RowObject& object : row_objects(results, run.id)) {

@@ -74,7 +74,7 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store)
   std::error_code ignored;
   if (std::filesystem::file_size(file, ignored) == 0 || ignored) return {};  // none yet, or an empty file: the store is made there
   const Results results(file, Results::Access::read);
-  for (const Run& run : results.runs()) {
+  for (const StoredRun& run : results.runs()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
     std::vector<CeilingRow> rows;
     for (const RowObject& row : row_objects(results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
