@@ -77,6 +77,25 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
+def steps_of(model, run, tokens, targets, autocast=True):
+    """A training step: run is the model as it is called. And a function that takes several and waits for them."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            loss = run(tokens, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def warm(times):
+        for _ in range(times):
+            step()
+        torch.cuda.synchronize()
+
+    return step, warm
+
+
 def serve(preset, mode, a, pipe):
     """A model of PyTorch's: says when it is ready, then times a round whenever it is asked."""
     try:
@@ -84,21 +103,7 @@ def serve(preset, mode, a, pipe):
         with torch.device("cuda"):
             model = Model(preset, a.len)
             tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-        run = torch.compile(model) if mode == "compile" else model
-
-        def step():
-            with torch.autocast("cuda", torch.bfloat16):
-                loss = run(tokens, targets)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-        def warm(times):
-            for _ in range(times):
-                step()
-            torch.cuda.synchronize()
-
+        step, warm = steps_of(model, torch.compile(model) if mode == "compile" else model, tokens, targets)
         begin = time.monotonic()
         warm(2)
         torch.cuda.empty_cache()

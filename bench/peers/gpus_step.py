@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 import gpu_step
-from gpu_step import VOCAB, Model, median_of
+from gpu_step import VOCAB, Model, median_of, steps_of
 
 
 def sharded(model):
@@ -47,20 +47,7 @@ def serve(rank, port, preset, mode, a, pipe):
             model = torch.compile(torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank], gradient_as_bucket_view=True))
         torch.manual_seed(1 + rank)
         tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len), device="cuda")
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-
-        def step():
-            with torch.autocast("cuda", torch.bfloat16, enabled=mode == "ddp"):
-                loss = model(tokens, targets)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-        def warm(times):
-            for _ in range(times):
-                step()
-            torch.cuda.synchronize()
-
+        step, warm = steps_of(model, model, tokens, targets, autocast=mode == "ddp")
         warm(3)
         torch.cuda.empty_cache()
         pipe.send("ready")

@@ -115,7 +115,8 @@ Device cpu_device() {
   if (d.name.empty()) d.name = "CPU";
   d.units = available_cores();
   const HostMemory memory = host_memory();
-  d.memory_bytes = memory.available, d.total_bytes = memory.total;
+  d.memory_bytes = memory.available;
+  d.total_bytes = memory.total;
   return d;
 }
 

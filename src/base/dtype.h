@@ -53,12 +53,13 @@ struct Precision {
 
 constexpr std::string_view name_of(Precision p) { return p.math == Math::tf32 ? "tf32" : name_of(p.dtype); }
 
+// Every precision that can be asked for, in the order in which help names them.
+inline constexpr Precision precisions[] = {
+    {DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}, {DType::e4m3, Math::exact}};
+
 constexpr std::optional<Precision> precision_named(std::string_view name) {
-  if (name == "fp32") return Precision{DType::f32, Math::exact};
-  if (name == "tf32") return Precision{DType::f32, Math::tf32};
-  if (name == "bf16") return Precision{DType::bf16, Math::exact};
-  if (name == "fp16") return Precision{DType::f16, Math::exact};
-  if (name == "fp8") return Precision{DType::e4m3, Math::exact};
+  for (const Precision p : precisions)
+    if (name_of(p) == name) return p;
   return std::nullopt;
 }
 

@@ -1,12 +1,9 @@
-// Every precision that can be asked for, in the order in which help names them.
+// A precision as a word of an option, of a row and of JSON.
 #pragma once
 #include "base/described.h"
 #include "base/dtype.h"
 
 namespace headroom {
-
-inline constexpr Precision precisions[] = {
-    {DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}, {DType::e4m3, Math::exact}};
 
 template <>
 struct WordsOf<Precision> {

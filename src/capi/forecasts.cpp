@@ -48,7 +48,7 @@ void describe(Of<ForecastAsked> auto& a, auto&& f) {
   f(a.micro_batches, {.name = "micro_batches", .about = "Whose gradients add up to a step", .allowed = {1, 4096}});
   f(a.precision, {.name = "precision", .about = "Dtype of activations and matmuls", .choices = studies::trained_precisions});
   f(a.scales, {.name = "scales", .about = engine::about_scales});
-  f(a.keep, {.name = "keep", .about = "What a block keeps for backward; it computes the rest again"});
+  f(a.keep, {.name = "keep", .about = engine::keep_help});
   f(a.attention, {.name = "attention", .about = "A family of attention, or a variant"});
   describe(a.holding, f);
   f(a.memory_bytes, studies::memory_limit);

@@ -33,7 +33,7 @@ Run compare(CLI::App& app, Common& common) {
   };
   auto asked = std::make_shared<Asked>();
   app.add_option("A", asked->a, "The earlier run: its number, or a file that --format json or csv wrote")->required();
-  app.add_option("B", asked->b, "The same: what is")->required();
+  app.add_option("B", asked->b, "The later run, in the same form")->required();
   add_value(app, asked->tolerance, {.name = "tolerance", .unit = Unit::share, .about = "Differences below this are the same"});
   app.footer(
       "Verdicts of times: same, faster, slower, or unclear where the spread reaches across the\n"

@@ -22,7 +22,10 @@ void say(const std::string& sentence) {
 int deliver(const Record& record, const Common& common, int code) {
   if (common.silent) return code;
   const std::string text = render(record, common.format);
-  if (common.out.empty()) return print(text), code;
+  if (common.out.empty()) {
+    print(text);
+    return code;
+  }
   try {
     write_atomically(common.out, text);
   } catch (const Error& e) {

@@ -13,6 +13,15 @@ namespace headroom::cli {
 // An option named after a unit takes numbers of it: --workspace-mib 32.
 inline bool in_mib(const Description& d) { return d.unit == Unit::bytes && first_option_of(d).ends_with("-mib"); }
 
+// Bytes as parse_bytes reads them, in the largest unit that leaves a whole number.
+inline std::string as_typed(std::uint64_t bytes) {
+  constexpr std::pair<const char*, std::uint64_t> units[] = {{"GiB", 1ull << 30}, {"GB", 1'000'000'000}, {"MiB", 1ull << 20},
+                                                             {"MB", 1'000'000},   {"KiB", 1ull << 10},   {"KB", 1'000}};
+  for (const auto& [unit, size] : units)
+    if (bytes % size == 0) return fmt::format("{}{}", bytes / size, unit);
+  return fmt::format("{}B", bytes);
+}
+
 template <class T>
 std::string shape_of(const Description& d, const char* between) {  // what --help writes for a value
   if constexpr (is_optional<T>) {
@@ -44,6 +53,8 @@ std::string default_of(const T& x, const Description& d) {
     return x;
   } else if ((d.unit == Unit::share || d.unit == Unit::bytes) && x == 0) {
     return "";
+  } else if (d.unit == Unit::bytes) {
+    return as_typed(std::uint64_t(x));
   } else {
     return d.unit == Unit::share ? fmt::format("{:g}%", 100.0 * double(x)) : fmt::format("{}", x);
   }

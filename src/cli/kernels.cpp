@@ -1,4 +1,5 @@
 // headroom kernels — every variant of attention, and why it can or cannot serve a problem here.
+#include "base/divide.h"
 #include "base/error.h"
 #include "base/precision_words.h"
 #include "cli/described_options.h"
@@ -19,19 +20,19 @@ struct KernelsAsked {
   bool softcap = false, sink = false, deterministic = false;
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
-  f(a.dtype, {.name = "dtype", .about = "Of the problem"});
+  f(a.dtype, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
   f(a.batch, {.name = "batch", .about = "Sequences", .allowed = {1}});
   f(a.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
   f(a.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
   f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});
   f(a.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
   f(a.len, {.name = "len", .about = "Length", .allowed = {0, (1ll << 31) - 1}});
-  f(a.mask, {.name = "mask", .about = mask_help});
+  f(a.mask, {.name = "mask", .about = attention::mask_help});
   f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
   f(a.softcap, {.name = "softcap", .about = "Scores are capped"});
   f(a.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
   f(a.page, {.name = "page", .about = "Keys and values lie in pages of so many positions; 0: they do not", .allowed = {0, 1 << 29}});
-  f(a.deterministic, {.name = "deterministic", .about = "The same bits on every run"});
+  f(a.deterministic, {.name = "deterministic", .about = "Only variants with the same bits on every run"});
 }
 
 struct KernelRow {
@@ -76,7 +77,7 @@ Run kernels(CLI::App& app, Common& common) {
                                .sink = asked->sink,
                                .documents = asked->documents,
                                .page = asked->page,
-                               .pages = asked->page ? asked->batch * ((asked->len + asked->page - 1) / asked->page) : 0};
+                               .pages = asked->page ? asked->batch * ceil_div(asked->len, asked->page) : 0};
     attention::check(p);
     Record r{"kernels",
              fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, name_of(p.precision), p.head_dim, p.len_q, name_of(p.mask)),
@@ -87,8 +88,12 @@ Run kernels(CLI::App& app, Common& common) {
     for (const attention::Variant& v : attention::variants()) {
       const Support forward = v.supports(p, d, attention::Pass::forward), backward = v.supports(p, d, attention::Pass::backward);
       KernelRow row;
-      row.variant = v.name, row.family = v.family, row.about = v.about, row.deterministic = v.deterministic;
-      row.forward = answer(forward), row.backward = answer(backward);
+      row.variant = v.name;
+      row.family = v.family;
+      row.about = v.about;
+      row.deterministic = v.deterministic;
+      row.forward = answer(forward);
+      row.backward = answer(backward);
       if (forward.ok && (backward.ok || p.page != 0)) {  // of a cache there is no backward
         served = true;
         const int workers = d.kind == DeviceKind::cpu ? d.units : 1;

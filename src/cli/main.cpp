@@ -39,7 +39,10 @@ std::string overview() {
   return text;
 }
 
-int complain(const std::string& who, const std::string& what, int code) { return say(fmt::format("{}: {}", who, what)), code; }
+int complain(const std::string& who, const std::string& what, int code) {
+  say(fmt::format("{}: {}", who, what));
+  return code;
+}
 
 // An empty word is what an unset shell variable leaves ('--save "$RUN"'): no option takes one. After -- words are another program's.
 void check_no_empty_word(std::span<char*> arguments) {
@@ -116,7 +119,8 @@ int run(const Command& command, std::span<char*> arguments) {
       app.parse(words);
     } catch (const CLI::CallForHelp&) {
       const auto topics = app.get_subcommands();
-      return print(topics.empty() ? app.help() : topics.front()->help(who)), yes;
+      print(topics.empty() ? app.help() : topics.front()->help(who));
+      return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
@@ -137,10 +141,19 @@ int run(const Command& command, std::span<char*> arguments) {
 }
 
 int find_and_run(std::span<char*> arguments) {
-  if (arguments.empty()) return std::fputs(overview().c_str(), stderr), usage;
+  if (arguments.empty()) {
+    std::fputs(overview().c_str(), stderr);
+    return usage;
+  }
   const std::string_view word = arguments.front();
-  if (word == "--help" || word == "-h" || word == "help") return print(overview()), yes;
-  if (word == "--version") return print("headroom " HEADROOM_VERSION "\n"), yes;
+  if (word == "--help" || word == "-h" || word == "help") {
+    print(overview());
+    return yes;
+  }
+  if (word == "--version") {
+    print("headroom " HEADROOM_VERSION "\n");
+    return yes;
+  }
   std::vector<std::string> names;
   for (const Command& c : commands) {
     if (word == c.name) return run(c, arguments.subspan(1));

@@ -41,8 +41,12 @@ engine::ModelConfig ModelOptions::config() const {
   const auto changed = [&](const char* what, std::int64_t asked) {
     if (asked) c.name += fmt::format(" {} {}", what, asked);
   };
-  changed("layers", layers), changed("width", width), changed("heads", heads), changed("kv-heads", kv_heads), changed("ffn", ffn),
-      changed("vocab", vocab);
+  changed("layers", layers);
+  changed("width", width);
+  changed("heads", heads);
+  changed("kv-heads", kv_heads);
+  changed("ffn", ffn);
+  changed("vocab", vocab);
   engine::check(c);
   return c;
 }

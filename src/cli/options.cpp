@@ -78,7 +78,10 @@ void choose_format(Common& common) {
 }  // namespace
 
 CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& value, const std::string& about) {
-  return add_read(app, name, "FILE", "", about, [&value, name](const std::string& s) { check_out(name, s), value = s; });
+  return add_read(app, name, "FILE", "", about, [&value, name](const std::string& s) {
+    check_out(name, s);
+    value = s;
+  });
 }
 
 CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& about) {
@@ -108,7 +111,8 @@ void add_common(CLI::App& app, Common& common) {
   add_read(app, "--format", joined(formats, "|"), "", "Output format [by the ending of --out, else text]",
            [&common, formats](const std::string& s) {
              check_choice("--format", s, formats);
-             common.format = *format_named(s), common.format_given = true;
+             common.format = *format_named(s);
+             common.format_given = true;
            });
   add_read(app, "--out", "FILE", "", "Write to this file instead of the terminal", [&common](const std::string& s) {
     check_out("--out", s);

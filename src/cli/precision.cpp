@@ -65,7 +65,10 @@ Run autocast(CLI::App& app, Common& common) {
       "--explain\n"
       "  headroom precision autocast --model small --policy pytorch\n"
       "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
-  return [s, &common] { return chosen_cpu(common, "precision autocast"), deliver(studies::precision::autocast_record(*s), common); };
+  return [s, &common] {
+    chosen_cpu(common, "precision autocast");
+    return deliver(studies::precision::autocast_record(*s), common);
+  };
 }
 
 Run norm(CLI::App& app, Common& common) {

@@ -24,8 +24,10 @@ dist::RanksAsked RanksOptions::asked() const {
 void add_ranks(CLI::App& app, RanksOptions& r) {
   const auto add = [&](std::int64_t& member, const Description& d) { add_value(app, member, d)->default_str(""); };
   add(r.gpus, {.name = "gpus", .about = "GPUs of this machine, a process each, started from here", .allowed = {1, 4096}});
-  add(r.ranks, {.name = "ranks", .about = "The same on a CPU; or of how many this is one, with --rank", .allowed = {1, 4096}});
-  add(r.rank, {.name = "rank", .about = "Which one this is, where no launcher says so (torchrun, mpirun, srun do)", .allowed = {0, 4095}});
+  add(r.ranks,
+      {.name = "ranks", .about = "Processes on the CPU, started from here; with --rank: the number of ranks in all", .allowed = {1, 4096}});
+  add(r.rank,
+      {.name = "rank", .about = "This process's rank, when no launcher sets it (torchrun, mpirun and srun do)", .allowed = {0, 4095}});
   app.add_option("--rendezvous", r.rendezvous, "Where ranks started by hand meet: a free port on rank 0's machine")->type_name("HOST:PORT");
 }
 

@@ -13,7 +13,7 @@ namespace headroom::cli {
 namespace {
 
 // As an object in JSON, a line each for people.
-Record settings_of(const headroom::Run& run) {
+Record settings_of(const StoredRun& run) {
   Record r{"settings", "Settings", {}};
   const auto settings = parse_json_or_discard<RowObject>(run.settings);
   if (!settings.is_object()) return r.add("text", run.settings);
@@ -29,7 +29,7 @@ Record settings_of(const headroom::Run& run) {
   return r;
 }
 
-Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
+Record one_run(const StoredRun& run, const std::vector<RowObject>& rows) {
   Record r{"", fmt::format("Run {}: {} on {}", run.id, run.command, run.machine), {}};
   r.add("id", run.id).add("command", run.command).add("machine", run.machine).add("version", run.version);
   r.add("started", run.started).add("finished", run.finished.empty() ? Value(std::string(studies::cut_short)) : Value(run.finished));
@@ -40,7 +40,7 @@ Record one_run(const headroom::Run& run, const std::vector<RowObject>& rows) {
 Record all_runs(const Results& results) {
   Record r{"", results.file(), {}};
   std::vector<studies::RunRow> rows;
-  for (const headroom::Run& run : results.runs())
+  for (const StoredRun& run : results.runs())
     rows.push_back({.run = run.id,
                     .command = run.command,
                     .machine = run.machine,
@@ -56,7 +56,7 @@ Record all_runs(const Results& results) {
 
 }  // namespace
 
-cli::Run results(CLI::App& app, Common& common) {
+Run results(CLI::App& app, Common& common) {
   auto word = std::make_shared<std::string>();
   app.add_option("RUN", *word, "A run's number: show its rows");
   app.footer("Examples:\n  headroom results\n  headroom results 3 --format csv --out run3.csv");

@@ -30,7 +30,7 @@ Run train(CLI::App& app, Common& common) {
   add_model(app, a->model);
   auto* text = app.add_option("--text", a->text, "A file of text; its bytes are the tokens, the vocabulary is 256")->type_name("FILE");
   app.add_option("--tokens", a->tokens, "A flat file of token numbers")->type_name("FILE")->excludes(text);
-  add_value(app, a->tokens_type, {.name = "tokens_type", .about = "Of --tokens", .choices = number_formats});
+  add_value(app, a->tokens_type, {.name = "tokens_type", .about = "Integer type in the file of --tokens", .choices = number_formats});
   add_described(app, s);
   add_ranks(app, a->ranks);
   app.add_option("--init", s.init, "Folder with the initial weights: Hugging Face's (config.json, model.safetensors), or an earlier --save")

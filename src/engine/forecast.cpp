@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/divide.h"
 #include "base/interrupt.h"
 #include "dist/dry.h"
 #include "engine/counted.h"
@@ -139,8 +140,7 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
 
 std::size_t stand_in_bytes(const attention::Problem& p, std::string_view variant) {
   // The widest tiles of any kernel in ops/attention: 256 rows, head dimensions of 32, 64, 128, 256.
-  const auto up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by * by; };
-  const std::int64_t pairs = p.batch * p.heads, rows = up(p.len_q, 256);
+  const std::int64_t pairs = p.batch * p.heads, rows = round_up(p.len_q, 256);
   const std::int64_t dim = p.head_dim <= 32 ? 32 : p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256;
   constexpr std::int64_t partial_outputs = 40 << 20, workspace = 32 << 20;
   std::int64_t bytes = partial_outputs + pairs * rows * (4 * dim + 16);  // the sum of dQ, numbers for each row

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/divide.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -20,8 +21,8 @@ std::int64_t chunk_of(const ModelConfig& config, DType compute, DType logits, co
     bytes = std::clamp(std::int64_t(std::min(kept / 16, double(most_bytes))), least_bytes, most_bytes);
   }
   const std::int64_t most = std::max(least_rows, bytes / (std::int64_t(size_of(logits)) * config.vocab) / 64 * 64);
-  const std::int64_t chunks = (rows + most - 1) / most;
-  return std::min(rows, ((rows + chunks - 1) / chunks + 63) / 64 * 64);
+  const std::int64_t chunks = ceil_div(rows, most);
+  return std::min(rows, round_up(ceil_div(rows, chunks), 64));
 }
 
 void Head::loss(const Tensor& x, const ParamStore::Lease& w, const Targets& t, Context& ctx) const {

@@ -25,7 +25,10 @@ inline constexpr auto names_of<engine::Keep> = names<engine::Keep>("everything",
 
 namespace headroom::engine {
 
-inline constexpr auto& keep_names = names_of<Keep>.name;
+inline constexpr const char* keep_help =
+    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
+    "it";
+
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
 }  // namespace headroom::engine

@@ -32,7 +32,7 @@ void place(std::vector<ParamSpec>& table) {
     Run& run = runs[s.multiplied ? 1 : 0];
     if (run.number < 0) run.number = segments++;
     s.segment = run.number, s.at = run.elements;
-    run.elements += (s.shape.count() + grain - 1) / grain * grain;
+    run.elements += round_up(s.shape.count(), grain);
   }
 }
 
@@ -117,7 +117,7 @@ std::vector<Segment> segments_of(const std::vector<ParamSpec>& table) {
     if (s.segment == int(all.size())) all.push_back({name_of_segment(s), s.layer, s.group, s.multiplied, {}});
     Segment& segment = all[std::size_t(s.segment)];
     segment.params.push_back(int(i));
-    segment.elements = s.at + (s.shape.count() + grain - 1) / grain * grain;
+    segment.elements = s.at + round_up(s.shape.count(), grain);
   }
   return all;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/divide.h"
 #include "base/tensor.h"
 #include "engine/config.h"
 
@@ -43,9 +44,7 @@ struct Segment {
   std::vector<int> params;  // indices into the table
   std::int64_t elements = 0;
 
-  std::int64_t part(int ranks) const {
-    return (elements / grain + ranks - 1) / ranks * grain;
-  }  // of one rank; the last may be short of work
+  std::int64_t part(int ranks) const { return ceil_div(elements / grain, ranks) * grain; }  // of one rank; the last may be short of work
 };
 std::vector<Segment> segments_of(const std::vector<ParamSpec>&);
 

@@ -24,7 +24,6 @@ inline constexpr auto names_of<engine::Sharding> = names<engine::Sharding>("none
 
 namespace headroom::engine {
 
-inline constexpr auto& sharding_names = names_of<Sharding>.name;
 constexpr std::string_view name_of(Sharding s) { return names_of<Sharding>.of(s); }
 
 struct Ranks {

@@ -79,11 +79,12 @@ constexpr std::string_view name_of(Updating u) { return names_of<Updating>.of(u)
 constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(g); }
 
 void describe(Of<Holding> auto& h, auto&& f) {
-  f(h.masters, {.name = "masters", .about = "FP32 weights: beside their bf16 copies, or sharing their bytes"});
-  f(h.updating, {.name = "update", .about = "AdamW after backward, or during it group by group, without clipping"});
-  f(h.gradients,
-    {.name = "gradients",
-     .about = "Gradients of the blocks' matrices: whole is FP32; half is the precision's dtype; none: the product updates the weight"});
+  f(h.masters, {.name = "masters", .about = "FP32 weights. whole: beside their bf16 copies; halves: they share the copies' bytes"});
+  f(h.updating,
+    {.name = "update", .about = "AdamW. after: once backward has finished; during: group by group within it, without clipping"});
+  f(h.gradients, {.name = "gradients",
+                  .about = "Gradients of the blocks' matrices. whole: FP32; half: the precision's dtype; none: never stored, the product "
+                           "updates the weight"});
 }
 
 struct Param {

@@ -194,7 +194,8 @@ struct Call {  // one product, ready to be launched with any algorithm
 
   float least_ms(const Chosen& plan, int times) const {  // infinity if it does not run
     cudaEvent_t begin, end;
-    cuda(cudaEventCreate(&begin)), cuda(cudaEventCreate(&end));
+    cuda(cudaEventCreate(&begin));
+    cuda(cudaEventCreate(&end));
     float least = std::numeric_limits<float>::infinity();
     for (int i = 0; i <= times; ++i) {
       cuda(cudaEventRecord(begin, stream));
@@ -205,7 +206,8 @@ struct Call {  // one product, ready to be launched with any algorithm
       cuda(cudaEventElapsedTime(&ms, begin, end));
       if (i > 0) least = std::min(least, ms);  // the first loads the kernel
     }
-    cuda(cudaEventDestroy(begin)), cuda(cudaEventDestroy(end));
+    cuda(cudaEventDestroy(begin));
+    cuda(cudaEventDestroy(end));
     return least;
   }
 

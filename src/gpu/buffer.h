@@ -13,7 +13,8 @@ class Buffer {
   ~Buffer();
   Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
     return *this;
   }
   void* data() const { return data_; }

@@ -46,7 +46,10 @@ Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw_)); }
 void Graph::launch(void* s) const { cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(raw_), cuda_stream(s))); }
 
 Stopwatch::Stopwatch() : start_(make_event()), stop_(make_event()) {}
-Stopwatch::~Stopwatch() { cudaEventDestroy(event(start_)), cudaEventDestroy(event(stop_)); }
+Stopwatch::~Stopwatch() {
+  cudaEventDestroy(event(start_));
+  cudaEventDestroy(event(stop_));
+}
 void Stopwatch::start(const Stream& s) { cuda(cudaEventRecord(event(start_), cuda_stream(s.raw()))); }
 void Stopwatch::stop(const Stream& s) { cuda(cudaEventRecord(event(stop_), cuda_stream(s.raw()))); }
 float Stopwatch::elapsed_ms() const {

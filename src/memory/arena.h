@@ -19,7 +19,7 @@ class Arena {
  public:
   static constexpr std::size_t alignment = 256;  // as cudaMalloc aligns; enough for every vector load
   static constexpr std::size_t boundless = std::numeric_limits<std::size_t>::max() / 2;
-  static constexpr std::size_t rounded(std::size_t bytes) { return ceil_div(bytes, alignment) * alignment; }
+  static constexpr std::size_t rounded(std::size_t bytes) { return round_up(bytes, alignment); }
 
   Arena(void* base, std::size_t capacity, Ledger* ledger = nullptr)
       : base_(reinterpret_cast<std::uintptr_t>(base)), capacity_(capacity), ledger_(ledger) {}

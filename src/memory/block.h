@@ -11,7 +11,8 @@ class Block {
   ~Block();
   Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Block& operator=(Block&& other) noexcept {
-    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
     return *this;
   }
   void* data() const { return data_; }

@@ -47,7 +47,10 @@ void Ledger::give(std::size_t count) {
 
 void Ledger::clear() { *this = Ledger(); }
 
-void Ledger::start_peak() { peak_bytes_ = live_bytes_, peak_event_ = events_.size(); }
+void Ledger::start_peak() {
+  peak_bytes_ = live_bytes_;
+  peak_event_ = events_.size();
+}
 
 std::vector<Entry> Ledger::standing() const {
   std::vector<Entry> out;

@@ -39,7 +39,10 @@ template <class T>
 bool read_member(const RowObject& j, T& into) {
   if constexpr (is_optional<T>) {
     typename T::value_type value{};
-    if (j.is_null()) return into.reset(), true;
+    if (j.is_null()) {
+      into.reset();
+      return true;
+    }
     if (!read_member(j, value)) return false;
     into = std::move(value);
     return true;

@@ -142,7 +142,7 @@ void make_tables(sqlite3* db, const std::string& file) {
 constexpr const char* run_columns =
     "SELECT id, command, settings, machine, version, started, finished, (SELECT count(*) FROM rows WHERE run = runs.id) FROM runs ";
 
-Run run_of(Statement& s) { return {s.integer(0), s.text(1), s.text(2), s.text(3), s.text(4), s.text(5), s.text(6), s.integer(7)}; }
+StoredRun run_of(Statement& s) { return {s.integer(0), s.text(1), s.text(2), s.text(3), s.text(4), s.text(5), s.text(6), s.integer(7)}; }
 
 }  // namespace
 
@@ -212,7 +212,10 @@ Database opened_for_reading(const std::string& file) {
   } catch (const HotJournal&) {}  // NOLINT(bugprone-empty-catch): gone on with below
   try {
     Database db = readable(opened(file, SQLITE_OPEN_READWRITE, file));
-    if (sqlite3_db_readonly(db.get(), "main") == 0) return execute(db.get(), file, "PRAGMA query_only = 1"), std::move(db);
+    if (sqlite3_db_readonly(db.get(), "main") == 0) {
+      execute(db.get(), file, "PRAGMA query_only = 1");
+      return db;
+    }
   } catch (const HotJournal&) {  // NOLINT(bugprone-empty-catch)
   } catch (const Error& e) {
     if (e.at.code == Code::out_of_memory) throw;
@@ -269,14 +272,14 @@ void Results::finish_run(std::int64_t run) {
   Statement(db_.get(), file_, "UPDATE runs SET finished = datetime('now') WHERE id = ?").bind(run).next();
 }
 
-std::vector<Run> Results::runs() const {
+std::vector<StoredRun> Results::runs() const {
   Statement s(db_.get(), file_, fmt::format("{} ORDER BY id DESC", run_columns).c_str());
-  std::vector<Run> all;
+  std::vector<StoredRun> all;
   while (s.next()) all.push_back(run_of(s));
   return all;
 }
 
-std::optional<Run> Results::run(std::int64_t id) const {
+std::optional<StoredRun> Results::run(std::int64_t id) const {
   Statement s(db_.get(), file_, fmt::format("{} WHERE id = ?", run_columns).c_str());
   if (!s.bind(id).next()) return std::nullopt;
   return run_of(s);
@@ -290,7 +293,7 @@ std::vector<StoredRow> Results::rows(std::int64_t run) const {
   return all;
 }
 
-std::optional<Run> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
+std::optional<StoredRun> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
   Statement s(
       db_.get(), file_,
       fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? AND version = ? ORDER BY id DESC LIMIT 1",

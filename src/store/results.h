@@ -14,7 +14,7 @@ struct sqlite3;
 
 namespace headroom {
 
-struct Run {
+struct StoredRun {
   std::int64_t id = 0;
   std::string command, settings, machine, version;  // settings: a JSON object
   std::string started, finished;                    // UTC; finished is empty while it runs or when it was cut short
@@ -36,11 +36,11 @@ class Results {
   void add_row(std::int64_t run, const StoredRow&);  // on disk when it returns; a key that the run has already is replaced
   void finish_run(std::int64_t run);
 
-  std::vector<Run> runs() const;  // newest first
-  std::optional<Run> run(std::int64_t id) const;
+  std::vector<StoredRun> runs() const;  // newest first
+  std::optional<StoredRun> run(std::int64_t id) const;
   std::vector<StoredRow> rows(std::int64_t run) const;  // in the order they were added
   // The newest run that was cut short, with the same command, settings and machine, by this version of the program.
-  std::optional<Run> unfinished(const std::string& command, const std::string& settings, const std::string& machine) const;
+  std::optional<StoredRun> unfinished(const std::string& command, const std::string& settings, const std::string& machine) const;
 
   const std::string& file() const { return file_; }
 

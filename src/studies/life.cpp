@@ -36,7 +36,7 @@ void Life::keep(const std::string& key, const RowObject& row, const RowObject& d
 
 void Life::adopt(const std::function<bool(const RowObject& settings)>& same, const std::function<bool(const RowObject& row)>& wanted) {
   if (goes_on_) return;
-  for (const Run& earlier : results_.runs()) {  // the newest first
+  for (const StoredRun& earlier : results_.runs()) {  // the newest first
     if (earlier.id == run_ || earlier.command != command_ || earlier.machine != machine_) continue;
     if (const auto settings = parse_json_or_discard<RowObject>(earlier.settings); !settings.is_object() || !same(settings)) continue;
     const auto rows = row_objects(results_, earlier.id);

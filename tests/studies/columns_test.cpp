@@ -40,9 +40,9 @@ TEST(Columns, KnowEveryTableOfMemoryModel) {
   m.device = cpu_device();
   expect_described(memory_model(m).record);
   m.measure = false;
-  m.use = Use::inference;
+  m.use = ModelUse::inference;
   expect_described(memory_model(m).record);
-  m.use = Use::train;
+  m.use = ModelUse::train;
   m.whose = Whose::pytorch;
   m.device = device_described("h200");
   m.memory_bytes.reset();
@@ -69,7 +69,7 @@ TEST(Columns, KnowEveryTableOfPlan) {
   p.precisions = {{DType::bf16, Math::exact}};
   p.attentions = {"flash"};
   expect_described(plan(p).record);
-  p.use = Use::inference;
+  p.use = ModelUse::inference;
   expect_described(plan(p).record);
 }
 

@@ -189,7 +189,10 @@ Counted count_tensor_work(int device, const std::function<void()>& call, const s
     Profiler profiler(library);
     profiler.prepare(device);
     for (int passes = 0; !profiler.pass(call, wait);)
-      if (++passes > 64) return c.why = "CUPTI never had enough passes", c;
+      if (++passes > 64) {
+        c.why = "CUPTI never had enough passes";
+        return c;
+      }
     const auto values = profiler.values();
     c.tensor_share = values[0] / 100;
     c.sm_hz = values[1];

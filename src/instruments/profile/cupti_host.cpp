@@ -85,7 +85,8 @@ constexpr std::size_t buffer_bytes = 1 << 20;
 
 void give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, buffer_bytes));
-  *size = *buffer ? buffer_bytes : 0, *most_records = 0;
+  *size = *buffer ? buffer_bytes : 0;
+  *most_records = 0;
 }
 
 void tell(const CUpti_Activity* record) {

@@ -10,7 +10,10 @@ void stop_activity() {}
 void push_link(std::uint64_t) {}
 void pop_link() {}
 int mark_of_node(std::uint64_t) { return -1; }
-void* open_cupti(std::string* why) { return *why = "this build has no CUDA", nullptr; }
+void* open_cupti(std::string* why) {
+  *why = "this build has no CUDA";
+  return nullptr;
+}
 
 Counted count_tensor_work(int, const std::function<void()>&, const std::function<void()>&) { return {0, 0, 0, "this build has no CUDA"}; }
 

@@ -55,7 +55,10 @@ class GpuEcho final : public Echo {  // later launches belong to the mark; Nsigh
 class Recording::HostEcho final : public Echo {
  public:
   explicit HostEcho(Recording& r) : recording_(r) {}
-  void begin(int, const Region& r) override { open_ops_ += r.kind != Region::Kind::module, kinds_.push_back(r.kind); }
+  void begin(int, const Region& r) override {
+    open_ops_ += r.kind != Region::Kind::module;
+    kinds_.push_back(r.kind);
+  }
   void end() noexcept override {
     const auto kind = kinds_.back();
     kinds_.pop_back();

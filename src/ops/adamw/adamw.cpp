@@ -36,7 +36,8 @@ Size checked(std::span<const Update> all) {
           Code::bad_argument, "adamw: a weight without a master is a bf16 copy and a rest of 16 bits, of {} elements each", count);
     check(t.parts >= 1 && t.parts == all[0].parts, Code::bad_argument, "adamw: gradients of {} and of {} parts in one call", t.parts,
           all[0].parts);
-    s.elements += double(count), s.grad_bytes += t.parts * double(t.grad.bytes());
+    s.elements += double(count);
+    s.grad_bytes += t.parts * double(t.grad.bytes());
     s.state_bytes += double(count) * (t.rest ? 2 * 2 + 2 + 16 : 24);
     if (!t.copy) continue;
     if (!copy) copy = &t.copy;

@@ -129,7 +129,9 @@ void begin_cpu(const Tensor& state, const Hyper& h, const Tensor& sums, const Te
 
 void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context& ctx) {
   Update t;
-  t.grad = first, t.parts = parts, t.apart = apart;
+  t.grad = first;
+  t.parts = parts;
+  t.apart = apart;
   ctx.share(pieces_of(sum), [&](std::int64_t p, int) {
     HWY_DYNAMIC_DISPATCH(add_piece)
     (t, sum.as<float>(), into == Gradient::accumulate, p * piece, std::min(sum.count(), (p + 1) * piece));

@@ -354,7 +354,7 @@ void add_parts_cuda(const Tensor& first, int parts, std::int64_t apart, const Te
                      parts,
                      into == Gradient::accumulate,
                      aligned({first.data, sum.data}) && apart * std::int64_t(size_of(first.dtype)) % 16 == 0};
-  const auto blocks = std::clamp<std::int64_t>((sum.count() + threads * vec - 1) / (threads * vec), 1, 4096);
+  const auto blocks = std::clamp<std::int64_t>(ceil_div(sum.count(), threads * vec), 1, 4096);
   with_float(first.dtype, [&]<class G>() { launch(cuda_stream(ctx.stream), gradient_sum<G>, {unsigned(blocks), threads}, args); });
 }
 

@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/divide.h"
 #include "base/tensor.h"
 #include "ops/attention/mask.h"
 #include "ops/op.h"
@@ -55,7 +56,7 @@ struct Problem {  // what is asked, in words; nothing about how
   double visible() const { return documents ? visible_in_documents : band().visible(); }
   Operands operands() const;
   std::int64_t group() const { return heads / kv_heads; }  // query heads that share a key head
-  std::int64_t pages_of_sequence() const { return page ? (len_k + page - 1) / page : 0; }
+  std::int64_t pages_of_sequence() const { return page ? ceil_div(len_k, page) : 0; }
   Shape q_shape() const { return {batch, len_q, heads, head_dim}; }
   Shape o_shape() const { return {batch, len_q, heads, value_dim()}; }
   Shape k_shape() const { return keys_shape(head_dim); }

@@ -89,10 +89,7 @@ void check(const Problem& p) {
   check(p.page >= 0 && p.pages >= 0 && p.page <= longest_in_32_bits && p.pages < (1ll << 31), Code::bad_argument,
         "attention: {} pages of {} positions; both must be at least 0 and below 2^31", p.pages, p.page);
   check(std::isfinite(p.scale_or_default()), Code::bad_argument, "attention: scale is {}, it must be finite", p.scale_or_default());
-  check(p.mask.kind != MaskKind::window || p.mask.window >= 1, Code::bad_argument, "attention: a window of {} keys; it must be at least 1",
-        p.mask.window);
-  check(p.mask.ahead >= 0 && (p.mask.kind == MaskKind::window || p.mask.ahead == 0), Code::bad_argument,
-        "attention: {} keys ahead; it must be at least 0, and only a window has any", p.mask.ahead);
+  check(p.mask);
   const auto at_least_one = [](std::int64_t n) { return double(std::max<std::int64_t>(n, 1)); };  // strides of an empty tensor count too
   const double rows = at_least_one(p.batch) * double(p.heads) * at_least_one(std::max(p.len_q, p.len_k));
   const double scores = at_least_one(p.batch) * double(p.heads) * at_least_one(p.len_q) * at_least_one(p.len_k);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/divide.h"
+
 namespace headroom::attention {
 
 Lists make_lists(const Problem& p, Context& ctx) {
@@ -12,19 +14,16 @@ Lists make_lists(const Problem& p, Context& ctx) {
 
 DocumentsArgs documents_args(const Problem& p, const Extras& with, const Lists& lists) {
   constexpr std::int64_t far = 1 << 30;
-  const Mask& m = p.mask;
-  const bool window = m.kind == MaskKind::window;
+  const Offsets sees = offsets_of(p.mask);
   return {.cu_q = with.cu_q.as<std::int32_t>(),
           .cu_k = with.cu_k.as<std::int32_t>(),
           .count = std::int32_t(p.documents),
           .len_q = std::int32_t(p.len_q),
           .len_k = std::int32_t(p.len_k),
           .batch = std::int32_t(p.batch),
-          .low = std::int32_t(window ? -std::min(m.window - 1, far) : -far),
-          .high = std::int32_t(window                       ? std::min(m.ahead, far)
-                               : m.kind == MaskKind::causal ? 0
-                                                            : far),
-          .from_the_end = m.kind != MaskKind::full && m.align == Align::bottom_right,
+          .low = std::int32_t(std::max(sees.low, -far)),
+          .high = std::int32_t(std::min(sees.high, far)),
+          .from_the_end = sees.from_the_end,
           .keys_of = lists.keys_of.as<Run>(),
           .rows_of = lists.rows_of.as<Run>()};
 }
@@ -34,7 +33,7 @@ void list_documents(const Problem& p, const Extras& with, const Lists& lists, Co
   const DocumentsArgs a = documents_args(p, with, lists);
   constexpr std::int64_t piece = 1024;
   const auto each = [&](std::int64_t len, auto&& fill) {
-    const std::int64_t pieces = (len + piece - 1) / piece;
+    const std::int64_t pieces = ceil_div(len, piece);
     ctx.share(pieces * p.batch, [&](std::int64_t n, int) {
       const std::int64_t row = n / pieces, end = std::min((n % pieces + 1) * piece, len);
       for (auto i = n % pieces * piece; i < end; ++i) fill(row, i);

@@ -46,19 +46,28 @@ std::optional<Mask> mask_named(std::string_view text) {
   return Mask::sliding(*width, align, *ahead);
 }
 
-Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
-  Band b{.len_q = len_q, .len_k = len_k};
-  if (m.kind == MaskKind::full) {
-    b.low = -len_q;  // beyond either end
-    b.high = len_k;
-    return b;
+void check(const Mask& m) {
+  headroom::check(m.kind != MaskKind::window || m.window >= 1, Code::bad_argument, "attention: a window of {} keys; it must be at least 1",
+                  m.window);
+  headroom::check(m.ahead >= 0 && (m.kind == MaskKind::window || m.ahead == 0), Code::bad_argument,
+                  "attention: {} keys ahead; it must be at least 0, and only a window has any", m.ahead);
+}
+
+Offsets offsets_of(const Mask& m) {
+  const bool from_the_end = m.align == Align::bottom_right;
+  switch (m.kind) {
+    case MaskKind::full: break;
+    case MaskKind::causal: return {.high = 0, .from_the_end = from_the_end, .reach = Reach::before};
+    case MaskKind::window: return {.low = 1 - m.window, .high = m.ahead, .from_the_end = from_the_end, .reach = Reach::run};
   }
-  const std::int64_t own = m.align == Align::bottom_right ? len_k - len_q : 0, all = len_q + len_k;  // key position of row 0
-  const bool window = m.kind == MaskKind::window;
-  b.low = own - (window ? std::min(m.window - 1, all) : all);
-  b.high = own + (window ? std::min(m.ahead, all) : 0);
-  b.reach = window ? Reach::run : Reach::before;
-  return b;
+  return {};
+}
+
+Band band_of(const Mask& m, std::int64_t len_q, std::int64_t len_k) {
+  const Offsets o = offsets_of(m);
+  if (o.reach == Reach::all) return {.len_q = len_q, .len_k = len_k, .low = -len_q, .high = len_k};  // beyond either end
+  const std::int64_t own = o.from_the_end ? len_k - len_q : 0, all = len_q + len_k;                  // own: key position of row 0
+  return {.len_q = len_q, .len_k = len_k, .low = own + std::max(o.low, -all), .high = own + std::min(o.high, all), .reach = o.reach};
 }
 
 BandOf<std::int32_t> in_32_bits(const Band& b) {

@@ -35,8 +35,11 @@ struct Mask {  // as asked
   friend bool operator==(const Mask&, const Mask&) = default;
 };
 
-std::string name_of(const Mask&);  // "full", "causal", "causal:top-left", "window:256", "window:256+128", "window:256:top-left"
+void check(const Mask&);                           // an Error (bad_argument) that says what is allowed
+std::string name_of(const Mask&);                  // one of mask_shapes, with numbers: "causal", "window:256+128"
 std::optional<Mask> mask_named(std::string_view);  // the way back
+inline constexpr std::string_view mask_shapes[] = {"full", "causal", "window:W", "window:W+A", "causal:top-left", "window:W:top-left"};
+inline constexpr const char* mask_help = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left";
 
 // What a mask limits, and so what has to be asked. A kernel that knows it at compile time asks no more than that.
 enum class Reach : std::uint8_t {
@@ -46,6 +49,15 @@ enum class Reach : std::uint8_t {
   listed,  // the same, looked up: packed documents
   any      // in a call: whatever the band says of itself
 };
+
+// What a row sees, counted from its own position: keys low … high of it.
+struct Offsets {
+  static constexpr std::int64_t anything = std::int64_t(1) << 62;  // as far as there are keys
+  std::int64_t low = -anything, high = anything;
+  bool from_the_end = false;  // the last row's position is the last key's; else row i's is i
+  Reach reach = Reach::all;
+};
+Offsets offsets_of(const Mask&);
 
 struct Run {  // [first, last)
   std::int32_t first, last;

@@ -182,7 +182,7 @@ void softmax_rows_backward(const Problem& p, const Backward& t, const Scores& sc
 void store_rounded(const Tensor& from, const Tensor& to, cudaStream_t stream) {
   if (to.count() == 0) return;
   with_served(to.dtype, [&]<class T>() {
-    launch(stream, attention_plain_store<T>, {blocks((to.count() + threads - 1) / threads), threads},
+    launch(stream, attention_plain_store<T>, {blocks(ceil_div(to.count(), threads)), threads},
            {.from = from.as<float>(),
             .to = to.as<T>(),
             .count = to.count(),

@@ -43,10 +43,15 @@ double longest_row(const Doubles& m, std::int64_t dim) {
 
 struct Expected {  // values and the magnitudes they were formed from, [kept, dim]
   Doubles value, magnitude;
-  void reset(std::size_t n) { value.assign(n, 0.0), magnitude.assign(n, 0.0); }
+  void reset(std::size_t n) {
+    value.assign(n, 0.0);
+    magnitude.assign(n, 0.0);
+  }
   void add(std::size_t at, const double* x, std::int64_t n, double weight, double size) {  // += weight·x; magnitude += size·|x|
-    for (std::int64_t d = 0; d < n; ++d)
-      value[at + std::size_t(d)] += weight * x[d], magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
+    for (std::int64_t d = 0; d < n; ++d) {
+      value[at + std::size_t(d)] += weight * x[d];
+      magnitude[at + std::size_t(d)] += size * std::abs(x[d]);
+    }
   }
 };
 
@@ -269,7 +274,8 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
   for (std::int64_t n = 0; n < std::min(affordable, heads); ++n) {
     const auto head = affordable >= heads || n == 0 ? heads - 1 - n : std::int64_t(random.below(std::uint64_t(n), std::uint64_t(heads)));
     auto work = std::make_unique<Work>();
-    work->batch = head / p.kv_heads, work->kv_head = head % p.kv_heads;
+    work->batch = head / p.kv_heads;
+    work->kv_head = head % p.kv_heads;
     work->rows = sample(p.len_q, random.stream(2 * std::uint64_t(n)));
     work->keys = sample(p.len_k, random.stream(2 * std::uint64_t(n) + 1));
     work->run({problem_, lists_, with_, threads, read_, sum_rows}, q, k, v, d_o);

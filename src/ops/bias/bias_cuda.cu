@@ -57,7 +57,7 @@ void start(const Tensor& rows, const Tensor& bias, const Parts& parts, F&& f) {
   if (rows.count() == 0) return;
   with_float(rows.dtype, [&]<class T>() {
     const int vec = pieces_of<T>(width, rows.as<char>(), bias.as<char>());
-    const std::int64_t pieces = (width + vec * threads - 1) / (vec * threads);
+    const std::int64_t pieces = ceil_div(width, vec * threads);
     const Args<T> args{.rows = rows.as<T>(),
                        .bias = bias.as<float>(),
                        .count = rows.shape[0],

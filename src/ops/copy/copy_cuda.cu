@@ -79,8 +79,7 @@ void copy_cuda(const Tensor& from, const Tensor& to, Context& ctx) {
     if (from.bytes() % 16 != 0 || pieces_of<char>(16, from.as<char>(), to.as<char>()) == 1)
       return cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice, stream));
     const auto count = std::int64_t(from.bytes() / 16);
-    return launch(stream, copy_plain, {grid_of((count + 4 * threads - 1) / (4 * threads)), threads},
-                  {from.as<uint4>(), to.as<uint4>(), count});
+    return launch(stream, copy_plain, {grid_of(ceil_div(count, 4 * threads)), threads}, {from.as<uint4>(), to.as<uint4>(), count});
   }
   with_float(from.dtype, [&]<class From>() {
     with_float(to.dtype, [&]<class To>() {

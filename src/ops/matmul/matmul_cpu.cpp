@@ -46,7 +46,11 @@ Sizes sizes_of(const Product& p, bool widened) {
   const int last = p.c.shape.rank - 1;
   Sizes s{1, p.c.shape[last - 1], p.c.shape[last], p.a.values.shape[last], 0, 0};
   for (int d = 0; d < last - 1; ++d) s.batch *= p.c.shape[d];
-  if (s.batch == 0 || s.m == 0 || s.n == 0) return s.batch = 0, s.tile_m = s.tile_n = 1, s;
+  if (s.batch == 0 || s.m == 0 || s.n == 0) {
+    s.batch = 0;
+    s.tile_m = s.tile_n = 1;
+    return s;
+  }
   // Large enough that packing inside the library (m·k + k·n moves for m·n·k multiplies) is negligible, and at least 16 pieces if
   // there is enough work.
   s.tile_m = s.tile_n = widened ? panel : 1024;

@@ -26,11 +26,13 @@ class Sweep {
     AttentionRow row = blank(c);
     row.status = Status::interrupted;  // until it is judged
     if (!c.variant) {
-      row.status = Status::refused, row.why = c.refusal;
+      row.status = Status::refused;
+      row.why = c.refusal;
       return row;
     }
     if (!c.too_large.empty()) {
-      row.status = Status::oom, row.why = c.too_large;
+      row.status = Status::oom;
+      row.why = c.too_large;
       return row;
     }
     try {
@@ -55,8 +57,15 @@ class Sweep {
     const Problem& p = c.problem;
     AttentionRow r;
     r.variant = c.variant ? std::string(c.variant->name) : c.wanted;
-    r.device = device_.name, r.dtype = p.precision, r.mask = p.mask;
-    r.batch = p.batch, r.heads = p.heads, r.kv_heads = p.kv_heads, r.dim = p.head_dim, r.len_q = p.len_q, r.len_k = p.len_k;
+    r.device = device_.name;
+    r.dtype = p.precision;
+    r.mask = p.mask;
+    r.batch = p.batch;
+    r.heads = p.heads;
+    r.kv_heads = p.kv_heads;
+    r.dim = p.head_dim;
+    r.len_q = p.len_q;
+    r.len_k = p.len_k;
     for (const std::int64_t one : s_.documents) r.documents += fmt::format("{}{}", r.documents.empty() ? "" : ",", one);
     r.dim_v = p.value_dim();
     r.softcap = s_.softcap;
@@ -103,7 +112,8 @@ class Sweep {
     };
     AttentionVisit visit;
     visit.fill_inputs = [&](const AttentionTensors& t) {
-      place_.fill_normal(t.fwd.q, random.stream(1)), place_.fill_normal(t.fwd.k, random.stream(2));
+      place_.fill_normal(t.fwd.q, random.stream(1));
+      place_.fill_normal(t.fwd.k, random.stream(2));
       place_.fill_normal(t.fwd.v, random.stream(3));
       fill_extras(place_, p, s_.documents, s_.seed, t.fwd.with);
     };
@@ -127,7 +137,8 @@ class Sweep {
   static void record(const bench::Stats& s, double flops, std::optional<double>& ms, std::optional<double>& std,
                      std::optional<double>& tflops) {
     if (s.count == 0) return;
-    ms = s.mean, std = s.std;
+    ms = s.mean;
+    std = s.std;
     tflops = s.mean > 0 ? flops / s.mean / 1e9 : 0;
   }
 

@@ -46,14 +46,14 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 1024}});
   f(s.lens, {.name = "len", .about = "Lengths of the queries, and of the keys without --len-k", .allowed = {0, most_len}});
   f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, most_len}});
-  f(s.masks, {.name = "mask", .about = mask_help});
+  f(s.masks, {.name = "mask", .about = attention::mask_help});
   f(s.documents, {.name = "documents",
-                  .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask holds inside each",
+                  .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask applies within each",
                   .allowed = {0, most_len}});
   f(s.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
   f(s.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
   f(s.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
-  f(s.passes, {.name = "pass", .about = "What to measure"});
+  f(s.passes, {.name = "pass", .about = "Passes to measure"});
   f(s.protocol.warmup, {.name = "warmup", .about = "Calls before the first sample", .allowed = {0, most_calls}});
   f(s.protocol.steps, {.name = "steps", .about = "Samples; when given, exactly so many", .allowed = {1, most_calls}});
   f(s.protocol.until,

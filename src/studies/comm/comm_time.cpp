@@ -228,7 +228,7 @@ Outcome CommStudy::outcome() {
 
 std::optional<double> kept_link(const Device& d, const std::string& store) {
   const auto results = results_if_any(store);
-  for (const Run& run : results ? results->runs() : std::vector<Run>()) {
+  for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
     if (run.command != "comm" || run.machine != d.name || run.finished.empty()) continue;
     std::optional<double> best;
     for (const RowObject& object : row_objects(*results, run.id)) {

@@ -33,13 +33,14 @@ struct CommTime {
   std::uint64_t seed = 0;
 };
 void describe(Of<CommTime> auto& t, auto&& f) {
-  f(t.bytes, {.name = "bytes", .unit = Unit::bytes, .about = "That a rank exchanges with the others, or has in the end"});
-  f(t.calls, {.name = "calls", .about = "What is timed", .option = "--call"});
-  f(t.backend, {.name = "backend", .about = "What carries it [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
+  f(t.bytes, {.name = "bytes", .unit = Unit::bytes, .about = "Sizes: what each rank exchanges with the others, or has in the end"});
+  f(t.calls, {.name = "calls", .about = "Collectives to time", .option = "--call"});
+  f(t.backend, {.name = "backend", .about = "Transport [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
   f(t.route, {.name = "route", .about = "On GPUs: NCCL's kernels, copy engines, or by size"});
   f(t.steps, {.name = "steps", .about = "Samples that count", .allowed = {1, 1 << 20}});
-  f(t.warmup, {.name = "warmup", .about = "Calls before them", .allowed = {0, 1 << 20}});
-  f(t.threads, {.name = "threads", .about = "Of a rank, for its sums on a CPU; 0: the cores, shared out", .allowed = {0, 4096}});
+  f(t.warmup, {.name = "warmup", .about = "Calls before those", .allowed = {0, 1 << 20}});
+  f(t.threads,
+    {.name = "threads", .about = "Threads of a rank on a CPU; 0: the cores divided by the ranks of this machine", .allowed = {0, 4096}});
   f(t.seed, {.name = "seed"});
 }
 

@@ -71,7 +71,7 @@ Outcome device_study(const Device& d, const Host& host) {
 
 std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
   const auto results = results_if_any(store);
-  for (const Run& run : results ? results->runs() : std::vector<Run>()) {
+  for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
     std::vector<CeilingRow> rows;
     for (const RowObject& row : row_objects(*results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));

@@ -22,7 +22,7 @@ struct Component {
   int count = 1;     // equal ones of different blocks, in bytes, taken and share counted together
 };
 
-struct Moment {  // one take or give
+struct Moment {  // an allocation, or its end
   std::string what;
   std::uint64_t live = 0;  // after it
 };

@@ -4,8 +4,8 @@
 
 namespace headroom::studies {
 
-enum class Whose : std::uint8_t { headroom, pytorch };  // this library's step, or PyTorch eager's
-enum class Use : std::uint8_t { train, inference };     // of a model
+enum class Whose : std::uint8_t { headroom, pytorch };    // this library's step, or PyTorch eager's
+enum class ModelUse : std::uint8_t { train, inference };  // of a model
 
 inline constexpr Description memory_limit{.name = "memory_bytes",
                                           .unit = Unit::bytes,
@@ -19,5 +19,5 @@ namespace headroom {
 template <>
 inline constexpr auto names_of<studies::Whose> = names<studies::Whose>("headroom", "pytorch");
 template <>
-inline constexpr auto names_of<studies::Use> = names<studies::Use>("train", "inference");
+inline constexpr auto names_of<studies::ModelUse> = names<studies::ModelUse>("train", "inference");
 }  // namespace headroom

@@ -52,7 +52,7 @@ void describe(Of<AttentionMemory> auto& s, auto&& f) {
   f(s.lens, {.name = "len", .about = "Lengths", .allowed = {1, many}});
   f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, many}});
   f(s.precisions, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
-  f(s.mask, {.name = "mask", .about = mask_help});
+  f(s.mask, {.name = "mask", .about = attention::mask_help});
   f(s.memory_bytes, memory_limit);
   describe(s.as_pytorch, f);
   f(s.measure, {.name = "measure", .about = "Run every row that fits, and show the measured bytes beside the forecast"});

@@ -25,7 +25,7 @@ Chart live_bytes_chart(const engine::Forecast& f, std::uint64_t memory_bytes) {
     account.timeline.push_back({f.entries[e.entry].name.text, e.live});
     if (e.live == f.peak_bytes) account.peak_moment = account.timeline.size() - 1;
   }
-  Chart c{"Live bytes over the step", "take or give", "", Unit::bytes, false, {}, Chart::Kind::areas};
+  Chart c{"Live bytes over the step", "allocation number", "", Unit::bytes, false, {}, Chart::Kind::areas};
   for (const Phase p : stacking) c.series.push_back({std::string(name_of(p)), {}});
   const auto shown = moments_worth_showing(account, most_moments);
   std::array<std::int64_t, phase_count> live{};

@@ -8,7 +8,7 @@ namespace headroom::studies {
 // memory_bytes: drawn as a line where it is in sight of the peak; 0: not known.
 Chart live_bytes_chart(const engine::Forecast&, std::uint64_t memory_bytes);
 
-// What stands on what: parameters at the bottom, what comes and goes on top.
+// The order of the stack: parameters at the bottom, what comes and goes on top.
 constexpr std::array<Phase, phase_count> stacking = {Phase::parameter, Phase::optimizer, Phase::gradient, Phase::input,
                                                      Phase::saved,     Phase::forward,   Phase::backward, Phase::workspace};
 

@@ -318,7 +318,7 @@ Outcome memory_model(const ModelMemory& s) {
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
   check_precisions(s.precisions, s.levers.scales, s.device);
-  if (s.use == Use::inference) {
+  if (s.use == ModelUse::inference) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
     const std::string levers = changed_options(s.levers);
     check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);

@@ -22,7 +22,7 @@ struct StepLevers {  // of this library's training step
   std::optional<engine::Scales> scales;
 };
 void describe(Of<StepLevers> auto& l, auto&& f) {
-  f(l.keeps, {.name = "keep", .about = "What a block keeps for backward; it computes the rest again", .option = "--keep,--recompute"});
+  f(l.keeps, {.name = "keep", .about = engine::keep_help, .option = "--keep,--recompute"});
   describe(l.holding, f);
   f(l.scales, {.name = "scales", .about = engine::about_scales});
 }
@@ -32,7 +32,7 @@ struct ModelMemory {
   std::vector<std::int64_t> batches{4}, lens{1024};
   std::vector<Precision> precisions{{}};
   std::optional<std::string> attention;  // empty: flash; PyTorch's: plain
-  Use use = Use::train;
+  ModelUse use = ModelUse::train;
   Whose whose = Whose::headroom;
   StepLevers levers{};
   pytorch::StepChoices as_pytorch{};
@@ -56,7 +56,7 @@ void describe(Of<ModelMemory> auto& m, auto&& f) {
   describe_cases(m, f);
   describe(m.levers, f);
   f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch eager's"});
-  f(m.use, {.name = "phase", .about = "A training step, or answering: weights, cache, prefill, decode"});
+  f(m.use, {.name = "phase", .about = "train: a training step; inference: weights, cache, prefill and decode"});
   f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});
   describe(m.as_pytorch, f);
 }

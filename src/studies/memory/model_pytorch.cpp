@@ -88,7 +88,8 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
 
 void check_account(const ModelMemory& asked) {
   check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
-  check(asked.use == Use::train, Code::bad_argument, "--phase {}: --as pytorch accounts for a training step", names_of<Use>.of(asked.use));
+  check(asked.use == ModelUse::train, Code::bad_argument, "--phase {}: --as pytorch accounts for a training step",
+        names_of<ModelUse>.of(asked.use));
   const std::string ours = changed_options(asked.levers);
   check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch eager's step has no such levers; leave {} out", ours);
   check(!asked.model.counted, Code::unsupported, "--as pytorch: PyTorch's step of {} is not known ({}); leave --as pytorch out",

@@ -132,11 +132,11 @@ void check_plan(const Plan& p) {
   check_precisions(p.precisions, p.scales, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
-  check(p.use == Use::train || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
+  check(p.use == ModelUse::train || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
 }
 
 std::vector<Precision> usual_precisions(const Plan& p) {
-  if (p.use == Use::inference) return {{DType::bf16, Math::exact}};
+  if (p.use == ModelUse::inference) return {{DType::bf16, Math::exact}};
   if (p.device.kind == DeviceKind::cpu) return {{DType::f32, Math::exact}, {DType::bf16, Math::exact}};
   return {{DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}};
 }
@@ -251,7 +251,7 @@ Outcome plan(const Plan& asked) {
   Plan p = asked;
   if (p.precisions.empty()) p.precisions = usual_precisions(p);
   check_plan(p);
-  return p.use == Use::inference ? plan_of_inference(p) : plan_of_training(p);
+  return p.use == ModelUse::inference ? plan_of_inference(p) : plan_of_training(p);
 }
 
 }  // namespace headroom::studies

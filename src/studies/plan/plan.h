@@ -29,7 +29,7 @@ struct Plan {
   std::vector<engine::Updating> updates{engine::Updating::after, engine::Updating::during};
   std::optional<std::uint64_t> memory_bytes;
   std::int64_t most = 10;
-  Use use = Use::train;
+  ModelUse use = ModelUse::train;
   Device device;
   int workers = 1;                                    // threads that the CPU's scratch is counted for
   std::function<bool()> stop = [] { return false; };  // asked between forecasts
@@ -38,13 +38,13 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
   f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch: replicas, and every way to shard them", .allowed = {1, 4096}});
-  f(p.precisions, {.name = "precision", .about = "Values to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
+  f(p.precisions, {.name = "precision", .about = "Precisions to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
   f(p.scales, {.name = "scales", .about = engine::about_scales});
-  f(p.attentions, {.name = "attention", .about = "To choose from", .choices = attention_families});
-  f(p.keeps, {.name = "keep", .about = "To choose from", .option = "--keep,--recompute"});
-  f(p.masters, {.name = "masters", .about = "To choose from"});
-  f(p.gradients, {.name = "gradients", .about = "To choose from"});
-  f(p.updates, {.name = "update", .about = "To choose from; during: nothing is clipped"});
+  f(p.attentions, {.name = "attention", .about = "Attention variants to try", .choices = attention_families});
+  f(p.keeps, {.name = "keep", .about = "Recompute levels to try, as in headroom train --help", .option = "--keep,--recompute"});
+  f(p.masters, {.name = "masters", .about = "Storage of FP32 weights to try, as in headroom train --help"});
+  f(p.gradients, {.name = "gradients", .about = "Storage of gradients to try, as in headroom train --help"});
+  f(p.updates, {.name = "update", .about = "When AdamW runs, to try; during: nothing is clipped"});
   f(p.memory_bytes, memory_limit);
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
   f(p.use, {.name = "phase", .about = "A training step, or the largest batch that answers at each length"});

@@ -166,18 +166,31 @@ Record accumulate_record(const AccumulateSettings& s, const Place* card) {
   std::vector<AccumulateRow> rows;
   for (const auto& a : all) {
     AccumulateRow r{.experiment = a.experiment, .result = finite_or_none(a.result), .exact = a.exact, .error = finite_or_none(a.error())};
-    if (a.stall) r.stall_step = a.stall->step, r.stall_value = a.stall->at;
-    r.would_stall_at = a.would_stall_at, r.why = a.why;
-    r.method = a.method, r.dtype = a.dtype, r.addend_dtype = a.addend_dtype, r.addend = finite_or_none(a.addend);
-    r.value = a.value, r.count = a.count, r.device = card ? "cpu, cuda" : "cpu";
+    if (a.stall) {
+      r.stall_step = a.stall->step;
+      r.stall_value = a.stall->at;
+    }
+    r.would_stall_at = a.would_stall_at;
+    r.why = a.why;
+    r.method = a.method;
+    r.dtype = a.dtype;
+    r.addend_dtype = a.addend_dtype;
+    r.addend = finite_or_none(a.addend);
+    r.value = a.value;
+    r.count = a.count;
+    r.device = card ? "cpu, cuda" : "cpu";
     if (card) {
       const float there = sum_on(*card, {a.method, a.dtype, float(a.addend), a.count, s.block, Random{s.seed}});
-      r.on_gpu = finite_or_none(double(there)), r.equal_bits = equal_bits({there}, {float(a.result)});
+      r.on_gpu = finite_or_none(double(there));
+      r.equal_bits = equal_bits({there}, {float(a.result)});
     }
     rows.push_back(std::move(r));
   }
   Table table = table_of("rows", "", rows);
-  if (!card) leave_out(table, "on_gpu"), leave_out(table, "equal_bits");
+  if (!card) {
+    leave_out(table, "on_gpu");
+    leave_out(table, "equal_bits");
+  }
   record.add({std::move(table)});
   for (const auto& sum : s.sums) {
     Chart chart{fmt::format("Relative error of the running sum of {} (each line is scaled to itself; beside it its first and last error)",

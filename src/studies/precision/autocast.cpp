@@ -193,12 +193,18 @@ Record autocast_record(const AutocastSettings& s) {
     AutocastSummaryRow of{
         .dtype = dtype, .parameters = words(a.parameters), .weight_copy = words(a.weight_copy), .logits = words(a.logits())};
     if (a.loss()) of.loss = words(a.loss()->output);
-    of.gradients = words(a.gradients), of.activation_gradients = words(a.activation_gradients), of.optimizer = words(a.optimizer);
+    of.gradients = words(a.gradients);
+    of.activation_gradients = words(a.activation_gradients);
+    of.optimizer = words(a.optimizer);
     summary.push_back(std::move(of));
     for (const OpDTypes& o : a.ops) {
       AutocastRow r{.dtype = dtype, .name = o.op.name, .op = o.op.op, .inputs = inputs_in_words(o)};
       if (!o.op.weights.empty()) r.weights = arrow(a.parameters, o.weights);
-      r.math = words(o.math), r.output = words(o.output), r.rule = rule_in_words(o), r.rule_from = o.rule.source, r.why = o.rule.why;
+      r.math = words(o.math);
+      r.output = words(o.output);
+      r.rule = rule_in_words(o);
+      r.rule_from = o.rule.source;
+      r.why = o.rule.why;
       rows.push_back(std::move(r));
     }
   }

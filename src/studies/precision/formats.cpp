@@ -59,17 +59,26 @@ Record formats_record(const FormatsSettings& s, const Place* card) {
   std::vector<FormatRow> rows;
   for (const auto& f : float_formats) {
     FormatRow r{.format = std::string(f.name), .bits = 1 + f.exponent_bits + f.mantissa_bits};
-    r.exponent_bits = f.exponent_bits, r.mantissa_bits = f.mantissa_bits;
-    r.max = f.max(), r.min_normal = f.min_normal(), r.min_subnormal = f.min_subnormal(), r.ulp_at_1 = f.ulp_at_1();
-    r.digits = (f.mantissa_bits + 1) * std::log10(2.0), r.exact_integers = std::int64_t(f.exact_integers());
-    r.specials = specials(f), r.bytes_per_value = f.storage_bits / 8.0, r.rms_error = format_error(f.name, s);
+    r.exponent_bits = f.exponent_bits;
+    r.mantissa_bits = f.mantissa_bits;
+    r.max = f.max();
+    r.min_normal = f.min_normal();
+    r.min_subnormal = f.min_subnormal();
+    r.ulp_at_1 = f.ulp_at_1();
+    r.digits = (f.mantissa_bits + 1) * std::log10(2.0);
+    r.exact_integers = std::int64_t(f.exact_integers());
+    r.specials = specials(f);
+    r.bytes_per_value = f.storage_bits / 8.0;
+    r.rms_error = format_error(f.name, s);
     rows.push_back(std::move(r));
   }
   std::vector<BlockRow> blocks;
   for (const auto& f : block_formats) {
     BlockRow r{.format = std::string(f.name), .element = std::string(f.element.name), .block = f.block, .scale = std::string(f.scale)};
-    r.max = f.element.max() * f.max_scale, r.min = f.element.min_subnormal() * f.min_scale;
-    r.bytes_per_value = f.bytes_per_value(), r.bytes_per_tensor = std::int64_t(f.tensor_scale_bytes);
+    r.max = f.element.max() * f.max_scale;
+    r.min = f.element.min_subnormal() * f.min_scale;
+    r.bytes_per_value = f.bytes_per_value();
+    r.bytes_per_tensor = std::int64_t(f.tensor_scale_bytes);
     r.rms_error = format_error(f.name, s);
     blocks.push_back(std::move(r));
   }
@@ -80,7 +89,10 @@ Record formats_record(const FormatsSettings& s, const Place* card) {
     for (auto& row : blocks) ask(row);
   }
   Table formats = table_of("rows", "", rows), with_scales = table_of("blocks", "With a scale per block", blocks);
-  if (!card) leave_out(formats, "equal_on_gpu"), leave_out(with_scales, "equal_on_gpu");
+  if (!card) {
+    leave_out(formats, "equal_on_gpu");
+    leave_out(with_scales, "equal_on_gpu");
+  }
   record.add({std::move(formats)});
   record.add({std::move(with_scales)});
   record.add({Note{fmt::format(

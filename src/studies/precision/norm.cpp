@@ -146,17 +146,23 @@ Record norm_record(const NormSettings& s, const Place* card) {
             for (auto magnitude : s.magnitudes) {
               const NormError e = norm_error(c, magnitude, s.rows, s.seed, card);
               NormRow r{.norm = norm, .dtype = dtype, .statistics = statistics, .width = width, .eps = eps, .magnitude = magnitude};
-              r.max_error = measured_or_words(e.max), r.rms_error = measured_or_words(e.rms);
+              r.max_error = measured_or_words(e.max);
+              r.rms_error = measured_or_words(e.rms);
               if (card) r.equal_bits = e.equal_on_card;
-              r.epsilon = e.epsilon_lost ? "lost" : "kept", r.status = e.right() ? "right" : "fails";
+              r.epsilon = e.epsilon_lost ? "lost" : "kept";
+              r.status = e.right() ? "right" : "fails";
               if (!e.right()) r.why = in_words(e.trouble);
               r.device = card ? "cpu, cuda" : "cpu";
               rows.push_back(std::move(r));
             }
             const NormLimits l = norm_limits(c, s.rows, s.seed);
             NormLimitRow r{.norm = norm, .dtype = dtype, .statistics = statistics, .width = width, .eps = eps};
-            r.right_from = or_none(l.right_from), r.right_to = or_none(l.right_to), r.fails_from = or_none(l.fails_above);
-            r.why = in_words(l.above), r.why_below = in_words(l.below), r.epsilon_lost_from = or_none(l.epsilon_lost_from);
+            r.right_from = or_none(l.right_from);
+            r.right_to = or_none(l.right_to);
+            r.fails_from = or_none(l.fails_above);
+            r.why = in_words(l.above);
+            r.why_below = in_words(l.below);
+            r.epsilon_lost_from = or_none(l.epsilon_lost_from);
             limits.push_back(std::move(r));
           }
   Table table = table_of("rows", "", rows);

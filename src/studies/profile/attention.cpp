@@ -32,8 +32,9 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
   const auto walk = [&](const std::function<void(const Pass&)>& each) {
     AttentionVisit visit;
     visit.fill_inputs = [&](const AttentionTensors& t) {
-      place.fill_normal(t.fwd.q, random.stream(1)), place.fill_normal(t.fwd.k, random.stream(2)),
-          place.fill_normal(t.fwd.v, random.stream(3));
+      place.fill_normal(t.fwd.q, random.stream(1));
+      place.fill_normal(t.fwd.k, random.stream(2));
+      place.fill_normal(t.fwd.v, random.stream(3));
       fill_extras(place, p, asked.documents, o.seed, t.fwd.with);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { place.fill_normal(t.d_o, random.stream(4)); };

@@ -1,4 +1,4 @@
-// The long tables of a profile: every slice, every take and give, who stood at the peak.
+// The long tables of a profile: every slice, every allocation and its end, what is allocated at the peak.
 #include <algorithm>
 
 #include "base/text.h"
@@ -12,10 +12,16 @@ Table ProfileTables::timeline_rows() const {
   rows.reserve(timeline.slices.size());
   for (const profile::Slice& s : timeline.slices) {
     SliceRow r;
-    r.start_ms = double(s.start_ns) / 1e6, r.ms = double(s.ns()) / 1e6, r.kernel = s.kernel, r.stream = s.stream, r.step = s.step;
+    r.start_ms = double(s.start_ns) / 1e6;
+    r.ms = double(s.ns()) / 1e6;
+    r.kernel = s.kernel;
+    r.stream = s.stream;
+    r.step = s.step;
     if (s.mark >= 0) {
       const profile::Place& p = places[std::size_t(s.mark)];
-      r.op = p.op, r.part = p.place_name(), r.phase = name_of(p.phase);
+      r.op = p.op;
+      r.part = p.place_name();
+      r.phase = name_of(p.phase);
       if (!p.module.empty()) r.module = p.module;
       if (p.layer >= 0) r.layer = p.layer;
     }
@@ -41,7 +47,7 @@ Table at_peak_table(const std::vector<Entry>& standing, std::size_t most) {
     for (int d = 0; d < e.shape.rank; ++d) dims.push_back(std::to_string(e.shape[d]));
     rows.push_back({e.name.full(), joined(dims, "x"), std::string(name_of(e.dtype)), std::int64_t(e.bytes), std::string(name_of(e.phase))});
   }
-  return table_of("at_peak", "Who stands at the peak", rows);
+  return table_of("at_peak", "Allocated at the peak", rows);
 }
 
 }  // namespace headroom::studies

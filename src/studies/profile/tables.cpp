@@ -104,8 +104,12 @@ Table ProfileTables::kernels() const {
   const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Place&) { return s.kernel; });
   for (const auto& [kernel, u] : by_time(uses)) {
     KernelTimeRow r;
-    r.kernel = kernel, r.kind = profile::name_of(timeline.slices[std::size_t(u.example)].kind);
-    r.count = double(u.count) / steps, r.ms = u.ns / steps / 1e6, r.share = r.ms / total, r.mean_us = u.ns / 1e3 / double(u.count);
+    r.kernel = kernel;
+    r.kind = profile::name_of(timeline.slices[std::size_t(u.example)].kind);
+    r.count = double(u.count) / steps;
+    r.ms = u.ns / steps / 1e6;
+    r.share = r.ms / total;
+    r.mean_us = u.ns / 1e3 / double(u.count);
     rows.push_back(std::move(r));
   }
   return table_of("kernels", "Kernels by time", rows);
@@ -120,8 +124,11 @@ Table ProfileTables::phases() const {
   });
   for (const auto& [phase, u] : by_time(uses)) {
     PhaseRow r;
-    r.phase = phase, r.ms = u.ns / steps / 1e6, r.share = r.ms / total;
-    r.tflops = rate(u.flops, u.ns, 1e12), r.bytes_per_s = rate(u.bytes, u.ns, 1);
+    r.phase = phase;
+    r.ms = u.ns / steps / 1e6;
+    r.share = r.ms / total;
+    r.tflops = rate(u.flops, u.ns, 1e12);
+    r.bytes_per_s = rate(u.bytes, u.ns, 1);
     rows.push_back(std::move(r));
   }
   return table_of("phases", "Phases", rows);
@@ -143,10 +150,13 @@ Table ProfileTables::modules() const {
   for (const auto& [key, u] : by_time(summed<Key>(timeline, places, key_of))) {
     const auto& ns = by_phase[key];
     ModuleRow r;
-    r.module = key.first, r.part = key.second;
-    r.forward_ms = ms_or_none(ns[forward], steps), r.backward_ms = ms_or_none(ns[backward], steps);
+    r.module = key.first;
+    r.part = key.second;
+    r.forward_ms = ms_or_none(ns[forward], steps);
+    r.backward_ms = ms_or_none(ns[backward], steps);
     r.optimizer_ms = ms_or_none(ns[optimizer], steps);
-    r.ms = u.ns / steps / 1e6, r.share = r.ms / total;
+    r.ms = u.ns / steps / 1e6;
+    r.share = r.ms / total;
     rows.push_back(std::move(r));
   }
   return table_of("modules", "Modules and their parts", rows);
@@ -173,9 +183,14 @@ WorkRow ProfileTables::work(const std::string& phase) const {
   for (const Slice& s : timeline.slices) ns[std::size_t(s.mark < 0 ? Work::other : places[std::size_t(s.mark)].work)] += double(s.ns());
   const auto ms = [&](Work w) { return ns[std::size_t(w)] / steps / 1e6; };
   WorkRow r;
-  r.phase = phase, r.ms = step_ms();
-  r.matmul_ms = ms(Work::matmul), r.attention_ms = ms(Work::attention), r.softmax_ms = ms(Work::softmax), r.other_ms = ms(Work::other);
-  r.idle_ms = (1 - covered()) * step_ms(), r.matmul_share = r.matmul_ms / r.ms;
+  r.phase = phase;
+  r.ms = step_ms();
+  r.matmul_ms = ms(Work::matmul);
+  r.attention_ms = ms(Work::attention);
+  r.softmax_ms = ms(Work::softmax);
+  r.other_ms = ms(Work::other);
+  r.idle_ms = (1 - covered()) * step_ms();
+  r.matmul_share = r.matmul_ms / r.ms;
   return r;
 }
 
@@ -197,7 +212,10 @@ Table ProfileTables::attention() const {
   for (const auto& [what, u] : by_time(uses))
     if (!what.empty() && ns > 0) {
       AttentionPartRow r;
-      r.what = what, r.ms = u.ns / steps / 1e6, r.time_share = u.ns / ns, r.gflop = u.flops / steps / 1e9;
+      r.what = what;
+      r.ms = u.ns / steps / 1e6;
+      r.time_share = u.ns / ns;
+      r.gflop = u.flops / steps / 1e9;
       if (flops > 0) r.flops_share = u.flops / flops;
       r.tflops = rate(u.flops, u.ns, 1e12);
       rows.push_back(std::move(r));
@@ -248,12 +266,19 @@ Table ProfileTables::roofline() const {
     const bool known = peak > 0 && copy > 0 && seconds > 0 && arithmetic + traffic > 0;
     const double fastest = std::max(arithmetic, traffic);
     RooflineRow r;
-    r.op = key.first, r.precision = key.second;
-    r.count = double(u.ops) / steps, r.ms = u.ns / steps / 1e6, r.gflop = u.flops / steps / 1e9;
+    r.op = key.first;
+    r.precision = key.second;
+    r.count = double(u.ops) / steps;
+    r.ms = u.ns / steps / 1e6;
+    r.gflop = u.flops / steps / 1e9;
     if (u.bytes > 0) r.intensity = u.flops / u.bytes;
-    r.tflops = rate(u.flops, u.ns, 1e12), r.bytes_per_s = rate(u.bytes, u.ns, 1);
+    r.tflops = rate(u.flops, u.ns, 1e12);
+    r.bytes_per_s = rate(u.bytes, u.ns, 1);
     if (known && fastest > 0) r.roof_tflops = u.flops / fastest / 1e12;
-    if (known) r.bound = arithmetic >= traffic ? "arithmetic" : "memory", r.roof_share = fastest / seconds;
+    if (known) {
+      r.bound = arithmetic >= traffic ? "arithmetic" : "memory";
+      r.roof_share = fastest / seconds;
+    }
     rows.push_back(std::move(r));
   }
   return table_of("roofline", "Each op against its roof", rows);

@@ -47,7 +47,9 @@ namespace {
 AttentionSweep sweep_of(const ReportRun& run, const std::vector<AttentionRow>& rows) {
   AttentionSweep s;
   const AttentionRow& r = rows.front();
-  s.batch = r.batch, s.heads = r.heads, s.kv_heads = r.kv_heads;
+  s.batch = r.batch;
+  s.heads = r.heads;
+  s.kv_heads = r.kv_heads;
   const bool own_keys = std::any_of(rows.begin(), rows.end(), [](const auto& x) { return x.len_k != x.len_q; });
   s.len_k = own_keys ? r.len_k : 0;
   const bool backward = std::any_of(rows.begin(), rows.end(), [](const auto& x) { return x.bwd_ms || x.saved_bytes; });
@@ -151,7 +153,8 @@ void add_against_plain(const std::vector<AgainstPlainRow>& rows, Record& into) {
     auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.choice == choice; });
     if (chart == charts.end()) {
       charts.push_back({"Against plain", "len", "", Unit::ratio, true, {}});
-      chart = charts.end() - 1, chart->choice = choice;
+      chart = charts.end() - 1;
+      chart->choice = choice;
       chart->marks.push_back({"plain", 1});
       for (const auto& [member, name] : lines) chart->series.push_back({name, {}});
     }

@@ -53,7 +53,8 @@ void add_forecast(const ReportRun& run, Record& into) {
     double low = pairs[0].forecast, high = low, worst = 0;
     std::int64_t equal = 0;
     for (const Pair& p : pairs) {
-      low = std::min({low, p.forecast, p.measured}), high = std::max({high, p.forecast, p.measured});
+      low = std::min({low, p.forecast, p.measured});
+      high = std::max({high, p.forecast, p.measured});
       worst = std::max(worst, std::abs(p.measured / p.forecast - 1));
       equal += p.measured == p.forecast;
       auto line = std::find_if(c.series.begin(), c.series.end(), [&](const auto& s) { return s.name == p.who; });

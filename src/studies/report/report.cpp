@@ -33,8 +33,11 @@ RowObject profile_line(const std::string& table, const RowObject& row) {
   const auto take = [&](const char* field, std::optional<double>& into) {
     if (row.contains(field) && row[field].is_number()) into = row[field].get<double>();
   };
-  take("step_ms", line.step_ms), take("step_ms_std", line.step_ms_std), take("steps", line.steps);
-  take("gpu_ms", line.gpu_ms), take("ms", line.ms);
+  take("step_ms", line.step_ms);
+  take("step_ms_std", line.step_ms_std);
+  take("steps", line.steps);
+  take("gpu_ms", line.gpu_ms);
+  take("ms", line.ms);
   return json_of(line);
 }
 
@@ -46,8 +49,10 @@ Chart ratios(const std::vector<TimeRow>& rows, const std::string& b) {
   for (const TimeRow& row : rows) bars.emplace_back(row.ratio, shortened(row.problem, 60) + (one_time ? "" : ", " + row.time));
   std::stable_sort(bars.begin(), bars.end(),
                    [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
-  if (bars.size() > most_bars)
-    c.title += fmt::format(" (the {} largest differences of {})", most_bars, bars.size()), bars.resize(most_bars);
+  if (bars.size() > most_bars) {
+    c.title += fmt::format(" (the {} largest differences of {})", most_bars, bars.size());
+    bars.resize(most_bars);
+  }
   for (const auto& [ratio, name] : bars) {
     c.series[0].points.emplace_back(double(c.ticks.size()), ratio);
     c.ticks.push_back(name);
@@ -94,18 +99,24 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
     for (const auto& [field, value] : run.device.items()) r.add(field, value_of(value), columns.of(field).unit);
     break;
   }
-  for (const Run& run : store ? store->runs() : std::vector<Run>()) {
+  for (const StoredRun& run : store ? store->runs() : std::vector<StoredRun>()) {
     if (run.command != "device" || run.machine != name || run.finished.empty()) continue;
     auto rows = row_objects(*store, run.id);
     for (RowObject& row : rows) {
       for (auto& [field, value] : row.items())
-        if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;            // a copy has no FLOPs
-      if (row.contains("sm_mhz") && row["sm_mhz"] == 0) row.erase("sm_mhz"), row.erase("held_back");  // a CPU's are not sampled
+        if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
+      if (row.contains("sm_mhz") && row["sm_mhz"] == 0) {  // a CPU's are not sampled
+        row.erase("sm_mhz");
+        row.erase("held_back");
+      }
     }
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }
   for (const Device& d : known_devices())
-    if (d.name == name) return add_known(d, r), r;
+    if (d.name == name) {
+      add_known(d, r);
+      return r;
+    }
   return r.add(Part{Note{"Its ceilings are not in the store; headroom device measures and keeps them."}});
 }
 
@@ -249,7 +260,8 @@ ComparedRun compared(const ReportRun& run) {
       if (RowObject line = profile_line(called, row); c.rows.empty() || line["problem"] != c.rows[0]["problem"])
         c.rows.push_back(std::move(line));
   };
-  add("step", "step"), add("work", "step");  // the smaller steps beside the whole
+  add("step", "step");
+  add("work", "step");  // the smaller steps beside the whole
   for (const char* table : {"phases", "modules", "kernels"}) add(table, table);
   return c;
 }
@@ -266,8 +278,8 @@ std::string title_of(const std::string& table) {
                                                             {"gaps", "Gaps in which nothing runs"},
                                                             {"pauses", "Pauses of 10 ms and longer"},
                                                             {"timeline", "Every slice of the timeline"},
-                                                            {"memory", "Every take and give"},
-                                                            {"at_peak", "Who stood at the peak"}};
+                                                            {"memory", "Every allocation and its end"},
+                                                            {"at_peak", "Allocated at the peak"}};
   for (const auto& [name, title] : titles)
     if (table == name) return title;
   std::string words = table;
@@ -278,7 +290,7 @@ std::string title_of(const std::string& table) {
 std::vector<ReportRun> newest_runs(const Results& results) {
   std::vector<ReportRun> out;
   std::set<std::pair<std::string, std::string>> taken;
-  for (const Run& run : results.runs())
+  for (const StoredRun& run : results.runs())
     if (run.rows > 0 && run.command != "device" && taken.emplace(run.command, run.machine).second)
       out.insert(out.begin(), run_from_store(results, run));
   return out;

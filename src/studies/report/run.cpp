@@ -178,7 +178,7 @@ const std::vector<RowObject>& ReportRun::rows(const std::string& table) const {
   return at == tables.end() ? none : at->rows;
 }
 
-ReportRun run_from_store(const Results& results, const Run& run) {
+ReportRun run_from_store(const Results& results, const StoredRun& run) {
   ReportRun r{fmt::format("run {}", run.id), run.command, run.machine, run.version, run.started, run.finished};
   r.settings = parse_json_or_discard<RowObject>(run.settings);
   if (!r.settings.is_object()) r.settings = RowObject::object();

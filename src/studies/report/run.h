@@ -25,7 +25,7 @@ struct ReportRun {
   const std::vector<RowObject>& rows(const std::string& table = "rows") const;
 };
 
-ReportRun run_from_store(const Results&, const Run&);
+ReportRun run_from_store(const Results&, const StoredRun&);
 ReportRun run_from_text(const std::string& text,
                         const std::string& file_name);  // CSV when it ends in .csv; an Error says why it is not one
 std::vector<ReportRun> runs_from_text(const std::string& text, const std::string& file_name);  // also {"runs": [{"command", "result"}]}

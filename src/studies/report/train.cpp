@@ -58,9 +58,11 @@ void add_loss_curves(const ComparedRun& a, const ComparedRun& b, Record& into) t
   for (const TrainRow& row : of_b) chart.series[1].points.emplace_back(double(row.step), row.loss);
   std::vector<LossPair> pairs;
   for (std::size_t i = 0, j = 0; i < of_a.size() && j < of_b.size();) {
-    if (of_a[i].step == of_b[j].step)
-      pairs.push_back({of_a[i].step, of_a[i].loss, of_b[j].loss, of_b[j].loss - of_a[i].loss}), ++i, ++j;
-    else
+    if (of_a[i].step == of_b[j].step) {
+      pairs.push_back({of_a[i].step, of_a[i].loss, of_b[j].loss, of_b[j].loss - of_a[i].loss});
+      ++i;
+      ++j;
+    } else
       ++(of_a[i].step < of_b[j].step ? i : j);
   }
   if (pairs.size() < 2) return;

@@ -105,7 +105,10 @@ const RowKind* kind_of(std::string_view table, const RowObject& row) {
     if (kind.table != table) continue;
     const auto matched =
         std::size_t(std::count_if(kind.columns.begin(), kind.columns.end(), [&](const Column& c) { return row.contains(c.name); }));
-    if (matched > most) best = &kind, most = matched;
+    if (matched > most) {
+      best = &kind;
+      most = matched;
+    }
   }
   return 2 * most > fields ? best : nullptr;
 }

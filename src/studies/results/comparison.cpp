@@ -186,7 +186,8 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     }
     const std::size_t other = at->second.back();
     at->second.pop_back();
-    used[other] = true, ++c.pairs;
+    used[other] = true;
+    ++c.pairs;
     Pair(row, b.rows[other], std::move(q.words), tolerance, c).compare(columns);
   }
   for (std::size_t i = 0; i < used.size(); ++i) {

@@ -40,13 +40,14 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(s.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
   f(s.scales, {.name = "scales", .about = engine::about_scales});
-  f(s.keep,
-    {.name = "keep", .about = "What a block keeps for backward; auto: a level for each, to fit --memory", .option = "--keep,--recompute"});
+  f(s.keep, {.name = "keep",
+             .about = "What a block recomputes in backward, as in headroom train --help; auto: a level for each block, to fit --memory",
+             .option = "--keep,--recompute"});
   f(s.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
   describe(s.holding, f);
   f(s.phases, {.name = "phases", .about = "Phases to time; a row for each", .option = "--phase"});
   f(s.steps, {.name = "steps", .about = "Calls that count", .allowed = {1, 1 << 20}});
-  f(s.seconds, {.name = "seconds", .about = "Time limit of a row: it then stops, with at least three samples; 0: none", .real = {0, 1e6}});
+  f(s.seconds, {.name = "seconds", .about = "Time limit of a row, after at least three samples; 0: none", .real = {0, 1e6}});
   f(s.warmups, {.name = "warmup", .about = "Warm-up calls; a row for each", .allowed = {0, 1 << 20}});
   f(s.threads, {.name = "threads", .about = "Threads; 0: every core", .allowed = {0, 4096}});
   f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much [what is available]"});

@@ -44,10 +44,7 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   f(r.recipe.precision,
     {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
   f(r.recipe.scales, {.name = "scales", .about = engine::about_scales});
-  f(r.recipe.keep, {.name = "keep",
-                    .role = noted,
-                    .about = "What a block keeps for backward; it computes the rest again",
-                    .option = "--keep,--recompute"});
+  f(r.recipe.keep, {.name = "keep", .role = noted, .about = engine::keep_help, .option = "--keep,--recompute"});
   f(r.recipe.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
   describe(r.recipe.holding, f);
   f(r.recipe.ranks.count, {.name = "ranks", .role = noted});
@@ -69,7 +66,7 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
                .about = "Tokens to print at the end, one model run each: a text, or with --tokens numbers",
                .allowed = {0, 1 << 20}});
   f(r.temperature,
-    {.name = "temperature", .role = noted, .about = "Of sampling: small is sure of itself, large is wild", .real = {1e-3, 1e3}});
+    {.name = "temperature", .role = noted, .about = "Of sampling: small prefers likely tokens, large is more random", .real = {1e-3, 1e3}});
   f(r.threads, {.name = "threads", .role = noted, .about = "Threads; 0: every core", .allowed = {0, 4096}});
 }
 

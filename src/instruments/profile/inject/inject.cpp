@@ -120,7 +120,10 @@ bool start() {
   const std::string why = start_activity({.launches = true, .ranges = true, .memory = true, .links = false}, write, on_disk);
   if (!why.empty()) std::fprintf(file, "X %s\n", why.c_str());
   std::fflush(file);
-  if (why.empty()) std::thread(flush_often).detach(), std::atexit(at_end);
+  if (why.empty()) {
+    std::thread(flush_often).detach();
+    std::atexit(at_end);
+  }
   return why.empty();
 }
 

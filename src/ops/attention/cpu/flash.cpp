@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/convert.h"
+#include "base/divide.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/sink.h"
@@ -61,7 +62,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto op = ctx.note("attention.flash.forward", p.precision, forward_cost(p), Work::attention);
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
-  const auto tiles = (p.len_q + queries_per_tile - 1) / queries_per_tile, heads = p.batch * p.heads;
+  const auto tiles = ceil_div(p.len_q, queries_per_tile), heads = p.batch * p.heads;
   ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
     const auto tile = tiles - 1 - piece / heads, head = piece % heads, b = head / p.heads;
     const Band band = band_of(p, lists, b);

@@ -86,7 +86,7 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
                    const BackwardScratch& x) {
   const Problem& p = t.problem;
   const Band& band = t.band;
-  const auto dim = p.head_dim, dim_v = p.value_dim(), pitch = pitch_of(dim), pitch_v = pitch_of(dim_v), whole = rounded(rows, 8),
+  const auto dim = p.head_dim, dim_v = p.value_dim(), pitch = pitch_of(dim), pitch_v = pitch_of(dim_v), whole = round_up(rows, 8),
              first_of_head = (t.b * p.heads + head) * p.len_q;
   const Slopes slopes{p.scale_or_default(), p.softcap * std::numbers::log2e_v<float>};
   widen_rows<T>(rows_of(t.tensors.q, t.b, head), row, rows, whole, dim, pitch, x.q);
@@ -101,7 +101,7 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
   for (std::int64_t block = 0; block < keys; block += block_width) {
     const auto key = t.key + block, width = std::min<std::int64_t>(block_width, keys - block);
     const auto begin = std::max<std::int64_t>(band.first_row(key) - row, 0) / 8 * 8;
-    const auto end = rounded(std::min(band.last_row(key + width - 1) - row, rows), 8), count = end - begin;
+    const auto end = round_up(std::min(band.last_row(key + width - 1) - row, rows), 8), count = end - begin;
     if (count <= 0) continue;
     tile_product<A::by_rows, block_vectors, false>(count, dim, {x.q + begin * pitch, pitch}, {x.kt + block, keys_per_strip},
                                                    {x.p + begin * block_width, block_width});
@@ -120,14 +120,14 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
     else
       with.template operator()<false>();
     const Right probabilities{x.p + begin * block_width, block_width}, dscores{x.ds + begin * block_width, block_width};
-    tile_product<A::by_columns, block_vectors, true>(rounded(dim_v, 8), count, {x.d_o + begin * pitch_v, pitch_v}, probabilities,
+    tile_product<A::by_columns, block_vectors, true>(round_up(dim_v, 8), count, {x.d_o + begin * pitch_v, pitch_v}, probabilities,
                                                      {x.dvt + block, keys_per_strip});
-    tile_product<A::by_columns, block_vectors, true>(rounded(dim, 8), count, {x.q + begin * pitch, pitch}, dscores,
+    tile_product<A::by_columns, block_vectors, true>(round_up(dim, 8), count, {x.q + begin * pitch, pitch}, dscores,
                                                      {x.dkt + block, keys_per_strip});
     // dQ's rows are real: the padded ones of the last register block would be a neighbour's, so they stop at the last whole block
     // and the rest goes through a small tile of its own.
     const auto real = std::min(end, rows) / register_rows * register_rows;
-    const auto depth = std::min<std::int64_t>(rounded(width, 8), block_width);  // keys past the last have dS = 0 and K = 0
+    const auto depth = std::min<std::int64_t>(round_up(width, 8), block_width);  // keys past the last have dS = 0 and K = 0
     std::int64_t d = 0;
     const auto add = [&]<int vectors>() HWY_ATTR {
       const Right kd{x.k + block * pitch + d, pitch};
@@ -141,7 +141,7 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
       for (std::int64_t i = 0; i < left; ++i)
         for (int e = 0; e < vectors * lanes; ++e) dq[(real + i) * dq_pitch + d + e] += rest[i * vectors * lanes + e];
     };
-    for (; d + 2 * lanes <= rounded(dim, lanes); d += 2 * lanes) add.template operator()<2>();
+    for (; d + 2 * lanes <= round_up(dim, lanes); d += 2 * lanes) add.template operator()<2>();
     for (; d < dim; d += lanes) add.template operator()<1>();
   }
 }

@@ -146,7 +146,7 @@ void forward_tile_of(const ForwardTile& t) {
   const Problem& p = t.problem;
   const Band& band = t.band;
   const auto dim = p.head_dim, dim_v = p.value_dim(), pitch = pitch_of(dim), pitch_v = pitch_of(dim_v), kv_head = t.head / p.group();
-  const auto rows = std::min(queries_per_tile, p.len_q - t.row), blocks = (rows + block_width - 1) / block_width;
+  const auto rows = std::min(queries_per_tile, p.len_q - t.row), blocks = ceil_div(rows, block_width);
   const Rows q = rows_of(t.tensors.q, t.b, t.head), o = rows_of(t.tensors.o, t.b, t.head);
   const ForwardScratch x(t.scratch, pitch, pitch_v);
   const float log2e = std::numbers::log2e_v<float>, scale = p.scale_or_default();
@@ -162,13 +162,13 @@ void forward_tile_of(const ForwardTile& t) {
 
   const TileSpan tiles = band.key_tiles(t.row, rows, keys_per_tile);
   for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const auto key0 = tile * keys_per_tile, keys = std::min(keys_per_tile, p.len_k - key0), whole = rounded(keys, 8);
+    const auto key0 = tile * keys_per_tile, keys = std::min(keys_per_tile, p.len_k - key0), whole = round_up(keys, 8);
     widen_keys<T>(t, t.tensors.k, kv_head, key0, keys, whole, pitch, x.k);
     widen_keys<T>(t, t.tensors.v, kv_head, key0, keys, whole, pitch_v, x.v);
     for (std::int64_t block = 0; block < blocks; ++block) {
       const auto row = t.row + block * block_width, bottom = std::min(row + block_width, p.len_q) - 1;
       const auto begin = std::max<std::int64_t>(band.first(row) - key0, 0) / 8 * 8;
-      const auto end = rounded(std::min(band.last(bottom) - key0, keys), 8);
+      const auto end = round_up(std::min(band.last(bottom) - key0, keys), 8);
       if (begin >= end) continue;
       float *qt = x.q + block * block_width * pitch, *ot = x.o + block * block_width * pitch_v;
       tile_product<A::by_rows, block_vectors, false>(end - begin, dim, {x.k + begin * pitch, pitch}, {qt, block_width},
@@ -177,7 +177,7 @@ void forward_tile_of(const ForwardTile& t) {
       const bool seen_by_all = band.first(bottom) <= key0 + begin && band.last(row) >= key0 + end;
       if (!seen_by_all) mask_scores(band, row, key0, begin, end, x.s);
       softmax_scores(begin, end, dim_v, x.s, x.top + block * block_width, x.sum + block * block_width, ot);
-      tile_product<A::by_columns, block_vectors, true>(rounded(dim_v, 8), end - begin, {x.v + begin * pitch_v, pitch_v},
+      tile_product<A::by_columns, block_vectors, true>(round_up(dim_v, 8), end - begin, {x.v + begin * pitch_v, pitch_v},
                                                        {x.s + begin * block_width, block_width}, {ot, block_width});
     }
   }

@@ -73,7 +73,8 @@ struct PlainParts {
   Context& ctx;
   Context inner;
   PlainParts(const Problem& problem, Context& c) : p(problem), ctx(c), inner(c) {
-    inner.walk = nullptr, inner.listener = nullptr;  // the products are part of this op
+    inner.walk = nullptr;
+    inner.listener = nullptr;  // the products are part of this op
   }
   void product(const char* part, const matmul::Product& m) {
     const auto running = ctx.part(part, p.precision, matmul::cost_of(m), Work::matmul);

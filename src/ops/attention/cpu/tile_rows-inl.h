@@ -73,8 +73,10 @@ HWY_INLINE void transpose_quads(Vec (&x)[quad]) {
 #if HWY_TARGET != HWY_SCALAR
   const Vec even = hn::InterleaveLower(floats, x[0], x[2]), odd = hn::InterleaveLower(floats, x[1], x[3]);
   const Vec even_up = hn::InterleaveUpper(floats, x[0], x[2]), odd_up = hn::InterleaveUpper(floats, x[1], x[3]);
-  x[0] = hn::InterleaveLower(floats, even, odd), x[1] = hn::InterleaveUpper(floats, even, odd);
-  x[2] = hn::InterleaveLower(floats, even_up, odd_up), x[3] = hn::InterleaveUpper(floats, even_up, odd_up);
+  x[0] = hn::InterleaveLower(floats, even, odd);
+  x[1] = hn::InterleaveUpper(floats, even, odd);
+  x[2] = hn::InterleaveLower(floats, even_up, odd_up);
+  x[3] = hn::InterleaveUpper(floats, even_up, odd_up);
 #else
   (void)x;  // a square of one
 #endif

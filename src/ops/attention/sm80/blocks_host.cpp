@@ -43,7 +43,7 @@ bool wide(const Tensors&... t) {
 Deal deal_of(const Problem& p, std::int64_t len, int rows, std::int64_t pairs, bool of_keys) {
   const std::int64_t tiles = ceil_div(len, rows);
   check(tiles * pairs <= INT_MAX, Code::unsupported, "attention: {} tiles are too many for one launch", tiles * pairs);
-  const bool alike = p.mask.kind != MaskKind::causal || p.documents > 0;
+  const bool alike = p.band().reach != Reach::before || p.documents > 0;
   return {int(tiles), int(pairs), alike ? Order::by_head : of_keys ? Order::first_tiles_first : Order::last_tiles_first};
 }
 
@@ -193,7 +193,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   }
   const Lists lists = make_lists(p, ctx);
   list_documents_on_gpu(p, t.with, lists, ctx);
-  const std::int64_t pairs = p.batch * p.heads, padded = ceil_div(p.len_q, statistics_padding) * statistics_padding;
+  const std::int64_t pairs = p.batch * p.heads, padded = round_up(p.len_q, statistics_padding);
   const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);

@@ -81,7 +81,10 @@ Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_
     r.heads = std::min(units / r.together, sets);
     r.count = ceil_div(sets, r.heads) << (spread + causal);
     const double time = double(r.count) * std::max(double(query_tiles) + backward_ends, backward_hand_over * double(r.together));
-    if (best.count == 0 || time < least) best = r, least = time;
+    if (best.count == 0 || time < least) {
+      best = r;
+      least = time;
+    }
   }
   return best;
 }
@@ -97,20 +100,37 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   run_before<Before>(p, t, s, padded, ordered ? nullptr : dq, ctx);
 
   Args a{};
-  a.q = map_of(t.q, Tiles::rows), a.dout = map_of(t.d_o, Tiles::rows), a.k = map_of(t.k, backward_keys), a.v = map_of(t.v, backward_keys);
-  a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = dq;
-  a.dk = t.dk.data, a.dv = t.dv.data, a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
-  a.next_tile = s.counters, a.turns = s.counters + 1;
+  a.q = map_of(t.q, Tiles::rows);
+  a.dout = map_of(t.d_o, Tiles::rows);
+  a.k = map_of(t.k, backward_keys);
+  a.v = map_of(t.v, backward_keys);
+  a.lse = s.lse;
+  a.minus_delta = s.minus_delta;
+  a.dq = dq;
+  a.dk = t.dk.data;
+  a.dv = t.dv.data;
+  a.dk_strides = strides_of(t.dk);
+  a.dv_strides = strides_of(t.dv);
+  a.next_tile = s.counters;
+  a.turns = s.counters + 1;
   a.band = in_32_bits(p.band());
-  a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads);
-  a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
-  a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
-  a.key_tiles = int(ceil_div(p.len_k, backward_keys)), a.query_tiles = int(query_tiles);
+  a.batch = int(p.batch);
+  a.heads = int(p.heads);
+  a.kv_heads = int(p.kv_heads);
+  a.head_dim = int(p.head_dim);
+  a.dim_v = int(p.value_dim());
+  a.scale = p.scale_or_default();
+  a.scale_log2 = a.scale * log2e;
+  a.key_tiles = int(ceil_div(p.len_k, backward_keys));
+  a.query_tiles = int(query_tiles);
   std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
   if (ordered) {
     const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, a.band.reach == Reach::before, ctx.device.units);
-    a.together = int(r.together), a.spread = r.spread, a.heads_at_once = int(r.heads);
-    blocks = r.together * r.heads, tiles = blocks * r.count;
+    a.together = int(r.together);
+    a.spread = r.spread;
+    a.heads_at_once = int(r.heads);
+    blocks = r.together * r.heads;
+    tiles = blocks * r.count;
   } else {
     a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
   }
@@ -131,23 +151,38 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
 
 template <class Tiles>
 void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
-  const std::int64_t padded = ceil_div(p.len_q, Tiles::dq_rows) * Tiles::dq_rows;
+  const std::int64_t padded = round_up(p.len_q, Tiles::dq_rows);
   const Statistics s = make_statistics(p, padded, 2, ctx);
   if (ctx.dry()) return;
   const auto stream = cuda_stream(ctx.stream);
   run_before<Tiles>(p, t, s, padded, nullptr, ctx);
   const auto args = [&](int q_box, int k_box, int tile, std::int64_t len, std::int64_t pairs) {
     WideArgs a{};
-    a.q = map_of(t.q, q_box), a.dout = map_of(t.d_o, q_box), a.k = map_of(t.k, k_box), a.v = map_of(t.v, k_box);
-    a.lse = s.lse, a.minus_delta = s.minus_delta, a.dq = t.dq.data, a.dk = t.dk.data, a.dv = t.dv.data;
-    a.dq_strides = strides_of(t.dq), a.dk_strides = strides_of(t.dk), a.dv_strides = strides_of(t.dv);
+    a.q = map_of(t.q, q_box);
+    a.dout = map_of(t.d_o, q_box);
+    a.k = map_of(t.k, k_box);
+    a.v = map_of(t.v, k_box);
+    a.lse = s.lse;
+    a.minus_delta = s.minus_delta;
+    a.dq = t.dq.data;
+    a.dk = t.dk.data;
+    a.dv = t.dv.data;
+    a.dq_strides = strides_of(t.dq);
+    a.dk_strides = strides_of(t.dk);
+    a.dv_strides = strides_of(t.dv);
     a.band = in_32_bits(p.band());
-    a.batch = int(p.batch), a.heads = int(p.heads), a.kv_heads = int(p.kv_heads), a.padded = int(padded);
-    a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
-    a.scale = p.scale_or_default(), a.scale_log2 = a.scale * log2e;
+    a.batch = int(p.batch);
+    a.heads = int(p.heads);
+    a.kv_heads = int(p.kv_heads);
+    a.padded = int(padded);
+    a.head_dim = int(p.head_dim);
+    a.dim_v = int(p.value_dim());
+    a.scale = p.scale_or_default();
+    a.scale_log2 = a.scale * log2e;
     const std::int64_t tiles = ceil_div(len, tile) * pairs;
     check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
-    a.tiles_per_head = int(ceil_div(len, tile)), a.tiles = int(tiles);
+    a.tiles_per_head = int(ceil_div(len, tile));
+    a.tiles = int(tiles);
     a.heads_at_once = heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim);
     return a;
   };

@@ -47,7 +47,10 @@ Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::i
     const std::int64_t at_once = std::max(hopper.clusters_at_once[std::size_t(blocks - 1)] * units / hopper.clusters_of_units, 1),
                        rounds = ceil_div(tiles_of_cluster, at_once);
     const double time = double(rounds * ceil_div(key_tiles, blocks)) * step_of_cluster + add_in_cluster + add_per_block * blocks;
-    if ((packed || rounds == 1) && time < best_time) best = {Way::cluster, blocks}, best_time = time;
+    if ((packed || rounds == 1) && time < best_time) {
+      best = {Way::cluster, blocks};
+      best_time = time;
+    }
   }
   const double even = double(tiles) * double(key_tiles) / units;  // a block's part, where row tiles walk alike
   if (!packed && key_tiles >= 8 && even + add_parts < best_time * 0.97) best = {Way::parts};
@@ -99,8 +102,13 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
   const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
   check(tiles * partition.blocks_of_tile <= INT_MAX, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
-  a.batch = int(p.batch), a.heads = int(heads), a.kv_heads = int(p.kv_heads), a.head_dim = int(p.head_dim), a.dim_v = int(p.value_dim());
-  a.rows = int(all_rows), a.row_tiles = int(row_tiles);
+  a.batch = int(p.batch);
+  a.heads = int(heads);
+  a.kv_heads = int(p.kv_heads);
+  a.head_dim = int(p.head_dim);
+  a.dim_v = int(p.value_dim());
+  a.rows = int(all_rows);
+  a.row_tiles = int(row_tiles);
   a.scale_log2 = p.scale_or_default() * 1.44269504f;
   a.blocks_of_tile = partition.blocks_of_tile;
   if constexpr (Tiles::way == Way::parts) {
@@ -128,8 +136,13 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   }
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
-  a.k = map_of(t.k, Tiles::keys), a.v = map_of(t.v, Tiles::keys), a.o = map_of(t.o, 64);
-  a.o_data = t.o.data, a.o_batch = t.o.stride[0], a.o_row = t.o.stride[1], a.o_head = t.o.stride[2];
+  a.k = map_of(t.k, Tiles::keys);
+  a.v = map_of(t.v, Tiles::keys);
+  a.o = map_of(t.o, 64);
+  a.o_data = t.o.data;
+  a.o_batch = t.o.stride[0];
+  a.o_row = t.o.stride[1];
+  a.o_head = t.o.stride[2];
   a.lse = t.lse.as<float>();
   a.sink = p.sink ? t.with.sink.as<float>() : nullptr;
   start<Tiles>(a, ctx);
@@ -158,7 +171,7 @@ void forward_between(const Problem& p, const Forward& t, Context& ctx) {
   const auto partition = partition_for<Forward128<T>>(p, ctx);
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim > 96 || partition.way != Way::whole) return forward_with<Forward128<T>>(p, t, partition, ctx);
-  const std::int64_t keys = p.mask.kind == MaskKind::full ? p.len_k : p.len_k / 2;  // that a row sees
+  const std::int64_t keys = p.band().reach == Reach::all ? p.len_k : p.len_k / 2;  // that a row sees
   if (keys <= 2048) return dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
   return dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
 }

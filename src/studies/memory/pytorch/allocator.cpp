@@ -10,7 +10,7 @@ constexpr std::uint64_t mib = 1 << 20;
 std::uint64_t segment_bytes(std::uint64_t size) {
   if (size <= mib) return 2 * mib;
   if (size < 10 * mib) return 20 * mib;
-  return (size + 2 * mib - 1) / (2 * mib) * (2 * mib);
+  return round_up(size, 2 * mib);
 }
 }  // namespace
 

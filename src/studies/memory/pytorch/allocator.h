@@ -9,13 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/divide.h"
 #include "base/tensor.h"
 #include "memory/ledger.h"
 
 namespace headroom::studies::pytorch {
 
 constexpr std::uint64_t rounding = 512;  // the caching allocator's smallest block
-constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + rounding - 1) / rounding * rounding; }
+constexpr std::uint64_t rounded(std::uint64_t bytes) { return round_up(bytes, rounding); }
 
 enum class Count : std::uint8_t {
   rounded,  // a storage counts with its bytes rounded up to 512: exact unless a reused block was a little too large
