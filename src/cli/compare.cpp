@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/described_options.h"
+#include "cli/options.h"
 #include "studies/report/report.h"
 
 namespace headroom::cli {
