@@ -212,7 +212,6 @@ TEST_F(Edges, CopiesOfCheckpointsNeitherStopATrainingNorAreReplaced) {
   const std::string run = std::string(train) + "--every 2 --save run --steps ";
   ASSERT_EQ(shell(run + "4").code, 0);
   fs::copy_file(at("run/step-00000004.safetensors"), at("run/step-99999999.safetensors"));
-  EXPECT_EQ(shell(run + "6 --warmup 1 --resume").code, 2) << "other settings are another training";
   const Ended on = shell(run + "4 --resume");
   EXPECT_EQ(on.code, 0) << on.err;
   fs::rename(at("run/step-00000002.safetensors"), at("run/step-00000003.safetensors"));
