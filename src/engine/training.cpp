@@ -146,6 +146,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
             .rows = recipe_.batch * recipe_.len,
             .logits_type = type_of(recipe_.logits, stored_type())} {
   const auto rows = head_.rows;
+  kept_.resize(std::size_t(recipe_.model.layers));
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
                                       : chunk_of(recipe_.model, stored_type(), head_.logits_type, ctx.device, rows);
   {
@@ -343,20 +344,30 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
     return store_.finish(group);
   }
   auto scope = ctx_.arena.scope();
-  const Block b = block(i);
   const Tensor y = stream({"y", i});
-  const BlockSaved kept = b.make_kept(recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(i)], ctx_);
-  {
-    auto phase = ctx_.arena.in_phase(Phase::forward);
-    const auto w = store_.lease(group, Pass::forward);
-    store_.prefetch(group + 1, Pass::forward);
-    b.forward(x, w, kept, y, ctx_);
-  }
+  keep_and_forward(i, x, y);
   descend(i + 1, y, d, targets);
   auto phase = ctx_.arena.in_phase(Phase::backward);
+  backward_block(i, x, d);
+}
+
+// Not part of descend's frame, which stands on the stack once for every block.
+[[gnu::noinline]] void Training::keep_and_forward(int i, const Tensor& x, const Tensor& y) {
+  const Block b = block(i);
+  BlockSaved& kept = kept_[std::size_t(i)];
+  kept = b.make_kept(recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(i)], ctx_);
+  auto phase = ctx_.arena.in_phase(Phase::forward);
+  const int group = group_of_layer(i);
+  const auto w = store_.lease(group, Pass::forward);
+  store_.prefetch(group + 1, Pass::forward);
+  b.forward(x, w, kept, y, ctx_);
+}
+
+[[gnu::noinline]] void Training::backward_block(int i, const Tensor& x, const Tensor& d) {
+  const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::backward);
   store_.prefetch(group - 1, Pass::backward);
-  b.backward(x, w, kept, d, Gradient::overwrite, ctx_);
+  block(i).backward(x, w, kept_[std::size_t(i)], d, Gradient::overwrite, ctx_);
   store_.finish(group);
 }
 

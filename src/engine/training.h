@@ -105,6 +105,8 @@ class Training {
   void apply(const adamw::Hyper&);
   void in_parts(const adamw::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&);
+  void keep_and_forward(int block, const Tensor& x, const Tensor& y);
+  void backward_block(int block, const Tensor& x, const Tensor& d);
   DType stored_type() const { return recipe_.formats().stored.dtype; }
   Tensor stream(Name) const;
   Block block(int) const;
@@ -125,6 +127,7 @@ class Training {
   Products::With products_;
   Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
   Head head_;
+  std::vector<BlockSaved> kept_;  // by each block, from its forward to its backward
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
 };
 
