@@ -43,6 +43,7 @@ std::optional<Address> master(const Variable& variable) {
   const auto port = number(variable, "MASTER_PORT");
   const std::string host = word(variable, "MASTER_ADDR");
   if (host.empty() || !port) return {};
+  check(*port >= 1 && *port <= 65535, Code::bad_argument, "MASTER_PORT: '{}' is not a whole number from 1 to 65535", *port);
   const int skip = word(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   return Address{host, *port + skip, false, ports_to_try};
 }

@@ -42,6 +42,7 @@ Address address_named(std::string_view text, std::string_view who) {
   const auto colon = text.rfind(':');
   check(colon != std::string_view::npos && colon > 0, Code::bad_argument, "{}: '{}' is no host:port, as in node7:29400", who, text);
   std::string_view host = text.substr(0, colon);
+  check(host.starts_with("[") == host.ends_with("]"), Code::bad_argument, "{}: '{}' is no host:port, as in [::1]:29400", who, text);
   if (host.starts_with("[") && host.ends_with("]")) host = host.substr(1, host.size() - 2);
   return {std::string(host), int(parse_integer(text.substr(colon + 1), fmt::format("{}: the port", who), {1, 65535}))};
 }

@@ -119,6 +119,9 @@ TEST(Seat, ContradictionsAreSaid) {
   EXPECT_TRUE(seat(far).address.host.empty());  // MPI is asked
   far["MASTER_ADDR"] = "node1", far["MASTER_PORT"] = "4000";
   EXPECT_EQ(seat(far).address.text(), "node1:4000");
+  for (const char* port : {"0", "65536", "99999"})  // a port beyond the last would be another one, where nobody comes
+    EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", port}}),
+              fmt::format("MASTER_PORT: '{}' is not a whole number from 1 to 65535", port));
   EXPECT_EQ(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}}),
             "torchrun started 4 ranks and does not say where they meet: give --rendezvous HOST:PORT, a free port on rank 0's machine");
   EXPECT_EQ(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), "torchrun says that this is rank 4 of 4; ranks are counted from 0");

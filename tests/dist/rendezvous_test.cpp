@@ -232,7 +232,7 @@ TEST(Address, IsReadAndWritten) {
   EXPECT_EQ(address_named("node7:29400", "--rendezvous").text(), "node7:29400");
   EXPECT_EQ(address_named("[::1]:80", "--rendezvous").text(), "[::1]:80");
   EXPECT_EQ(address_named("local:a", "--rendezvous").text(), "local:a");
-  for (const char* bad : {"", "node7", ":80", "node7:", "node7:99999", "node7:x", "local:"})
+  for (const char* bad : {"", "node7", ":80", "node7:", "node7:99999", "node7:x", "local:", "[::1", "[::1:80", "::1]:80"})
     EXPECT_NE(failure_of([&] { address_named(bad, "--rendezvous"); }).find("--rendezvous"), std::string::npos) << bad;
 }
 
