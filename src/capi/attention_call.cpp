@@ -92,11 +92,15 @@ void check_apart(const Tensor& t, const char* name) {
     std::int64_t stride, size;
     int at;
   };
-  std::array<Dimension, max_rank> d;
-  int n = 0;
-  for (int i = 0; i < t.shape.rank; ++i)
-    if (t.shape[i] > 1) d[std::size_t(n++)] = {t.stride[std::size_t(i)], t.shape[i], i};
-  std::sort(d.begin(), d.begin() + n, [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
+  std::array<Dimension, max_rank> d{};  // finest first
+  std::size_t n = 0;
+  for (int i = 0; i < t.shape.rank; ++i) {
+    const Dimension next{t.stride[std::size_t(i)], t.shape[i], i};
+    if (next.size <= 1) continue;
+    std::size_t at = n++;
+    for (; at > 0 && d[at - 1].stride > next.stride; --at) d[at] = d[at - 1];
+    d[at] = next;
+  }
   std::int64_t covered = 1;  // elements that the finer dimensions span; view() has seen that this fits
   for (const Dimension* x = d.data(); x != d.data() + n; ++x) {
     check(x->stride != 0, Code::bad_argument, "{} is written, and has stride 0 in dimension {}: its {} elements share one place", name,

@@ -269,8 +269,9 @@ class Attack : public Program {
       const auto options = options_of(a);
       ASSERT_GE(options.size(), 5u) << "its help is not understood";
       const std::set<std::string> of_ranks = {"step", "train", "comm"};
-      if (of_ranks.contains(a.command[0]))
+      if (of_ranks.contains(a.command[0])) {
         for (const char* option : {"--gpus", "--ranks", "--rank", "--rendezvous"}) EXPECT_TRUE(options.contains(option)) << option;
+      }
       for (const auto& [option, takes_words] : options) {
         auto values = numbers;
         if (takes_words) values.insert(values.end(), texts.begin(), texts.end());

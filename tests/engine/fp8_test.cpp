@@ -28,7 +28,7 @@ Recipe recipe(Scales scales = Scales::block, Precision precision = fp8) {
   return r;
 }
 
-void make_lively(Workshop& w) {
+void make_lively_enough(Workshop& w) {
   const Random random{99};
   std::uint64_t i = 0;
   for (const Param& p : w.training.store().params())
@@ -101,7 +101,7 @@ TEST(Fp8, EveryProductOfAStepReadsTheFormatsOfItsRoles) {
     Recipe r = recipe(scales);
     r.keep = {Keep::no_cheap};  // norms are made again, so that what was quantised is at hand
     Workshop w(r);
-    make_lively(w);
+    make_lively_enough(w);
     Checked checked(scales, w.ctx);
     w.training.watch(&checked);
     w.training.backward();
@@ -117,7 +117,7 @@ TEST(Fp8, LossAndGradientsAreNearTheOracles) {
     Recipe r{tiny(), 2, 7, fp8};  // the oracle is slow; the sizes of blocks are the test's above
     r.scales = scales;
     Workshop w(r);
-    make_lively(w);
+    make_lively_enough(w);
     std::map<std::string, std::vector<double>> weights;
     for (const Param& p : w.training.store().params())
       for (std::int64_t e = 0; e < p.master.count(); ++e) weights[p.spec.full_name()].push_back(double(p.master.as<float>()[e]));
@@ -138,13 +138,13 @@ TEST(Fp8, LossAndGradientsAreNearTheOracles) {
 TEST(Fp8, KeepLevelsThreadsAndRunsGiveTheSameBits) {
   for (const Scales scales : all_scales) {
     Workshop all(recipe(scales), 1), again(recipe(scales), 3);
-    for (Workshop* w : {&all, &again}) make_lively(*w), w->training.backward();
+    for (Workshop* w : {&all, &again}) make_lively_enough(*w), w->training.backward();
     EXPECT_EQ(all.gradients(), again.gradients());
     for (const Keep keep : {Keep::no_product, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
       Recipe r = recipe(scales);
       r.keep = {keep};
       Workshop less(r);
-      make_lively(less);
+      make_lively_enough(less);
       less.training.backward();
       EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep);
       EXPECT_EQ(less.training.loss(), all.training.loss());
@@ -157,7 +157,7 @@ TEST(Fp8, KeepLevelsThreadsAndRunsGiveTheSameBits) {
 TEST(Fp8, EveryWayOfHoldingTakesItsForecastAndAgrees) {
   Recipe r = recipe();
   const auto run = [](Workshop& w) {
-    make_lively(w);
+    make_lively_enough(w);
     for (std::uint64_t step = 0; step < 3; ++step) w.fill(step), w.training.step({.lr = 0.01, .clip = 0});
     EXPECT_EQ(w.arena.peak(), w.predicted);
   };
@@ -198,7 +198,7 @@ TEST(Fp8, CountsWhatItClippedAndFlushed) {
   Recipe r = recipe(Scales::tensor);
   r.micro_batches = 2;
   Workshop w(r);
-  make_lively(w);
+  make_lively_enough(w);
   for (int step = 0; step < 2; ++step) {  // counts are of one step
     for (int micro = 0; micro < 2; ++micro) w.fill(3, micro), w.training.backward(micro);
     const auto counts = w.training.quantised();
@@ -238,7 +238,7 @@ TEST(Fp8, ACheckpointBeginsOrEndsInAnotherPrecision) {
 
 TEST(Fp8, AnInfinityIsClippedAndNothingElseIsLost) {
   Workshop w(recipe());
-  make_lively(w);
+  make_lively_enough(w);
   for (const Param& p : w.training.store().params())
     if (p.spec.full_name() == "blocks.1.ffn.down.weight") p.copy.as<bf16>()[5] = narrow<bf16>(INFINITY);
   w.training.forward();
