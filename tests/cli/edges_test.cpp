@@ -261,7 +261,7 @@ TEST_F(Edges, HelpSaysTheWordsThatAreTaken) {
     EXPECT_NE(help.find("--gradients"), std::string::npos) << command;
     EXPECT_EQ(help.find("full is FP32"), std::string::npos) << "the word is whole: " << command;
   }
-  EXPECT_NE(run("train --help").out.find("whole is FP32"), std::string::npos);
+  EXPECT_NE(run("train --help").out.find("whole: FP32"), std::string::npos);
 }
 
 TEST_F(Edges, AMachinesFileIsBelievedOnlyWhole) {
