@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <thread>
@@ -227,6 +228,12 @@ class Attack : public Program {
     return option == "--save" && (value == "/" || value == "../.." || value.starts_with(at("mine")));
   }
 
+  // Of all pairs of an option and a value, each command tries this share; HEADROOM_ATTACK=all: every one.
+  static int share() {
+    const char* asked = std::getenv("HEADROOM_ATTACK");
+    return asked && std::string(asked) == "all" ? 1 : 5;
+  }
+
   void attack_options(const std::string& command) {
     const std::vector<std::string> numbers = {
         "-1", "0",  "1e999", "nan", "inf", "99999999999999999999", "9223372036854775807", "1,2,,3", "1.5", "0x10", "1e-320",
@@ -263,7 +270,7 @@ class Attack : public Program {
                                             "{}",
                                             "$(reboot)",
                                             "*"};
-    int tried = 0;
+    int tried = 0, turn = 0;
     for (const Attacked& a : all_commands()) {
       if (a.command[0] != command) continue;
       const auto options = options_of(a);
@@ -276,7 +283,7 @@ class Attack : public Program {
         auto values = numbers;
         if (takes_words) values.insert(values.end(), texts.begin(), texts.end());
         for (const std::string& value : values) {
-          if (is_a_wish(command, option, value)) continue;
+          if (++turn % share() != 0 || is_a_wish(command, option, value)) continue;
           Words words = spelled(a, option);
           words.push_back(option), words.push_back(value);
           const std::string what = command + " " + option + " '" + value.substr(0, 60) + "'";
@@ -291,7 +298,7 @@ class Attack : public Program {
       }
       expect_untouched(command);
     }
-    EXPECT_GT(tried, 50);
+    EXPECT_GT(tried, 50 / share());
   }
 
   // Commands that write: a store, checkpoints, an output.
