@@ -30,7 +30,8 @@ class ForecastTest(unittest.TestCase):
     def test_a_model_is_a_name_a_file_a_dict_or_a_config(self):
         class Config:  # as transformers' are
             def to_dict(self):
-                return {**LLAMA, "dtype": object}
+                sampling = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "num_beams": 1, "length_penalty": 1.0, "diversity_penalty": 0.0}
+                return {**LLAMA, **sampling, "dtype": object}  # version 4 says how it samples, too
 
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "config.json")
