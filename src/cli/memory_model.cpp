@@ -27,6 +27,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   app.footer(
       "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
+      "  headroom memory model --model 8B --batch 1 --len 32768 --precision bf16 --gpus 8 --shard everything --device h100\n"
       "  headroom memory model --as pytorch --model 2.7B --len 128,512,1024 --precision fp32,bf16\n"
       "  headroom memory model --phase inference --model DIR/config.json --batch 1,8 --len 8192 --precision bf16 --device h100\n\n"
       "Exit codes: 0 a row fits; 3 none does.");

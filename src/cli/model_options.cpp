@@ -58,6 +58,10 @@ Device described_device(const Common& common) {
 
 std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) { return studies::kept_ceilings(d, common.db); }
 
+void take_kept_link(Device& d, const Common& common) {
+  if (const auto link = studies::kept_link(d, common.db)) d.ceilings.link_bytes_per_s = *link;
+}
+
 namespace {
 Ceilings ceilings_without_link(const Device& d, const Common& common) {
   if (auto kept = kept_ceilings(d, common)) return *kept;
@@ -73,7 +77,7 @@ Ceilings ceilings_without_link(const Device& d, const Common& common) {
 
 Ceilings ceilings_here(const Device& d, const Common& common) {
   Ceilings c = ceilings_without_link(d, common);
-  if (const auto link = studies::kept_link(d, common.db)) c.link_bytes_per_s = *link;  // by headroom comm
+  if (const auto link = studies::kept_link(d, common.db)) c.link_bytes_per_s = *link;
   return c;
 }
 

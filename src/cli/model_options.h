@@ -36,5 +36,6 @@ Device described_device(const Common&);
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
 Ceilings ceilings_here(const Device&, const Common&);
+void take_kept_link(Device&, const Common&);  // as `headroom comm` measured it last, if it ever did
 
 }  // namespace headroom::cli

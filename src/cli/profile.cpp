@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
+#include "cli/ranks_options.h"
 #include "studies/profile/program.h"
 #include "studies/profile/study.h"
 #include "studies/report/report.h"
@@ -17,6 +18,7 @@ namespace {
 struct ProfileAsked {
   studies::StepTime step;
   ModelOptions model;
+  RanksOptions ranks;
   studies::AttentionSweep attention;
   engine::Purpose phase = engine::Purpose::training;
   std::string trace;
@@ -61,15 +63,21 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
   return code;
 }
 
-int run_step(const ProfileAsked& a, const Common& common) {
+int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
   t.models = a.model.configs(), t.seed = common.seed;
-  const Device d = with_ceilings(chosen_device(common), common);
-  studies::ProfileOptions o = options_of(a, common);
-  o.threads = t.threads, o.steps = t.steps;
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());
-  o.warmup = int(t.warmups.front());
-  return show_profile(profile_step_study(t, a.phase, d, o, {.store = common.db, .stop = interrupted}), a.trace, common);
+  const dist::Seat seat = find_seat(a.ranks.asked());
+  check_for_ranks(app, seat);
+  t.ranks.count = seat.ranks;
+  return as_ranks(seat, app, common, [&](dist::Group* group) {
+    const bool first = !group || group->first();
+    const Device d = first ? with_ceilings(chosen_device(common, group), common) : chosen_device(common, group);
+    studies::ProfileOptions o = options_of(a, common);
+    o.threads = t.threads, o.steps = t.steps, o.warmup = int(t.warmups.front()), o.group = group;
+    auto kept = profile_step_study(t, a.phase, d, o, {.store = common.db, .stop = interrupted});
+    return first ? show_profile(std::move(kept), a.trace, common) : int(yes);
+  });
 }
 
 int run_attention(const ProfileAsked& a, const Common& common) {
@@ -113,7 +121,8 @@ Run profile(CLI::App& app, Common& common) {
   a->step.steps = int(a->steps), a->step.warmups = {a->warmup};
   CLI::App* step = app.add_subcommand("step", "One step of a language model: forward, forward + backward, train")->fallthrough();
   add_model(*step, a->model);
-  add_described(*step, a->step, {"phases", "seconds", "shard"});
+  add_described(*step, a->step, {"phases", "seconds"});
+  add_ranks(*step, a->ranks);
   add_value(*step, a->phase, {.name = "phase", .about = "The last phase to profile; the earlier phases are profiled too"});
   say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16"}});
   step->get_option("--steps")->description("Steps that are recorded");
@@ -123,7 +132,8 @@ Run profile(CLI::App& app, Common& common) {
       "Examples:\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
       "  headroom profile step --model small --len 128 --batch 1 --out step.html\n"
-      "  headroom profile step --device cuda --model small --len 1024 --precision bf16 --counters");
+      "  headroom profile step --device cuda --model small --len 1024 --precision bf16 --counters\n"
+      "  headroom profile step --device cpu --ranks 2 --shard optimizer --width 256 --layers 4 --heads 4 --trace ranks.json.gz");
   CLI::App* attention = app.add_subcommand("attention", "One attention problem, every variant; the last one in full")->fallthrough();
   add_described(*attention, a->attention, {"warmup", "steps", "until", "seconds", "deterministic", "memory"});
   add_value(*attention, a->steps, {.name = "steps", .about = "Calls that are recorded", .allowed = {1, 1 << 20}});
@@ -156,7 +166,7 @@ Run profile(CLI::App& app, Common& common) {
       check(!a->command.empty(), Code::bad_argument, "give step, attention, or -- and a program (see headroom profile --help)");
       return run_program(*a, common);
     }
-    return run_step(*a, common);
+    return run_step(*a, *step, common);
   };
 }
 

@@ -31,6 +31,11 @@ void add_ranks(CLI::App& app, RanksOptions& r) {
   app.add_option("--rendezvous", r.rendezvous, "Where ranks started by hand meet: a free port on rank 0's machine")->type_name("HOST:PORT");
 }
 
+void check_for_ranks(const CLI::App& app, const dist::Seat& seat) {
+  for (const char* option : {"--shard", "--split-tokens"})
+    check(seat.ranks > 1 || app.count(option) == 0, Code::bad_argument, "{}: there is one rank; give --gpus or --ranks", option);
+}
+
 namespace {
 
 dist::Group::Settings settings_of(const CLI::App& app) {

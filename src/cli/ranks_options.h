@@ -14,7 +14,8 @@ struct RanksOptions {
 
   dist::RanksAsked asked() const;
 };
-void add_ranks(CLI::App&, RanksOptions&);  // --gpus, --ranks, --rank, --rendezvous
+void add_ranks(CLI::App&, RanksOptions&);                  // --gpus, --ranks, --rank, --rendezvous
+void check_for_ranks(const CLI::App&, const dist::Seat&);  // --shard and --split-tokens say how several ranks share a step out
 
 // Runs the body as one rank, or alone and without a group. The first rank speaks: on the others `common` is silent. An Error of one ends all,
 // and one of them prints it; so does a rank that is killed. Settings: what must be equal, every option that was given.

@@ -27,7 +27,7 @@ Run step(CLI::App& app, Common& common) {
       "Exit codes: 0 every row was measured; 1 a row failed, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [a, &app, &common] {
     const dist::Seat seat = find_seat(a->ranks.asked());
-    check(seat.ranks > 1 || app.count("--shard") == 0, Code::bad_argument, "--shard: there is one rank; give --gpus or --ranks");
+    check_for_ranks(app, seat);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       studies::StepTime s = a->study;
       s.models = a->model.configs(), s.seed = common.seed, s.ranks.count = seat.ranks;
@@ -36,6 +36,7 @@ Run step(CLI::App& app, Common& common) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
         if (d.kind == DeviceKind::cpu && s.threads == 0) s.matmul_flops = kept->fp32_flops;  // it used every core
       }
+      take_kept_link(d, common);
       return with_host("step", common, a->resume, [&](const studies::Host& host) { return studies::step_study(s, d, host, group); });
     });
   };

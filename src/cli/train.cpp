@@ -73,7 +73,7 @@ Run train(CLI::App& app, Common& common) {
     r.schedule.floor = r.schedule.peak / 10, r.schedule.warmup = std::min(r.schedule.warmup, r.schedule.steps / 2);
     r.seed = common.seed;
     const dist::Seat seat = find_seat(a->ranks.asked());
-    check(seat.ranks > 1 || app.count("--shard") == 0, Code::bad_argument, "--shard: there is one rank; give --gpus or --ranks");
+    check_for_ranks(app, seat);
     r.recipe.ranks.count = seat.ranks;
     engine::check(r.recipe);
     return as_ranks(seat, app, common, [&](dist::Group* group) {

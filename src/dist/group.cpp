@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/error.h"
@@ -71,6 +72,20 @@ std::unique_ptr<Comm> Group::comm(const Device& d, std::optional<Backend> asked,
   check_devices(d);
   const Joining joining{*rendezvous_, d, route};
   return join(joining, asked);
+}
+
+std::uint64_t Group::least(std::uint64_t mine, const char* what) {
+  for (const auto& theirs : rendezvous_->collect(std::to_string(mine), what)) mine = std::min<std::uint64_t>(mine, std::stoull(theirs));
+  return mine;
+}
+std::uint64_t Group::most(std::uint64_t mine, const char* what) {
+  for (const auto& theirs : rendezvous_->collect(std::to_string(mine), what)) mine = std::max<std::uint64_t>(mine, std::stoull(theirs));
+  return mine;
+}
+
+std::uint64_t Group::memory_of_each(const Device& d, std::uint64_t taken) {
+  const std::uint64_t mine = d.kind == DeviceKind::cpu ? d.memory_bytes / std::uint64_t(rendezvous_->local_ranks()) : d.memory_bytes;
+  return least(mine - std::min(mine, taken), "their memory");
 }
 
 void Group::leave() {

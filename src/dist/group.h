@@ -33,6 +33,11 @@ class Group {
   // A backend that joins these ranks on this device: nccl on a GPU, on CPUs shared memory, or MPI where they are on several machines.
   std::unique_ptr<Comm> comm(const Device&, std::optional<Backend> asked = {}, Route = Route::automatic);
 
+  // Memory that each rank may count on: ranks on the CPUs of one machine share it out, and all go by the one that has least. Called by all.
+  std::uint64_t memory_of_each(const Device&, std::uint64_t taken = 0);
+  std::uint64_t least(std::uint64_t mine, const char* what);  // of what the ranks bring. Called by all
+  std::uint64_t most(std::uint64_t mine, const char* what);
+
   bool stop(bool mine) { return rendezvous_->agree(mine); }  // Ctrl-C on any rank, heard by all in the same call
   void leave();
   bool end(const std::string& why) noexcept;  // whether this rank is the one to print it

@@ -42,22 +42,24 @@ Library open_library() {
         version_in_words(least_version));
   check(l.version >= least_version, Code::nccl, "NCCL {} is too old: {} or newer is needed; name another in HEADROOM_NCCL",
         version_in_words(l.version), version_in_words(least_version));
-  find_nccl(at, "ncclGetUniqueId", l.GetUniqueId);
-  find_nccl(at, "ncclCommInitRankConfig", l.CommInitRankConfig);
-  find_nccl(at, "ncclCommDestroy", l.CommDestroy);
-  find_nccl(at, "ncclCommAbort", l.CommAbort);
-  find_nccl(at, "ncclCommGetAsyncError", l.CommGetAsyncError);
-  find_nccl(at, "ncclGetErrorString", l.GetErrorString);
-  find_nccl(at, "ncclGetLastError", l.GetLastError);
-  find_nccl(at, "ncclAllGather", l.AllGather);
-  find_nccl(at, "ncclBroadcast", l.Broadcast);
-  find_nccl(at, "ncclSend", l.Send);
-  find_nccl(at, "ncclRecv", l.Recv);
-  find_nccl(at, "ncclGroupStart", l.GroupStart);
-  find_nccl(at, "ncclGroupEnd", l.GroupEnd);
-  check(l.GetUniqueId && l.CommInitRankConfig && l.CommDestroy && l.CommAbort && l.CommGetAsyncError && l.GetErrorString &&
-            l.GetLastError && l.AllGather && l.Broadcast && l.Send && l.Recv && l.GroupStart && l.GroupEnd,
-        Code::nccl, "NCCL {} lacks a function that every version of it should have", version_in_words(l.version));
+  const auto needed = [&](const char* name, auto& into) {
+    find_nccl(at, name, into);
+    check(into, Code::nccl, "NCCL {} lacks {}, which every version of it should have; name another in HEADROOM_NCCL",
+          version_in_words(l.version), name);
+  };
+  needed("ncclGetUniqueId", l.GetUniqueId);
+  needed("ncclCommInitRankConfig", l.CommInitRankConfig);
+  needed("ncclCommDestroy", l.CommDestroy);
+  needed("ncclCommAbort", l.CommAbort);
+  needed("ncclCommGetAsyncError", l.CommGetAsyncError);
+  needed("ncclGetErrorString", l.GetErrorString);
+  needed("ncclGetLastError", l.GetLastError);
+  needed("ncclAllGather", l.AllGather);
+  needed("ncclBroadcast", l.Broadcast);
+  needed("ncclSend", l.Send);
+  needed("ncclRecv", l.Recv);
+  needed("ncclGroupStart", l.GroupStart);
+  needed("ncclGroupEnd", l.GroupEnd);
   find_nccl(at, "ncclMemAlloc", l.MemAlloc);
   find_nccl(at, "ncclMemFree", l.MemFree);
   if (l.version >= with_windows) {  // before, the same names took other arguments

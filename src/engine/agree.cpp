@@ -68,12 +68,13 @@ void agree(const Recipe& recipe, Context& ctx, dist::Comm& comm) {
     same = same && first_difference(all, rank, 2) == 2;
   }
   if (same)
-    return agree_on(fmt::format("{} batch {} len {} {} scales {} attention {} micro-batches {} masters {} gradients {} update {} shard {}",
-                                to_json(recipe.model), recipe.batch, recipe.len, name_of(recipe.precision),
-                                names_of<Scales>.of(recipe.scales.value_or(usual_scales)), recipe.attention, recipe.micro_batches,
-                                name_of(recipe.holding.masters), name_of(recipe.holding.gradients), name_of(recipe.holding.updating),
-                                name_of(recipe.ranks.sharding)),
-                    "a step", ctx, comm);
+    return agree_on(
+        fmt::format("{} batch {} len {} {} scales {} attention {} micro-batches {} masters {} gradients {} update {} shard {}{}",
+                    to_json(recipe.model), recipe.batch, recipe.len, name_of(recipe.precision),
+                    names_of<Scales>.of(recipe.scales.value_or(usual_scales)), recipe.attention, recipe.micro_batches,
+                    name_of(recipe.holding.masters), name_of(recipe.holding.gradients), name_of(recipe.holding.updating),
+                    name_of(recipe.ranks.sharding), recipe.ranks.split_tokens ? " tokens split" : ""),
+        "a step", ctx, comm);
   // Which call, to the piece: ranks that agree up to the shorter list differ by what comes after it.
   constexpr std::int64_t piece = 64;
   for (std::int64_t begin = 0; begin < least; begin += piece) {

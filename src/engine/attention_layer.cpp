@@ -40,6 +40,10 @@ Tensor as_heads(const Tensor& o, const attention::Problem& p) { return Tensor(o.
 
 }  // namespace
 
+attention::Saved AttentionLayer::make_saved(Context& ctx) const {
+  return split ? split->make_saved(ctx) : variant.make_saved(problem, ctx);
+}
+
 AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   const DType t = problem.precision.dtype;
   const auto rows = problem.batch * problem.len_q;
@@ -50,7 +54,7 @@ AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
   if (keep == Keep::no_attention_inputs) return s;
   s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
-  s.core = variant.make_saved(problem, ctx);
+  s.core = make_saved(ctx);
   s.core_valid = true;
   if (keep != Keep::everything && keep != Keep::no_product) return s;
   if (products.formats.quantised())
@@ -68,7 +72,7 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Pass pass, Context& ct
   if (!s.lse) s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
   if (!s.qkv) s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
   if (!s.core_valid) {
-    s.core = variant.make_saved(problem, ctx);
+    s.core = make_saved(ctx);
     s.core_valid = true;
   }
   if (!s.n) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
@@ -95,7 +99,8 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   if (!have.o || (all.core.p && !have.core_valid)) {
     auto scope = ctx.arena.scope();
     const Heads turned = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
-    attention::forward(variant, problem, {turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core}, ctx);
+    const attention::Forward f{turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core};
+    split ? split->forward(f, layer, ctx) : attention::forward(variant, problem, f, ctx);
   }
   if (!out) return;
   auto scope = ctx.arena.scope();
@@ -120,8 +125,9 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
       if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
     }
     const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem), at = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
-    attention::backward(variant, problem,
-                        {at.q, at.k, at.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k, dh.v, all.core}, ctx);
+    const attention::Backward b{at.q, at.k, at.v,    as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q,
+                                dh.k, dh.v, all.core};
+    split ? split->backward(b, layer, ctx) : attention::backward(variant, problem, b, ctx);
     if (config.qk_norm) {
       const Weight q = w[Role::q_norm], k = w[Role::k_norm];
       head_norm::backward({h.q, q.w, rope_table, dh.q, q.dw, into_dw, float(config.norm_eps)}, ctx);

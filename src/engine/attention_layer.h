@@ -7,6 +7,7 @@
 #include "engine/config.h"
 #include "engine/keep.h"
 #include "engine/products.h"
+#include "engine/split_tokens.h"
 #include "ops/attention/attention.h"
 
 namespace headroom::engine {
@@ -25,10 +26,11 @@ struct AttentionSaved {
 struct AttentionLayer {
   const ModelConfig& config;
   const attention::Variant& variant;
-  attention::Problem problem;
+  attention::Problem problem;  // of this rank's tokens
   Products::With products;
   Tensor rope_table;
   int layer = 0;
+  const TokenSplit* split = nullptr;  // where other ranks have the rest of every sequence
 
   AttentionSaved make_kept(Keep, Context&) const;
   AttentionSaved complete(AttentionSaved kept, Pass, Context&) const;  // makes the rest in the caller's scope
@@ -36,6 +38,9 @@ struct AttentionLayer {
                Context&) const;
   // d: gradient of `out`, and of x when it returns. Weights' gradients go where they belong.
   void backward(const Tensor& x, const ParamStore::Lease&, const AttentionSaved& all, const Tensor& d, Gradient into_dw, Context&) const;
+
+ private:
+  attention::Saved make_saved(Context&) const;
 };
 
 }  // namespace headroom::engine

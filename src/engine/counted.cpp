@@ -572,6 +572,8 @@ struct CountedTraining::Run {
 
   void gather_losses() {
     if (!comm) return;
+    const double bytes = double(loss.bytes());
+    const auto op = ctx.note("losses", {DType::f64}, {0, 2 * bytes, sent_bytes(dist::Call::gather, bytes, comm->ranks())});
     comm->carries("losses");
     comm->gather(Tensor(loss.data, DType::f64, {r.micro_batches}), loss, ctx.stream);
   }

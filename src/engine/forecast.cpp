@@ -86,8 +86,8 @@ double model_flops(const Recipe& r) {
   double multiplied = 0;
   for (const ParamSpec& s : param_table(r.model))
     if (s.multiplied && s.shape.rank == 2) multiplied += double(s.shape.count());
-  const double rows = double(r.batch) * double(r.len);
-  const double visible = double(r.len) * double(r.len + 1) / 2;  // pairs that a causal row sees
+  const double rows = double(r.rows_of_rank());
+  const double visible = double(r.len) * double(r.len + 1) / 2 / r.ranks.parts();  // pairs that causal rows see
   const double attention = 4.0 * double(r.batch) * double(r.model.q_width()) * visible * double(r.model.layers);
   const double passes = r.purpose == Purpose::forward ? 1 : 3, attention_passes = r.purpose == Purpose::forward ? 1 : 3.5;
   return 2 * multiplied * rows * passes + attention * attention_passes;
@@ -130,11 +130,14 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Arena arena;
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
-  bare.model.layers = 1, bare.keep = {Keep::input}, bare.holding = {}, bare.ranks = {}, bare.micro_batches = 1;
+  bare.model.layers = 1, bare.keep = {Keep::input}, bare.holding = {}, bare.micro_batches = 1;
+  bare.ranks.sharding = Sharding::none;
+  if (!r.ranks.split_tokens) bare.ranks = {};
   const bool counted = bool(r.model.counted);
   if (counted ? !counted_stands_in(*r.model.counted, r, ctx) : !Training(bare, ctx).stands_in()) return 0;
   attention::Problem p;
-  p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads, p.len_q = p.len_k = r.len, p.head_dim = r.model.head_dim;
+  p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads, p.head_dim = r.model.head_dim;
+  p.len_q = r.len / r.ranks.parts(), p.len_k = r.len;
   return stand_in_bytes(p, r.attention);
 }
 

@@ -34,6 +34,7 @@ struct Head {
     Tensor losses;                       // FP32 [rows], written
     const double* loss_scale = nullptr;  // on the device
     double share = 1;                    // of this micro-batch in the step's gradient
+    int parts = 1;                       // ranks that have a part of its rows each
   };
 
   void loss(const Tensor& x, const ParamStore::Lease&, const Targets&, Context&) const;

@@ -28,6 +28,9 @@ namespace headroom::engine {
 inline constexpr const char* keep_help =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
     "it";
+inline constexpr const char* keep_auto_help =
+    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
+    "it; auto: a level for each block, to fit --memory";
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 

@@ -50,6 +50,7 @@ std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, con
       offer(high, Keep(less), Keep(more));
     }
   }
+  if (best && std::all_of(best->begin(), best->end(), [&](Keep k) { return k == best->front(); })) best->resize(1);  // one for all
   return best;
 }
 

@@ -1,5 +1,5 @@
-// How many devices take a step together, and what each of them holds of the weights, their gradients and the optimiser's state.
-// Each trains on its own sequences. Forecasts know all of these; a step is run by one device.
+// How many devices take a step together, what each of them holds of the weights, their gradients and the optimiser's state, and what of
+// the batch it takes: sequences of its own, or a part of every sequence's tokens.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -29,6 +29,19 @@ constexpr std::string_view name_of(Sharding s) { return names_of<Sharding>.of(s)
 struct Ranks {
   int count = 1;
   Sharding sharding = Sharding::none;
+  bool split_tokens = false;
+
+  int batches() const { return split_tokens ? 1 : count; }  // that they take at once
+  int parts() const { return split_tokens ? count : 1; }    // of a sequence
 };
+// role: of all fields. count: mostly said by who started the ranks, and then no option.
+void describe(Of<Ranks> auto& r, auto&& f, headroom::Role role = headroom::Role::asked, Description count = {.name = "ranks"}) {
+  count.role = role;
+  f(r.count, count);
+  f(r.sharding, {.name = "shard", .role = role, .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
+  f(r.split_tokens, {.name = "split_tokens",
+                     .role = role,
+                     .about = "Each rank takes a part of every sequence (context parallel), not sequences of its own"});
+}
 
 }  // namespace headroom::engine

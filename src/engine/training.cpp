@@ -14,25 +14,33 @@
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/fill/fill.h"
+#include "ops/matmul/matmul.h"
 #include "ops/rope/rope.h"
 
 namespace headroom::engine {
 
 namespace {
 
-attention::Problem problem_of(const Recipe& r) {
+attention::Problem problem_of(const Recipe& r, std::int64_t len) {
   attention::Problem p;
   p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads;
-  p.len_q = p.len_k = r.len, p.head_dim = r.model.head_dim;
+  p.len_q = p.len_k = len, p.head_dim = r.model.head_dim;
   p.mask = attention::Mask::causal();
   p.precision = r.formats().stored;
   p.deterministic = true;
   return p;
 }
 
+// What a rank computes at a time. With tokens split that is a stripe of queries, and no stripe sees more keys than the last one.
+attention::Problem asked_of(const Recipe& r) {
+  attention::Problem p = problem_of(r, r.len);
+  if (r.ranks.split_tokens) p.len_q = r.len / (2 * r.ranks.count);
+  return p;
+}
+
 // A GPU that is only described may have no row here that serves it; its tensors are then counted by the CPU's row of that family.
 const attention::Variant& variant_of(const Recipe& r, Context& ctx) {
-  attention::Problem p = problem_of(r);
+  attention::Problem p = asked_of(r);
   if (!ctx.dry() || ctx.device.kind == DeviceKind::cpu) return attention::choose(p, ctx.device, r.attention);
   try {
     return attention::choose(p, ctx.device, r.attention);
@@ -100,6 +108,14 @@ void check(const Recipe& r) {
         "step: gradients none let a product update its weight, and with {} ranks it has only this rank's part of the gradient; take half",
         r.ranks.count);
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
+  if (r.ranks.split_tokens) {
+    const std::int64_t stripes = 2 * std::int64_t(r.ranks.count);
+    check(r.ranks.count > 1, Code::bad_argument, "step: tokens are split over ranks, and there is one; give --ranks or --gpus");
+    check(r.len % stripes == 0, Code::bad_argument,
+          "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
+          std::max<std::int64_t>(stripes, r.len / stripes * stripes));
+    check(!r.model.counted, Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
+  }
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
 }
 
@@ -134,7 +150,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     : recipe_(checked(recipe, ctx)),
       ctx_(ctx),
       variant_(variant_of(recipe_, ctx)),
-      problem_(problem_of(recipe_)),
+      problem_(problem_of(recipe_, recipe_.len / recipe_.ranks.parts())),
       owned_comm_(comm_of(recipe_, ctx, comm)),
       comm_(recipe_.ranks.count == 1 ? nullptr
             : comm                   ? comm
@@ -143,8 +159,9 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
       products_{.formats = recipe_.formats()},
       head_{.config = recipe_.model,
             .precision = products_.formats.stored,
-            .rows = recipe_.batch * recipe_.len,
+            .rows = recipe_.rows_of_rank(),
             .logits_type = type_of(recipe_.logits, stored_type())} {
+  if (recipe_.ranks.split_tokens) split_.emplace(variant_, problem_of(recipe_, recipe_.len), *comm_, ctx_);
   const auto rows = head_.rows;
   kept_.resize(std::size_t(recipe_.model.layers));
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
@@ -153,15 +170,19 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     auto phase = ctx.arena.in_phase(Phase::input);
     tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
     targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
-    rope_table_ = ctx.arena.make("rope.table", DType::f32, {recipe_.len, recipe_.model.head_dim});
+    rope_table_ = ctx.arena.make("rope.table", DType::f32, {problem_.len_q, recipe_.model.head_dim});
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
-    loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.count, recipe_.micro_batches});
+    loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
     if (products_.formats.quantised())
       products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.layers, quantised_count, quantise::count_size});
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
-  rope::fill(rope_table_, recipe_.model.rope_theta, ctx);
+  for (int which = 0; which < (split_ ? 2 : 1); ++which) {
+    const auto positions = split_ ? split_->stripes().rows : recipe_.len;
+    rope::fill(matmul::part(rope_table_, 0, which * positions, (which + 1) * positions), recipe_.model.rope_theta, ctx,
+               split_ ? split_->first_token(which) : 0);
+  }
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (ctx.on_gpu() && !ctx.dry())
     staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
@@ -173,7 +194,7 @@ void Training::initialise(std::uint64_t seed) { store_.initialise(seed); }
 void Training::warm() {
   if (!ctx_.on_gpu()) return;
   const blas::Measuring measuring;
-  std::vector<std::int32_t> tokens(std::size_t(head_.rows));
+  std::vector<std::int32_t> tokens(std::size_t(recipe_.batch * recipe_.len));
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = std::int32_t(Random{1}.below(i, std::uint64_t(recipe_.model.vocab)));
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) feed(micro, tokens, tokens);
   if (recipe_.purpose == Purpose::forward) return forward();
@@ -192,28 +213,37 @@ void Training::warm() {
 }
 
 bool Training::stands_in() const {
-  return !variant_.supports(problem_, ctx_.device, attention::Pass::forward) ||
-         !variant_.supports(problem_, ctx_.device, attention::Pass::backward);
+  const attention::Problem p = asked_of(recipe_);
+  return !variant_.supports(p, ctx_.device, attention::Pass::forward) || !variant_.supports(p, ctx_.device, attention::Pass::backward);
 }
 
 Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
 Tensor Training::targets(int micro) const { return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
 
 void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
-  const auto rows = std::size_t(head_.rows);
-  check(tokens.size() == rows && targets.size() == rows && micro >= 0 && micro < recipe_.micro_batches, Code::bad_argument,
+  const auto rows = std::size_t(head_.rows), all = std::size_t(recipe_.batch * recipe_.len);
+  check(tokens.size() == all && targets.size() == all && micro >= 0 && micro < recipe_.micro_batches, Code::bad_argument,
         "step: micro-batch {} of {} is fed {} tokens and {} targets, it takes {}", micro, recipe_.micro_batches, tokens.size(),
-        targets.size(), rows);
+        targets.size(), all);
+  const auto copy_own = [&](std::span<const std::int32_t> from, std::int32_t* to) {
+    if (!split_) return void(std::copy(from.begin(), from.end(), to));
+    for (std::int64_t b = 0; b < recipe_.batch; ++b)
+      for (const int which : {0, 1}) {
+        const auto n = split_->stripes().rows;
+        to = std::copy_n(from.begin() + b * recipe_.len + split_->first_token(which), n, to);
+      }
+  };
   if (!staging_) {
-    std::copy(tokens.begin(), tokens.end(), this->tokens(micro).as<std::int32_t>());
-    std::copy(targets.begin(), targets.end(), this->targets(micro).as<std::int32_t>());
+    copy_own(tokens, this->tokens(micro).as<std::int32_t>());
+    copy_own(targets, this->targets(micro).as<std::int32_t>());
     return;
   }
   auto* slot = static_cast<std::int32_t*>(staging_->next());
-  std::copy(tokens.begin(), tokens.end(), slot);
-  std::copy(targets.begin(), targets.end(), slot + rows);
-  staging_->send(this->tokens(micro).data, 0, tokens.size_bytes(), ctx_.stream);
-  staging_->send(this->targets(micro).data, tokens.size_bytes(), targets.size_bytes(), ctx_.stream);
+  const std::size_t bytes = rows * sizeof(std::int32_t);
+  copy_own(tokens, slot);
+  copy_own(targets, slot + rows);
+  staging_->send(this->tokens(micro).data, 0, bytes, ctx_.stream);
+  staging_->send(this->targets(micro).data, bytes, bytes, ctx_.stream);
   staging_->sent(ctx_.stream);
 }
 
@@ -221,7 +251,7 @@ std::vector<double> Training::losses() const {
   const auto each = values_of<double>(loss_, ctx_);
   std::vector<double> all;
   for (int micro = 0; micro < losses_made_; ++micro)
-    for (int rank = 0; rank < recipe_.ranks.count; ++rank) all.push_back(each[std::size_t(rank * recipe_.micro_batches + micro)]);
+    for (int rank = 0; rank < recipe_.ranks.batches(); ++rank) all.push_back(each[std::size_t(rank * recipe_.micro_batches + micro)]);
   return all;
 }
 
@@ -231,11 +261,24 @@ double Training::loss() const {
   return sum / loss_share_;
 }
 
-Tensor Training::loss_of(int micro) const { return {loss_.as<double>() + rank() * recipe_.micro_batches + micro, DType::f64, {1}}; }
+Tensor Training::loss_of(int micro) const {
+  return {loss_.as<double>() + recipe_.batch_of(rank()) * recipe_.micro_batches + micro, DType::f64, {1}};
+}
+
+// Adds up the losses of a micro-batch's tokens, in their order. Ranks that split them all have the sum.
+void Training::add_losses(int micro, double scale) {
+  if (!split_) return cross_entropy::add_up(losses_, scale, false, loss_of(micro), ctx_);
+  auto scope = ctx_.arena.scope();
+  const Tensor all = ctx_.arena.make("losses in order", DType::f32, {recipe_.batch * recipe_.len});
+  split_->gather_losses(losses_, all, ctx_);
+  cross_entropy::add_up(all, scale, false, loss_of(micro), ctx_);
+}
 
 // Brings every rank's losses of `micros` micro-batches to every rank.
 void Training::gather_losses() {
-  if (!comm_) return;
+  if (!comm_ || split_) return;
+  const double bytes = double(loss_.bytes());
+  const auto op = ctx_.note("losses", {DType::f64}, {0, 2 * bytes, sent_bytes(dist::Call::gather, bytes, comm_->ranks())});
   comm_->carries("losses");
   comm_->gather(Tensor(loss_of(0).data, DType::f64, {recipe_.micro_batches}), loss_, ctx_.stream);
 }
@@ -245,7 +288,8 @@ double Training::state(adamw::Field f) const { return values_of<double>(state_, 
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_type(), {head_.rows, recipe_.model.width}); }
 
 Block Training::block(int i) const {
-  return {{recipe_.model, variant_, problem_, products_, rope_table_, i}, {recipe_.model, products_, head_.rows, i}};
+  return {{recipe_.model, variant_, problem_, products_, rope_table_, i, split_ ? &*split_ : nullptr},
+          {recipe_.model, products_, head_.rows, i}};
 }
 
 void Training::begin_counts() {
@@ -292,8 +336,8 @@ void Training::forward() {
   head_.loss(x, store_.lease(last_group(recipe_.model), Pass::forward), {targets(), losses_}, ctx_);
   store_.end();
   const auto here = ctx_.inside("head");
-  cross_entropy::add_up(losses_, 1.0 / double(head_.rows), false, loss_of(0), ctx_);
-  losses_made_ = 1, loss_share_ = recipe_.ranks.count;
+  add_losses(0, 1.0 / double(recipe_.batch * recipe_.len));
+  losses_made_ = 1, loss_share_ = recipe_.ranks.batches();
   gather_losses();
 }
 
@@ -307,7 +351,8 @@ void Training::backward(int micro) {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
-  const Head::Targets targets{this->targets(micro), losses_, ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, 1.0 / of};
+  const Head::Targets targets{this->targets(micro), losses_, ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, 1.0 / of,
+                              recipe_.ranks.parts()};
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
     const Tensor x = stream("x");
@@ -328,7 +373,7 @@ void Training::backward(int micro) {
   }
   store_.finish(0);
   const auto here = ctx_.inside("head");
-  cross_entropy::add_up(losses_, 1.0 / double(head_.rows) / of, false, loss_of(micro), ctx_);
+  add_losses(micro, 1.0 / double(recipe_.batch * recipe_.len) / of);
   losses_made_ = micro + 1, loss_share_ = 1;
   if (micro + 1 < recipe_.micro_batches) return;
   store_.end();
@@ -415,8 +460,18 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   const Tensor x = stream("x");
   store_.begin(0);
   forward_blocks(x);
-  head_.logits(x, store_.lease(last_group(recipe_.model), Pass::forward), row, out, ctx_);
+  int owner = 0;
+  std::int64_t mine = row;
+  if (split_) {  // everybody makes a row, and the rank that has the one that was asked for hands it round
+    const stripes::Stripes& s = split_->stripes();
+    const auto at = s.by_rank(row / recipe_.len, row % recipe_.len);
+    owner = int(at / s.rows_of_rank()), mine = at % s.rows_of_rank();
+  }
+  head_.logits(x, store_.lease(last_group(recipe_.model), Pass::forward), mine, out, ctx_);
   store_.end();
+  if (!split_) return;
+  comm_->carries("logits");
+  comm_->broadcast(out, owner, ctx_.stream);
 }
 
 std::string Training::first_gradient_not_finite() const {

@@ -16,6 +16,7 @@
 #include "dist/comm.h"
 #include "engine/block.h"
 #include "engine/head.h"
+#include "engine/split_tokens.h"
 #include "engine/store.h"
 #include "gpu/staging.h"
 
@@ -46,8 +47,10 @@ struct Recipe {
     return asked;
   }
   // The number of a micro-batch among those of all ranks: what a step's data is drawn by, and the order that gradients are added in.
-  int micro_of_all(int micro, int rank) const { return micro * ranks.count + rank; }
-  int micro_batches_of_all() const { return micro_batches * ranks.count; }
+  int micro_of_all(int micro, int rank) const { return micro * ranks.batches() + batch_of(rank); }
+  int micro_batches_of_all() const { return micro_batches * ranks.batches(); }
+  int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // of those that are taken at once, the one it is in
+  std::int64_t rows_of_rank() const { return batch * (len / ranks.parts()); }  // tokens of a micro-batch that a rank computes
 };
 
 void check(const Recipe&);
@@ -73,9 +76,10 @@ class Training {
   // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
   // gradients and losses are meaningless afterwards; weights, moments and state are to the bit what they were. On a CPU: nothing.
   void warm();
-  Tensor tokens(int micro = 0) const;  // int32 [batch · len], each below vocab: the writer has checked
+  Tensor tokens(int micro = 0) const;  // int32 [rows of this rank], each below vocab: the writer has checked
   Tensor targets(int micro = 0) const;
-  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);  // does not wait
+  // Whole sequences, [batch · len]: a rank that computes a part of each takes it. Does not wait.
+  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
   void forward();
   void backward(int micro = 0);
   void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
@@ -119,8 +123,10 @@ class Training {
   attention::Problem problem_;
   std::unique_ptr<dist::Comm> owned_comm_;
   dist::Comm* comm_;
+  std::optional<TokenSplit> split_;
   ParamStore store_;
   void gather_losses();
+  void add_losses(int micro, double scale);
   int losses_made_ = 0;    // micro-batches
   double loss_share_ = 1;  // what their sum is divided by
   Tensor loss_of(int micro) const;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/error.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
@@ -203,7 +204,81 @@ TEST_F(Comm, UnderMpirunRanksTalkOverSharedMemoryOrMpi) {
   }
 }
 
+// Train and step: whichever rank is killed, whenever, the run ends with code 1 and one line, and leaves whole checkpoints alone.
+TEST_F(Comm, AKilledRankEndsTrainAndStep) {
+  keep_ceilings();
+  put("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  const std::string model =
+      " --device cpu --ranks 3 --threads 1 --width 48 --layers 2 --heads 2 --len 32 --batch 1 --steps 1000000 --db " + db_;
+  const std::string text = " --text " + at("text.txt") + model, vocab = " --vocab 100" + model;
+  const auto checkpoints = [&] {
+    std::size_t n = 0;
+    if (fs::exists(at("run")))
+      for (const auto& file : fs::directory_iterator(at("run"))) n += file.path().extension() == ".safetensors";
+    return n;
+  };
+  struct Killed {
+    std::string command;
+    int rank;
+    bool saves = false;
+  };
+  const Killed all[] = {
+      {"train --shard everything --every 3 --save " + at("run") + text, 1, true},
+      {"train --shard everything --every 3 --resume --save " + at("run") + text, 2, true},
+      {"train --shard everything --every 3 --resume --save " + at("run") + text, 0, true},
+      {"train --shard none --micro-batches 2" + text, 1},
+      {"step --shard optimizer --phase train" + vocab, 2},
+      {"step --shard everything --phase forward" + vocab, 0},
+  };
+  int milliseconds = 20;  // a little later each time
+  for (const auto& [command, rank, saves] : all) {
+    SCOPED_TRACE(command + fmt::format(", rank {} killed", rank));
+    const pid_t parent = start_into(command, at("killed"));
+    const auto children = wait_for_children(parent, 2);
+    ASSERT_EQ(children.size(), 2u);
+    for (int k = 0; saves && checkpoints() == 0 && k < 3000; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds += 37));
+    const auto start = Clock::now();
+    kill(rank == 0 ? parent : children[std::size_t(rank) - 1], SIGKILL);
+    const int status = ended_within(parent, std::chrono::seconds(12));
+    const auto any = [&] { return std::any_of(children.begin(), children.end(), lives); };
+    while (any() && Clock::now() - start < std::chrono::seconds(10)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(any());
+    if (rank > 0) {
+      ASSERT_TRUE(WIFEXITED(status));
+      EXPECT_EQ(WEXITSTATUS(status), 1);
+    }
+    const std::string said = text_of(at("killed"));
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NE(said.find(fmt::format("rank {} ended: ", rank)), std::string::npos) << said;
+  }
+  const Ended e = run("train --steps 0 --validate 1 --init " + at("run") + " --text " + at("text.txt") + " --len 32 --batch 1 --db " + db_);
+  EXPECT_EQ(e.code, 0) << "the newest checkpoint is whole: " << e.err;
+}
+
+TEST_F(Comm, UnderMpirunATrainingHasTheDigitsOfOneRank) {
+  if (std::system("command -v mpirun > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun here";
+  put("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  const std::string command =
+      "train --device cpu --threads 1 --shard optimizer --width 40 --layers 1 --heads 2 --len 24 --batch 1 --steps 4 --text " +
+      at("text.txt") + " --format json --db " + db_;
+  const auto rows = [](const std::string& text) {
+    Json all = Json::parse(text, nullptr, false)["rows"];
+    for (auto& row : all) row.erase("tokens_per_s");
+    return all;
+  };
+  std::string alone = command;
+  alone.replace(alone.find("--shard optimizer"), 17, "--micro-batches 3");
+  const Ended one = run(alone);
+  ASSERT_EQ(one.code, 0) << one.err;
+  const std::string words = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 3 " +
+                            std::string(HEADROOM_BINARY_DIR) + "/headroom " + command + " > " + at("mpi") + " 2> " + at("mpi_err");
+  ASSERT_EQ(std::system(words.c_str()), 0) << text_of(at("mpi_err"));
+  EXPECT_EQ(rows(text_of(at("mpi"))), rows(one.out));
+}
+
 TEST_F(Comm, AStepOnRanksHoldsWhatWasForecastAndCountsTheTokensOfAll) {
+  keep_ceilings();
   for (const std::string shard : {"none", "everything"}) {
     const Ended e = run("step --device cpu --ranks 2 --shard " + shard +
                         " --width 64 --layers 2 --heads 2 --vocab 100 --len 32 --batch 2 --steps 3 --warmup 1 --format json --db " + db_);
@@ -221,6 +296,84 @@ TEST_F(Comm, AStepOnRanksHoldsWhatWasForecastAndCountsTheTokensOfAll) {
   }
 }
 
+TEST_F(Comm, TheBestExchangeIsTheLinkThatAStepIsForecastWith) {
+  keep_ceilings();
+  const std::string step =
+      "step --device cpu --ranks 2 --phase train --width 64 --layers 2 --heads 2 --vocab 100 --len 32 --batch 2 --steps 2 "
+      "--format json --db " +
+      db_;
+  const Json before = Json::parse(run(step).out)["rows"][0];
+  EXPECT_TRUE(before["link_ms"].is_null()) << "nobody has measured it";
+  const Ended timed = run("comm --device cpu --ranks 2 --bytes 64KiB,1MiB --call exchange,gather --steps 3 --format json --db " + db_);
+  double best = 0;
+  const Json rows = Json::parse(timed.out)["comm"];
+  for (const Json& row : rows)
+    if (row["call"] == "exchange") best = std::max(best, row["bus_bytes_per_s"].get<double>());
+  const Json row = Json::parse(run(step).out)["rows"][0];
+  EXPECT_NEAR(row["link_ms"].get<double>(), 1e3 * row["link_bytes"].get<double>() / best, 0.01 * row["link_ms"].get<double>());
+  EXPECT_LE(row["exposed_ms"], row["link_ms"]);
+}
+
+TEST_F(Comm, RanksThatSplitTokensTakeWhatWasForecastAndLearnTheSame) {
+  keep_ceilings();
+  const std::string model = " --width 64 --layers 2 --heads 2 --len 48 --batch 1 --threads 1 --format json --db " + db_;
+  const Ended e = run("step --device cpu --ranks 3 --split-tokens --shard gradients --vocab 100 --steps 2 --warmup 1" + model);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json rows = Json::parse(e.out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["status"], "ok") << row;
+    EXPECT_EQ(row["split_tokens"], true);
+    EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]);
+    EXPECT_NEAR(row["tokens_per_s"].get<double>(), 48 * 1e3 / row["ms"].get<double>(), 1e-3 * row["tokens_per_s"].get<double>());
+  }
+  std::string text;
+  for (int i = 0; i < 6000; ++i) text += char('a' + i * i % 23);
+  put("text.txt", text);
+  const std::string train = "train --device cpu --steps 6 --validate 4 --sample 3 --text " + at("text.txt") + model;
+  const Ended one = run(train), three = run(train + " --ranks 3 --split-tokens --shard everything");
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(three.code, 0) << three.err;
+  const Json a = Json::parse(one.out), b = Json::parse(three.out);
+  EXPECT_NEAR(b["validation_loss"].get<double>(), a["validation_loss"].get<double>(), 1e-5);
+  EXPECT_EQ(b["sample"], a["sample"]);
+  ASSERT_EQ(b["rows"].size(), a["rows"].size());
+  for (std::size_t i = 0; i < a["rows"].size(); ++i)
+    EXPECT_NEAR(b["rows"][i]["loss"].get<double>(), a["rows"][i]["loss"].get<double>(), 1e-5);
+  EXPECT_EQ(b["peak_bytes"], b["forecast_peak_bytes"]);
+}
+
+TEST_F(Comm, AProfileOfRanksHasTheLanesOfEach) {
+  keep_ceilings();
+  const Ended e =
+      run("profile step --device cpu --ranks 2 --shard optimizer --width 64 --layers 2 --heads 2 --vocab 100 --len 32 --batch 1 "
+          "--steps 2 --warmup 1 --phase train --trace " +
+          at("trace.json") + " --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  ASSERT_EQ(j["ranks"].size(), 2u);
+  for (int rank : {0, 1}) {
+    const Json& row = j["ranks"][std::size_t(rank)];
+    EXPECT_EQ(row["rank"], rank);
+    EXPECT_GT(row["exposed_ms"], 0.0) << "on a CPU nothing runs beside";
+    EXPECT_LE(row["work_ms"].get<double>() + row["exposed_ms"].get<double>(), row["step_ms"].get<double>() * 1.0001);
+    EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]);
+    const auto of = [&](const char* what) {
+      return std::count_if(j["lanes"].begin(), j["lanes"].end(), [&](const Json& l) { return l["rank"] == rank && l["what"] == what; });
+    };
+    EXPECT_GE(of("gradients"), 4) << "of every group";
+    EXPECT_EQ(of("gradients"), of("updated weights"));
+    EXPECT_EQ(of("norms"), 1);
+    EXPECT_EQ(of("losses"), 1);
+    EXPECT_GE(of("work"), 4);
+  }
+  EXPECT_EQ(j["ranks"][0]["link_bytes"], j["ranks"][1]["link_bytes"]);
+  const std::string trace = text_of(at("trace.json"));
+  EXPECT_NE(trace.find("train, rank 1"), std::string::npos);
+  EXPECT_NE(trace.find("updated weights"), std::string::npos);
+  refused("profile step --shard optimizer", 2, "--shard: there is one rank; give --gpus or --ranks");
+}
+
 TEST_F(Comm, WhatCannotBeMeantIsRefusedInALine) {
   refused("comm --device cpu", 2, "how many ranks? Give --gpus N or --ranks N, or --counts 2,3,4");
   refused("comm --device cpu --rank 1 --ranks 2", 2, "--rank 1: where do the ranks meet? Give --rendezvous HOST:PORT");
@@ -232,7 +385,10 @@ TEST_F(Comm, WhatCannotBeMeantIsRefusedInALine) {
           "--rendezvous localhost:99999: which rank is this? Give --rank too");
   refused("comm --device cpu --ranks 2 --rank 0 --rendezvous localhost:99999", 2, "--rendezvous: the port");
   refused("step --device cpu --shard optimizer", 2, "--shard: there is one rank; give --gpus or --ranks");
-  refused("step --device cpu --ranks 2 --seconds 1 --db " + db_, 2, "--seconds: ranks take the same number of steps; give --steps");
+  refused("step --device cpu --ranks 2 --seconds 1 --db " + db_, 2,
+          "--seconds 1: ranks take the same number of steps, and each has a clock of its own; give --steps");
+  refused("step --device cpu --split-tokens", 2, "--split-tokens: there is one rank; give --gpus or --ranks");
+  refused("step --device cpu --ranks 3 --split-tokens --len 32 --db " + db_, 2, "make it a multiple of 6, 30 for one");
   refused("comm --device cpu --ranks 2 --backend nccl --bytes 1MB --db " + db_, 1, "the ranks cannot be joined: nccl: it joins GPUs");
 }
 

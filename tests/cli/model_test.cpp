@@ -2,10 +2,10 @@
 #include <signal.h>
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
-#include "store/results.h"
 #include "studies/memory/pytorch/language_model.h"
 #include "tests/cli/program.h"
 
@@ -20,16 +20,6 @@ class ModelProgram : public Program {
     const Ended e = run(arguments + " --format json --db " + db_);
     EXPECT_EQ(e.code, code) << arguments << "\n" << e.err;
     return Json::parse(e.out, nullptr, false);
-  }
-  void keep_ceilings(double flops) const {  // as `headroom device` does
-    Results results(db_, Results::Access::write);
-    const auto run = results.start_run("device", "{}", cpu_device().name);
-    const auto row = [&](const char* what, const char* dtype, double rate) {
-      const Json j{{"what", what}, {"dtype", dtype}, {"copy_bytes_per_s", dtype == std::string("bytes") ? rate : 0}, {"flops_per_s", rate}};
-      results.add_row(run, {std::string(what) + dtype, j.dump(), "{}"});
-    };
-    row("copy", "bytes", 1e18), row("matmul", "fp32", flops), row("matmul", "bf16", flops / 2);
-    results.finish_run(run);
   }
 };
 
@@ -191,6 +181,98 @@ TEST_F(ModelProgram, ThePlanForSeveralGpusTriesEverySharding) {
   }
   EXPECT_FALSE(shardings.contains("none")) << "16 bytes for each of 8 billion weights do not fit a card";
   EXPECT_TRUE(shardings.contains("everything"));
+}
+
+TEST_F(ModelProgram, ThePlanHoldsTheWaysToShareAStepAgainstEachOther) {
+  for (const int gpus : {2, 8, 64}) {
+    const std::string n = std::to_string(gpus);
+    const Json j = answer("plan --model 2.7B --batch " + n + " --len 1024 --gpus " + n +
+                          " --device h100 --precision bf16 --attention flash --masters halves --gradients half --keep everything,input");
+    std::map<std::string, Json> ways;
+    for (const Json& row : j["ways"]) ways[row["way"].get<std::string>().substr(0, 8)] = row;
+    for (const char* way : {"replicas", "ZeRO-1 (", "ZeRO-3 (", "context ", "tensor p", "pipeline"}) {
+      ASSERT_TRUE(ways.contains(way)) << way;
+      EXPECT_EQ(ways[way]["runs"], std::string(way) != "tensor p" && std::string(way) != "pipeline") << way;
+    }
+    if (gpus == 64) {  // 32 heads
+      EXPECT_NE(ways["tensor p"]["why_not"].get<std::string>().find("do not divide by 64"), std::string::npos);
+      EXPECT_NE(ways["pipeline"]["why_not"].get<std::string>().find("make no 64 stages"), std::string::npos);
+      continue;
+    }
+    const Json &tensor = ways["tensor p"], &pipeline = ways["pipeline"];
+    // Four all-reduces of the residual stream: 2560 wide, bf16, of every token.
+    EXPECT_NEAR(tensor["bytes_a_layer"].get<double>(), 8.0 * (gpus - 1) / gpus * gpus * 1024 * 2560 * 2,
+                1e-6 * tensor["bytes_a_layer"].get<double>());
+    EXPECT_NEAR(tensor["exposed_ms"].get<double>(), tensor["link_bytes"].get<double>() / 450e9 * 1e3, 1e-6) << "nothing covers it";
+    EXPECT_GT(pipeline["bubble"], 0.0);
+    EXPECT_LT(pipeline["link_bytes"], tensor["link_bytes"]);
+    EXPECT_LT(ways["ZeRO-3 ("]["peak_bytes"], ways["replicas"]["peak_bytes"]);
+    for (const auto& [name, way] : ways) EXPECT_GT(way["ms_at_least"], 0.0) << name;
+  }
+}
+
+TEST_F(ModelProgram, ABatchSmallerThanTheGpusSplitsItsTokens) {
+  const Json j =
+      answer("plan --model 8B --batch 2 --len 32768 --gpus 8 --device h200 --precision bf16 --attention flash --keep no-cheap,input");
+  for (const Json& row : j["rows"]) EXPECT_EQ(row["split_tokens"], true);
+  refused("plan --model 8B --batch 2 --len 1001 --gpus 8 --device h200", 2, "--len a multiple of 16, so that tokens are");
+}
+
+TEST_F(ModelProgram, ThePlanFindsALevelForEachBlock) {
+  const std::string command =
+      "plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 50 --precision bf16 --attention flash --most 1";
+  const Json levels = answer(command), found = answer(command + " --keep auto");
+  const std::string keep = found["rows"][0]["keep"];
+  EXPECT_NE(keep.find(" × "), std::string::npos) << "two levels: " << keep;
+  EXPECT_LT(found["rows"][0]["ms_at_least"], levels["rows"][0]["ms_at_least"]);
+  EXPECT_LE(found["rows"][0]["needed_bytes"], 50ull << 30);
+  EXPECT_NE(levels["notes"].dump().find("--keep auto finds a level for each block"), std::string::npos) << levels["notes"];
+}
+
+TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
+  const std::string model = "memory model --model small --batch 1 --len 256 --precision bf16 --device h200";
+  const Json one = answer(model)["rows"][0], eight = answer(model + " --ranks 8 --shard everything")["rows"][0],
+             split = answer(model + " --gpus 8 --shard everything --split-tokens")["rows"][0];
+  EXPECT_LT(eight["train_peak_bytes"].get<double>(), 0.5 * one["train_peak_bytes"].get<double>());
+  EXPECT_LT(split["train_peak_bytes"], eight["train_peak_bytes"]);
+  EXPECT_GT(eight["link_bytes"], 0.0);
+  EXPECT_EQ(one["link_bytes"], 0.0);
+  EXPECT_GT(eight["needed_bytes"].get<double>() - eight["train_peak_bytes"].get<double>(),
+            one["needed_bytes"].get<double>() - one["train_peak_bytes"].get<double>())
+      << "what communication takes beside it";
+  refused(model + " --shard everything", 2, "there is one rank");
+  refused("memory model --device cpu --ranks 2 --measure", 2, "headroom step --ranks 2");
+  refused("memory model --as pytorch --ranks 2", 2, "leave --as pytorch out");
+}
+
+TEST_F(ModelProgram, LogitsOfSixteenBitsTakeLessAndTrain) {
+  const std::string model = " --layers 1 --width 32 --heads 2 --len 32 --batch 8 --precision bf16 ";
+  const Json whole = answer("memory model --vocab 20000" + model)["rows"][0],
+             half = answer("memory model --vocab 20000 --logits half" + model)["rows"][0];
+  EXPECT_LT(half["train_peak_bytes"], whole["train_peak_bytes"]);
+  put("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  const std::string train = "train --steps 20 --validate 4 --text " + at("text.txt") + model;
+  const Json exact = answer(train), rounded = answer(train + "--logits half --save " + at("run"));
+  EXPECT_NE(rounded["validation_loss"], exact["validation_loss"]);
+  EXPECT_NEAR(rounded["validation_loss"].get<double>(), exact["validation_loss"].get<double>(), 0.02);
+  EXPECT_EQ(rounded["peak_bytes"], rounded["forecast_peak_bytes"]);
+  refused(train + "--resume --save " + at("run"), 2, "was trained with logits \"half\", this run asks for \"whole\"");
+}
+
+TEST_F(ModelProgram, TrainingFindsTheLevelsThatFit) {
+  put("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  const std::string train =
+      "train --layers 6 --width 64 --heads 2 --len 64 --batch 4 --threads 1 --device cpu --steps 3 --validate 1 --text " + at("text.txt");
+  const Json all = answer(train), least = answer(train + " --keep input");
+  const double middle = (all["forecast_peak_bytes"].get<double>() + least["forecast_peak_bytes"].get<double>()) / 2;
+  const std::string gib = fmt::format(" --keep auto --memory {:.9f}", middle / double(1 << 30));
+  const Json found = answer(train + gib);
+  EXPECT_LE(found["peak_bytes"].get<double>(), middle);
+  EXPECT_EQ(found["peak_bytes"], found["forecast_peak_bytes"]);
+  EXPECT_NE(found["kept"].get<std::string>().find(" × "), std::string::npos) << found["kept"];
+  EXPECT_EQ(found["validation_loss"], all["validation_loss"]);
+  EXPECT_EQ(answer(train + " --keep auto")["kept"], "everything");
+  EXPECT_EQ(answer(train + " --keep auto --memory 0.0001", 3)["status"], "oom");
 }
 
 TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {

@@ -15,6 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
+#include "store/results.h"
+
 namespace headroom {
 
 namespace fs = std::filesystem;
@@ -97,6 +100,17 @@ class Program : public testing::Test {
       if (const auto name = e.path().filename().string(); name != "out" && name != "err" && name != "line.sh") all.push_back(name);
     std::sort(all.begin(), all.end());
     return all;
+  }
+
+  void keep_ceilings(double flops = 1e9) const {  // as `headroom device` does
+    Results results(db_, Results::Access::write);
+    const auto run = results.start_run("device", "{}", cpu_device().name);
+    const auto row = [&](const char* what, const char* dtype, double rate) {
+      const Json j{{"what", what}, {"dtype", dtype}, {"copy_bytes_per_s", dtype == std::string("bytes") ? rate : 0}, {"flops_per_s", rate}};
+      results.add_row(run, {std::string(what) + dtype, j.dump(), "{}"});
+    };
+    row("copy", "bytes", 1e18), row("matmul", "fp32", flops), row("matmul", "bf16", flops / 2);
+    results.finish_run(run);
   }
 
   fs::path folder_;

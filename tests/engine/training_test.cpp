@@ -85,6 +85,19 @@ TEST(Training, SmallFormatsStayWithinTheirBits) {
   }
 }
 
+TEST(Training, LogitsInSixteenBitsCostAFewUnitsAndTakeTheBytesForecast) {
+  for (const auto& [name, unit] : {std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}}) {
+    Recipe r{tiny(), 2, 7, *precision_named(name)};
+    const std::size_t whole = forecast_peak(r, {}, 2);
+    r.logits = Logits::half;
+    expect_oracle(r, 2 * unit, 12 * unit);
+    Workshop w(r);
+    w.training.step(r.hyper());
+    EXPECT_EQ(w.arena.peak(), w.predicted);
+    EXPECT_LE(w.predicted, whole);
+  }
+}
+
 TEST(Training, EveryKeepLevelGivesTheSameBits) {
   for (const char* precision : {"fp32", "bf16", "fp8"})
     for (const char* attention : {"flash", "plain"}) {

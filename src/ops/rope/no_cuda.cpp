@@ -8,7 +8,7 @@ namespace {
 [[noreturn]] void refuse() { throw Error(Code::unsupported, "rope: this build has no CUDA"); }
 }  // namespace
 
-void fill_cuda(const Tensor&, double, Context&) { refuse(); }
+void fill_cuda(const Tensor&, double, std::int64_t, Context&) { refuse(); }
 void rotate_cuda(const Tensor&, const Tensor&, Turn, Context&) { refuse(); }
 
 }  // namespace headroom::rope

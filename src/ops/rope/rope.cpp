@@ -4,11 +4,11 @@
 
 namespace headroom::rope {
 
-void fill(const Tensor& table, double theta, Context& ctx) {
+void fill(const Tensor& table, double theta, Context& ctx, std::int64_t first) {
   check(table.dtype == DType::f32 && table.shape.rank == 2 && table.shape[1] % 2 == 0 && table.contiguous(), Code::bad_argument,
         "rope: the table must be fp32 [positions, dim], dim even; it is {} [{}, {}]", name_of(table.dtype), table.shape[0], table.shape[1]);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? fill_cuda(table, theta, ctx) : fill_cpu(table, theta);
+  ctx.on_gpu() ? fill_cuda(table, theta, first, ctx) : fill_cpu(table, theta, first);
 }
 
 void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {

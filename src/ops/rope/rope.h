@@ -10,7 +10,7 @@ namespace headroom::rope {
 
 enum class Turn : std::uint8_t { forward, back };
 
-void fill(const Tensor& table, double theta, Context&);
+void fill(const Tensor& table, double theta, Context&, std::int64_t first = 0);  // of positions from the first one on
 void rotate(const Tensor& x, const Tensor& table, Turn, Context&);
 
 }  // namespace headroom::rope

@@ -35,14 +35,14 @@ namespace headroom::rope {
 
 HWY_EXPORT(rotate_position);
 
-void fill_cpu(const Tensor& table, double theta) {
+void fill_cpu(const Tensor& table, double theta, std::int64_t first) {
   const auto half = table.shape[1] / 2;
   for (std::int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(theta, -double(i) / double(half));
     for (std::int64_t position = 0; position < table.shape[0]; ++position) {
       float* row = table.as<float>() + position * 2 * half;
-      row[i] = float(std::cos(double(position) * frequency));
-      row[half + i] = float(std::sin(double(position) * frequency));
+      row[i] = float(std::cos(double(first + position) * frequency));
+      row[half + i] = float(std::sin(double(first + position) * frequency));
     }
   }
 }

@@ -48,13 +48,14 @@ struct FillArgs {
   std::int64_t count;  // positions · half
   int half;
   double theta;
+  std::int64_t first;  // position of the table's first row
 };
 
 __global__ void __launch_bounds__(256) rope_fill(const __grid_constant__ FillArgs a) {
   const std::int64_t at = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (at >= a.count) return;
   const std::int64_t position = at / a.half, i = at % a.half;
-  const double angle = double(position) * pow(a.theta, -double(i) / double(a.half));
+  const double angle = double(a.first + position) * pow(a.theta, -double(i) / double(a.half));
   float* row = a.table + position * 2 * a.half;
   row[i] = float(cos(angle));
   row[a.half + i] = float(sin(angle));
@@ -62,11 +63,11 @@ __global__ void __launch_bounds__(256) rope_fill(const __grid_constant__ FillArg
 
 }  // namespace
 
-void fill_cuda(const Tensor& table, double theta, Context& ctx) {
+void fill_cuda(const Tensor& table, double theta, std::int64_t first, Context& ctx) {
   const auto count = table.count() / 2;
   if (count == 0) return;
   launch(cuda_stream(ctx.stream), rope_fill, {grid_of((count + 255) / 256), 256},
-         {table.as<float>(), count, int(table.shape[1] / 2), theta});
+         {table.as<float>(), count, int(table.shape[1] / 2), theta, first});
 }
 
 void rotate_cuda(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {

@@ -156,10 +156,8 @@ void CommStudy::run(dist::Group& group, const Device& device) {
   const std::size_t unit = alignment * std::size_t(ranks);
   const auto rounded = [&](std::uint64_t bytes) { return std::max(unit, std::size_t(bytes) / unit * unit); };
 
-  // What every rank can have twice. On a CPU ranks of one machine share its memory.
-  const std::size_t spare = std::size_t(double(device.memory_bytes) * 0.9) / std::size_t(gpu_ ? 1 : group.rendezvous().local_ranks());
-  std::size_t most = spare / 2;
-  for (const auto& s : group.rendezvous().collect(std::to_string(most), "their memory")) most = std::min<std::size_t>(most, std::stoull(s));
+  // What every rank can have twice.
+  const auto most = std::size_t(double(group.memory_of_each(device)) * 0.45);
   std::size_t taken = 0;
   for (const auto b : t_.bytes)
     if (rounded(b) <= most) taken = std::max(taken, rounded(b));

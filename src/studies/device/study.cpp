@@ -79,7 +79,7 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store)
       check((r.what == "copy" || r.what == "matmul") && r.copy_bytes_per_s.value_or(0) >= 0 && r.flops_per_s.value_or(0) >= 0, Code::io,
             "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results->file());
     Ceilings c = best_of(rows);
-    c.fp8_flops = d.ceilings.fp8_flops;
+    c.fp8_flops = d.ceilings.fp8_flops, c.link_bytes_per_s = d.ceilings.link_bytes_per_s;
     c.source = fmt::format("measured by headroom device, run {}", run.id);
     if (c.fp16_flops == 0) {
       c.fp16_flops = c.bf16_flops;

@@ -38,7 +38,7 @@ Recipe with_purpose(Recipe r, Purpose p) {
 
 Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, Keep keep) {
   Recipe r{s.model, batch, len, p, {keep}, s.attention_family()};
-  r.holding = s.levers.holding;
+  r.holding = s.levers.holding, r.logits = s.levers.logits, r.ranks = s.levers.ranks;
   if (r.formats().quantised()) r.scales = s.levers.scales;
   return r;
 }
@@ -71,18 +71,18 @@ Recipe probe_of(Recipe r) {
     m.heads = 6;
   }
   r.batch = 13;
-  r.len = r.formats().quantised() ? 16 : 17;
+  r.len = (r.formats().quantised() ? 16 : 17) * (r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1);
   r.loss_rows = 11;
   return r;
 }
 std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Device& device) {
-  const std::int64_t rows = r.batch * r.len;
+  const std::int64_t rows = r.rows_of_rank();
   const DType stored = r.formats().stored.dtype;
   const std::int64_t chunk =
       r.loss_rows > 0 ? r.loss_rows : engine::chunk_of(r.model, stored, engine::type_of(r.logits, stored), device, rows);
   std::vector<Symbol> out{{"B", probe.batch, r.batch},
                           {"N", probe.len, r.len},
-                          {"B·N", probe.batch * probe.len, rows},
+                          {"B·N", probe.batch * probe.len, r.batch * r.len},
                           {"C", probe.loss_rows, std::min(chunk, rows)}};
   const auto of = [&](const char* name, auto size) { out.push_back({name, size(probe.model), size(r.model)}); };
   of("V", [](const auto& m) { return m.vocab; });
@@ -94,6 +94,11 @@ std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Devic
   of("(H+2K)·D", [](const auto& m) { return (m.heads + 2 * m.kv_heads) * m.head_dim; });
   of("(H+K)·D", [](const auto& m) { return (m.heads + m.kv_heads) * m.head_dim; });
   of("H", [](const auto& m) { return m.heads; });
+  if (r.ranks.split_tokens) {
+    out.push_back({"B·N/R", probe.rows_of_rank(), rows});
+    out.push_back({"N/R", probe.len / probe.ranks.count, r.len / r.ranks.count});
+    out.push_back({"N/2R", probe.len / probe.ranks.count / 2, r.len / r.ranks.count / 2});
+  }
   return out;
 }
 
@@ -137,11 +142,12 @@ Table phases(const Case& c) {
 
 std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, const Room& room) {
   const std::int64_t other = r.batch * r.len / (r.*which);
-  return largest((std::int64_t(1) << 31) / other - 1, [&](std::int64_t n) {
-    Recipe tried = r;
-    tried.*which = engine::served_from(r, s.device, other, n);
-    return room.holds(engine::forecast_peak(tried, s.device, s.workers) + engine::stand_in_bytes(tried, s.device));
-  });
+  const std::int64_t unit = which == &Recipe::len && r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1;  // two stripes a rank
+  return unit * largest((std::int64_t(1) << 31) / other / unit - 1, [&](std::int64_t n) {
+           Recipe tried = r;
+           tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
+           return room.holds(engine::forecast_peak(tried, s.device, s.workers) + engine::stand_in_bytes(tried, s.device));
+         });
 }
 
 Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& room) {
@@ -234,18 +240,35 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.batch = engine::served_from(r, s.device, r.len, (r.batch + 1) / 2);
     now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
   }
+  const int ranks = c.recipe.ranks.count > 1 ? c.recipe.ranks.count : 8;
   for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
+    if (c.recipe.ranks.count > 1 && sharding <= c.recipe.ranks.sharding) continue;
     Recipe r = c.recipe;
-    r.ranks = {8, sharding};
-    r.holding = {};
+    r.ranks.count = ranks, r.ranks.sharding = sharding;
+    if (c.recipe.ranks.count == 1) r.holding = {};
     const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
-    now(fmt::format("8 GPUs with this batch each, sharding {}; each sends {}", name_of(sharding), bytes_in_words(sent)), r);
+    now(fmt::format("{} GPUs with this batch each, sharding {} (--shard {}); each sends {}", ranks, name_of(sharding), name_of(sharding),
+                    bytes_in_words(sent)),
+        r);
+  }
+  if (!c.recipe.model.counted && !c.recipe.ranks.split_tokens && c.recipe.len % (2 * std::int64_t(ranks)) == 0) {
+    Recipe r = c.recipe;
+    r.ranks.count = ranks, r.ranks.split_tokens = true;
+    if (c.recipe.ranks.count == 1) r.holding = {};
+    const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
+    now(fmt::format("{} GPUs with a part of every sequence each (--split-tokens); each sends {}", ranks, bytes_in_words(sent)), r);
+  }
+  if (c.recipe.logits == engine::Logits::whole && size_of(c.recipe.precision.dtype) == 2) {
+    Recipe r = c.recipe;
+    r.logits = engine::Logits::half;
+    now("logits rounded to the precision (--logits half)", r);
   }
   return table_of("mitigations", "Ways to save bytes, and their costs", rows);
 }
 
 Outcome memory_of_steps(const ModelMemory& s) {
-  const Room room = room_of(s.device, s.memory_bytes);
+  const engine::Ranks& ranks = s.levers.ranks;
+  const Room room = room_of(s.device, s.memory_bytes, ranks.count);
   std::vector<Case> cases;
   for (const Precision p : s.precisions)
     for (const Keep k : s.levers.keeps)
@@ -281,14 +304,21 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .needed_bytes = room.needed_bytes(peak),
                          .standing_bytes = c.step.standing_bytes,
                          .flops = c.step.flops,
+                         .ranks = ranks,
+                         .link_bytes = c.step.link_bytes,
                          .fits = room.holds(peak)});
     within.push_back({components(c, s)});
   }
   Table rows = table_of("rows", "Peak bytes", described);
+  if (ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
+  if (ranks.split_tokens) rows.show("split_tokens", Show::always);
   rows.within = std::move(within);
   r.add(Part{rows});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (const std::string said = engine::in_words_of_fp8(recipes, s.device); !said.empty()) r.add(Part{Note{said}});
+  if (ranks.count > 1)
+    r.add(Part{Note{fmt::format("Bytes and FLOPs are of one of {} ranks, {}; each takes the same. link_bytes is what it sends in a step.",
+                                ranks.count, ranks.split_tokens ? "with a part of every sequence each" : "with this batch each")}});
   if (s.measure) {
     r.add(Part{measured_bytes(recipes, s.device, s.workers)});
     if (s.device.kind == DeviceKind::cuda)
@@ -301,8 +331,9 @@ Outcome memory_of_steps(const ModelMemory& s) {
   const Case& last = cases.back();  // the account in full is of the largest case
   r.add(Part{Note{fmt::format(
       "In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
-      "C rows of logits at once.",
-      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]))}});
+      "C rows of logits at once{}.",
+      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]),
+      ranks.split_tokens ? ", R ranks" : "")}});
   Table full = rows.within.back()[0];
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
@@ -318,6 +349,11 @@ Outcome memory_model(const ModelMemory& s) {
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
   check_precisions(s.precisions, s.levers.scales, s.device);
+  const engine::Ranks& ranks = s.levers.ranks;
+  check(ranks.count > 1 || (ranks.sharding == engine::Sharding::none && !ranks.split_tokens), Code::bad_argument,
+        "{}: there is one rank; give --ranks or --gpus", ranks.split_tokens ? "--split-tokens" : "--shard");
+  check(ranks.count == 1 || !s.measure, Code::bad_argument,
+        "--measure runs one rank; headroom step --ranks {} holds every rank's bytes against the forecast", ranks.count);
   if (s.use == ModelUse::inference) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
     const std::string levers = changed_options(s.levers);

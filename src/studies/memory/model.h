@@ -20,11 +20,17 @@ struct StepLevers {  // of this library's training step
   std::vector<engine::Keep> keeps{engine::Keep::everything};
   engine::Holding holding{};
   std::optional<engine::Scales> scales;
+  engine::Logits logits = engine::Logits::whole;
+  engine::Ranks ranks{};  // bytes are of one of them
 };
 void describe(Of<StepLevers> auto& l, auto&& f) {
   f(l.keeps, {.name = "keep", .about = engine::keep_help, .option = "--keep,--recompute"});
   describe(l.holding, f);
   f(l.scales, {.name = "scales", .about = engine::about_scales});
+  f(l.logits, {.name = "logits", .about = about_logits});
+  describe(
+      l.ranks, f, Role::asked,
+      {.name = "ranks", .about = "Ranks that take the step together; bytes are of one", .allowed = {1, 4096}, .option = "--ranks,--gpus"});
 }
 
 struct ModelMemory {

@@ -5,6 +5,7 @@
 
 #include "base/precision_words.h"
 #include "engine/keep.h"
+#include "engine/ranks.h"
 #include "ops/attention/mask_words.h"
 #include "studies/status.h"
 
@@ -133,6 +134,8 @@ struct ModelMemoryRow {
   std::int64_t params = 0;
   std::uint64_t forward_peak_bytes = 0, forward_backward_peak_bytes = 0, train_peak_bytes = 0, needed_bytes = 0, standing_bytes = 0;
   double flops = 0;
+  engine::Ranks ranks{};
+  double link_bytes = 0;
   bool fits = false;
 };
 void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
@@ -151,6 +154,10 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
   f(r.standing_bytes, {.name = "standing_bytes", .role = measured, .unit = Unit::bytes});
   f(r.flops, {.name = "flops", .role = measured, .unit = Unit::flops, .show = detail});
+  f(r.ranks.count, {.name = "ranks", .show = detail});
+  f(r.ranks.sharding, {.name = "shard", .show = detail});
+  f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});
+  f(r.link_bytes, {.name = "link_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.fits, {.name = "fits", .role = noted});
 }
 

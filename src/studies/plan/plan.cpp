@@ -10,12 +10,11 @@
 #include "engine/decoder.h"
 #include "report/described_table.h"
 #include "studies/memory/inference.h"
+#include "studies/plan/ways.h"
 
 namespace headroom::studies {
 
 using engine::Recipe;
-
-namespace {
 
 Setting setting_of(const Plan& p, const Recipe& recipe) {
   Setting s;
@@ -29,9 +28,12 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
   s.link_bytes = f.link_bytes;
   s.ms_at_least = f.ms;
   s.link_ms_at_least = f.link_ms;
+  s.exposed_ms = f.exposed_ms;
   s.recipe = recipe;
   return s;
 }
+
+namespace {
 
 bool accepted(const Recipe& r) {
   try {
@@ -40,49 +42,80 @@ bool accepted(const Recipe& r) {
   } catch (const Error&) { return false; }
 }
 
+// What the GPUs take of the batch: sequences of their own where they can be shared out, and a part of each where there are no more
+// sequences than GPUs.
+struct Share {
+  std::int64_t each;  // sequences
+  bool split_tokens;
+};
+std::vector<Share> shares_of(const Plan& p) {
+  std::vector<Share> all;
+  if (p.batch % p.gpus == 0) all.push_back({p.batch / p.gpus, false});
+  if (p.gpus > 1 && p.batch <= p.gpus && p.len % (2 * std::int64_t(p.gpus)) == 0 && !p.model.counted) all.push_back({p.batch, true});
+  return all;
+}
+
+struct Wanted {
+  Recipe recipe;
+  bool find_levels;  // --keep auto
+};
+
 // Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
-std::vector<Recipe> recipes_of(const Plan& p) {
-  const std::int64_t each = p.batch / p.gpus;
-  std::vector<Recipe> all;
+std::vector<Wanted> recipes_of(const Plan& p) {
+  std::vector<Wanted> all;
   for (const Precision precision : p.precisions)
     for (const std::string& attention : p.attentions)
-      for (const engine::Keep keep : p.keeps)
-        for (std::int64_t micro = each; micro >= 1; --micro) {
-          if (each % micro != 0) continue;
-          for (const engine::Masters masters : p.masters)
-            for (const engine::Gradients gradients : p.gradients)
-              for (const engine::Updating updating : p.updates)
-                for (int sharding = 0; sharding < (p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1); ++sharding) {
-                  Recipe r{p.model, micro, p.len, precision, {keep}, attention};
-                  r.micro_batches = int(each / micro);
-                  if (r.formats().quantised()) r.scales = p.scales;
-                  r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
-                  r.ranks = {p.gpus, engine::Sharding(sharding)};
-                  if (accepted(r)) all.push_back(std::move(r));
-                }
-        }
+      for (const engine::KeepAsked keep : p.keeps)
+        for (const Share& share : shares_of(p))
+          for (std::int64_t micro = share.each; micro >= 1; --micro) {
+            if (share.each % micro != 0) continue;
+            for (const engine::Logits logits : p.logits)
+              for (const engine::Masters masters : p.masters)
+                for (const engine::Gradients gradients : p.gradients)
+                  for (const engine::Updating updating : p.updates)
+                    for (int sharding = 0; sharding < (p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1); ++sharding) {
+                      const auto level = engine::level_of(keep);
+                      Recipe r{p.model, micro, p.len, precision, {level.value_or(engine::Keep::everything)}, attention};
+                      r.micro_batches = int(share.each / micro), r.logits = logits;
+                      if (r.formats().quantised()) r.scales = p.scales;
+                      r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
+                      r.ranks = {p.gpus, engine::Sharding(sharding), share.split_tokens};
+                      if (accepted(r)) all.push_back({std::move(r), !level});
+                    }
+          }
   return all;
 }
 
 std::string in_words(const Recipe& r) {
   const engine::Holding& h = r.holding;
-  std::string words = fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(r.precision), r.attention, name_of(r.keep[0]),
-                                  r.batch, r.micro_batches);
+  std::string words = fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(r.precision), r.attention,
+                                  engine::in_words(r.keep), r.batch, r.micro_batches);
   if (h.masters != engine::Masters::whole) words += fmt::format(" masters {}", name_of(h.masters));
   if (h.gradients != engine::Gradients::whole) words += fmt::format(" gradients {}", name_of(h.gradients));
   if (h.updating != engine::Updating::after) words += fmt::format(" update {}", name_of(h.updating));
+  if (r.logits != engine::Logits::whole) words += fmt::format(" logits {}", names_of<engine::Logits>.of(r.logits));
   if (r.ranks.count > 1) words += fmt::format(" sharding {}", name_of(r.ranks.sharding));
+  if (r.ranks.split_tokens) words += ", tokens split";
   return words;
 }
 
+// The levels that fit, or the least of all where none do: then the bytes say by how much.
+std::vector<engine::Keep> levels_for(const Plan& p, const Recipe& r, const Room& room) {
+  const std::size_t stand_in = engine::stand_in_bytes(r, p.device), most = room.for_peak();
+  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(std::vector{engine::Keep::input});
+}
+
 // The forecasts, shared out to every core: each is a dry run of its own. A recipe that no kernel serves is left out.
-std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& recipes) {
-  std::vector<std::optional<Setting>> found(recipes.size());
+std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& wanted) {
+  const Room room = room_of(p.device, p.memory_bytes, p.gpus);
+  std::vector<std::optional<Setting>> found(wanted.size());
   Threads threads;
-  threads.share(std::int64_t(recipes.size()), [&](std::int64_t i, int) {
+  threads.share(std::int64_t(wanted.size()), [&](std::int64_t i, int) {
     if (p.stop()) return;
     try {
-      found[std::size_t(i)] = setting_of(p, recipes[std::size_t(i)]);
+      Recipe r = wanted[std::size_t(i)].recipe;
+      if (wanted[std::size_t(i)].find_levels) r.keep = levels_for(p, r, room);
+      found[std::size_t(i)] = setting_of(p, r);
     } catch (const Error& e) {
       if (e.at.code != Code::unsupported) throw;
     }
@@ -93,30 +126,36 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& reci
   return all;
 }
 
-// One GPU has nothing to shard and no link.
+// One GPU has nothing to shard and no link; a lever with one value for all rows says nothing.
 Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, bool several_gpus) {
   Table t = table_of<PlanRow>("rows", title, rows);
+  const auto any = [&](auto&& is) { return std::any_of(rows.begin(), rows.end(), is); };
   for (Column& c : t.columns)
-    if (!several_gpus && (c.name == "sharding" || c.name == "link_ms_at_least")) c.show = Show::detail;
+    if (!several_gpus && (c.name == "sharding" || c.name == "link_ms_at_least" || c.name == "exposed_ms")) c.show = Show::detail;
+  if (any([](const PlanRow& r) { return r.split_tokens; })) t.show("split_tokens", Show::always);
+  if (any([](const PlanRow& r) { return r.logits != engine::Logits::whole; })) t.show("logits", Show::always);
   return t;
 }
 
 }  // namespace
 
 std::vector<Setting> settings_of(const Plan& p) {
-  check(p.gpus >= 1 && p.batch % p.gpus == 0, Code::bad_argument,
-        "--batch {} is of all GPUs together and cannot be shared out to {}; make it a multiple", p.batch, p.gpus);
+  check(p.gpus >= 1 && !shares_of(p).empty(), Code::bad_argument,
+        "--batch {} is of all GPUs together and cannot be shared out to {}; make it a multiple{}", p.batch, p.gpus,
+        p.batch < p.gpus ? fmt::format(", or --len a multiple of {}, so that tokens are", 2 * p.gpus) : "");
   const auto recipes = recipes_of(p);
   if (recipes.empty()) {  // the engine's own reason, of the plainest combination
     check(!p.precisions.empty() && !p.attentions.empty() && !p.keeps.empty() && !p.masters.empty() && !p.gradients.empty() &&
               !p.updates.empty(),
           Code::bad_argument, "plan: nothing to choose from");
-    Recipe r{p.model, p.batch / p.gpus, p.len, p.precisions[0], {p.keeps[0]}, p.attentions[0]};
-    r.holding = {.masters = p.masters[0], .updating = p.updates[0], .gradients = p.gradients[0]}, r.ranks.count = p.gpus;
+    const Share share = shares_of(p)[0];
+    Recipe r{p.model, share.each, p.len, p.precisions[0], {engine::level_of(p.keeps[0]).value_or(engine::Keep::input)}, p.attentions[0]};
+    r.holding = {.masters = p.masters[0], .updating = p.updates[0], .gradients = p.gradients[0]};
+    r.ranks = {p.gpus, engine::Sharding::none, share.split_tokens};
     engine::check(r);
   }
   auto all = forecasts_of(p, recipes);
-  if (all.empty() && !(p.stop())) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
+  if (all.empty() && !(p.stop())) engine::forecast(recipes[0].recipe, p.device, p.workers);  // says why it is not served
   const bool timed =
       std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
   std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
@@ -199,11 +238,13 @@ Outcome plan_of_training(const Plan& p) {
     const Recipe& recipe = s->recipe;
     rows.push_back({.precision = recipe.precision,
                     .attention = recipe.attention,
-                    .keep = recipe.keep[0],
+                    .keep = engine::in_words(recipe.keep),
+                    .logits = recipe.logits,
                     .holding = recipe.holding,
                     .micro_batch = recipe.batch,
                     .micro_batches = recipe.micro_batches,
                     .sharding = recipe.ranks.sharding,
+                    .split_tokens = recipe.ranks.split_tokens,
                     .needed_bytes = room.needed_bytes(s->peak()),
                     .peak_bytes = s->peak_bytes,
                     .saves_bytes = std::int64_t(fastest.peak()) - std::int64_t(s->peak()),
@@ -220,7 +261,7 @@ Outcome plan_of_training(const Plan& p) {
     PlanRow& row = rows.back();
     if (all_timed) row.slower = slower(*s);
     if (s->ms_at_least <= 0) continue;
-    row.ms_at_least = s->ms_at_least, row.link_ms_at_least = s->link_ms_at_least;
+    row.ms_at_least = s->ms_at_least, row.link_ms_at_least = s->link_ms_at_least, row.exposed_ms = s->exposed_ms;
     row.tokens_per_s_at_most = 1e3 * double(p.batch) * double(p.len) / s->ms_at_least;
   }
   r.add(Part{table_of_settings(!fits       ? "The nearest"
@@ -234,14 +275,19 @@ Outcome plan_of_training(const Plan& p) {
                                           "times as long.",
                                           p.device.ceilings.source)
                             : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
-  if (p.gpus > 1)
-    r.add(Part{Note{fmt::format(
-        "Bytes, times and FLOPs are of one of the {} GPUs, from the same dry walk with its part of the store; link_ms_at_least is what it "
-        "sends at {}, some of it beside other work. Sharding: none replicates, optimizer is ZeRO-1, gradients ZeRO-2, everything ZeRO-3 "
-        "(FSDP).",
-        p.gpus,
-        p.device.ceilings.link_bytes_per_s > 0 ? fmt::format("{:.0f} GB/s", p.device.ceilings.link_bytes_per_s / 1e9)
-                                               : "an unknown rate")}});
+  const bool levels_asked = std::find(p.keeps.begin(), p.keeps.end(), engine::KeepAsked::automatic) != p.keeps.end();
+  if (!levels_asked && !p.model.counted && fitting.front()->recipe.keep[0] != engine::Keep::everything)
+    r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
+  if (p.gpus == 1) return yes_or_no(std::move(r), fits);
+  r.add(Part{Note{fmt::format(
+      "Bytes, times and FLOPs are of one of the {} GPUs, from the same dry walk with its part of the store. link_ms_at_least is what it "
+      "sends, at {}; of that the step waits for exposed_ms. Sharding: none replicates, optimizer is ZeRO-1, gradients ZeRO-2, everything "
+      "ZeRO-3 (FSDP).{}",
+      p.gpus,
+      p.device.ceilings.link_bytes_per_s > 0 ? fmt::format("{:.0f} GB/s", p.device.ceilings.link_bytes_per_s / 1e9) : "an unknown rate",
+      p.model.counted ? ""
+                      : fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus))}});
+  for (Part& part : ways_of(p, all, room)) r.add(std::move(part));
   return yes_or_no(std::move(r), fits);
 }
 

@@ -1,12 +1,13 @@
 // plan — the settings of a training step that fit a memory, fastest first; each a dry run of the step it stands for. Every lever of the
 // engine is tried in every combination that the engine accepts: what may be combined is asked of engine::check, not known here.
+// With --gpus every row of the settings runs; ways.h adds what is only forecast.
 #pragma once
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "base/precision_words.h"
-#include "engine/forecast.h"
+#include "engine/keep_auto.h"
 #include "studies/life.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/room.h"
@@ -22,8 +23,9 @@ struct Plan {
   std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
   std::optional<engine::Scales> scales;
   std::vector<std::string> attentions{"flash", "plain"};
-  std::vector<engine::Keep> keeps{engine::Keep::everything, engine::Keep::no_product, engine::Keep::no_cheap,
-                                  engine::Keep::no_attention_inputs, engine::Keep::input};
+  std::vector<engine::KeepAsked> keeps{engine::KeepAsked::everything, engine::KeepAsked::no_product, engine::KeepAsked::no_cheap,
+                                       engine::KeepAsked::no_attention_inputs, engine::KeepAsked::input};
+  std::vector<engine::Logits> logits{engine::Logits::whole};
   std::vector<engine::Masters> masters{engine::Masters::whole, engine::Masters::halves};
   std::vector<engine::Gradients> gradients{engine::Gradients::whole, engine::Gradients::half, engine::Gradients::none};
   std::vector<engine::Updating> updates{engine::Updating::after, engine::Updating::during};
@@ -41,7 +43,10 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.precisions, {.name = "precision", .about = "Precisions to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
   f(p.scales, {.name = "scales", .about = engine::about_scales});
   f(p.attentions, {.name = "attention", .about = "Attention variants to try", .choices = attention_families});
-  f(p.keeps, {.name = "keep", .about = "Recompute levels to try, as in headroom train --help", .option = "--keep,--recompute"});
+  f(p.keeps, {.name = "keep",
+              .about = "Recompute levels to try, as in headroom train --help; auto: one for each block, to fit",
+              .option = "--keep,--recompute"});
+  f(p.logits, {.name = "logits", .about = "Dtypes of logits to try, as in headroom train --help"});
   f(p.masters, {.name = "masters", .about = "Storage of FP32 weights to try, as in headroom train --help"});
   f(p.gradients, {.name = "gradients", .about = "Storage of gradients to try, as in headroom train --help"});
   f(p.updates, {.name = "update", .about = "When AdamW runs, to try; during: nothing is clipped"});
@@ -55,23 +60,28 @@ struct Setting {
   std::size_t peak_bytes = 0, saved_bytes = 0, standing_bytes = 0;
   std::size_t stand_in_bytes = 0;                 // engine::stand_in_bytes
   double flops = 0, traffic = 0, link_bytes = 0;  // of the whole step, on one GPU
-  double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known; link_ms_at_least is in it
+  double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
+  double exposed_ms = 0;                          // of link_ms_at_least, what the step waits for: it is in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // that stand at the peak
 
   std::size_t peak() const { return peak_bytes + stand_in_bytes; }
 };
+
+Setting setting_of(const Plan&, const engine::Recipe&);  // one dry run
 
 std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
 
 struct PlanRow {
   Precision precision;
   std::string attention;
-  engine::Keep keep = engine::Keep::everything;
+  std::string keep;
+  engine::Logits logits = engine::Logits::whole;
   engine::Holding holding{};
   std::int64_t micro_batch = 0, micro_batches = 0;
   engine::Sharding sharding = engine::Sharding::none;
+  bool split_tokens = false;
   std::uint64_t needed_bytes = 0, peak_bytes = 0;
-  std::optional<double> ms_at_least{}, link_ms_at_least{}, slower{};
+  std::optional<double> ms_at_least{}, link_ms_at_least{}, exposed_ms{}, slower{};
   std::int64_t saves_bytes = 0;
   bool frontier = false;
   std::optional<double> tokens_per_s_at_most{};
@@ -90,10 +100,13 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.micro_batch, {.name = "micro_batch"});
   f(r.micro_batches, {.name = "micro_batches"});
   f(r.sharding, {.name = "sharding"});
+  f(r.split_tokens, {.name = "split_tokens", .show = Show::detail});
+  f(r.logits, {.name = "logits", .show = Show::detail});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
   f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
   f(r.link_ms_at_least, {.name = "link_ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.exposed_ms, {.name = "exposed_ms", .role = measured, .unit = Unit::ms});
   f(r.slower, {.name = "slower", .role = noted, .unit = Unit::share});
   f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = Unit::bytes});
   f(r.frontier, {.name = "frontier", .role = noted});

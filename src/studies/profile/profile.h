@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "dist/group.h"
 #include "engine/training.h"
 #include "gpu/place.h"
 #include "instruments/profile/clock_samples.h"
@@ -22,6 +23,7 @@ struct ProfileOptions {
   std::uint64_t seed = 0;
   int threads = 0;  // 0: every core
   std::function<bool()> stop = [] { return false; };
+  dist::Group* group = nullptr;  // of the ranks that take the step together, each of which calls
 };
 
 struct Profile {      // one thing that was run
@@ -34,6 +36,8 @@ struct Profile {      // one thing that was run
   std::optional<profile::Counted> counted{};
   std::vector<std::string> notes{};
   std::vector<engine::QuantisedCount> quantised{};  // in fp8, of the last step
+  std::vector<RankRow> ranks{};                     // of several
+  std::vector<LaneRow> lanes{};
 };
 
 struct ProfileResult {

@@ -42,6 +42,17 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
   r.add("recording_ms", p.recording_ms, Unit::ms);
   r.add("peak_bytes", std::int64_t(p.peak_bytes), Unit::bytes);
   add_tensor_use(p, result, r);
+  if (!p.ranks.empty()) {
+    r.add(Part{table_of<RankRow>("ranks", "Ranks: milliseconds of a step, by each one's clock", p.ranks)});
+    Table lanes = table_of<LaneRow>("lanes", "Lanes of the last step: collectives, and the work between them", p.lanes);
+    if (for_people) shorten(lanes);
+    r.add(Part{std::move(lanes)});
+    r.add(
+        Part{Note{"exposed_ms is the part of the collectives beside which nothing else ran: on a CPU all of it, waiting for slower ranks "
+                  "included. The tables below "
+                  "are of rank 0.",
+                  false}});
+  }
   Table list[] = {tables.kernels(), tables.phases(), tables.modules(), tables.attention(), tables.roofline(), tables.gaps()};
   for (Table& table : list) {
     if (table.rows.empty()) continue;

@@ -167,6 +167,43 @@ void describe(Of<MomentRow> auto& r, auto&& f) {
   f(r.phase, {.name = "phase"});
 }
 
+struct RankRow {  // one of several ranks in a step, on the mean
+  std::int64_t rank = 0;
+  double step_ms = 0, work_ms = 0, collectives_ms = 0;
+  double exposed_ms = 0;  // of the collectives, while nothing else ran
+  double link_bytes = 0;
+  std::int64_t peak_bytes = 0, forecast_peak_bytes = 0;
+};
+void describe(Of<RankRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.rank, {.name = "rank"});
+  f(r.step_ms, {.name = "step_ms", .role = measured, .unit = Unit::ms});
+  f(r.work_ms, {.name = "work_ms", .role = measured, .unit = Unit::ms});
+  f(r.collectives_ms, {.name = "collectives_ms", .role = measured, .unit = Unit::ms});
+  f(r.exposed_ms, {.name = "exposed_ms", .role = measured, .unit = Unit::ms, .show = Show::bar});
+  f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes});
+  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.forecast_peak_bytes, {.name = "forecast_peak_bytes", .role = measured, .unit = Unit::bytes});
+}
+
+struct LaneRow {  // of the last step of a rank: a collective, or the work between two
+  std::int64_t rank = 0, stream = 0;
+  double start_ms = 0, ms = 0;  // since that rank's step began
+  std::string what{};
+  std::optional<std::int64_t> layer{};
+  double link_bytes = 0;
+};
+void describe(Of<LaneRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.rank, {.name = "rank"});
+  f(r.stream, {.name = "stream"});
+  f(r.start_ms, {.name = "start_ms", .role = noted, .unit = Unit::ms});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::bar});
+  f(r.what, {.name = "what"});
+  f(r.layer, {.name = "layer"});
+  f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes});
+}
+
 struct StandingRow {  // who stands at the peak
   std::string name, shape, dtype;
   std::int64_t bytes = 0;

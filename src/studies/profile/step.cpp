@@ -3,11 +3,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/agree.h"
 #include "engine/feed_random.h"
 #include "engine/forecast.h"
 #include "engine/recorded.h"
 #include "instruments/profile/trace_timeline.h"
 #include "studies/profile/profile.h"
+#include "studies/profile/ranks.h"
 #include "studies/step/quantised.h"
 
 namespace headroom::studies {
@@ -19,16 +21,20 @@ using engine::Training;
 
 // As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
 Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
-                      const ProfileOptions& o, profile::TimelineTrace* trace) {
+                      const ProfileOptions& o, dist::Comm* comm, profile::TimelineTrace* trace) {
   Place place(device, o.threads);
-  const std::size_t bytes = engine::forecast_peak(recipe, device, place.threads().count());
+  const auto stop = [&] { return o.group ? o.group->stop(o.stop()) : o.stop(); };  // all ranks hear the same
+  const std::size_t forecast = engine::forecast_peak(recipe, device, place.threads().count());
+  const std::size_t bytes = o.group ? o.group->most(forecast, "what they need") : forecast;  // arenas of one size
   check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
         phase, bytes_in_words(double(bytes)), bytes_in_words(double(limit)));
-  const PlaceMemory memory = place.take(bytes);
+  const std::shared_ptr<void> shared = comm ? comm->take(bytes) : nullptr;
+  const PlaceMemory memory = place.take(comm ? 0 : bytes);
   Ledger ledger;
-  Arena arena(memory.data(), memory.bytes(), &ledger);
+  Arena arena(comm ? shared.get() : memory.data(), bytes, &ledger);
   Context ctx{.arena = arena, .device = device, .threads = &place.threads(), .stream = place.stream()};
-  Training training(recipe, ctx);
+  Training training(recipe, ctx, comm);
+  if (comm) engine::agree_on(fmt::format("seed {} warmup {} steps {}", o.seed, o.warmup, o.steps), "a profile", ctx, *comm);
   training.initialise(o.seed);
   training.warm();
   engine::feed_random(training, o.seed);
@@ -39,7 +45,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
     training.passes(recipe.hyper());
   };
   const auto warm_up = [&](const std::function<void()>& call) {
-    for (int i = 0; i < o.warmup && !o.stop(); ++i) call();
+    for (int i = 0; i < o.warmup && !stop(); ++i) call();
   };
   if (!place.on_gpu()) warm_up(step);
   auto recording = recording_of(place, ledger, trace);
@@ -48,7 +54,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   if (place.on_gpu()) warm_up(std::cref(recorded));
   std::optional<profile::ClockSamples> clock;
   if (place.on_gpu()) clock.emplace(device);
-  for (int i = 0; i < o.steps && !o.stop(); ++i) recording->step(std::cref(recorded));
+  for (int i = 0; i < o.steps && !stop(); ++i) recording->step(std::cref(recorded));
   Profile result{phase, recording->timeline(), ledger.at_peak(), ledger.peak_bytes(), recording->overhead_ns() / 1e6};
   if (clock) result.sm_hz = clock->mean_hz();
   clock.reset();
@@ -56,34 +62,43 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   ctx.listener = nullptr;
   if (result.quantised = training.quantised(); !result.quantised.empty()) result.notes.push_back(in_words(recipe, result.quantised));
   if (o.counters) count(place, device, std::cref(recorded), result.counted);
+  if (!comm) return result;
+  RankRow mine = rank_row(result.timeline, comm->rank());
+  mine.peak_bytes = std::int64_t(result.peak_bytes), mine.forecast_peak_bytes = std::int64_t(forecast);
+  result.ranks = of_all_ranks(*o.group, mine);
+  result.lanes = of_all_ranks(*o.group, lanes_of(result.timeline, comm->rank()));
   return result;
 }
 
 }  // namespace
 
 ProfileResult profile_step(const ProfileStep& s, const Device& device, const ProfileOptions& o) {
+  const auto comm = o.group ? o.group->comm(device) : nullptr;
   std::unique_ptr<profile::TraceWriter> trace;
-  if (!o.trace.empty()) trace = std::make_unique<profile::TraceWriter>(o.trace);
+  if (!o.trace.empty() && (!o.group || o.group->first())) trace = std::make_unique<profile::TraceWriter>(o.trace);
   ProfileResult result;
-  result.title = fmt::format("{} batch {} len {} {} on {}", s.recipe.model.name, s.recipe.batch, s.recipe.len, name_of(s.recipe.precision),
-                             device.name);
+  result.title = fmt::format("{} batch {} len {} {} on {}{}", s.recipe.model.name, s.recipe.batch, s.recipe.len,
+                             name_of(s.recipe.precision), o.group ? fmt::format("each of {} × ", o.group->ranks()) : "", device.name);
   result.precision = s.recipe.precision;
   result.ceilings = device.ceilings;
   result.device = device;
   constexpr std::pair<Purpose, const char*> phases[] = {
       {Purpose::forward, "forward"}, {Purpose::gradients, "forward+backward"}, {Purpose::training, "train"}};
   for (const auto& [purpose, name] : phases) {
-    if (purpose > s.recipe.purpose || o.stop()) break;
+    if (purpose > s.recipe.purpose || (o.group ? o.group->stop(o.stop()) : o.stop())) break;
     engine::Recipe r = s.recipe;
     r.purpose = purpose;
     std::optional<profile::TimelineTrace> part;
     if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, name);
+    const int process = int(result.profiles.size()) + 1;
     try {
-      result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, part ? &*part : nullptr));
+      result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, comm.get(), part ? &*part : nullptr));
     } catch (const Error& e) {
       if (e.at.code != Code::interrupted || result.profiles.empty()) throw;
       break;  // what was recorded is shown
     }
+    part.reset();
+    if (trace) write_lanes(*trace, result.profiles.back().lanes, process, name);
   }
   if (trace) trace->close();
   return result;

@@ -36,7 +36,7 @@ KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked,
   add(whole, RowObject::object());
   for (const auto& [name, lines] : record.items()) {
     if (!lines.is_array() || name == "notes") continue;
-    if (name == "timeline" || name == "memory" || name == "at_peak" || name == "gaps") {
+    if (name == "timeline" || name == "memory" || name == "at_peak" || name == "gaps" || name == "lanes") {
       add({{"table", name}, {"rows", lines.size()}}, {{"rows", lines}});
       continue;
     }
@@ -77,7 +77,10 @@ KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& d
   return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
 }
 
-KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const Device& device, const ProfileOptions& o, const Host& host) {
+KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const Device& device, const ProfileOptions& options,
+                               const Host& host) {
+  ProfileOptions o = options;
+  if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
   s.recipe = {only(t.models, "--model"),
               t.batch,
@@ -85,11 +88,14 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
               only(t.precisions, "--precision"),
               {engine::level_of(t.keep).value_or(engine::Keep::everything)},
               t.attention};
-  s.recipe.purpose = phase, s.recipe.holding = t.holding;
-  s.memory_bytes = t.memory.value_or(device.memory_bytes);
-  s.recipe.keep = engine::keep_levels(t.keep, s.recipe, s.memory_bytes, device, o.threads > 0 ? o.threads : available_cores());
+  s.recipe.purpose = phase, s.recipe.holding = t.holding, s.recipe.ranks = t.ranks, s.recipe.logits = t.logits;
+  engine::check(s.recipe);
+  check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
+  s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
+  s.recipe.keep = engine::keep_levels(t.keep, s.recipe, s.memory_bytes, device, o.threads);
   StepTime asked = t;
   asked.phases = {phase};
+  if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};
   return kept(profile_step(s, device, o), "step", json_of(asked), o, host);
 }
 

@@ -92,6 +92,8 @@ const std::vector<RowKind>& row_kinds() {
       {"timeline", columns_of<ProgramSliceRow>()},
       {"policy_tensors", columns_of<precision::PolicyTensorRow>()},
       {"policy_ops", columns_of<precision::PolicyOpRow>()},
+      {"ranks", columns_of<RankRow>()},
+      {"lanes", columns_of<LaneRow>()},
   };
   return kinds;
 }

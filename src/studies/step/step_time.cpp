@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "engine/agree.h"
 #include "engine/feed_random.h"
 #include "engine/recorded.h"
 #include "gpu/place.h"
@@ -46,7 +47,7 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
     if ((sum += e.taken) > memory)
       return fmt::format("needs {} of {}; {} ({}) could not be allocated", bytes_in_words(double(f.peak_bytes)),
                          bytes_in_words(double(memory)), e.name.full(), bytes_in_words(double(e.taken)));
-  return "";
+  return fmt::format("fits here, and another rank needs more than {}", bytes_in_words(double(memory)));
 }
 
 // On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
@@ -117,7 +118,7 @@ std::vector<StepCase> cases_of(const StepTime& s) {
         for (const Purpose phase : phases)
           for (const auto warmup : s.warmups) {
             Recipe r{model, s.batch, len, precision, {engine::level_of(s.keep).value_or(engine::Keep::everything)}, s.attention};
-            r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks;
+            r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks, r.logits = s.logits;
             if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
             StepTime alone = s;
             alone.models = {model};
@@ -136,8 +137,11 @@ class StepRows {
       : s_(s),
         device_(device),
         stop_(stop),
+        group_(group),
         comm_(group ? group->comm(device) : nullptr),
-        memory_(least_of_all(s.memory.value_or(device.memory_bytes - (comm_ ? comm_->own_bytes() : 0)), group)),
+        memory_(s.memory ? *s.memory
+                : group  ? group->memory_of_each(device, comm_->own_bytes())
+                         : device.memory_bytes),
         place_(device, s.threads),
         driver_(place_),
         cpu_ceiling_(place_.on_gpu()      ? 0
@@ -146,7 +150,7 @@ class StepRows {
 
   StepRow measured_row(const StepCase& c) {
     StepRow row{.model = c.recipe.model.name, .batch = c.recipe.batch, .len = c.recipe.len, .precision = c.recipe.precision};
-    row.ranks = c.recipe.ranks.count, row.sharding = c.recipe.ranks.sharding;
+    row.ranks = c.recipe.ranks, row.logits = c.recipe.logits;
     if (c.recipe.formats().quantised()) row.scales = c.recipe.scales;
     row.phase = c.recipe.purpose, row.warmup = c.warmup, row.params = engine::param_count(c.recipe.model);
     try {
@@ -166,20 +170,14 @@ class StepRows {
   std::int64_t context_bytes() const { return driver_.context(); }
 
  private:
-  static std::uint64_t least_of_all(std::uint64_t memory, dist::Group* group) {  // a size is tried by all ranks or by none
-    if (!group) return memory;
-    for (const auto& s : group->rendezvous().collect(std::to_string(memory), "their memory"))
-      memory = std::min<std::uint64_t>(memory, std::stoull(s));
-    return memory;
-  }
-
   void measure(const StepCase& c, StepRow& row) {
     Recipe recipe = c.recipe;
     recipe.keep = engine::keep_levels(s_.keep, recipe, memory_, device_, s_.threads);
     row.kept = engine::in_words(recipe.keep);
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
-    if (f.peak_bytes > memory_) {
+    const std::size_t taken = group_ ? group_->most(f.peak_bytes, "what they need") : f.peak_bytes;  // arenas of one size
+    if (taken > memory_) {
       row.status = Status::oom;
       row.why = who_did_not_fit(f, memory_);
       return;
@@ -188,13 +186,14 @@ class StepRows {
     std::optional<PlaceMemory> alone;
     std::shared_ptr<void> shared;
     if (comm_)
-      shared = comm_->take(f.peak_bytes);
+      shared = comm_->take(taken);
     else
-      alone.emplace(place_.take(f.peak_bytes));
+      alone.emplace(place_.take(taken));
     driver_.after_arena();
-    Arena arena(comm_ ? shared.get() : alone->data(), f.peak_bytes);
+    Arena arena(comm_ ? shared.get() : alone->data(), taken);
     Context ctx{arena, device_, &place_.threads(), place_.stream()};
     Training training(recipe, ctx, comm_.get());
+    if (comm_) engine::agree_on(fmt::format("seed {} warmup {} steps {}", s_.seed, c.warmup, s_.steps), "a row", ctx, *comm_);
     training.initialise(s_.seed);
     if (f.link_ms > 0) row.link_ms = f.link_ms, row.exposed_ms = f.exposed_ms;
     if (comm_) row.link_bytes = std::int64_t(f.link_bytes), row.comm_bytes = std::int64_t(comm_->own_bytes());
@@ -212,7 +211,7 @@ class StepRows {
 
   void add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
     const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
-    const double tokens = double(row.batch) * double(row.len) * double(row.ranks), rate = f.model_flops / (m.ms.mean * 1e9);
+    const double tokens = double(row.batch) * double(row.len) * double(row.ranks.batches()), rate = f.model_flops / (m.ms.mean * 1e9);
     row.ms = m.ms.mean, row.ms_std = m.ms.std;
     row.tokens_per_s = 1e3 * tokens / m.ms.mean;
     row.model_tflops = rate;
@@ -222,6 +221,7 @@ class StepRows {
   const StepTime& s_;
   const Device& device_;
   const std::function<bool()>& stop_;
+  dist::Group* group_;
   std::unique_ptr<dist::Comm> comm_;
   std::uint64_t memory_;
   Place place_;
@@ -238,7 +238,7 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
   }
   if (s.warmups.size() > 1) t.show("warmup", Show::always);
   if (s.ranks.count > 1)
-    for (const char* column : {"ranks", "shard", "link_bytes", "link_ms", "exposed_ms"}) t.show(column, Show::always);
+    for (const char* column : {"ranks", "shard", "split_tokens", "link_bytes", "link_ms", "exposed_ms"}) t.show(column, Show::always);
   if (s.ranks.count > 1 && gpu) t.show("comm_bytes", Show::always);
   Record record{"", gpu ? device.name : fmt::format("{}, {} threads", device.name, s.threads), {}};
   if (gpu)
@@ -247,10 +247,10 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
     record.add("matmul_ceiling_tflops", study.cpu_ceiling() / 1e12, Unit::tflops).add("threads", std::int64_t(s.threads));
   record.add(Part{std::move(t)});
   if (s.ranks.count > 1)
-    record.add(Part{Note{
-        fmt::format("{} ranks, a batch each: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
-                    "call of this row.",
-                    s.ranks.count)}});
+    record.add(
+        Part{Note{fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
+                              "call of this row.",
+                              s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each")}});
   if (s.warmups.size() > 1) record.add(Part{by_warm_up(rows, s.warmups)});
   if (!gpu)
     return record.add(Part{Note{fmt::format(
@@ -271,7 +271,8 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
 Outcome step_study(const StepTime& asked, const Device& device, const Host& host, dist::Group* group) {
   StepTime s = asked;
   if (s.threads == 0) s.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
-  check(!group || s.seconds == 0, Code::bad_argument, "--seconds: ranks take the same number of steps; give --steps");
+  check(!group || s.seconds == 0, Code::bad_argument,
+        "--seconds {:g}: ranks take the same number of steps, and each has a clock of its own; give --steps", s.seconds);
   check_scales(s.precisions, s.scales);
   for (const StepCase& c : cases_of(s)) engine::check(c.recipe);  // bad settings end here, before a store is touched
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same

@@ -22,6 +22,7 @@ struct StepTime {
   std::optional<engine::Scales> scales;  // of fp8
   engine::KeepAsked keep = engine::KeepAsked::everything;
   std::string attention = "flash";
+  engine::Logits logits = engine::Logits::whole;
   engine::Holding holding{};
   std::vector<engine::Purpose> phases{engine::Purpose::forward, engine::Purpose::gradients, engine::Purpose::training};
   int steps = 10;
@@ -44,6 +45,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
              .about = "What a block recomputes in backward, as in headroom train --help; auto: a level for each block, to fit --memory",
              .option = "--keep,--recompute"});
   f(s.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
+  f(s.logits, {.name = "logits", .about = about_logits});
   describe(s.holding, f);
   f(s.phases, {.name = "phases", .about = "Phases to time; a row for each", .option = "--phase"});
   f(s.steps, {.name = "steps", .about = "Calls that count", .allowed = {1, 1 << 20}});
@@ -52,8 +54,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.threads, {.name = "threads", .about = "Threads; 0: every core", .allowed = {0, 4096}});
   f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much [what is available]"});
   f(s.seed, {.name = "seed"});
-  f(s.ranks.count, {.name = "ranks"});
-  f(s.ranks.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
+  describe(s.ranks, f);
 }
 
 struct StepRow {
@@ -67,8 +68,8 @@ struct StepRow {
   std::string why{};
   std::int64_t params = 0, steps = 0, warmup = 0;
   std::optional<std::int64_t> driver_bytes{}, loaded_bytes{}, unexplained_bytes{};
-  std::int64_t ranks = 1;
-  engine::Sharding sharding = engine::Sharding::none;
+  engine::Ranks ranks{};
+  engine::Logits logits = engine::Logits::whole;
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
   std::optional<double> link_ms{}, exposed_ms{};  // forecast, where the link is known
   std::string kept{};                             // by which blocks
@@ -98,8 +99,10 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.driver_bytes, {.name = "driver_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.loaded_bytes, {.name = "loaded_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.unexplained_bytes, {.name = "unexplained_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
-  f(r.ranks, {.name = "ranks", .show = detail});
-  f(r.sharding, {.name = "shard", .show = detail});
+  f(r.ranks.count, {.name = "ranks", .show = detail});
+  f(r.ranks.sharding, {.name = "shard", .show = detail});
+  f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});
+  f(r.logits, {.name = "logits", .show = detail});
   f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.comm_bytes, {.name = "comm_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.link_ms, {.name = "link_ms", .role = noted, .unit = Unit::ms, .show = detail});

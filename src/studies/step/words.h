@@ -13,6 +13,7 @@ std::vector<std::string> attention_families();
 void check_scales(const std::vector<Precision>&, std::optional<engine::Scales>);  // refused where none is fp8
 // Also tf32 is, on a CPU.
 void check_precisions(const std::vector<Precision>&, std::optional<engine::Scales>, const Device&);
+inline constexpr const char* about_logits = "Dtype of logits: whole is FP32, half the precision's, whose rounding the loss then sees";
 
 }  // namespace headroom::studies
 

@@ -38,11 +38,11 @@ std::string settings_of(const TrainRun& r, const engine::Data& data) {
 // Nothing when the held-out part is shorter than one batch, or the run was asked to stop.
 Value validation_loss(Training& t, const engine::Data& data, std::int64_t most, const std::function<bool()>& stop) {
   const auto all = data.validation_batches(t.recipe()), taken = most > 0 ? std::min(all, most) : all;
-  const int ranks = t.recipe().ranks.count;
+  const int ranks = t.recipe().ranks.batches();
   double sum = 0;
   for (std::int64_t b = 0; b < taken; b += ranks) {  // ranks share the batches out; their losses are added in the order of the batches
     if (stop()) return {};
-    data.validation(t, std::min(b + t.rank(), taken - 1) * all / taken);
+    data.validation(t, std::min(b + t.recipe().batch_of(t.rank()), taken - 1) * all / taken);
     t.forward();
     const auto each = t.losses();
     for (int rank = 0; rank < ranks && b + rank < taken; ++rank) sum += each[std::size_t(rank)];
@@ -73,7 +73,7 @@ std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const 
   std::string out;
   for (std::int64_t n = 0; n < r.sample && !stop(); ++n) {
     const auto have = std::min<std::int64_t>(len, std::int64_t(all.size()));
-    std::vector<std::int32_t> tokens(std::size_t(t.tokens().count()), 0);
+    std::vector<std::int32_t> tokens(std::size_t(t.recipe().batch * len), 0);
     std::copy_n(all.end() - have, have, tokens.begin());
     t.feed(0, tokens, tokens);
     t.logits_at(have - 1, logits);
@@ -91,7 +91,8 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   auto mine = parse_json(asked, "settings");
   auto before = parse_json_or_discard(theirs);
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
-  if (before.contains("updating")) before["update"] = before["updating"];  // as earlier checkpoints call it
+  if (before.contains("updating")) before["update"] = before["updating"];                                 // as earlier checkpoints call it
+  if (!before.contains("logits")) before["logits"] = names_of<engine::Logits>.of(engine::Logits::whole);  // those had no other
   const auto steps_of = [&](const nlohmann::json& j) {
     return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
   };
@@ -137,15 +138,21 @@ void save_good(Training& t, const engine::Position& at, const std::string& folde
   engine::save(t, at, folder);
 }
 
-Outcome does_not_fit(const TrainRun& r, std::size_t needed, const Device& device) {
+Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory) {
   Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
   record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
-  record.add("memory_bytes", std::int64_t(device.memory_bytes), Unit::bytes);
+  record.add("memory_bytes", std::int64_t(memory), Unit::bytes);
   record.add("why", fmt::format("this needs {}, {} are available; try --keep input, a smaller --batch with more --micro-batches, or "
                                 "headroom plan",
-                                bytes_in_words(double(needed)), bytes_in_words(double(device.memory_bytes))));
+                                bytes_in_words(double(needed)), bytes_in_words(double(memory))));
   return {std::move(record), Answer::no};
+}
+
+// Where nothing fits, the least of all: the answer is then no, by its bytes.
+std::vector<engine::Keep> levels_of(const TrainRun& r, std::uint64_t memory, const Device& device) {
+  if (const auto one = engine::level_of(r.keep)) return {*one};
+  return engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(std::vector{engine::Keep::input});
 }
 
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
@@ -204,15 +211,19 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   Descriptor folder;
   if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
+  const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
+  const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
+  r.recipe.keep = levels_of(r, memory - std::min<std::uint64_t>(memory, of_sample), device);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
-  const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  if (device.memory_bytes > 0 && needed > device.memory_bytes) return does_not_fit(r, needed, device);
+  const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
+  const std::size_t taken = group ? group->most(needed, "what they need") : needed;  // arenas of one size, on all ranks or on none
+  if (memory > 0 && taken > memory) return does_not_fit(r, taken, memory);
   Place place(device, threads);
   const auto comm = group ? group->comm(device) : nullptr;
-  const std::shared_ptr<void> shared = comm ? comm->take(needed) : nullptr;
-  const PlaceMemory alone = place.take(comm ? 0 : needed);
-  Arena arena(comm ? shared.get() : alone.data(), needed);
+  const std::shared_ptr<void> shared = comm ? comm->take(taken) : nullptr;
+  const PlaceMemory alone = place.take(comm ? 0 : taken);
+  Arena arena(comm ? shared.get() : alone.data(), taken);
   Context ctx{arena, device, &place.threads(), place.stream()};
   const Tensor logits = ctx.arena.make("sample.logits", DType::f32, {1, r.recipe.model.vocab});
   Training t(r.recipe, ctx, comm.get());
@@ -294,6 +305,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
   record.add("unigram_entropy", data.unigram_entropy());
+  if (r.keep == engine::KeepAsked::automatic) record.add("kept", engine::in_words(r.recipe.keep));
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});

@@ -6,6 +6,7 @@
 #include "base/precision_words.h"
 #include "dist/group.h"
 #include "engine/data.h"
+#include "engine/keep_auto.h"
 #include "engine/schedule.h"
 #include "engine/training.h"
 #include "studies/life.h"
@@ -14,7 +15,9 @@
 namespace headroom::studies {
 
 struct TrainRun {
-  engine::Recipe recipe;
+  engine::Recipe recipe;  // its keep levels are found by the study
+  engine::KeepAsked keep = engine::KeepAsked::everything;
+  std::optional<std::uint64_t> memory{};
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
   double held_out = 0.1;
@@ -44,11 +47,12 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   f(r.recipe.precision,
     {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
   f(r.recipe.scales, {.name = "scales", .about = engine::about_scales});
-  f(r.recipe.keep, {.name = "keep", .role = noted, .about = engine::keep_help, .option = "--keep,--recompute"});
+  f(r.keep, {.name = "keep", .role = noted, .about = engine::keep_auto_help, .option = "--keep,--recompute"});
+  f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Of a rank, at most [what is available]"});
+  f(r.recipe.logits, {.name = "logits", .about = about_logits});
   f(r.recipe.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
   describe(r.recipe.holding, f);
-  f(r.recipe.ranks.count, {.name = "ranks", .role = noted});
-  f(r.recipe.ranks.sharding, {.name = "shard", .role = noted, .about = "What ranks share: nothing, ZeRO-1, ZeRO-2 or ZeRO-3"});
+  describe(r.recipe.ranks, f, noted);
   f(r.schedule.peak, {.name = "lr", .about = "Learning rate after warm-up", .real = {0, 1e6}});
   f(r.schedule.floor, {.name = "floor"});
   f(r.schedule.warmup, {.name = "warmup", .about = "Steps of warm-up; then a cosine to a tenth of --lr", .allowed = {0, 1 << 30}});

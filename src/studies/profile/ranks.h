@@ -1,0 +1,21 @@
+// What several ranks do in a step, each by its own clock: lanes with their collectives, and how much of them nothing else covers.
+#pragma once
+#include <vector>
+
+#include "dist/group.h"
+#include "instruments/profile/timeline.h"
+#include "instruments/profile/trace.h"
+#include "studies/profile/rows.h"
+
+namespace headroom::studies {
+
+RankRow rank_row(const profile::Timeline&, int rank);               // without its bytes of memory
+std::vector<LaneRow> lanes_of(const profile::Timeline&, int rank);  // of the last step, in order of their start; work between two joined
+
+// Those of every rank, on every rank.
+std::vector<RankRow> of_all_ranks(dist::Group&, const RankRow& mine);
+std::vector<LaneRow> of_all_ranks(dist::Group&, const std::vector<LaneRow>& mine);
+
+void write_lanes(profile::TraceWriter&, const std::vector<LaneRow>&, int process, const std::string& phase);  // of the other ranks
+
+}  // namespace headroom::studies
