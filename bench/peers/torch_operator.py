@@ -14,6 +14,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import headroom
 import headroom.torch as ht
@@ -107,8 +108,16 @@ def model_step(batch, length):
         return loss
 
     rows, replaced = {"params": sum(p.numel() for p in net.parameters()), "batch": batch, "len": length}, None
+    backends = {"torch_chooses": [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
+                "torch_flash": SDPBackend.FLASH_ATTENTION, "torch_cudnn": SDPBackend.CUDNN_ATTENTION,
+                "torch_efficient": SDPBackend.EFFICIENT_ATTENTION}
     for _ in range(3):  # in turns; the last turn counts
-        rows["torch_ms"] = device_ms(step, times=10)
+        for name, backend in backends.items():
+            try:
+                with sdpa_kernel(backend):
+                    rows[f"{name}_ms"] = device_ms(step, times=10)
+            except RuntimeError as e:  # this backend does not take grouped heads, say
+                rows[f"{name}_ms"] = str(e).splitlines()[0]
         with ht.replace_sdpa() as replaced:
             rows["headroom_ms"] = device_ms(step, times=10)
     rows["explain"] = replaced.explain()

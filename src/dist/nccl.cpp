@@ -126,19 +126,17 @@ class NcclComm final : public Comm {
     if (engine_calls_[std::size_t(Call::exchange)] && route_ == Route::copy_engines)
       return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, engines_, alive(stream)), "exchange", engines_);
     if (nccl_.AlltoAll) return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, kernels_, alive(stream)), "exchange", kernels_);
-    alive(stream);
-    ask(nccl_.GroupStart(), "exchange", kernels_);
-    for (int i = 0; i < ranks(); ++i) {
-      ask(nccl_.Send(mine.as<char>() + std::size_t(i) * part, part, nccl::int8, i, kernels_, stream), "exchange", kernels_);
-      ask(nccl_.Recv(theirs.as<char>() + std::size_t(i) * part, part, nccl::int8, i, kernels_, stream), "exchange", kernels_);
-    }
-    ask(nccl_.GroupEnd(), "exchange", kernels_);
+    to_and_from_each(
+        "exchange", [&](int i) { return mine.as<char>() + std::size_t(i) * part; }, theirs, part, stream);
   }
 
   void do_gather(const Tensor& part, const Tensor& whole, void* stream) override {
     if (whole.bytes() == 0) return;
     const bool by_engine =
         engine_calls_[std::size_t(Call::gather)] && (route_ == Route::copy_engines || whole.bytes() >= gather_by_copy_engines_from);
+    if (!by_engine && rendezvous_.one_machine())  // NCCL's gather goes round in a ring, at half the link's rate between two H200
+      return to_and_from_each(
+          "gather", [&](int) { return part.as<char>(); }, whole, part.bytes(), stream);
     const nccl::Comm c = by_engine ? engines_ : kernels_;
     ask(nccl_.AllGather(part.data, whole.data, part.bytes(), nccl::int8, c, alive(stream)), "gather", c);
   }
@@ -155,6 +153,20 @@ class NcclComm final : public Comm {
   }
 
  private:
+  // Each rank sends straight to each, and what comes lies in the order of the ranks.
+  template <class From>
+  void to_and_from_each(const char* what, const From& from, const Tensor& to, std::size_t bytes, void* stream) {
+    alive(stream);
+    ask(nccl_.GroupStart(), what, kernels_);
+    for (int i = 0; i < ranks(); ++i) {
+      char* const place = to.as<char>() + std::size_t(i) * bytes;
+      if (i == rank() && from(i) == place) continue;
+      ask(nccl_.Send(from(i), bytes, nccl::int8, i, kernels_, stream), what, kernels_);
+      ask(nccl_.Recv(place, bytes, nccl::int8, i, kernels_, stream), what, kernels_);
+    }
+    ask(nccl_.GroupEnd(), what, kernels_);
+  }
+
   // Registered memory is for copy engines, which are asked for by name: with it, ordinary calls did not come back on two H200
   // (NCCL 2.28.3 and 2.28.9; docs/decisions/ranks-move-bytes.md).
   bool windows() const { return engines_ && nccl_.MemAlloc && nccl_.MemFree && nccl_.CommWindowRegister && nccl_.CommWindowDeregister; }

@@ -133,9 +133,11 @@ void ParamStore::make_shared() {
     auto in = ctx_.arena.in_phase(Phase::gradient);
     for (Run& r : runs_) {
       if (during()) continue;
-      // Where gradients are kept whole, their sum takes the place of what has been sent.
-      r.sum = keeps_whole_gradients() ? Tensor(r.held.grad.data, DType::f32, {r.part})
-                                      : ctx_.arena.make({r.name, r.layer}, DType::f32, {r.part});
+      // Where gradients are kept whole, their sum takes the place of what has been sent; a replica's of FP32 all of it.
+      if (!sharded(Sharding::optimizer) && r.kept == DType::f32) r.whole = r.held.grad;
+      r.sum = r.whole                   ? run_of(r.whole, comm_->rank() * r.part, r.part)
+              : keeps_whole_gradients() ? Tensor(r.held.grad.data, DType::f32, {r.part})
+                                        : ctx_.arena.make({r.name, r.layer}, DType::f32, {r.part});
     }
   }
   if (settings_.purpose == Purpose::training)
@@ -144,7 +146,7 @@ void ParamStore::make_shared() {
   view_params();
 }
 
-// Two loans of each kind, which even and odd groups use in turn, each as large as the largest of these; and the parts that one exchange brings.
+// Two loans of each kind, which even and odd groups use in turn, each as large as the largest of these.
 void ParamStore::make_loans() {
   const std::int64_t ranks = settings_.ranks.count;
   const auto whole_bytes = [&](const Run& r, DType type) { return Arena::rounded(std::size_t(ranks * r.part) * size_of(type)); };
@@ -181,9 +183,35 @@ void ParamStore::make_loans() {
     for (Run& r : runs_)
       if (shared_by_groups(r)) r.made = ctx_.arena.make("gradients of the embedding", DType::f32, {ranks * r.part});
   }
-  std::size_t largest = 0;
-  for (const Run& r : runs_) largest = std::max(largest, whole_bytes(r, keeps_whole_gradients() ? r.kept : r.partial));
-  parts_ = ctx_.arena.make("gradients of other ranks", DType::u8, {std::int64_t(largest)});
+  make_room_for_exchanges();
+}
+
+// Updates during backward wait a group, so that two groups' gradients have room; else an exchange and its sum follow each other.
+void ParamStore::make_room_for_exchanges() {
+  const std::int64_t ranks = settings_.ranks.count;
+  const auto make = [&](Name name, Tensor Run::*which, const auto& type) {
+    std::array<std::size_t, 2> most{};
+    const auto place = [&](const std::array<Tensor, 2>& rooms) {
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < runs_.size(); ++i) {
+        Run& r = runs_[i];
+        if (i == 0 || r.group != runs_[i - 1].group || !during()) at = 0;
+        const std::size_t turn = during() ? turn_of_parts(r.group) : 0;
+        r.*which = Tensor(rooms[turn].as<char>() + at, type(r), {ranks * r.part});
+        at += Arena::rounded((r.*which).bytes());
+        most[turn] = std::max(most[turn], at);
+      }
+    };
+    place({});
+    std::array<Tensor, 2> rooms;
+    for (std::size_t i : {0, 1})
+      if (most[i] > 0) rooms[i] = ctx_.arena.make(name, DType::u8, {std::int64_t(most[i])});
+    place(rooms);
+  };
+  make("gradients of other ranks", &Run::parts, [&](const Run& r) { return keeps_whole_gradients() ? r.kept : r.partial; });
+  if (!during() || sharded(Sharding::optimizer)) return;
+  make("gradients of all ranks", &Run::whole, [](const Run&) { return DType::f32; });
+  for (Run& r : runs_) r.sum = run_of(r.whole, comm_->rank() * r.part, r.part);
 }
 
 void ParamStore::view_params() {
@@ -198,7 +226,7 @@ void ParamStore::view_params() {
       const Tensor& t = r.held.*which;
       if (t) p.*which = t.count() == r.part ? run_of(t, p.count > 0 ? from - begin : 0, p.count) : whole(t);
     }
-    if (r.sum) p.grad = run_of(r.sum, p.count > 0 ? from - begin : 0, p.count);
+    if (r.sum && !during()) p.grad = run_of(r.sum, p.count > 0 ? from - begin : 0, p.count);
     made_[i] = whole(r.made), kept_[i] = whole(r.held.grad);
   }
 }
@@ -220,6 +248,16 @@ std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor&
     if (p.count == 0) continue;
     all.push_back(update_of(p, run_of(part, p.spec.at + p.first - comm_->rank() * r.part, p.count)));
     all.back().parts = parts, all.back().apart = apart;
+  }
+  return all;
+}
+
+std::vector<adamw::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole) const {
+  std::vector<adamw::Update> all;
+  for (const int i : r.params) {
+    const Param& p = params_[std::size_t(i)];
+    const Tensor grad = run_of(whole, p.spec.at, p.spec.shape.count());
+    all.push_back({grad, flat(p.master), flat(p.m), flat(p.v), flat(p.copy), p.spec.decay, flat(p.rest)});
   }
   return all;
 }
@@ -328,7 +366,10 @@ void ParamStore::begin(int micro) {
   lent_ = {-1, -1};  // a recorded step finds in the loans what the step before left there
 }
 
-void ParamStore::end() { settle(); }
+void ParamStore::end() {
+  update_sent();
+  settle();
+}
 
 // ---- gradients
 
@@ -341,6 +382,7 @@ void ParamStore::finish(int group) {
       if (updates_[std::size_t(i)].grad) standing.push_back(updates_[std::size_t(i)]);
     return adamw::advance(standing, numbers_, ctx_);
   }
+  if (during() && updating()) return send(group);
   for (const Run& r : runs_)
     if (r.group == group) alone() ? finish_alone(r) : finish_shared(r);
 }
@@ -353,7 +395,6 @@ void ParamStore::finish_alone(const Run& r) {
 
 void ParamStore::finish_shared(const Run& r) {
   const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
-  if (during()) return updating() ? update_during(r) : reduce(r, r.made, into);
   if (!keeps_whole_gradients()) return reduce(r, r.made, into);
   if (!in_place(r)) adamw::add_parts(r.made, 1, 0, r.held.grad, into, ctx_);
   if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
@@ -363,44 +404,46 @@ void ParamStore::finish_shared(const Run& r) {
 void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
   lane_->follow(ctx_.stream);
   Context side = beside();
-  const Tensor parts(parts_.data, from.dtype, from.shape);
-  exchange("gradients", r, from, parts, side);
-  if (r.sum) adamw::add_parts(run_of(parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
+  exchange("gradients", r, from, r.parts, side);
+  if (r.sum) adamw::add_parts(run_of(r.parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
+  if (r.whole) gather_parts("gradients of all ranks", r.layer, r.sum, r.whole, side);
   const int mark = mark_gradients + r.group % 2;
   lane_->mark(mark);
   waiting_[std::size_t(mark)] = true;
 }
 
-// The update reads the parts of all ranks and adds them as it goes.
-void ParamStore::update_during(const Run& r) {
-  reduce(r, r.made, Gradient::overwrite);
-  wait(mark_gradients + r.group % 2);
-  auto phase = ctx_.arena.in_phase(Phase::optimizer);
-  const Tensor first(parts_.data, r.partial, {r.part});
-  if (!sharded(Sharding::optimizer)) {
-    auto scope = ctx_.arena.scope();
-    const Tensor whole = ctx_.arena.make({"gradients of all ranks", r.layer}, DType::f32, {settings_.ranks.count * r.part});
-    const Tensor mine = run_of(whole, comm_->rank() * r.part, r.part);
-    adamw::add_parts(first, settings_.ranks.count, r.part, mine, Gradient::overwrite, ctx_);
-    lane_->follow(ctx_.stream);
-    gather_parts("gradients of all ranks", r.layer, mine, whole, beside());
-    lane_->mark(mark_rest);
-    waiting_[mark_rest] = true;
-    return update_replica(r, whole);
-  }
-  adamw::advance(owned_updates(r, first, settings_.ranks.count, r.part), numbers_, ctx_);
-  sharded(Sharding::everything) ? void(lent_[std::size_t(r.group % 2)] = -1) : share_weights(r);
+// A group's gradients travel while the next group computes: the update before is made in that time.
+void ParamStore::send(int group) {
+  if (sent_ >= 0 && turn_of_parts(sent_) == turn_of_parts(group)) update_sent();
+  for (const Run& r : runs_)
+    if (r.group == group) reduce(r, r.made, Gradient::overwrite);
+  update_sent();
+  sent_ = group;
 }
 
-void ParamStore::update_replica(const Run& r, const Tensor& whole) {
-  wait(mark_rest);
+// The update reads the parts of all ranks and adds them as it goes; a replica's reads their sum.
+void ParamStore::update_sent() {
+  const int group = std::exchange(sent_, -1);
+  if (group < 0) return;
+  wait(mark_gradients + group % 2);
+  auto phase = ctx_.arena.in_phase(Phase::optimizer);
+  update_group(group, numbers_);
+}
+
+void ParamStore::update_group(int group, const Tensor& numbers) {
   std::vector<adamw::Update> all;
-  for (const int i : r.params) {
-    const Param& p = params_[std::size_t(i)];
-    all.push_back(
-        {run_of(whole, p.spec.at, p.spec.shape.count()), flat(p.master), flat(p.m), flat(p.v), flat(p.copy), p.spec.decay, flat(p.rest)});
+  for (const Run& r : runs_) {
+    if (r.group != group) continue;
+    const auto some = r.whole ? whole_updates(r, r.whole)
+                      : r.sum ? owned_updates(r, r.sum, 1, 0)
+                              : owned_updates(r, run_of(r.parts, 0, r.part), settings_.ranks.count, r.part);
+    all.insert(all.end(), some.begin(), some.end());
   }
-  adamw::advance(all, numbers_, ctx_);
+  adamw::advance(all, numbers, ctx_);
+  if (sharded(Sharding::everything) && lent_[std::size_t(group % 2)] == group) lent_[std::size_t(group % 2)] = -1;
+  if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
+  for (const Run& r : runs_)
+    if (r.group == group) share_weights(r);
 }
 
 void ParamStore::share_weights(const Run& r) {
@@ -441,29 +484,46 @@ void ParamStore::step(const Tensor& numbers) {
   const auto here = ctx_.inside("optimiser");
   auto phase = ctx_.arena.in_phase(Phase::optimizer);
   if (alone()) return adamw::advance(updates_, numbers, ctx_);
-  if (!sharded(Sharding::optimizer)) {
-    numbers_ = numbers;
-    for (const Run& r : runs_) {
-      auto scope = ctx_.arena.scope();
-      const Tensor whole = ctx_.arena.make({"gradients of all ranks", r.layer}, DType::f32, {settings_.ranks.count * r.part});
-      lane_->follow(ctx_.stream);
-      gather_parts("gradients of all ranks", r.layer, r.sum, whole, beside());
-      lane_->mark(mark_rest);
-      waiting_[mark_rest] = true;
-      update_replica(r, whole);
-    }
-    numbers_ = {};
-    return;
-  }
-  std::vector<adamw::Update> all;
-  for (const Run& r : runs_) {
-    const auto some = owned_updates(r, r.sum, 1, 0);
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  adamw::advance(all, numbers, ctx_);
-  if (!sharded(Sharding::everything))
-    for (const Run& r : runs_) share_weights(r);
+  if (!sharded(Sharding::optimizer)) return step_replicas(numbers);
+  for (int group = 0; group <= last_group_; ++group) update_group(group, numbers);  // one group's weights travel while the next is updated
   settle();
+}
+
+// Sums that are wider than the gradients they come from have no room until now: one is gathered while the one before updates.
+void ParamStore::step_replicas(const Tensor& numbers) {
+  std::vector<adamw::Update> here;
+  std::vector<const Run*> elsewhere;
+  for (const Run& r : runs_) {
+    if (!r.whole) {
+      elsewhere.push_back(&r);
+      continue;
+    }
+    const auto some = whole_updates(r, r.whole);
+    here.insert(here.end(), some.begin(), some.end());
+  }
+  const auto whole_count = [&](const Run& r) { return settings_.ranks.count * r.part; };
+  std::int64_t most = 0;
+  for (const Run* r : elsewhere) most = std::max(most, whole_count(*r));
+  auto scope = ctx_.arena.scope();
+  std::array<Tensor, 2> rooms;
+  if (most > 0)
+    for (Tensor& room : rooms) room = ctx_.arena.make("gradients of all ranks", DType::f32, {most});
+  const auto room_of = [&](std::size_t i) { return run_of(rooms[i % 2], 0, whole_count(*elsewhere[i])); };
+  const auto bring = [&](std::size_t i) {
+    if (i >= elsewhere.size()) return;
+    const int mark = mark_rest + int(i % 2);
+    lane_->follow(ctx_.stream);
+    gather_parts("gradients of all ranks", elsewhere[i]->layer, elsewhere[i]->sum, room_of(i), beside());
+    lane_->mark(mark);
+    waiting_[std::size_t(mark)] = true;
+  };
+  bring(0);
+  if (!here.empty()) adamw::advance(here, numbers, ctx_);
+  for (std::size_t i = 0; i < elsewhere.size(); ++i) {
+    bring(i + 1);
+    wait(mark_rest + int(i % 2));
+    adamw::advance(whole_updates(*elsewhere[i], room_of(i)), numbers, ctx_);
+  }
 }
 
 Tensor ParamStore::first_gradient() const {

@@ -151,9 +151,11 @@ class ParamStore {
     DType kept = DType::f32;     // and as it is kept
     Param held;                  // master, copy, rest, m, v: whole, or this rank's part; grad: kept, whole
     Tensor made;                 // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
-    Tensor sum;                  // this rank's part of the gradient of all ranks, FP32
+    Tensor parts;                // where an exchange brings this rank's part of it from every rank
+    Tensor sum;                  // of these: this rank's part of the gradient of all ranks, FP32
+    Tensor whole;                // replicas: the gradient of all ranks; none where the update makes room for it
   };
-  static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 5;  // of the lane; two loans take turns
+  static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 6;  // of the lane; two of each take turns
 
   bool alone() const { return settings_.ranks.count == 1; }
   bool sharded(Sharding s) const { return !alone() && settings_.ranks.sharding >= s; }
@@ -163,12 +165,15 @@ class ParamStore {
   bool halves() const;
   bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0; }  // a tied head's weight is the embedding's
   Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
+  // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it.
+  std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 ? last_group_ : group) % 2); }
 
   void describe_runs();
   void make_alone();
   void make_shared();
   void make_loan_alone();
   void make_loans();
+  void make_room_for_exchanges();
   void view_params();
   bool needs_weights(int group, Pass) const;
   template <class Body>
@@ -179,6 +184,7 @@ class ParamStore {
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
   adamw::Update update_of(const Param&, const Tensor& grad) const;
   std::vector<adamw::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
+  std::vector<adamw::Update> whole_updates(const Run&, const Tensor& whole) const;
 
   void gather(int group, Pass);
   void fetch(int group);
@@ -186,8 +192,10 @@ class ParamStore {
   void finish_alone(const Run&);
   void finish_shared(const Run&);
   void reduce(const Run&, const Tensor& from, Gradient into);
-  void update_during(const Run&);
-  void update_replica(const Run&, const Tensor& whole);
+  void send(int group);
+  void update_sent();
+  void update_group(int group, const Tensor& numbers);
+  void step_replicas(const Tensor& numbers);
   void share_weights(const Run&);
   void wait(int mark);
   void settle();
@@ -211,7 +219,7 @@ class ParamStore {
   std::array<Tensor, 2> loans_;      // of weights: the groups take turns
   std::array<int, 2> lent_{-1, -1};  // which group's weights are in a loan
   std::array<bool, marks> waiting_{};
-  Tensor parts_;  // of one run's gradient, as exchange brings them
+  int sent_ = -1;  // the group whose gradients travel: it is updated after the next
   Tensor numbers_;
 };
 

@@ -77,7 +77,7 @@ class DLPackTest(unittest.TestCase):
         for g, w in zip(got, want):
             self.assertIsInstance(g, cupy.ndarray)
             self.assertLess(np.abs(cupy.asnumpy(g) - w).max(), 2e-4)
-        d_o = cupy.broadcast_to(cupy.float32(0.5), (2, 24, 4, 16))  # no kernel reads this in place
+        d_o = cupy.broadcast_to(cupy.asarray(0.5, cupy.float32), (2, 24, 4, 16))  # no kernel reads this in place
         given = [cupy.asarray(x) for x in given[:3]]
         for g, w in zip(attend(*given, d_o), attend(*given, cupy.ascontiguousarray(d_o))):
             self.assertTrue(bool((g == w).all()))
