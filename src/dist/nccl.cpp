@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "dist/nccl_abi.h"
+#include "dist/peers.h"
 #include "dist/quiet.h"
 #include "gpu/buffer.h"
 #include "gpu/event.h"
@@ -20,10 +21,6 @@
 namespace headroom::dist {
 
 namespace {
-
-// From this many bytes of the whole on, a gather by copy engines is the faster one: between 10 and 100 MB on two H200 (NCCL 2.28.9; exchanges by
-// kernels are as fast there, and faster at 1 GB).
-constexpr std::size_t gather_by_copy_engines_from = 64 << 20;
 
 class StreamLane final : public Lane {
  public:
@@ -56,6 +53,7 @@ class NcclComm final : public Comm {
     const std::size_t before = device_memory().free_bytes;
     kernels_ = join_ranks(false);
     if (engines) engines_ = join_ranks(true);
+    if (route == Route::automatic) peers_ = Peers::join(r, device);
     ending_ = r.on_end([this] { abort(); });
     small_ = take(std::max<std::size_t>(std::size_t(ranks()) << 20, 4096));
     warm();
@@ -81,11 +79,9 @@ class NcclComm final : public Comm {
 
   Backend backend() const override { return Backend::nccl; }
   std::string route(Call call) const override {
-    const bool some = engine_calls_[std::size_t(call)];
-    if (!some) return "kernels";
-    return route_ == Route::copy_engines ? "copy engines"
-           : call == Call::gather        ? fmt::format("copy engines from {} MiB on, else kernels", gather_by_copy_engines_from >> 20)
-                                         : "kernels";
+    if (engine_calls_[std::size_t(call)]) return "copy engines";
+    if (!peers_ || (call != Call::exchange && call != Call::gather)) return "kernels";
+    return fmt::format("peer copies from {} MiB on, else kernels", Peers::from_bytes >> 20);
   }
   std::unique_ptr<Lane> make_lane(int marks) override { return std::make_unique<StreamLane>(device_, marks); }
   std::size_t own_bytes() const override { return own_bytes_; }
@@ -102,6 +98,7 @@ class NcclComm final : public Comm {
   }
 
   std::shared_ptr<void> take(std::size_t bytes) override {
+    if (peers_) return peers_->take(bytes);
     if (!windows()) {
       const auto buffer = std::make_shared<Buffer>(bytes);
       return {buffer, buffer->data()};
@@ -123,7 +120,9 @@ class NcclComm final : public Comm {
   void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) override {
     if (mine.bytes() == 0) return;
     const std::size_t part = mine.bytes() / std::size_t(ranks());
-    if (engine_calls_[std::size_t(Call::exchange)] && route_ == Route::copy_engines)
+    if (peers_ && peers_->serve(mine.data, theirs.data, mine.bytes(), alive(stream)))
+      return peers_->exchange(mine.as<char>(), theirs.as<char>(), part, stream);
+    if (engine_calls_[std::size_t(Call::exchange)])
       return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, engines_, alive(stream)), "exchange", engines_);
     if (nccl_.AlltoAll) return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, kernels_, alive(stream)), "exchange", kernels_);
     to_and_from_each(
@@ -132,8 +131,9 @@ class NcclComm final : public Comm {
 
   void do_gather(const Tensor& part, const Tensor& whole, void* stream) override {
     if (whole.bytes() == 0) return;
-    const bool by_engine =
-        engine_calls_[std::size_t(Call::gather)] && (route_ == Route::copy_engines || whole.bytes() >= gather_by_copy_engines_from);
+    if (peers_ && peers_->serve(part.data, whole.data, whole.bytes(), alive(stream)))
+      return peers_->gather(part.as<char>(), whole.as<char>(), part.bytes(), stream);
+    const bool by_engine = engine_calls_[std::size_t(Call::gather)];
     if (!by_engine && rendezvous_.one_machine())  // NCCL's gather goes round in a ring, at half the link's rate between two H200
       return to_and_from_each(
           "gather", [&](int) { return part.as<char>(); }, whole, part.bytes(), stream);
@@ -253,6 +253,7 @@ class NcclComm final : public Comm {
 
   void abort() {  // by the listening thread: what waits on the card for a rank that is gone comes back
     if (aborted_.exchange(true)) return;
+    if (peers_) peers_->release();
     try {
       use_cuda_device(device_);
       for (const nccl::Comm c : {engines_, kernels_})
@@ -269,6 +270,7 @@ class NcclComm final : public Comm {
   nccl::Comm kernels_ = nullptr, engines_ = nullptr;
   std::atomic<bool> aborted_{false};
   bool engine_calls_[4] = {};  // by Call: done by copy engines when asked of engines_
+  std::unique_ptr<Peers> peers_;
   std::size_t own_bytes_ = 0;
   std::shared_ptr<void> ending_, small_;
 };

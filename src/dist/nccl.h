@@ -1,5 +1,5 @@
-// Ranks as processes with a GPU each, over NCCL. Calls put work on a stream and can be captured. Two communicators: one whose calls are
-// kernels and, if NCCL and the card support it, one whose calls use copy engines and leave the multiprocessors to other work.
+// Ranks as processes with a GPU each, over NCCL. Calls put work on a stream and can be captured. On one machine, large exchanges and gathers
+// are copies from GPU to GPU (peers.h). Two communicators: one whose calls are kernels and, when asked for, one whose calls use copy engines.
 //
 // Order of destruction: graphs with calls, lanes, memory of take(), the Comm. NCCL hangs if a graph outlives its communicator.
 #pragma once
@@ -12,9 +12,9 @@
 namespace headroom::dist {
 
 enum class Route : std::uint8_t {
-  automatic,    // by size, as measured
+  automatic,    // by size, as measured: peer copies, else kernels
   kernels,      // of NCCL
-  copy_engines  // gathers and exchanges; an Error where they cannot be had
+  copy_engines  // of NCCL: gathers and exchanges; an Error where they cannot be had
 };
 
 std::unique_ptr<Comm> make_nccl_comm(Rendezvous&, int device, Route = Route::automatic);

@@ -6,6 +6,7 @@
 #include "gpu/device.h"
 #include "gpu/event.h"
 #include "gpu/fill.h"
+#include "gpu/peer.h"
 #include "gpu/probe.h"
 #include "gpu/range.h"
 #include "gpu/staging.h"
@@ -34,6 +35,12 @@ Event::~Event() = default;
 void Event::record(void*) const { refuse(); }
 void Event::hold_up(void*) const { refuse(); }
 bool Event::passed() const { refuse(); }
+std::string name_of_allocation(const void*) { refuse(); }
+PeerView::PeerView(const std::string&) { refuse(); }
+PeerView::~PeerView() = default;
+void put_signals(const std::vector<Signal>&, void*) { refuse(); }
+void copy_by_engine(void*, const void*, std::size_t, void*) { refuse(); }
+void set_words(void*, std::uint32_t, std::size_t, void*) { refuse(); }
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }

@@ -1,0 +1,220 @@
+#include "dist/peers.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "gpu/event.h"
+#include "gpu/probe.h"
+
+namespace headroom::dist {
+
+namespace {
+constexpr int most_lanes = 4, steps = 2;
+}
+
+Peers::Peers(Rendezvous& r, int device) : rendezvous_(r), device_(device), rank_(r.rank()), ranks_(r.ranks()), releasing_(device) {
+  words_ = share(std::max(smallest_shared_bytes, sizeof(std::uint32_t) * std::size_t(most_lanes * steps * ranks_)));
+  fill_bytes(words_.mine->data(), 0, words_.mine->bytes(), releasing_);
+  releasing_.wait();
+  rendezvous_.collect("", "their words");  // nobody writes before they are zero
+}
+
+Peers::~Peers() {
+  over_ = true;
+  if (releaser_.joinable()) releaser_.join();
+}
+
+std::unique_ptr<Peers> Peers::join(Rendezvous& r, int device) {
+  if (r.ranks() == 1 || !r.one_machine()) return nullptr;
+  std::unique_ptr<Peers> peers;
+  const auto all_can = [&](bool mine) {
+    const auto words = r.collect(mine ? "1" : "0", "whether its GPU sees the others' memory");
+    return std::all_of(words.begin(), words.end(), [](const std::string& w) { return w == "1"; });
+  };
+  bool mine = true;
+  try {
+    peers.reset(new Peers(r, device));
+  } catch (const Error& e) {
+    if (e.at.code != Code::cuda) throw;
+    mine = false;
+  }
+  if (!all_can(mine)) return nullptr;
+  return all_can(peers->works()) ? std::move(peers) : nullptr;
+}
+
+// Called by all ranks: a rank that cannot map another's says so before any of them goes on.
+Peers::Region Peers::share(std::size_t bytes) {
+  Region region{std::make_shared<Buffer>(bytes), {}};
+  std::string name, why;
+  try {
+    name = name_of_allocation(region.mine->data());
+  } catch (const Error& e) { why = e.what(); }
+  const auto names = rendezvous_.collect(name, "their memory");
+  for (int i = 0; i < ranks_ && why.empty(); ++i) {
+    auto& view = region.theirs.emplace_back();
+    if (i == rank_) continue;
+    try {
+      view = std::make_unique<PeerView>(names[std::size_t(i)]);
+    } catch (const Error& e) { why = e.what(); }
+  }
+  for (const auto& w : rendezvous_.collect(why, "whether it sees their memory")) check(w.empty(), Code::cuda, "{}", w);
+  return region;
+}
+
+std::shared_ptr<void> Peers::take(std::size_t bytes) {
+  if (bytes < smallest_shared_bytes) {
+    const auto buffer = std::make_shared<Buffer>(bytes);
+    return {buffer, buffer->data()};
+  }
+  const auto region = std::make_shared<Region>(share(bytes));
+  regions_.push_back(region);
+  return {region->mine->data(), [this, region](void*) { std::erase(regions_, region); }};
+}
+
+const Peers::Region* Peers::region_of(const void* data) const {
+  const auto* at = static_cast<const char*>(data);
+  for (const auto& r : regions_) {
+    const auto* begin = static_cast<const char*>(r->mine->data());
+    if (at >= begin && at < begin + r->mine->bytes()) return r.get();
+  }
+  return nullptr;
+}
+
+int Peers::lane_of(void* stream) {
+  const auto found = std::find(lanes_.begin(), lanes_.end(), stream);
+  if (found != lanes_.end()) return int(found - lanes_.begin());
+  if (lanes_.size() == most_lanes) return -1;
+  lanes_.push_back(stream);
+  return int(lanes_.size()) - 1;
+}
+
+bool Peers::serve(const void* a, const void* b, std::size_t bytes, void* stream) {
+  return bytes >= from_bytes && region_of(a) && region_of(b) && lane_of(stream) >= 0;
+}
+
+// In the memory of `rank`: what rank `of` says there.
+void* Peers::word(int rank, Step step, int of, int lane) const {
+  auto* const words =
+      reinterpret_cast<std::uint32_t*>(rank == rank_ ? static_cast<char*>(words_.mine->data()) : words_.theirs[std::size_t(rank)]->data());
+  return words + (lane * steps + int(step)) * ranks_ + of;
+}
+
+void Peers::meet(Step step, int lane, void* stream) const {
+  std::vector<Signal> signals;
+  for (int i = 0; i < ranks_; ++i)
+    if (i != rank_) signals.push_back({Signal::What::write, word(i, step, rank_, lane), 1});
+  for (int i = 0; i < ranks_; ++i) {
+    if (i == rank_) continue;
+    void* const said = word(rank_, step, i, lane);
+    signals.push_back({Signal::What::wait, said, 1});
+    signals.push_back({Signal::What::write, said, 0});
+  }
+  put_signals(signals, stream);
+}
+
+const char* Peers::of_peer(const Region& region, const void* mine, int rank) const {
+  const auto at = static_cast<const char*>(mine) - static_cast<const char*>(region.mine->data());
+  return (rank == rank_ ? static_cast<const char*>(region.mine->data()) : region.theirs[std::size_t(rank)]->data()) + at;
+}
+
+void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {
+  const Region& region = *region_of(mine);
+  const int lane = lane_of(stream);
+  meet(Step::come, lane, stream);
+  for (int n = 0; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all read from one
+    const int i = (rank_ + 1 + n) % ranks_;
+    copy_by_engine(theirs + std::size_t(i) * part, of_peer(region, mine, i) + std::size_t(rank_) * part, part, stream);
+  }
+  meet(Step::done, lane, stream);
+}
+
+void Peers::gather(const char* part, char* whole, std::size_t bytes, void* stream) {
+  const Region& region = *region_of(part);
+  const int lane = lane_of(stream);
+  meet(Step::come, lane, stream);
+  for (int n = 0; n < ranks_; ++n) {
+    const int i = (rank_ + 1 + n) % ranks_;
+    char* const to = whole + std::size_t(i) * bytes;
+    if (i == rank_ && to == part) continue;
+    // A part that lies in its own place of the whole lies elsewhere on each rank.
+    const char* const from = part == whole + std::size_t(rank_) * bytes ? of_peer(region, to, i) : of_peer(region, part, i);
+    copy_by_engine(to, from, bytes, stream);
+  }
+  meet(Step::done, lane, stream);
+}
+
+void Peers::release() noexcept {
+  if (releaser_.joinable()) return;
+  releaser_ = std::thread([this] {
+    try {
+      use_cuda_device(device_);
+      while (!over_) {  // a recorded step waits many times
+        set_words(words_.mine->data(), 1, std::size_t(most_lanes * steps * ranks_), releasing_.raw());
+        releasing_.wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    } catch (const Error&) {  // a card that does not answer any more
+    }
+  });
+}
+
+// Waits for the stream, but not for ever; false where a signal did not arrive.
+bool Peers::comes_back() {
+  Event reached;
+  reached.record(releasing_.raw());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  bool in_time = true;
+  while (!reached.passed()) {
+    rendezvous_.check_alive("trying copies between GPUs");
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (std::chrono::steady_clock::now() < end) continue;
+    in_time = false;
+    const Stream beside(device_);
+    set_words(words_.mine->data(), 1, std::size_t(most_lanes * steps * ranks_), beside.raw());
+    beside.wait();
+  }
+  return in_time;
+}
+
+// One of each call on this machine, recorded and not, with its values looked at.
+bool Peers::works() {
+  try {
+    const std::size_t part = 1 << 16;
+    const auto held = take(std::max(smallest_shared_bytes, 2 * part * std::size_t(ranks_)));
+    auto* const mine = static_cast<char*>(held.get());
+    char* const theirs = mine + part * std::size_t(ranks_);
+    void* const s = releasing_.raw();
+    const auto value = [&](int from, int to) { return char(1 + from * 16 + to); };
+    std::vector<char> words(part * std::size_t(ranks_)), expected = words, got = words;
+    for (int i = 0; i < ranks_; ++i) {
+      std::fill_n(words.begin() + std::ptrdiff_t(std::size_t(i) * part), part, value(rank_, i));
+      std::fill_n(expected.begin() + std::ptrdiff_t(std::size_t(i) * part), part, value(i, rank_));
+    }
+    copy_to_device(mine, words.data(), words.size(), releasing_);
+    fill_bytes(theirs, 0, words.size(), releasing_);
+    releasing_.wait();
+    exchange(mine, theirs, part, s);
+    if (!comes_back()) return false;
+    copy_to_host(got.data(), theirs, got.size(), releasing_);
+    releasing_.wait();
+    bool right = got == expected;
+    const Nodes nodes = run_and_count(s, [&] { exchange(mine, theirs, part, s); });
+    right = right && nodes.copies > 0;
+    // Gathered in place, and from elsewhere.
+    gather(theirs + std::size_t(rank_) * part, theirs, part, s);
+    copy_to_host(got.data(), theirs, got.size(), releasing_);
+    releasing_.wait();
+    for (int i = 0; i < ranks_; ++i) right = right && got[std::size_t(i) * part] == value(i, i);
+    gather(mine, theirs, part, s);
+    copy_to_host(got.data(), theirs, got.size(), releasing_);
+    releasing_.wait();
+    for (int i = 0; i < ranks_; ++i) right = right && got[std::size_t(i) * part] == value(i, 0);
+    return right;
+  } catch (const Error& e) {
+    if (e.at.code != Code::cuda) throw;
+    return false;
+  }
+}
+
+}  // namespace headroom::dist

@@ -1,0 +1,65 @@
+// Peers — exchanges and gathers between the GPUs of one machine by their copy engines: each rank reads the others' memory, which it has mapped.
+// No multiprocessor is taken from the kernels beside.
+//
+// A call is: I have come (a word written into each peer's memory), wait for all to have come, copy, I am done, wait for all to be done. Each
+// word is set back by the one who waited for it, so a recorded call may be launched again and again.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "dist/rendezvous.h"
+#include "gpu/buffer.h"
+#include "gpu/peer.h"
+#include "gpu/stream.h"
+
+namespace headroom::dist {
+
+class Peers {
+ public:
+  // None on several machines, and where one of the GPUs cannot see another's memory: the same answer on every rank.
+  static std::unique_ptr<Peers> join(Rendezvous&, int device);
+  ~Peers();
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  std::shared_ptr<void> take(std::size_t bytes);  // by every rank, as many
+  // Whether a call of this size on these tensors, the same places on every rank, is for copy engines.
+  bool serve(const void* a, const void* b, std::size_t bytes, void* stream);
+  void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
+  void gather(const char* part, char* whole, std::size_t bytes, void* stream);
+
+  void release() noexcept;  // by another thread, when a rank is gone: nothing waits for it any more
+
+  static constexpr std::size_t from_bytes = 1 << 20;  // below, kernels are as fast: a call here takes some 10 µs at least
+
+ private:
+  struct Region {  // the same memory of all ranks
+    std::shared_ptr<Buffer> mine;
+    std::vector<std::unique_ptr<PeerView>> theirs;  // by rank; none of mine
+  };
+  enum class Step { come, done };
+
+  Peers(Rendezvous&, int device);
+  Region share(std::size_t bytes);
+  const Region* region_of(const void* data) const;
+  int lane_of(void* stream);
+  void* word(int rank, Step, int of, int lane) const;
+  void meet(Step, int lane, void* stream) const;
+  const char* of_peer(const Region&, const void* mine, int rank) const;
+  bool works();
+  bool comes_back();
+
+  Rendezvous& rendezvous_;
+  int device_, rank_, ranks_;
+  Stream releasing_;
+  Region words_;
+  std::vector<std::shared_ptr<Region>> regions_;
+  std::vector<void*> lanes_;  // streams that made calls: each has words of its own
+  std::atomic<bool> over_{false};
+  std::thread releaser_;
+};
+
+}  // namespace headroom::dist
