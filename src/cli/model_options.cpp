@@ -21,9 +21,11 @@ std::vector<engine::ModelConfig> ModelOptions::configs() const {
 
 engine::ModelConfig ModelOptions::config() const {
   engine::ModelConfig c = engine::model_described(name);
-  check(!c.counted || !(layers || width || heads || kv_heads || ffn || vocab), Code::bad_argument,
-        "--layers, --width, --heads, --kv-heads, --ffn, --vocab: {} is only counted, as its file says; leave these out, or change the file",
+  const bool changes = layers || width || heads || kv_heads || ffn || vocab;
+  check(!(c.counted || c.decoder) || !changes, Code::bad_argument,
+        "--layers, --width, --heads, --kv-heads, --ffn, --vocab: {} is taken as its file says; leave these out, or change the file",
         c.name);
+  if (changes) c.file.clear();  // it no longer says what the model is
   if (layers) c.layers = layers;
   if (width) {
     c.width = width;

@@ -36,6 +36,9 @@ Run train(CLI::App& app, Common& common) {
   app.add_option("--init", s.init, "Folder with the initial weights: Hugging Face's (config.json, model.safetensors), or an earlier --save")
       ->type_name("DIR");
   app.add_option("--save", s.folder, "Folder for checkpoints")->type_name("DIR");
+  app.add_option("--save-hf", s.hugging_face,
+                 "Folder for the trained weights as a Hugging Face model: config.json, model.safetensors (FP32)")
+      ->type_name("DIR");
   add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
   add_flag(app, "--switch-precision", s.switch_precision, "With --resume: go on in another --precision or --scales than the checkpoint's");
   app.add_option("--prompt", s.prompt, "Start of the sampled text")->type_name("TEXT")->default_str("a new line");
@@ -46,7 +49,8 @@ Run train(CLI::App& app, Common& common) {
       "  headroom train --text book.txt --init run --steps 0 --sample 300 --prompt 'Once '\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
       "  headroom train --text book.txt --device cpu --precision fp8 --scales block\n"
-      "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5\n\n"
+      "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5 \\\n"
+      "      --save-hf tuned\n\n"
       "Exit codes: 0 every step ran; 1 it failed, or Ctrl-C stopped it: the current step is finished, and saved with --save,\n"
       "and the losses so far are printed; 3 it does not fit.");
   return [a, &app, &common] {

@@ -2,17 +2,17 @@
 
 #include "ops/bias/bias.h"
 #include "ops/head_norm/head_norm.h"
-#include "ops/rmsnorm/rmsnorm.h"
-#include "ops/rope/rope.h"
 
 namespace headroom::engine {
 
-namespace {
-
-struct Heads {
-  Tensor q, k, v;  // views of one [rows, q + 2 kv] matrix
-  Tensor qk;       // q's and k's heads together: what is turned
+struct AttentionLayer::Heads {
+  Tensor q, k, v;              // views of one [rows, q + 2 kv] matrix
+  Tensor qk;                   // q's and k's heads together: what turns
+  Tensor q_rows, k_rows;       // q and k as rows of all their heads
+  Tensor q_rstd, k_rstd = {};  // of norms over all heads
 };
+
+namespace {
 
 Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t column, std::int64_t heads) {
   Tensor t = matmul::part(qkv, 1, column, column + heads * p.head_dim);
@@ -21,24 +21,62 @@ Tensor view_of(const Tensor& qkv, const attention::Problem& p, std::int64_t colu
   t.stride = {p.len_q * row, row, p.head_dim, 1};
   return t;
 }
-Heads heads_of(const Tensor& qkv, const attention::Problem& p) {
-  const auto q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
-  return {view_of(qkv, p, 0, p.heads), view_of(qkv, p, q, p.kv_heads), view_of(qkv, p, q + kv, p.kv_heads),
-          view_of(qkv, p, 0, p.heads + p.kv_heads)};
-}
-// With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
-Heads norm_heads(const AttentionLayer& l, const Tensor& qkv, const ParamStore::Lease& w, Context& ctx) {
-  const auto& p = l.problem;
-  const Heads raw = heads_of(qkv, p);
-  const Tensor qk = ctx.arena.make({"attention.qk", l.layer}, qkv.dtype, {qkv.shape[0], l.config.q_width() + l.config.kv_width()});
-  const Heads turned{view_of(qk, p, 0, p.heads), view_of(qk, p, l.config.q_width(), p.kv_heads), raw.v, {}};
-  head_norm::forward({raw.q, w[Role::q_norm].w, l.rope_table, turned.q, float(l.config.norm_eps)}, ctx);
-  head_norm::forward({raw.k, w[Role::k_norm].w, l.rope_table, turned.k, float(l.config.norm_eps)}, ctx);
-  return turned;
-}
 Tensor as_heads(const Tensor& o, const attention::Problem& p) { return Tensor(o.data, o.dtype, p.q_shape()); }
 
 }  // namespace
+
+AttentionLayer::Heads AttentionLayer::heads_of(const Tensor& qkv) const {
+  const auto& p = problem;
+  const auto q = shape.q_width(), kv = shape.k_width();
+  return {view_of(qkv, p, 0, p.heads),
+          view_of(qkv, p, q, p.kv_heads),
+          qkv.shape[1] > q + kv ? view_of(qkv, p, q + kv, p.kv_heads) : Tensor(),
+          view_of(qkv, p, 0, p.heads + p.kv_heads),
+          matmul::part(qkv, 1, 0, q),
+          matmul::part(qkv, 1, q, q + kv),
+          {}};
+}
+
+// The first elements of every head of q and k, as many as turn.
+void AttentionLayer::turn(const Heads& h, rope::Turn way, Context& ctx) const {
+  if (!rope_table) return;
+  Tensor turned = h.qk;
+  turned.shape.dim[3] = rope_table.shape[1];
+  rope::rotate(turned, rope_table, way, ctx);
+}
+
+// With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
+AttentionLayer::Heads AttentionLayer::norm_heads(const Tensor& qkv, const ParamStore::Lease& w, Context& ctx) const {
+  const auto eps = float(decoder.norm_eps);
+  const Heads raw = heads_of(qkv);
+  Heads turned = heads_of(ctx.arena.make({"attention.qk", layer}, qkv.dtype, {qkv.shape[0], shape.q_width() + shape.k_width()}));
+  turned.v = raw.v;
+  if (shape.norm == HeadNorm::each) {
+    head_norm::forward({raw.q, w[Role::q_norm].w, rope_table, turned.q, eps}, ctx);
+    head_norm::forward({raw.k, w[Role::k_norm].w, rope_table, turned.k, eps}, ctx);
+    return turned;
+  }
+  turned.q_rstd = ctx.arena.make({"q_norm.rstd", layer}, DType::f32, {rows()});
+  turned.k_rstd = ctx.arena.make({"k_norm.rstd", layer}, DType::f32, {rows()});
+  rmsnorm::forward({raw.q_rows, w[Role::q_norm].w, turned.q_rows, turned.q_rstd, eps}, ctx);
+  rmsnorm::forward({raw.k_rows, w[Role::k_norm].w, turned.k_rows, turned.k_rstd, eps}, ctx);
+  turn(turned, rope::Turn::forward, ctx);
+  return turned;
+}
+
+// d: in: the gradients of q and k as attention saw them; out: of what their norms took, x.
+void AttentionLayer::norm_backward(const Heads& x, const Heads& d, const ParamStore::Lease& w, Gradient into_dw, Context& ctx) const {
+  const auto eps = float(decoder.norm_eps);
+  const Weight q = w[Role::q_norm], k = w[Role::k_norm];
+  if (shape.norm == HeadNorm::each) {
+    head_norm::backward({x.q, q.w, rope_table, d.q, q.dw, into_dw, eps}, ctx);
+    head_norm::backward({x.k, k.w, rope_table, d.k, k.dw, into_dw, eps}, ctx);
+    return;
+  }
+  turn(d, rope::Turn::back, ctx);
+  rmsnorm::backward({x.q_rows, q.w, x.q_rstd, d.q_rows, d.q_rows, q.dw, Gradient::overwrite, into_dw}, ctx);
+  rmsnorm::backward({x.k_rows, k.w, x.k_rstd, d.k_rows, d.k_rows, k.dw, Gradient::overwrite, into_dw}, ctx);
+}
 
 attention::Saved AttentionLayer::make_saved(Context& ctx) const {
   return split ? split->make_saved(ctx) : variant.make_saved(problem, ctx);
@@ -46,38 +84,40 @@ attention::Saved AttentionLayer::make_saved(Context& ctx) const {
 
 AttentionSaved AttentionLayer::make_kept(Keep keep, Context& ctx) const {
   const DType t = problem.precision.dtype;
-  const auto rows = problem.batch * problem.len_q;
   AttentionSaved s;
   if (keep == Keep::input) return s;
-  s.rstd = ctx.arena.make({"norm1.rstd", layer}, DType::f32, {rows});
-  s.o = ctx.arena.make({"attention.o", layer}, t, {rows, config.q_width()});
+  if (decoder.norms_before) s.stats = before().make(ctx);
+  s.o = ctx.arena.make({"attention.o", layer}, t, {rows(), shape.q_width()});
   s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
+  if (decoder.norms_after) s.after_stats = after().make(ctx);
   if (keep == Keep::no_attention_inputs) return s;
-  s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
+  s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows(), qkv_width()});
   s.core = make_saved(ctx);
   s.core_valid = true;
-  if (keep != Keep::everything && keep != Keep::no_product) return s;
+  if (decoder.norms_after) s.y = ctx.arena.make({"attention.out", layer}, t, {rows(), decoder.width});
+  if (keep == Keep::no_cheap || !decoder.norms_before) return s;
   if (products.formats.quantised())
-    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows, config.width, layer, ctx);
+    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows(), decoder.width, layer, ctx);
   else
-    s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+    s.n = ctx.arena.make({"norm1.y", layer}, t, {rows(), decoder.width});
   return s;
 }
 
 AttentionSaved AttentionLayer::complete(AttentionSaved s, Pass pass, Context& ctx) const {
   const DType t = problem.precision.dtype;
-  const auto rows = problem.batch * problem.len_q;
-  if (!s.rstd) s.rstd = ctx.arena.make({"norm1.rstd", layer}, DType::f32, {rows});
-  if (!s.o) s.o = ctx.arena.make({"attention.o", layer}, t, {rows, config.q_width()});
+  if (!s.stats && decoder.norms_before) s.stats = before().make(ctx);
+  if (!s.o) s.o = ctx.arena.make({"attention.o", layer}, t, {rows(), shape.q_width()});
   if (!s.lse) s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());
-  if (!s.qkv) s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows, config.qkv_width()});
+  if (!s.qkv) s.qkv = ctx.arena.make({"attention.qkv", layer}, t, {rows(), qkv_width()});
   if (!s.core_valid) {
     s.core = make_saved(ctx);
     s.core_valid = true;
   }
-  if (!s.n) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows, config.width});
+  if (!s.after_stats && decoder.norms_after) s.after_stats = after().make(ctx);
+  if (!s.y && decoder.norms_after) s.y = ctx.arena.make({"attention.out", layer}, t, {rows(), decoder.width});
+  if (!s.n && decoder.norms_before) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows(), decoder.width});
   if (products.formats.quantised() && pass == Pass::backward && !s.n_fp8)
-    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows, config.width, layer, ctx);
+    s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows(), decoder.width, layer, ctx);
   return s;
 }
 
@@ -85,66 +125,89 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
                              const Tensor& out, Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
   Products p(products, layer, w, ctx);
-  if (!have.normed()) rmsnorm::forward({x, w[Role::norm1].w, all.n, all.rstd, float(config.norm_eps)}, ctx);
-  const Heads h = heads_of(all.qkv, problem);
+  if (decoder.norms_before && !have.normed()) before().forward(x, w, all.n, all.stats, ctx);
+  const Heads h = heads_of(all.qkv);
+  const bool normed = shape.norm != HeadNorm::none;
   {
     auto scope = ctx.arena.scope();
-    const Read n = p.read_missing(Quantised::norm1, all.n, !have.qkv, have.n_fp8 ? Scaled() : all.n_fp8);
-    if (!have.qkv) p.forward({"attention.qkv", layer}, n, Role::qkv, all.qkv);
+    const Read in = p.read_missing(Quantised::norm1, decoder.norms_before ? all.n : x, !have.qkv, have.n_fp8 ? Scaled() : all.n_fp8);
+    if (!have.qkv) p.forward({"attention.qkv", layer}, in, Role::qkv, all.qkv);
   }
   if (!have.qkv) {
-    if (config.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
-    if (!config.qk_norm) rope::rotate(h.qk, rope_table, rope::Turn::forward, ctx);
+    if (shape.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
+    if (!normed) turn(h, rope::Turn::forward, ctx);
   }
   if (!have.o || (all.core.p && !have.core_valid)) {
     auto scope = ctx.arena.scope();
-    const Heads turned = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
+    const Heads turned = normed ? norm_heads(all.qkv, w, ctx) : h;
     const attention::Forward f{turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core};
     split ? split->forward(f, layer, ctx) : attention::forward(variant, problem, f, ctx);
   }
+  if (decoder.norms_after) {
+    if (!have.y) {
+      auto scope = ctx.arena.scope();
+      p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), Role::out, all.y);
+      if (shape.out_bias) bias::add(all.y, w[Role::out_bias].w, ctx);
+    }
+    if (out) after().forward(all.y, w, out, all.after_stats, ctx, x);
+    return;
+  }
   if (!out) return;
-  auto scope = ctx.arena.scope();
-  p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), Role::out, out, x);
+  {
+    auto scope = ctx.arena.scope();
+    p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), Role::out, out, x);
+  }
+  if (shape.out_bias) bias::add(out, w[Role::out_bias].w, ctx);
 }
 
 void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const AttentionSaved& all, const Tensor& d, Gradient into_dw,
                               Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
   auto scope = ctx.arena.scope();
-  const Weight norm = w[Role::norm1];
   Products p(products, layer, w, ctx, into_dw);
+  Tensor dy = d;
+  if (decoder.norms_after) {
+    dy = ctx.arena.make({"attention.dout", layer}, d.dtype, d.shape);
+    after().backward(all.y, w, all.after_stats, d, dy, Gradient::overwrite, into_dw, ctx);
+  }
+  if (shape.out_bias) bias::backward(dy, w[Role::out_bias].dw, into_dw, ctx);
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
     const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
     {
       auto copies = ctx.arena.scope();
-      const Read dy = p.read(Quantised::d_attention, d, Copies::both);
-      p.dw({"attention.out.dw", layer}, dy, p.read(Quantised::o, all.o, Copies::transposed), Role::out);
-      p.dx({"attention.out.dx", layer}, dy, Role::out, d_o);
+      const Read read = p.read(Quantised::d_attention, dy, Copies::both);
+      p.dw({"attention.out.dw", layer}, read, p.read(Quantised::o, all.o, Copies::transposed), Role::out);
+      p.dx({"attention.out.dx", layer}, read, Role::out, d_o);
       if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
     }
-    const Heads h = heads_of(all.qkv, problem), dh = heads_of(dqkv, problem), at = config.qk_norm ? norm_heads(*this, all.qkv, w, ctx) : h;
+    const bool normed = shape.norm != HeadNorm::none;
+    const Heads h = heads_of(all.qkv), dh = heads_of(dqkv), at = normed ? norm_heads(all.qkv, w, ctx) : h;
     const attention::Backward b{at.q, at.k, at.v,    as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q,
                                 dh.k, dh.v, all.core};
     split ? split->backward(b, layer, ctx) : attention::backward(variant, problem, b, ctx);
-    if (config.qk_norm) {
-      const Weight q = w[Role::q_norm], k = w[Role::k_norm];
-      head_norm::backward({h.q, q.w, rope_table, dh.q, q.dw, into_dw, float(config.norm_eps)}, ctx);
-      head_norm::backward({h.k, k.w, rope_table, dh.k, k.dw, into_dw, float(config.norm_eps)}, ctx);
+    if (normed) {
+      Heads before_norms = h;
+      before_norms.q_rstd = at.q_rstd, before_norms.k_rstd = at.k_rstd;
+      norm_backward(before_norms, dh, w, into_dw, ctx);
     } else {
-      rope::rotate(dh.qk, rope_table, rope::Turn::back, ctx);
+      turn(dh, rope::Turn::back, ctx);
     }
   }
-  if (config.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
-  const Read dy = p.read(Quantised::d_qkv, dqkv, Copies::both);
-  p.dw({"attention.qkv.dw", layer}, dy, {all.n, {}, all.n_fp8}, Role::qkv);
+  if (shape.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
+  const Read read = p.read(Quantised::d_qkv, dqkv, Copies::both);
+  p.dw({"attention.qkv.dw", layer}, read, {decoder.norms_before ? all.n : x, {}, all.n_fp8}, Role::qkv);
+  if (!decoder.norms_before) {  // then there is a norm after: dy, which a waiting product reads, is not d
+    p.dx({"attention.qkv.dx", layer}, read, Role::qkv, d, Gradient::accumulate);
+    return p.finish();
+  }
   // Norm(x) has been used for the last time, unless its product waits and reads it: its gradient takes its place.
   const bool n_is_read = p.waiting() && !p.quantised();
   const Tensor dn = n_is_read ? ctx.arena.make({"norm1.dy", layer}, all.n.dtype, all.n.shape) : all.n;
-  p.dx({"attention.qkv.dx", layer}, dy, Role::qkv, dn);
+  p.dx({"attention.qkv.dx", layer}, read, Role::qkv, dn);
   p.finish();
-  rmsnorm::backward({x, norm.w, all.rstd, dn, d, norm.dw, Gradient::accumulate, into_dw}, ctx);
+  before().backward(x, w, all.stats, dn, d, Gradient::accumulate, into_dw, ctx);
 }
 
 }  // namespace headroom::engine

@@ -6,14 +6,14 @@ BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
   auto phase = ctx.arena.in_phase(Phase::saved);
   BlockSaved s;
   s.attention = attention.make_kept(keep, ctx);
-  if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
+  if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.decoder.width});
   s.ffn = ffn.make_kept(keep, ctx);
   return s;
 }
 
 void Block::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& y, Context& ctx) const {
   auto scope = ctx.arena.scope();
-  const Tensor h = kept.h ? kept.h : ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
+  const Tensor h = kept.h ? kept.h : ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.decoder.width});
   {
     auto half = ctx.arena.scope();
     attention.forward(x, w, attention.complete(kept.attention, Pass::forward, ctx), {}, h, ctx);
@@ -28,7 +28,7 @@ void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSav
   Tensor h = kept.h;
   AttentionSaved again;
   if (!h) {  // the feed-forward half goes back first and needs h, so the attention half runs forward before it
-    h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.config.width});
+    h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.decoder.width});
     again = attention.complete(kept.attention, Pass::backward, ctx);
     attention.forward(x, w, again, kept.attention, h, ctx);
   }

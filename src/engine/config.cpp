@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 ModelConfig gpt(const char* name, std::int64_t vocab, std::int64_t width, std::int64_t ffn, std::int64_t layers, std::int64_t heads) {
-  return {name, vocab, width, layers, heads, heads, width / heads, ffn, false, 10000, 1e-5, {}, false, false, nullptr};
+  return {name, vocab, width, layers, heads, heads, width / heads, ffn, false, 10000, 1e-5, {}, false, false, nullptr, nullptr, ""};
 }
 
 std::int64_t integer(const Json& j, const char* key, std::int64_t otherwise = 0) {
@@ -65,6 +65,7 @@ ModelConfig own(const Json& j) {
 
 void check(const ModelConfig& c) {
   if (c.counted) return check(*c.counted);
+  if (c.decoder) return check(*c.decoder);
   const auto positive = [&](const char* what, std::int64_t value, std::int64_t most) {
     check(value >= 1 && value <= most, Code::bad_argument, "model {}: {} is {}, it must be 1 to {}", c.name, what, value, most);
   };
@@ -93,7 +94,7 @@ const std::vector<ModelConfig>& presets() {
 ModelConfig model_from_json(std::string_view text, std::string_view name) {
   const Json j = parse_json(text, fmt::format("model: '{}'", name));
   check(j.is_object(), Code::bad_argument, "model: '{}' does not describe a model: it is not a JSON object", name);
-  ModelConfig c = is_hugging_face(j) ? model_of(decoder_from(j), j) : own(j);
+  ModelConfig c = is_hugging_face(j) ? model_of(decoder_from(j)) : own(j);
   c.name = j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : std::string(name);
   finish(c);
   check(c);
@@ -121,8 +122,8 @@ ModelConfig model_described(std::string_view name_or_file) {
 }
 
 std::string to_json(const ModelConfig& c) {
-  if (c.counted) {
-    Json j = parse_json(c.counted->source, "model");
+  if (const auto* described = c.counted ? c.counted.get() : c.decoder.get(); described && !described->source.empty()) {
+    Json j = parse_json(described->source, "model");
     j["name"] = c.name;
     return j.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
@@ -134,16 +135,35 @@ std::string to_json(const ModelConfig& c) {
 
 Decoder decoder_of(const ModelConfig& c) {
   if (c.counted) return *c.counted;
+  if (c.decoder) return *c.decoder;
   Decoder d;
-  d.family = "headroom", d.vocab = c.vocab, d.width = c.width, d.tied = c.tied;
+  d.family = "headroom", d.vocab = c.vocab, d.width = c.width, d.tied = c.tied, d.norm_eps = c.norm_eps;
   const SelfAttention a{.heads = c.heads,
                         .kv_heads = c.kv_heads,
                         .head_dim = c.head_dim,
                         .value_dim = c.head_dim,
                         .qkv_bias = c.qkv_bias,
-                        .norm = c.qk_norm ? HeadNorm::each : HeadNorm::none};
+                        .norm = c.qk_norm ? HeadNorm::each : HeadNorm::none,
+                        .turned = {.theta = c.rope_theta}};
   d.layers.assign(std::size_t(c.layers), {a, {.width = c.ffn}});
   return d;
+}
+
+bool same_model(const ModelConfig& a, const ModelConfig& b) {
+  ModelConfig named = a;
+  named.name = b.name;
+  return to_json(named) == to_json(b);
+}
+
+std::string why_not_trained(const ModelConfig& c, const Device& device) {
+  if (c.counted) return fmt::format("Counted, not trained here: this engine has no {}.", c.counted->untrained);
+  const std::string lacks = device.kind == DeviceKind::cuda ? lacks_on_gpu(decoder_of(c)) : "";
+  return lacks.empty() ? "" : fmt::format("Counted for a GPU and trained on a CPU alone: on a GPU this engine has no {} yet.", lacks);
+}
+
+void check_pytorch_account(const ModelConfig& c) {
+  const std::string more = c.counted ? c.counted->untrained : c.decoder ? more_than_llama(*c.decoder) : "";
+  check(more.empty(), Code::unsupported, "PyTorch's step of {} is not known: it has {}; ask for this library's step", c.name, more);
 }
 
 void check_trained(const ModelConfig& c) {

@@ -1,11 +1,13 @@
-// ModelConfig — what a model is: a pre-norm decoder with RMSNorm, rotary positions, SwiGLU and grouped key heads; or any other decoder,
-// which is counted and not trained.
+// ModelConfig — what a model is: a pre-norm decoder with RMSNorm, rotary positions, SwiGLU and grouped key heads; or any other decoder
+// (decoder.h), which is trained where it is dense, and else counted.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/device.h"
 
 namespace headroom::engine {
 
@@ -20,6 +22,8 @@ struct ModelConfig {
   bool qkv_bias = false;                        // q, k, v = W·x + b, as in Qwen2
   bool qk_norm = false;                         // RMSNorm over each head of q and k before they turn, as in Qwen3
   std::shared_ptr<const Decoder> counted = {};  // set: only counted, as this says; the sizes above are then those of its first layer
+  std::shared_ptr<const Decoder> decoder = {};  // set: more than the fields above can say; they are then of its first layer
+  std::string file = {};                        // Hugging Face's config.json that described it; empty: none did
 
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
@@ -37,7 +41,10 @@ std::string to_json(const ModelConfig&);
 
 std::int64_t param_count(const ModelConfig&);  // from the table of parameters
 
-Decoder decoder_of(const ModelConfig&);  // any model, layer by layer
-void check_trained(const ModelConfig&);  // an Error (unsupported) that says what the engine lacks for one that is only counted
+Decoder decoder_of(const ModelConfig&);                          // any model, layer by layer
+bool same_model(const ModelConfig&, const ModelConfig&);         // whatever they are called
+std::string why_not_trained(const ModelConfig&, const Device&);  // there by this engine, as a sentence; empty: it is
+void check_pytorch_account(const ModelConfig&);  // an Error (unsupported) where a step of PyTorch's holds more than that of a Llama
+void check_trained(const ModelConfig&);          // an Error (unsupported) that says what the engine lacks for one that is only counted
 
 }  // namespace headroom::engine

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "ops/activation/activation.h"
 #include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/head_norm/head_norm.h"
+#include "ops/layernorm/layernorm.h"
 #include "ops/product_update/product_update.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
@@ -16,17 +18,6 @@ namespace headroom::engine {
 namespace {
 
 using matmul::transposed;
-
-attention::Problem attention_problem(const SelfAttention& a, std::int64_t batch, std::int64_t len_q, std::int64_t len_k,
-                                     Precision precision) {
-  attention::Problem p;
-  p.batch = batch, p.heads = a.heads, p.kv_heads = a.latent() ? a.heads : a.kv_heads;
-  p.len_q = len_q, p.len_k = len_k, p.head_dim = a.head_dim;
-  if (a.value_dim != a.head_dim) p.dim_v = a.value_dim;
-  p.mask = a.window > 0 ? attention::Mask::sliding(a.window) : attention::Mask::causal();
-  p.precision = precision, p.deterministic = true;
-  return p;
-}
 
 const attention::Variant& serving_variant(attention::Problem p, std::string_view wanted, const Context& ctx) {
   try {
@@ -68,13 +59,14 @@ struct Passes {
   }
 
   // Y = X · Wᵀ, its dX, its dW. weights: how many of that shape are read (an expert's product touches several).
-  void product(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights = 1) {
-    matmul::multiply({view(type(), {n, in}), transposed(view(type(), {out, in})), view(type(), {n, out}), 1, 0, precision.math}, ctx,
+  void product(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights = 1, float beta = 0) {
+    matmul::multiply({view(type(), {n, in}), transposed(view(type(), {out, in})), view(type(), {n, out}), 1, beta, precision.math}, ctx,
                      {name, layer});
     other_weights(layer, weights, out * in, size());
   }
-  void product_dx(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights = 1) {
-    matmul::multiply({view(type(), {n, out}), view(type(), {out, in}), view(type(), {n, in}), 1, 0, precision.math}, ctx, {name, layer});
+  void product_dx(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights = 1,
+                  float beta = 0) {
+    matmul::multiply({view(type(), {n, out}), view(type(), {out, in}), view(type(), {n, in}), 1, beta, precision.math}, ctx, {name, layer});
     other_weights(layer, weights, out * in, size());
   }
   void product_dw(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, DType dw, std::int64_t weights = 1) {
@@ -87,19 +79,31 @@ struct Passes {
       const auto op = ctx.note({"experts.weights", layer}, precision, {0, double(weights - 1) * double(elements) * bytes_of_one});
   }
 
-  void norm(const Tensor& y, std::int64_t width) {
-    rmsnorm::forward({view(type(), {rows(), width}), view(DType::f32, {width}), y, view(DType::f32, {rows()}), 1e-6f}, ctx);
+  // Of a latent or of all heads: RMSNorm. Of the stream: what the model has; after a half it adds the stream.
+  void norm(const Tensor& y, std::int64_t width, const Tensor& residual = {}) {
+    rmsnorm::forward({view(type(), {rows(), width}), view(DType::f32, {width}), y, view(DType::f32, {rows()}), 1e-6f, residual}, ctx);
   }
-  void norm_backward(std::int64_t width) {
+  void norm_backward(std::int64_t width, Gradient into_dx = Gradient::accumulate) {
     rmsnorm::backward({view(type(), {rows(), width}), view(DType::f32, {width}), view(DType::f32, {rows()}), view(type(), {rows(), width}),
-                       view(type(), {rows(), width}), view(DType::f32, {width}), Gradient::accumulate, Gradient::overwrite},
+                       view(type(), {rows(), width}), view(DType::f32, {width}), into_dx, Gradient::overwrite},
                       ctx);
   }
+  void stream_norm() {
+    const Tensor x = view(type(), {rows(), d.width}), w = view(DType::f32, {d.width}), stats = view(DType::f32, {rows()});
+    if (!d.layer_norm) return norm(x, d.width);
+    layernorm::forward({x, w, w, x, stats, stats, 1e-5f}, ctx);
+  }
+  void stream_norm_backward(Gradient into_dx = Gradient::accumulate) {
+    const Tensor x = view(type(), {rows(), d.width}), w = view(DType::f32, {d.width}), stats = view(DType::f32, {rows()});
+    if (!d.layer_norm) return norm_backward(d.width, into_dx);
+    layernorm::backward({x, w, stats, stats, x, x, w, w, into_dx, Gradient::overwrite}, ctx);
+  }
+  void norm_after() { norm(view(type(), {rows(), d.width}), d.width, view(type(), {rows(), d.width})); }
 
   std::vector<Item> attention_items(const SelfAttention& a) const {
     const DType t = type();
     const std::int64_t n = rows();
-    const auto p = attention_problem(a, batch, len, len_k, precision);
+    const auto p = problem_of(a, batch, len, len_k, precision);
     std::vector<Item> items;
     if (d.norms_before) items.push_back({"norm1.rstd", DType::f32, {n}, Keep::no_attention_inputs});
     if (d.norms_before && d.layer_norm) items.push_back({"norm1.mean", DType::f32, {n}, Keep::no_attention_inputs});
@@ -165,7 +169,7 @@ struct Passes {
   std::int64_t touched(const FeedForward& f) const { return std::min(f.experts, rows() * f.experts_of_token); }
 
   void attention_core(const SelfAttention& a, bool back) {
-    attention::Problem p = attention_problem(a, batch, len, len_k, precision);
+    attention::Problem p = problem_of(a, batch, len, len_k, precision);
     const attention::Variant& v = serving_variant(p, wanted, ctx);
     if (!v.supports(p, ctx.device, attention::Pass::forward) && ctx.device.kind == DeviceKind::cuda) p.precision.math = Math::exact;
     const Tensor q = view(type(), p.q_shape()), k = view(type(), p.k_shape()), v_ = view(type(), p.v_shape()),
@@ -185,10 +189,19 @@ struct Passes {
   void head_norms(const SelfAttention& a, bool back) {
     if (a.norm == HeadNorm::none) return;
     if (!back) (void)ctx.arena.make("attention.qk", type(), {rows(), a.q_width() + a.k_width()});
+    if (a.norm == HeadNorm::whole) {
+      if (!back)
+        for (const char* name : {"q_norm.rstd", "k_norm.rstd"}) (void)ctx.arena.make(name, DType::f32, {rows()});
+      if (back) rotate(a, rope::Turn::back);
+      for (const std::int64_t width : {a.q_width(), a.k_width()})
+        back ? norm_backward(width, Gradient::overwrite) : norm(view(type(), {rows(), width}), width);
+      if (!back) rotate(a, rope::Turn::forward);
+      return;
+    }
     for (const std::int64_t heads : {a.heads, a.kv_heads}) {
       const Tensor x = view(type(), {batch, len, heads, a.head_dim}), weight = view(DType::f32, {a.head_dim}),
                    table = view(DType::f32, {len, a.head_dim});
-      if (a.norm == HeadNorm::whole || a.head_dim % 2 != 0)
+      if (a.head_dim % 2 != 0 || a.head_dim > 256)
         elementwise("attention.norm", -1, (back ? 4.0 : 2.0) * double(x.count()), 8.0 * double(x.count()));
       else if (back)
         head_norm::backward({x, weight, table, x, weight, Gradient::overwrite, 1e-6f}, ctx);
@@ -197,8 +210,11 @@ struct Passes {
     }
   }
   void turn(const SelfAttention& a, rope::Turn way) {
-    if (d.positions > 0 || a.norm == HeadNorm::each) return;
-    const std::int64_t heads = a.latent() ? a.heads + 1 : a.heads + a.kv_heads, dim = a.latent() ? a.rope_dim : a.head_dim;
+    if (a.norm == HeadNorm::none) rotate(a, way);
+  }
+  void rotate(const SelfAttention& a, rope::Turn way) {
+    if (d.positions > 0) return;
+    const std::int64_t heads = a.latent() ? a.heads + 1 : a.heads + a.kv_heads, dim = a.turned_dim();
     if (dim >= 2 && dim % 2 == 0 && dim <= 256)
       rope::rotate(view(type(), {batch, len, heads, dim}), view(DType::f32, {len, dim}), way, ctx);
   }
@@ -208,7 +224,7 @@ struct Passes {
     const auto here = ctx.inside({"attention", layer});
     const std::int64_t n = rows();
     const auto lacks = [&](Keep last) { return nothing || have > last; };
-    if (d.norms_before && lacks(Keep::no_product)) norm(view(type(), {n, d.width}), d.width);
+    if (d.norms_before && lacks(Keep::no_product)) stream_norm();
     if (lacks(Keep::no_cheap)) {
       if (a.latent()) {
         const std::int64_t nope = a.head_dim - a.rope_dim;
@@ -231,46 +247,45 @@ struct Passes {
       turn(a, rope::Turn::forward);
     }
     if (lacks(Keep::no_attention_inputs) ||
-        (lacks(Keep::no_cheap) && serving_variant(attention_problem(a, batch, len, len_k, precision), wanted, ctx).family == "plain")) {
+        (lacks(Keep::no_cheap) && serving_variant(problem_of(a, batch, len, len_k, precision), wanted, ctx).family == "plain")) {
       auto scope = ctx.arena.scope();
       head_norms(a, false);
       attention_core(a, false);
     }
-    if (!out && !(d.norms_after && lacks(Keep::no_cheap))) return;
-    product("attention.out", layer, n, d.width, a.out_width());
-    if (a.out_bias) bias::add(view(type(), {n, d.width}), view(DType::f32, {d.width}), ctx);
-    if (d.norms_after) norm(view(type(), {n, d.width}), d.width);
+    if (d.norms_after ? lacks(Keep::no_cheap) : out) {
+      product("attention.out", layer, n, d.width, a.out_width(), 1, d.norms_after ? 0.0f : 1.0f);
+      if (a.out_bias) bias::add(view(type(), {n, d.width}), view(DType::f32, {d.width}), ctx);
+    }
+    if (d.norms_after && out) norm_after();
   }
 
-  void activate(const char* name, int layer, const FeedForward& f, std::int64_t n, std::int64_t width) {
-    if (f.gated)
-      swiglu::forward({view(type(), {n, 2 * width}), view(type(), {n, width})}, ctx);
-    else
-      elementwise(name, layer, 2.0 * double(n) * double(width), 8.0 * double(n) * double(width));
-  }
-  void activate_backward(const char* name, int layer, const FeedForward& f, std::int64_t n, std::int64_t width, bool act_kept) {
+  void activate(const FeedForward& f, std::int64_t n, std::int64_t width) {
     const Tensor in = view(type(), {n, f.in_width(width)}), act = view(type(), {n, width});
-    if (f.gated)
-      swiglu::backward({in, act, in, act_kept ? Tensor() : act}, ctx);
-    else
-      elementwise(name, layer, 3.0 * double(n) * double(width), 12.0 * double(n) * double(width));
+    if (f.swiglu()) return swiglu::forward({in, act}, ctx);
+    activation::forward({in, act, f.function}, ctx);
+  }
+  void activate_backward(const FeedForward& f, std::int64_t n, std::int64_t width, bool act_kept) {
+    const Tensor in = view(type(), {n, f.in_width(width)}), act = view(type(), {n, width});
+    if (f.swiglu()) return swiglu::backward({in, act, in, act_kept ? Tensor() : act}, ctx);
+    activation::backward({in, act, in, act_kept ? Tensor() : act, f.function}, ctx);
   }
 
   void ffn_forward(const FeedForward& f, int layer, Keep have, bool nothing, bool out) {
     const auto here = ctx.inside({"feed-forward", layer});
     const std::int64_t n = rows(), routed = n * f.experts_of_token;
     const auto lacks = [&](Keep last) { return nothing || have > last; };
-    if (d.norms_before && lacks(Keep::no_product)) norm(view(type(), {n, d.width}), d.width);
+    if (d.norms_before && lacks(Keep::no_product)) stream_norm();
     const bool again = lacks(Keep::no_attention_inputs);
     if (f.experts == 0) {
       if (again) {
         product("ffn.gate_up", layer, n, f.in_width(f.width), d.width);
         if (f.bias) bias::add(view(type(), {n, f.in_width(f.width)}), view(DType::f32, {f.in_width(f.width)}), ctx);
       }
-      if (!out && !(d.norms_after && lacks(Keep::no_cheap))) return;
-      activate("ffn.act", layer, f, n, f.width);
-      product("ffn.down", layer, n, d.width, f.width);
-      if (f.bias) bias::add(view(type(), {n, d.width}), view(DType::f32, {d.width}), ctx);
+      if (d.norms_after ? lacks(Keep::no_cheap) : out) {
+        activate(f, n, f.width);
+        product("ffn.down", layer, n, d.width, f.width, 1, d.norms_after ? 0.0f : 1.0f);
+        if (f.bias) bias::add(view(type(), {n, d.width}), view(DType::f32, {d.width}), ctx);
+      }
     } else {
       if (again) {
         product("router", layer, n, f.experts, d.width);
@@ -282,13 +297,16 @@ struct Passes {
         if (f.shared_width > 0) product("shared.gate_up", layer, n, f.in_width(f.shared_width), d.width);
       }
       if (!out && !lacks(Keep::no_cheap)) return;  // y of the experts is kept
-      activate("experts.act", layer, f, routed, f.width);
+      activate(f, routed, f.width);
       product("experts.down", layer, routed, d.width, f.width, touched(f));
-      if (f.shared_width > 0)
-        activate("shared.act", layer, f, n, f.shared_width), product("shared.down", layer, n, d.width, f.shared_width);
+      if (f.shared_width > 0) activate(f, n, f.shared_width), product("shared.down", layer, n, d.width, f.shared_width);
       elementwise("experts.combine", layer, double(routed + n) * double(d.width), 2.0 * double(routed) * double(d.width));
     }
-    if (d.norms_after) norm(view(type(), {n, d.width}), d.width);
+    if (d.norms_after && out) norm_after();
+    if (d.norms_after && !out && again) {
+      auto scope = ctx.arena.scope();
+      norm(make("ffn.normed", layer, type(), {n, d.width}), d.width);
+    }
   }
 
   // What stands while weights' gradients are made and updated: as Products do it, for any number of products.
@@ -326,7 +344,7 @@ struct Passes {
     const std::int64_t n = rows();
     if (d.norms_after) {
       (void)make("attention.dout", layer, type(), {n, d.width});
-      norm_backward(d.width);
+      norm_backward(d.width, Gradient::overwrite);
     }
     if (a.out_bias) bias::backward(view(type(), {n, d.width}), view(DType::f32, {d.width}), Gradient::overwrite, ctx);
     g.add("attention.out.dw", layer, n, d.width, a.out_width());
@@ -361,16 +379,16 @@ struct Passes {
       if (a.qkv_bias) bias::backward(view(type(), {n, width}), view(DType::f32, {width}), Gradient::overwrite, ctx);
       g.add("attention.qkv.dw", layer, n, width, d.width);
     }
-    // Norm(x) has been used for the last time, unless its product waits: its gradient takes its place. Without a norm there is none.
-    if (g.none() || !d.norms_before) (void)make("norm1.dy", layer, type(), {n, d.width});
+    // Norm(x) has been used for the last time, unless its product waits: its gradient takes its place. Without a norm it is the stream's.
+    if (g.none() && d.norms_before) (void)make("norm1.dy", layer, type(), {n, d.width});
     if (a.latent()) {
       product_dx("attention.kv_down.dx", layer, n, a.kv_rank + a.rope_dim, d.width);
       product_dx("attention.q_down.dx", layer, n, a.q_rank > 0 ? a.q_rank : a.q_width(), d.width);
     } else {
-      product_dx("attention.qkv.dx", layer, n, width, d.width);
+      product_dx("attention.qkv.dx", layer, n, width, d.width, 1, d.norms_before ? 0.0f : 1.0f);
     }
     g.finish(n);
-    if (d.norms_before) norm_backward(d.width);
+    if (d.norms_before) stream_norm_backward();
   }
 
   void ffn_backward(const FeedForward& f, int layer, Keep keep, WeightGradients& g) {
@@ -380,21 +398,21 @@ struct Passes {
     const bool act_kept = keep == Keep::everything;
     if (d.norms_after) {
       (void)make("ffn.dout", layer, type(), {n, d.width});
-      norm_backward(d.width);
+      norm_backward(d.width, Gradient::overwrite);
     }
     if (f.experts == 0) {
       {
         auto scope = ctx.arena.scope();
         if (act_kept) (void)make("ffn.dact", layer, type(), {n, f.width});
         product_dx("ffn.down.dx", layer, n, d.width, f.width);
-        activate_backward("ffn.dact", layer, f, n, f.width, act_kept);
+        activate_backward(f, n, f.width, act_kept);
       }
       if (f.bias) bias::backward(view(type(), {n, d.width}), view(DType::f32, {d.width}), Gradient::overwrite, ctx);
       g.add("ffn.down.dw", layer, n, d.width, f.width);
       if (f.bias) bias::backward(view(type(), {n, in}), view(DType::f32, {in}), Gradient::overwrite, ctx);
       g.add("ffn.gate_up.dw", layer, n, in, d.width);
-      if (g.none() || !d.norms_before) (void)make("norm2.dy", layer, type(), {n, d.width});
-      product_dx("ffn.gate_up.dx", layer, n, in, d.width);
+      if (g.none() && d.norms_before) (void)make("norm2.dy", layer, type(), {n, d.width});
+      product_dx("ffn.gate_up.dx", layer, n, in, d.width, 1, d.norms_before ? 0.0f : 1.0f);
     } else {
       (void)make("experts.dy", layer, type(), {routed, d.width});
       elementwise("experts.dy", layer, 2.0 * double(routed) * double(d.width) + double(n) * double(d.width));
@@ -403,7 +421,7 @@ struct Passes {
         auto scope = ctx.arena.scope();
         if (act_kept) (void)make("experts.dact", layer, type(), {routed, f.width});
         product_dx("experts.down.dx", layer, routed, d.width, f.width, touched(f));
-        activate_backward("experts.dact", layer, f, routed, f.width, act_kept);
+        activate_backward(f, routed, f.width, act_kept);
       }
       g.add("experts.down.dw", layer, routed, d.width, f.width, std::max<std::int64_t>(f.experts, 2));
       g.add("experts.gate_up.dw", layer, routed, in, d.width, std::max<std::int64_t>(f.experts, 2));
@@ -414,7 +432,7 @@ struct Passes {
           auto scope = ctx.arena.scope();
           if (act_kept) (void)make("shared.dact", layer, type(), {n, f.shared_width});
           product_dx("shared.down.dx", layer, n, d.width, f.shared_width);
-          activate_backward("shared.dact", layer, f, n, f.shared_width, act_kept);
+          activate_backward(f, n, f.shared_width, act_kept);
         }
         g.add("shared.down.dw", layer, n, d.width, f.shared_width);
         g.add("shared.gate_up.dw", layer, n, shared, d.width);
@@ -426,7 +444,7 @@ struct Passes {
       elementwise("experts.dx", layer, double(routed + n) * double(d.width));
     }
     g.finish(n);
-    if (d.norms_before) norm_backward(d.width);
+    if (d.norms_before) stream_norm_backward();
   }
 };
 
@@ -453,8 +471,7 @@ struct CountedTraining::Run {
       auto phase = ctx.arena.in_phase(Phase::input);
       tokens = ctx.arena.make("tokens", DType::i32, {r.micro_batches, rows});
       (void)ctx.arena.make("targets", DType::i32, {r.micro_batches, rows});
-      const SelfAttention& a = d.layers[0].attention;
-      (void)ctx.arena.make("rope.table", DType::f32, {r.len, a.latent() ? a.rope_dim : a.head_dim});
+      make_rope_tables();
       losses = ctx.arena.make("losses", DType::f32, {rows});
       loss = ctx.arena.make("loss", DType::f64, {r.ranks.count, r.micro_batches});
     }
@@ -462,6 +479,15 @@ struct CountedTraining::Run {
     state = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   }
 
+  void make_rope_tables() {
+    std::vector<const SelfAttention*> ways;
+    for (const DecoderLayer& l : d.layers) {
+      const auto same = [&](const SelfAttention* w) { return w->turned == l.attention.turned; };
+      if (d.positions > 0 || std::any_of(ways.begin(), ways.end(), same)) continue;
+      ways.push_back(&l.attention);
+      (void)ctx.arena.make("rope.table", DType::f32, {r.len, l.attention.turned_dim()});
+    }
+  }
   int layers() const { return int(d.layers.size()); }
   int last() const { return group_of_layer(layers()); }
   Tensor stream(Name name) { return ctx.arena.make(name, pass.type(), {pass.rows(), d.width}); }
@@ -472,7 +498,7 @@ struct CountedTraining::Run {
     store.prefetch(1, Pass::forward);
     const auto here = ctx.inside("embedding");
     embedding::forward(view(d.tied ? pass.type() : DType::f32, {d.vocab, d.width}), view(DType::i32, {pass.rows()}), x, ctx);
-    if (d.positions > 0) pass.elementwise("positions", -1, 3.0 * double(pass.rows()) * double(d.width));
+    if (d.positions > 0) bias::add(view(pass.type(), {r.batch, r.len * d.width}), view(DType::f32, {r.len * d.width}), ctx);
   }
 
   void head(bool backward) {
@@ -485,7 +511,8 @@ struct CountedTraining::Run {
         r.loss_rows > 0 ? std::min(r.loss_rows, rows) : chunk_of(r.model, pass.type(), logits_type, ctx.device, rows);
     const Tensor n = ctx.arena.make("final_norm.y", pass.type(), {rows, d.width});
     (void)ctx.arena.make("final_norm.rstd", DType::f32, {rows});
-    pass.norm(n, d.width);
+    if (d.layer_norm) (void)ctx.arena.make("final_norm.mean", DType::f32, {rows});
+    pass.stream_norm();
     {
       auto chunks = ctx.arena.scope();
       const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, d.vocab}), table = view(pass.type(), {d.vocab, d.width});
@@ -494,14 +521,16 @@ struct CountedTraining::Run {
         const Tensor part_n = matmul::part(n, 0, row, end), part_logits = matmul::part(logits, 0, 0, end - row);
         matmul::multiply({part_n, transposed(table), part_logits, 1, 0, r.precision.math}, ctx, "head");
         const Tensor dlogits = backward ? cross_entropy::gradient_inside(part_logits, pass.type()) : Tensor();
-        cross_entropy::run({part_logits, view(DType::i32, {end - row}), matmul::part(losses, 0, row, end), dlogits, 1, nullptr}, ctx);
+        cross_entropy::run(
+            {part_logits, view(DType::i32, {end - row}), matmul::part(losses, 0, row, end), dlogits, 1, nullptr, float(d.logit_softcap)},
+            ctx);
         if (!backward) continue;
         const Tensor dw = view(DType::f32, {d.vocab, d.width});
         matmul::multiply({transposed(dlogits), part_n, dw, 1, row == 0 ? 0.0f : 1.0f, r.precision.math}, ctx, "head.dw");
         matmul::multiply({dlogits, table, part_n, 1, 0, r.precision.math}, ctx, "head.dx");
       }
     }
-    if (backward) pass.norm_backward(d.width);
+    if (backward) pass.stream_norm_backward(Gradient::overwrite);
   }
 
   void layer_forward(int i, Keep kept) {
@@ -609,6 +638,8 @@ struct CountedTraining::Run {
       (void)store.lease(0, Pass::backward);
       embedding::backward(view(DType::i32, {pass.rows()}), view(pass.type(), {pass.rows(), d.width}), view(DType::f32, {d.vocab, d.width}),
                           d.tied ? Gradient::accumulate : Gradient::overwrite, ctx);
+      if (d.positions > 0)
+        bias::backward(view(pass.type(), {r.batch, r.len * d.width}), view(DType::f32, {r.len * d.width}), Gradient::overwrite, ctx);
     }
     store.finish(0);
     cross_entropy::add_up(losses, 1, false, Tensor(loss.data, DType::f64, {1}), ctx);
@@ -690,11 +721,11 @@ void run_inference(const Decoder& d, const Generation& g, Inference how, Context
 }
 
 const attention::Variant& counted_variant(const Decoder& d, const Recipe& r, Context& ctx) {
-  return serving_variant(attention_problem(d.layers[0].attention, r.batch, r.len, r.len, r.precision), r.attention, ctx);
+  return serving_variant(problem_of(d.layers[0].attention, r.batch, r.len, r.len, r.precision), r.attention, ctx);
 }
 
 bool counted_stands_in(const Decoder& d, const Recipe& r, Context& ctx) {
-  const auto p = attention_problem(d.layers[0].attention, r.batch, r.len, r.len, r.precision);
+  const auto p = problem_of(d.layers[0].attention, r.batch, r.len, r.len, r.precision);
   const auto& v = counted_variant(d, r, ctx);
   return !v.supports(p, ctx.device, attention::Pass::forward) || !v.supports(p, ctx.device, attention::Pass::backward);
 }
@@ -708,10 +739,10 @@ double counted_model_flops(const Decoder& d, const Recipe& r) {
     multiplied += share * double(s.shape.count());
   }
   for (const DecoderLayer& l : d.layers) {
-    const auto p = attention_problem(l.attention, r.batch, r.len, r.len, r.precision);
-    attention += attention::forward_flops(p);
+    const auto p = problem_of(l.attention, r.batch, r.len, r.len, r.formats().stored);
+    attention += attention::forward_flops(p) / r.ranks.parts();
   }
-  const double rows = double(r.batch) * double(r.len);
+  const double rows = double(r.rows_of_rank());
   const bool forward = r.purpose == Purpose::forward;
   return 2 * multiplied * rows * (forward ? 1 : 3) + attention * (forward ? 1 : 3.5);
 }

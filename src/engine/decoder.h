@@ -1,11 +1,14 @@
-// Decoder — any decoder-only language model, layer by layer: what is counted. The engine trains a part of these (ModelConfig);
-// of the rest it knows the parameters, the bytes of a step and of inference, and says that it does not train them.
+// Decoder — any decoder-only language model, layer by layer. The engine trains those that are dense; of the rest (untrained) it knows
+// the parameters, the bytes of a step and of inference, and says that it does not train them.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "engine/params.h"
+#include "ops/activation/activation.h"
+#include "ops/attention/attention.h"
+#include "ops/rope/scaling.h"
 
 namespace headroom::engine {
 
@@ -20,12 +23,17 @@ struct SelfAttention {
   std::int64_t window = 0;                                            // keys that a row sees; 0: all before it
   bool qkv_bias = false, out_bias = false;
   HeadNorm norm = HeadNorm::none;
-  bool sinks = false;  // a logit for each head that takes part in the softmax
+  bool sinks = false;        // a logit for each head that takes part in the softmax
+  double scale = 0;          // of scores; 0: 1/√head_dim
+  double softcap = 0;        // of scores; 0: none
+  rope::Positions turned{};  // how positions turn q and k, where they are not learned
   // Multi-head latent attention, where kv_rank > 0: K and V of all heads come from one vector of kv_rank, and rope_dim of a head's
   // dimensions are turned, the same for all heads of K. q_rank 0: q is made in one product.
   std::int64_t q_rank = 0, kv_rank = 0, rope_dim = 0;
 
+  friend bool operator==(const SelfAttention&, const SelfAttention&) = default;
   bool latent() const { return kv_rank > 0; }
+  std::int64_t turned_dim() const { return latent() ? rope_dim : turned.dim ? turned.dim : head_dim; }  // elements of a head
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t k_width() const { return kv_heads * head_dim; }
   std::int64_t v_width() const { return kv_heads * value_dim; }
@@ -39,13 +47,18 @@ struct FeedForward {
   std::int64_t experts = 0, experts_of_token = 0;  // 0: one dense layer
   std::int64_t shared_width = 0;                   // of the expert that every token takes; 0: none
   bool router_bias = false, router_correction = false, shared_gate = false;
+  activation::Function function = activation::Function::silu;
 
+  friend bool operator==(const FeedForward&, const FeedForward&) = default;
+  bool swiglu() const { return gated && function == activation::Function::silu; }
   std::int64_t in_width(std::int64_t of) const { return (gated ? 2 : 1) * of; }
 };
 
 struct DecoderLayer {
   SelfAttention attention;
   FeedForward ffn;
+
+  friend bool operator==(const DecoderLayer&, const DecoderLayer&) = default;
 };
 
 struct Decoder {
@@ -54,7 +67,11 @@ struct Decoder {
   bool tied = false;
   std::int64_t positions = 0;                     // rows of learned positions; 0: rotary
   bool layer_norm = false;                        // LayerNorm with a bias, else RMSNorm
-  bool norms_before = true, norms_after = false;  // around each half of a layer
+  bool norms_before = true, norms_after = false;  // around each half of a layer; after: before it is added to the stream
+  bool norms_less_one = false;                    // files keep the norms' weights less one, as Gemma's do
+  double norm_eps = 1e-5;
+  double embedding_scale = 1;  // what a token's row is multiplied with
+  double logit_softcap = 0;    // 0: none
   std::vector<DecoderLayer> layers;
   std::vector<std::string> not_counted;  // what the file describes beside the decoder
   std::string untrained;                 // what the engine has not, in words; empty: it trains this
@@ -62,6 +79,15 @@ struct Decoder {
 
   bool has_experts() const;
 };
+
+// What holds other tensors in a step than a Llama, in words; empty: nothing.
+std::string more_than_llama(const Decoder&);
+
+// What this engine lacks to train it on a GPU, in words; empty: nothing. On a CPU it trains everything that is not `untrained`.
+std::string lacks_on_gpu(const Decoder&);
+
+// What a layer's attention is asked: `batch` sequences of len_q new positions against len_k.
+attention::Problem problem_of(const SelfAttention&, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision);
 
 void check(const Decoder&);  // an Error (bad_argument) that says what is allowed
 

@@ -1,23 +1,28 @@
-// The feed-forward half of a block: out = h + swiglu(norm(h)·Wgate_up)·Wdown. Calls as in attention_layer.h.
+// The feed-forward half of a block: out = h + act(norm(h)·Wgate_up)·Wdown, act SwiGLU or what else the model has. Calls as in
+// attention_layer.h.
 #pragma once
-#include "engine/config.h"
 #include "engine/keep.h"
+#include "engine/norm.h"
 #include "engine/products.h"
 
 namespace headroom::engine {
 
 struct FfnSaved {
-  Tensor n, rstd;  // norm(h) [rows, width], FP32 [rows]
-  Tensor gate_up;  // [rows, 2 ffn]
-  Tensor act;      // [rows, ffn]
+  Tensor n;         // norm(h) [rows, width], where there is a norm before
+  NormStats stats;  // of it
+  Tensor gate_up;   // [rows, 2 ffn], or [rows, ffn] without a gate
+  Tensor act;       // [rows, ffn]
   bool act_kept = false;
-  Scaled n_fp8, act_fp8;  // transposed: in fp8 what backward reads of n and act, and what is kept instead of them
+  Tensor y;               // what a norm after takes [rows, width]
+  NormStats after_stats;  // of it
+  Scaled n_fp8, act_fp8;  // transposed: in fp8 what backward reads of what the products take, and what is kept instead of n and act
 
   bool normed() const { return n || n_fp8; }
 };
 
 struct Ffn {
-  const ModelConfig& config;
+  const Decoder& decoder;
+  const FeedForward& shape;
   Products::With products;
   std::int64_t rows;
   int layer = 0;
@@ -26,6 +31,12 @@ struct Ffn {
   FfnSaved complete(FfnSaved kept, Pass, Context&) const;
   void forward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const FfnSaved& have, const Tensor& out, Context&) const;
   void backward(const Tensor& h, const ParamStore::Lease&, const FfnSaved& all, const Tensor& d, Gradient into_dw, Context&) const;
+
+ private:
+  Norm before() const { return {decoder, Role::norm2, Role::norm2_bias, {"norm2.rstd", layer}, {"norm2.mean", layer}, rows}; }
+  Norm after() const { return {decoder, Role::norm2_after, Role::other, {"norm2_after.rstd", layer}, {"norm2_after.mean", layer}, rows}; }
+  void act(const FfnSaved& all, Context&) const;
+  void act_backward(const FfnSaved& all, const Tensor& dact, Context&) const;
 };
 
 }  // namespace headroom::engine

@@ -81,17 +81,7 @@ double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings
   return 1e3 * std::max({arithmetic, traffic, link});
 }
 
-double model_flops(const Recipe& r) {
-  if (r.model.counted) return counted_model_flops(*r.model.counted, r);
-  double multiplied = 0;
-  for (const ParamSpec& s : param_table(r.model))
-    if (s.multiplied && s.shape.rank == 2) multiplied += double(s.shape.count());
-  const double rows = double(r.rows_of_rank());
-  const double visible = double(r.len) * double(r.len + 1) / 2 / r.ranks.parts();  // pairs that causal rows see
-  const double attention = 4.0 * double(r.batch) * double(r.model.q_width()) * visible * double(r.model.layers);
-  const double passes = r.purpose == Purpose::forward ? 1 : 3, attention_passes = r.purpose == Purpose::forward ? 1 : 3.5;
-  return 2 * multiplied * rows * passes + attention * attention_passes;
-}
+double model_flops(const Recipe& r) { return counted_model_flops(decoder_of(r.model), r); }
 
 Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   Forecast f;
@@ -130,7 +120,8 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Arena arena;
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
-  bare.model.layers = 1, bare.keep = {Keep::input}, bare.holding = {}, bare.micro_batches = 1;
+  if (!bare.model.decoder) bare.model.layers = 1;
+  bare.keep = {Keep::input}, bare.holding = {}, bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
   const bool counted = bool(r.model.counted);

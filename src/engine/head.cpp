@@ -5,7 +5,6 @@
 #include "base/divide.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/matmul/matmul.h"
-#include "ops/rmsnorm/rmsnorm.h"
 
 namespace headroom::engine {
 
@@ -37,37 +36,37 @@ void Head::loss_and_gradient(const Tensor& x, const ParamStore::Lease& w, const 
 void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor* d, Gradient into_dw, Context& ctx) const {
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
-  const Weight norm = w[Role::final_norm], head = w[Role::head];
-  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {rows, config.width}),
-               rstd = ctx.arena.make("final_norm.rstd", DType::f32, {rows});
-  rmsnorm::forward({x, norm.w, n, rstd, float(config.norm_eps)}, ctx);
+  const Weight head = w[Role::head];
+  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {rows, decoder.width});
+  const NormStats stats = norm(rows).make(ctx);
+  norm(rows).forward(x, w, n, stats, ctx);
   {
     auto chunks = ctx.arena.scope();
-    const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, config.vocab});
+    const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, decoder.vocab});
     for (std::int64_t row = 0; row < rows; row += chunk) {
       const auto end = std::min(rows, row + chunk);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
       cross_entropy::run({part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
-                          float(t.share / double(rows * t.parts)), t.loss_scale},
+                          float(t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap)},
                          ctx);
       if (!d) continue;
       matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
       matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input
     }
   }
-  if (d) rmsnorm::backward({x, norm.w, rstd, n, *d, norm.dw, Gradient::overwrite, into_dw}, ctx);
+  if (d) norm(rows).backward(x, w, stats, n, *d, Gradient::overwrite, into_dw, ctx);
 }
 
 void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t first, const Tensor& out, Context& ctx) const {
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const auto count = out.shape[0];
-  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {count, config.width}),
-               rstd = ctx.arena.make("final_norm.rstd", DType::f32, {count});
-  rmsnorm::forward({part(x, 0, first, first + count), w[Role::final_norm].w, n, rstd, float(config.norm_eps)}, ctx);
+  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {count, decoder.width});
+  norm(count).forward(part(x, 0, first, first + count), w, n, norm(count).make(ctx), ctx);
   matmul::multiply({n, transposed(w[Role::head].w), out, 1, 0, precision.math}, ctx, "head");
+  if (decoder.logit_softcap > 0) cross_entropy::cap(out, float(decoder.logit_softcap), ctx);
 }
 
 }  // namespace headroom::engine

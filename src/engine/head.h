@@ -3,7 +3,7 @@
 #pragma once
 #include "base/described.h"
 #include "engine/config.h"
-#include "engine/store.h"
+#include "engine/norm.h"
 #include "ops/gradient.h"
 
 namespace headroom::engine {
@@ -23,7 +23,7 @@ namespace headroom::engine {
 constexpr DType type_of(Logits l, DType compute) { return l == Logits::half ? compute : DType::f32; }
 
 struct Head {
-  const ModelConfig& config;
+  const Decoder& decoder;
   Precision precision;
   std::int64_t rows;
   std::int64_t chunk = 0;          // rows of logits at once
@@ -44,6 +44,7 @@ struct Head {
   void logits(const Tensor& x, const ParamStore::Lease&, std::int64_t first, const Tensor& out, Context&) const;
 
  private:
+  Norm norm(std::int64_t of) const { return {decoder, Role::final_norm, Role::final_norm_bias, "final_norm.rstd", "final_norm.mean", of}; }
   void run(const Tensor& x, const ParamStore::Lease&, const Targets&, const Tensor* d, Gradient into_dw, Context&) const;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/hugging_face.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -223,26 +224,103 @@ class Reader {
 
 using Numbers = std::initializer_list<std::string_view>;
 
-// Scaling of rotary positions changes the numbers of a table, no bytes.
-void know_rope(Reader& r, const Json& j) {
+struct Rotary {
+  rope::Positions positions;
+  std::string lacks;  // what is not said and training needs
+};
+
+// scaling: rope_scaling or rope_parameters, or what one of them says of one kind of layers; null: nothing is said.
+Rotary rotary_of(const Json& j, const std::string& family, const Json* scaling, double theta, std::int64_t head_dim) {
+  const Json none = Json::object();
+  Reader r(scaling ? *scaling : none, "rope_scaling"), top(j, family);
+  Rotary out;
+  rope::Positions& p = out.positions;
+  p.theta = r.number("rope_theta", theta);
+  const double part = r.number("partial_rotary_factor", top.number("partial_rotary_factor", 1));
+  check(part > 0 && part <= 1, Code::bad_argument, "model: 'partial_rotary_factor' is {}, it must be above 0 and at most 1", part);
+  if (part < 1) p.dim = std::int64_t(double(head_dim) * part);
+  std::string type = r.word("rope_type", r.word("type", "default").c_str());
+  if (family == "phi3" && (type == "su" || type == "yarn")) type = "longrope";  // as its class reads them
+  if (type == "su") type = "longrope";
+  if (type == "default") return out;
+  const auto scaling_of_type = names_of<rope::Scaling>.named(type);
+  check(scaling_of_type && *scaling_of_type != rope::Scaling::none && *scaling_of_type != rope::Scaling::unknown, Code::bad_argument,
+        "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
+  p.scaling = *scaling_of_type;
+  const auto needed = [&](double value, const char* key) {
+    if (value <= 0 && out.lacks.empty()) out.lacks = fmt::format("rotary positions scaled by '{}' without '{}'", type, key);
+    return value;
+  };
+  const double longest = top.number("max_position_embeddings", 0);
+  const double original = r.number("original_max_position_embeddings", longest);
+  p.original = top.number("original_max_position_embeddings", family == "phi3" ? 4096 : original);
+  if (p.scaling == rope::Scaling::dynamic) p.original = needed(longest, "max_position_embeddings");
+  if (p.scaling != rope::Scaling::linear) needed(p.original, "original_max_position_embeddings");
+  p.factor = r.number("factor", 0);
+  if (p.factor <= 0 && (p.scaling == rope::Scaling::yarn || p.scaling == rope::Scaling::longrope) && p.original > 0)
+    p.factor = needed(longest, "max_position_embeddings") / p.original;
+  needed(p.factor, "factor");
+  switch (p.scaling) {
+    case rope::Scaling::llama3:
+      p.low = needed(r.number("low_freq_factor", 0), "low_freq_factor");
+      p.high = needed(r.number("high_freq_factor", 0), "high_freq_factor");
+      break;
+    case rope::Scaling::yarn: {
+      p.fast = r.number("beta_fast", p.fast), p.slow = r.number("beta_slow", p.slow), p.whole_ends = r.truth("truncate", true);
+      p.magnitude = r.number("attention_factor", 0);
+      const double some = r.number("mscale", 0), all = r.number("mscale_all_dim", 0);
+      const auto grown = [&](double by) { return p.factor <= 1 ? 1.0 : 0.1 * by * std::log(p.factor) + 1; };
+      if (p.magnitude == 0 && some > 0 && all > 0) p.magnitude = grown(some) / grown(all);
+      break;
+    }
+    case rope::Scaling::longrope: {
+      p.magnitude = r.number("attention_factor", 0);
+      for (const auto& [key, into] : {std::pair{"short_factor", &p.short_factors}, std::pair{"long_factor", &p.long_factors}}) {
+        const Json* list = r.list(key);
+        for (const Json& one : list ? *list : Json::array()) {
+          check(one.is_number() && one.get<double>() > 0, Code::bad_argument, "model: {} holds {}, it must hold numbers above 0", key,
+                one.dump().substr(0, 80));
+          into->push_back(one.get<double>());
+        }
+        const auto pairs = std::size_t((p.dim ? p.dim : head_dim) / 2);
+        if (into->size() != pairs && out.lacks.empty())
+          out.lacks = fmt::format("rotary positions of {} pairs with {} factors in '{}'", pairs, into->size(), key);
+      }
+      break;
+    }
+    default: break;
+  }
+  return out;
+}
+
+// Of every layer, once its attention and window are known. Newer files have an object for each kind of layers, and Gemma 3 a theta.
+void set_rotary(Reader& r, const Json& j, Decoder& d, double theta = 10000, double sliding_theta = 0) {
   for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "rope_local_base_freq", "rotary_dim"})
     r.know(key);
-  const auto check_type = [](const Json& scaling) {
-    constexpr std::string_view types[] = {"default", "linear", "dynamic", "yarn", "longrope", "su", "llama3"};
-    for (const char* key : {"rope_type", "type"}) {
-      const auto at = scaling.find(key);
-      if (at == scaling.end() || at->is_null()) continue;
-      const std::string type = at->is_string() ? at->get<std::string>() : at->dump();
-      check(std::find(std::begin(types), std::end(types), type) != std::end(types), Code::bad_argument,
-            "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
-    }
+  const auto said = [&](const char* key) {
+    const auto at = j.find(key);
+    return at != j.end() && at->is_object() && !at->empty() ? &*at : nullptr;
   };
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const auto at = j.find(key); at != j.end() && at->is_object()) {
-      check_type(*at);
-      for (const auto& [name, of_kind] : at->items())  // newer files have one for each kind of layer
-        if (of_kind.is_object()) check_type(of_kind);
-    }
+  const Json* together = said("rope_parameters");
+  const Json* whole = said("rope_scaling") ? said("rope_scaling") : together;
+  const auto of_kind = [&](const char* kind) -> const Json* {
+    if (!whole || !(whole->contains("full_attention") || whole->contains("sliding_attention"))) return whole;
+    const auto at = whole->find(kind);
+    return at != whole->end() && at->is_object() ? &*at : nullptr;
+  };
+  theta = r.number("rope_theta", theta);
+  const bool local = sliding_theta > 0;
+  if (local) sliding_theta = r.number("rope_local_base_freq", sliding_theta);
+  const std::int64_t head_dim = d.layers[0].attention.head_dim;
+  const Rotary full = rotary_of(j, d.family, of_kind("full_attention"), theta, head_dim);
+  const Json* of_sliding = of_kind("sliding_attention");
+  const Rotary sliding =
+      rotary_of(j, d.family, local && of_sliding == whole ? nullptr : of_sliding, local ? sliding_theta : theta, head_dim);
+  for (DecoderLayer& l : d.layers) {
+    const Rotary& its = l.attention.window > 0 ? sliding : full;
+    l.attention.turned = its.positions;
+    if (d.untrained.empty() && !its.lacks.empty()) d.untrained = its.lacks;
+  }
 }
 
 void know_quantisation(Reader& r, Decoder& d) {
@@ -290,23 +368,33 @@ SelfAttention grouped(Reader& r, std::int64_t width, std::int64_t head_dim = 0) 
   return a;
 }
 
-void start_decoder(Reader& r, Decoder& d, bool tied) {
+void start_decoder(Reader& r, Decoder& d, bool tied, double eps = 1e-6) {
   d.vocab = r.integer("vocab_size"), d.width = r.integer("hidden_size");
   d.tied = r.truth("tie_word_embeddings", tied);
-  r.know("rms_norm_eps");
+  d.norm_eps = r.number("rms_norm_eps", eps);
   know_quantisation(r, d);
 }
 
-std::string activation(Reader& r, const char* otherwise) {
+// The layers' function by its name in files. One that is not known is counted, not trained.
+void set_function(Decoder& d, const std::string& word) {
+  using activation::Function;
+  constexpr std::pair<std::string_view, Function> words[] = {{"silu", Function::silu},          {"swish", Function::silu},
+                                                             {"gelu", Function::gelu},          {"gelu_new", Function::gelu_tanh},
+                                                             {"relu", Function::relu},          {"gelu_pytorch_tanh", Function::gelu_tanh},
+                                                             {"gelu_fast", Function::gelu_tanh}};
+  const auto at = std::find_if(std::begin(words), std::end(words), [&](const auto& w) { return w.first == word; });
+  if (at == std::end(words) && d.untrained.empty()) d.untrained = fmt::format("activation {}", word);
+  for (DecoderLayer& l : d.layers) l.ffn.function = at == std::end(words) ? Function::silu : at->second;
+}
+void set_function(Reader& r, Decoder& d) {
   r.know("hidden_activation");
-  const std::string a = r.word("hidden_act", otherwise);
-  return r.says("hidden_activation") ? r.word("hidden_activation", otherwise) : a;
+  set_function(d, r.word("hidden_act", "silu"));
 }
 
 void gpt2(Reader& r, Decoder& d) {
   d.vocab = r.integer("vocab_size", 50257), d.width = r.integer("n_embd"), d.positions = r.integer("n_positions", 1024);
   d.tied = r.truth("tie_word_embeddings", true), d.layer_norm = true;
-  for (const char* key : {"layer_norm_epsilon", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"}) r.know(key);
+  d.norm_eps = r.number("layer_norm_epsilon", 1e-5);
   check(!r.truth("add_cross_attention"), Code::unsupported, "model: 'add_cross_attention' is true; a decoder alone is counted");
   r.must_be("activation_function", "counted are gelu_new, gelu and relu of", {"gelu_new", "gelu", "relu", "gelu_pytorch_tanh"});
   SelfAttention a{.heads = r.integer("n_head"), .qkv_bias = true, .out_bias = true};
@@ -314,41 +402,45 @@ void gpt2(Reader& r, Decoder& d) {
   a.kv_heads = a.heads, a.head_dim = a.value_dim = d.width / a.heads;
   FeedForward f{.width = r.integer("n_inner", 4 * d.width), .gated = false, .bias = true};
   d.layers.assign(std::size_t(layer_count(r, "n_layer")), {a, f});
+  set_function(d, r.word("activation_function", "gelu_new"));
+  const bool scaled = r.truth("scale_attn_weights", true), by_layer = r.truth("scale_attn_by_inverse_layer_idx");
+  for (std::size_t i = 0; i < d.layers.size() && (!scaled || by_layer); ++i)
+    d.layers[i].attention.scale = (scaled ? 1 / std::sqrt(double(a.head_dim)) : 1) / (by_layer ? double(i + 1) : 1);
   know_quantisation(r, d);
-  d.untrained = "LayerNorm, learned positions or plain GELU feed-forward layer";
 }
 
 void llama_like(Reader& r, const Json& j, Decoder& d) {
   const std::string& type = d.family;
-  start_decoder(r, d, false), know_rope(r, j);
+  start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width, type == "qwen3" ? 128 : 0);
   const bool biased = type != "mistral" && type != "qwen2" && r.truth("attention_bias");
   a.qkv_bias = biased || type == "qwen2", a.out_bias = biased;
   a.norm = type == "qwen3" ? HeadNorm::each : HeadNorm::none;
   const bool mlp_bias = type == "llama" && r.truth("mlp_bias");
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"), mlp_bias)});
-  const std::int64_t window = r.integer("sliding_window", 0), from = r.integer("max_window_layers", 28);
-  const bool uses = type == "mistral" ? window > 0 : r.truth("use_sliding_window") && window > 0;
-  if (type != "llama") set_windows(r, d, uses ? window : 0, [&](std::int64_t i) { return uses && (type == "mistral" || i >= from); });
-  if (biased || mlp_bias) d.untrained = "biases of attention's output or of the feed-forward layers";
-  if (const std::string act = activation(r, "silu"); act != "silu") d.untrained = fmt::format("activation {}", act);
+  const bool mistral = type == "mistral";
+  const std::int64_t window = r.integer("sliding_window", mistral && !j.contains("sliding_window") ? 4096 : 0),
+                     from = r.integer("max_window_layers", 28);
+  const bool uses = mistral ? window > 0 : r.truth("use_sliding_window") && window > 0;
+  if (type != "llama") set_windows(r, d, uses ? window : 0, [&](std::int64_t i) { return uses && (mistral || i >= from); });
+  set_function(r, d);
+  set_rotary(r, j, d);
 }
 
 void mixtral(Reader& r, const Json& j, Decoder& d) {
-  start_decoder(r, d, false), know_rope(r, j);
-  activation(r, "silu");
+  start_decoder(r, d, false);
   FeedForward f{.width = r.integer("intermediate_size"),
                 .experts = r.integer("num_local_experts"),
                 .experts_of_token = r.integer("num_experts_per_tok")};
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {grouped(r, d.width), f});
   const std::int64_t window = r.integer("sliding_window", 0);
   set_windows(r, d, window, [&](std::int64_t) { return window > 0; });
+  set_function(r, d), set_rotary(r, j, d);
 }
 
 void qwen_moe(Reader& r, const Json& j, Decoder& d) {
   const bool second = d.family == "qwen2_moe";
-  start_decoder(r, d, false), know_rope(r, j);
-  activation(r, "silu");
+  start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width);
   if (second) {
     a.qkv_bias = r.truth("qkv_bias", true);
@@ -373,20 +465,28 @@ void qwen_moe(Reader& r, const Json& j, Decoder& d) {
   const std::int64_t window = r.integer("sliding_window", 0), from = r.integer("max_window_layers", 28);
   const bool uses = r.truth("use_sliding_window") && window > 0;
   set_windows(r, d, uses ? window : 0, [&](std::int64_t i) { return uses && i >= from; });
+  set_function(r, d), set_rotary(r, j, d);
 }
 
 void gemma(Reader& r, const Json& j, Decoder& d) {
   const bool third = d.family == "gemma3_text", later = third || d.family == "gemma2";
   if (third) {  // text_config of the larger ones leaves these to the class
     d.vocab = r.integer("vocab_size", 262208), d.width = r.integer("hidden_size", 2304), d.tied = r.truth("tie_word_embeddings", true);
-    r.know("rms_norm_eps"), know_quantisation(r, d);
+    d.norm_eps = r.number("rms_norm_eps", 1e-6), know_quantisation(r, d);
   } else {
     start_decoder(r, d, true);
   }
-  know_rope(r, j);
-  for (const char* key : {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}) r.know(key);
-  activation(r, "gelu_pytorch_tanh");
+  d.norms_less_one = true, d.embedding_scale = std::sqrt(double(std::max<std::int64_t>(d.width, 0)));
   SelfAttention a;
+  if (later) {
+    const auto capped = [&](const char* key, double otherwise) { return r.number(key, j.contains(key) || third ? 0 : otherwise); };
+    const double scalar = r.number("query_pre_attn_scalar", 256);
+    check(scalar > 0, Code::bad_argument, "model: 'query_pre_attn_scalar' is {}, it must be above 0", scalar);
+    a.scale = 1 / std::sqrt(scalar), a.softcap = capped("attn_logit_softcapping", 50);
+    d.logit_softcap = capped("final_logit_softcapping", 30);
+  } else {
+    for (const char* key : {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}) r.know(key);
+  }
   a.heads = third ? r.integer("num_attention_heads", 8) : r.integer("num_attention_heads");
   a.kv_heads = r.integer("num_key_value_heads", third ? 4 : a.heads);
   a.head_dim = a.value_dim = r.integer("head_dim", 256);
@@ -401,22 +501,23 @@ void gemma(Reader& r, const Json& j, Decoder& d) {
     set_windows(r, d, r.integer("sliding_window", 4096), [&](std::int64_t i) { return (i + 1) % pattern != 0; });
   }
   check(!r.truth("use_bidirectional_attention"), Code::unsupported, "model: 'use_bidirectional_attention' is true; decoders are counted");
+  r.know("hidden_act"), r.know("hidden_activation");
+  set_function(d, r.word(later ? "hidden_activation" : "hidden_act", "gelu_pytorch_tanh"));
+  third ? set_rotary(r, j, d, 1e6, 1e4) : set_rotary(r, j, d);
 }
 
 void phi3(Reader& r, const Json& j, Decoder& d) {
-  start_decoder(r, d, false), know_rope(r, j);
+  start_decoder(r, d, false, 1e-5);
   const SelfAttention a = grouped(r, d.width);
-  const std::string act = activation(r, "silu");
   check(!r.truth("attention_bias") && !r.truth("mlp_bias"), Code::unsupported, "model: biases of phi3 are not known");
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"))});
   const std::int64_t window = r.integer("sliding_window", 0);
   set_windows(r, d, window, [&](std::int64_t) { return window > 0; });
-  if (act != "silu") d.untrained = fmt::format("activation {}", act);
+  set_function(r, d), set_rotary(r, j, d);
 }
 
 void deepseek(Reader& r, const Json& j, Decoder& d) {
-  start_decoder(r, d, false), know_rope(r, j);
-  activation(r, "silu");
+  start_decoder(r, d, false);
   r.know("rope_interleave"), r.know("head_dim"), r.know("num_key_value_heads"), r.know("moe_layer_freq"), r.know("qk_head_dim");
   SelfAttention a;
   a.heads = a.kv_heads = r.integer("num_attention_heads");
@@ -435,13 +536,13 @@ void deepseek(Reader& r, const Json& j, Decoder& d) {
   const std::int64_t first = r.integer("first_k_dense_replace", d.family == "deepseek_v3" ? 3 : 0),
                      layers = layer_count(r, "num_hidden_layers");
   for (std::int64_t i = 0; i < layers; ++i) d.layers.push_back({a, i < first ? dense : experts});
+  set_function(r, d), set_rotary(r, j, d);
   if (r.integer("num_nextn_predict_layers", 0) > 0)
     d.not_counted.push_back("the layers that predict further tokens (num_nextn_predict_layers): transformers does not load them");
 }
 
 void gpt_oss(Reader& r, const Json& j, Decoder& d) {
-  start_decoder(r, d, false), know_rope(r, j);
-  activation(r, "silu");
+  start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width, 64);
   a.qkv_bias = a.out_bias = r.truth("attention_bias", true), a.sinks = true;
   FeedForward f{.width = r.integer("intermediate_size"),
@@ -451,15 +552,16 @@ void gpt_oss(Reader& r, const Json& j, Decoder& d) {
                 .router_bias = true};
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, f});
   set_windows(r, d, r.integer("sliding_window", 128), [](std::int64_t i) { return i % 2 == 0; });
+  set_function(r, d), set_rotary(r, j, d);
 }
 
 void olmo2(Reader& r, const Json& j, Decoder& d) {
-  start_decoder(r, d, false), know_rope(r, j);
-  const std::string act = activation(r, "silu");
+  start_decoder(r, d, false, 1e-5);
   SelfAttention a = grouped(r, d.width);
   a.norm = HeadNorm::whole, a.qkv_bias = a.out_bias = r.truth("attention_bias");
   d.norms_before = false, d.norms_after = true;
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"))});
+  set_function(r, d), set_rotary(r, j, d);
 }
 
 struct Family {
@@ -476,14 +578,14 @@ constexpr Family families[] = {
     {"mixtral", mixtral, "mixture of experts"},
     {"qwen2_moe", qwen_moe, "mixture of experts"},
     {"qwen3_moe", qwen_moe, "mixture of experts"},
-    {"gemma", gemma, "Gemma's scaled embedding, norms of 1 + w and GELU"},
-    {"gemma2", gemma, "norms after each half, capped scores and GELU"},
-    {"gemma3_text", gemma, "norms after each half and GELU"},
+    {"gemma", gemma, ""},
+    {"gemma2", gemma, ""},
+    {"gemma3_text", gemma, ""},
     {"phi3", phi3, ""},
     {"deepseek_v2", deepseek, "latent attention and mixture of experts"},
     {"deepseek_v3", deepseek, "latent attention and mixture of experts"},
     {"gpt_oss", gpt_oss, "attention sinks and mixture of experts"},
-    {"olmo2", olmo2, "norms after each half and over all heads"},
+    {"olmo2", olmo2, ""},
 };
 
 }  // namespace
@@ -531,30 +633,25 @@ Decoder decoder_from(const Json& j) {
                                               did_you_mean(type, known), joined(known)));
 }
 
-ModelConfig model_of(const Decoder& d, const Json& j) {
+ModelConfig model_of(const Decoder& d) {
   const SelfAttention& a = d.layers[0].attention;
   ModelConfig c;
   c.vocab = d.vocab, c.width = d.width, c.layers = std::int64_t(d.layers.size()), c.tied = d.tied;
   c.heads = a.heads, c.kv_heads = a.kv_heads, c.head_dim = a.head_dim, c.ffn = d.layers[0].ffn.width;
-  c.qkv_bias = a.qkv_bias, c.qk_norm = a.norm == HeadNorm::each;
-  std::string untrained = d.untrained;
-  if (untrained.empty() && (a.head_dim > 256 || a.head_dim % 2 != 0)) untrained = fmt::format("head dimension of {}", a.head_dim);
-  Reader r(j, d.family);
-  c.norm_eps = r.number("rms_norm_eps", d.family == "phi3" ? 1e-5 : 1e-6);
-  const auto together = j.find("rope_parameters");  // newer files keep the rotary positions' numbers together
-  const bool newer = together != j.end() && together->is_object();
-  Reader rope(newer ? *together : j, d.family);
-  c.rope_theta = rope.number("rope_theta", c.rope_theta);
-  if (r.number("partial_rotary_factor", 1) != 1 && untrained.empty()) untrained = "rotary positions of a part of each head";
-  if ((j.contains("rope_scaling") && !j["rope_scaling"].is_null()) || (newer && rope.word("rope_type", "default") != "default"))
-    c.left_out.push_back("the scaling of the rotary positions");
-  if (std::any_of(d.layers.begin(), d.layers.end(), [](const DecoderLayer& l) { return l.attention.window > 0; }))
-    c.left_out.push_back("the sliding window");
-  if (untrained.empty()) return c;
-  Decoder counted = d;
-  counted.untrained = untrained;
-  c.left_out = d.not_counted;
-  c.counted = std::make_shared<const Decoder>(std::move(counted));
+  c.qkv_bias = a.qkv_bias, c.qk_norm = a.norm == HeadNorm::each, c.norm_eps = d.norm_eps, c.rope_theta = a.turned.theta;
+  c.left_out = d.not_counted, c.file = d.source;
+  Decoder whole = d;
+  const bool rotary = d.positions == 0;
+  if (whole.untrained.empty() && (a.head_dim > 256 || (rotary && a.turned_dim() % 2 != 0)))
+    whole.untrained = fmt::format("head dimension of {}", a.head_dim);
+  if (!whole.untrained.empty()) {
+    c.counted = std::make_shared<const Decoder>(std::move(whole));
+    return c;
+  }
+  Decoder plain = decoder_of(c);
+  const bool all_said = plain.layers == d.layers && !d.layer_norm && d.norms_before && !d.norms_after && !d.norms_less_one && rotary &&
+                        d.embedding_scale == 1 && d.logit_softcap == 0;
+  if (!all_said) c.decoder = std::make_shared<const Decoder>(std::move(whole));
   return c;
 }
 

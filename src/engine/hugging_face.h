@@ -12,6 +12,6 @@ bool is_hugging_face(const nlohmann::json&);  // by its keys
 Decoder decoder_from(const nlohmann::json&);
 
 // The ModelConfig of a decoder: what the engine trains, or one that is only counted.
-ModelConfig model_of(const Decoder&, const nlohmann::json&);
+ModelConfig model_of(const Decoder&);
 
 }  // namespace headroom::engine

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 
 #include "engine/decoder.h"
 
@@ -15,6 +14,7 @@ namespace {
 
 const char* name_of_segment(const ParamSpec& s) {
   if (s.role == Role::embedding) return "embedding";
+  if (s.role == Role::positions) return "positions";
   if (s.layer < 0) return s.multiplied ? "head" : "final_norm";
   return s.multiplied ? "matrices" : "vectors";
 }
@@ -39,73 +39,7 @@ void place(std::vector<ParamSpec>& table) {
 }  // namespace
 
 std::vector<ParamSpec> param_table(const ModelConfig& c) {
-  if (c.counted) {
-    auto table = param_table(*c.counted);
-    place(table);
-    return table;
-  }
-  constexpr double std = 0.02;                                         // GPT-2's
-  const double into_stream = std / std::sqrt(2.0 * double(c.layers));  // 2·layers matrices add to the residual stream
-  std::vector<ParamSpec> table;
-  table.reserve(std::size_t(9 * c.layers + 3));
-  int layer = -1, group = 0;
-  const auto begin = [&](int its_layer, int its_group) { layer = its_layer, group = its_group; };
-  const auto add = [&](ParamSpec s) {
-    s.layer = layer, s.group = group;
-    table.push_back(s);
-  };
-  const auto matrix = [&](Role role, const char* name, std::int64_t out, std::int64_t in, double deviation) {
-    add({.role = role,
-         .name = name,
-         .layer = 0,
-         .group = 0,
-         .shape = {out, in},
-         .mean = 0,
-         .std = deviation,
-         .decay = true,
-         .multiplied = true,
-         .looked_up = false});
-  };
-  const auto vector = [&](Role role, const char* name, std::int64_t width, double mean) {
-    add({.role = role,
-         .name = name,
-         .layer = 0,
-         .group = 0,
-         .shape = {width},
-         .mean = mean,
-         .std = 0,
-         .decay = false,
-         .multiplied = false,
-         .looked_up = false});
-  };
-  begin(-1, 0);
-  add({.role = Role::embedding,
-       .name = "embedding.weight",
-       .layer = 0,
-       .group = 0,
-       .shape = {c.vocab, c.width},
-       .mean = 0,
-       .std = std,
-       .decay = true,
-       .multiplied = c.tied,
-       .looked_up = true});
-  for (int l = 0; l < int(c.layers); ++l) {
-    begin(l, group_of_layer(l));
-    vector(Role::norm1, "norm1.weight", c.width, 1);
-    matrix(Role::qkv, "attention.qkv.weight", c.qkv_width(), c.width, std);
-    if (c.qkv_bias) vector(Role::qkv_bias, "attention.qkv.bias", c.qkv_width(), 0);
-    if (c.qk_norm) {
-      vector(Role::q_norm, "attention.q_norm.weight", c.head_dim, 1);
-      vector(Role::k_norm, "attention.k_norm.weight", c.head_dim, 1);
-    }
-    matrix(Role::out, "attention.out.weight", c.width, c.q_width(), into_stream);
-    vector(Role::norm2, "norm2.weight", c.width, 1);
-    matrix(Role::gate_up, "ffn.gate_up.weight", 2 * c.ffn, c.width, std);
-    matrix(Role::down, "ffn.down.weight", c.width, c.ffn, into_stream);
-  }
-  begin(-1, last_group(c));
-  vector(Role::final_norm, "final_norm.weight", c.width, 1);
-  if (!c.tied) matrix(Role::head, "head.weight", c.vocab, c.width, std);
+  auto table = param_table(decoder_of(c));
   place(table);
   return table;
 }

@@ -10,7 +10,30 @@
 
 namespace headroom::engine {
 
-enum class Role : std::uint8_t { embedding, norm1, qkv, qkv_bias, q_norm, k_norm, out, norm2, gate_up, down, final_norm, head };
+enum class Role : std::uint8_t {
+  embedding,
+  positions,
+  norm1,
+  norm1_bias,
+  qkv,
+  qkv_bias,
+  q_norm,
+  k_norm,
+  out,
+  out_bias,
+  norm1_after,  // of the attention half's result
+  norm2,
+  norm2_bias,
+  gate_up,
+  gate_up_bias,
+  down,
+  down_bias,
+  norm2_after,
+  final_norm,
+  final_norm_bias,
+  head,
+  other  // of what is only counted: nobody asks for it
+};
 
 struct ParamSpec {
   Role role;

@@ -1,8 +1,9 @@
-// Pretrained weights: a Hugging Face folder with config.json and model.safetensors, or the shards that
-// model.safetensors.index.json names, of a Llama-, Mistral-, Qwen2- or Qwen3-style model.
+// Weights as Hugging Face keeps them: a folder with config.json and model.safetensors, or the shards that
+// model.safetensors.index.json names, of any model that this engine trains.
 //
-// Every tensor of the files must be in the table of parameters, and every parameter in the files; an Error (bad_argument) names each
-// exception. F32, BF16 and F16 are read. No weight is written before everything is checked.
+// Reading: every tensor of the files must be in the table of parameters, and every parameter in the files; an Error (bad_argument)
+// names each exception. F32, BF16 and F16 are read. No weight is written before everything is checked.
+// Writing: FP32, under the names that transformers gives the model's class.
 #pragma once
 #include <string>
 
@@ -12,5 +13,10 @@ namespace headroom::engine {
 
 ModelConfig pretrained_model(const std::string& folder);
 void load_pretrained(Training&, const std::string& folder);  // into a Training of that model
+
+// Whether a model can be written there, or an Error that says why not: before anything is trained for it. A folder that holds somebody
+// else's model is left alone.
+void check_pretrained_place(const ModelConfig&, const std::string& folder);
+void save_pretrained(Training&, const std::string& folder);  // every rank calls; the first writes
 
 }  // namespace headroom::engine

@@ -95,10 +95,10 @@ void Products::forward(Name name, const Read& x, Role role, const Tensor& y, con
   multiply(name, Multiplied::forward, p, x.x, transposed(w));
 }
 
-void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx) {
+void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradient into) {
   auto scope = ctx_.arena.scope();
   const Tensor w = weights_[role].w;
-  matmul::Product p{.a = dy.x, .b = w, .c = dx, .math = with_.formats.stored.math};
+  matmul::Product p{.a = dy.x, .b = w, .c = dx, .beta = beta_of(into), .math = with_.formats.stored.math};
   if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.sums;
   multiply(name, Multiplied::dx, p, dy.x, w);
 }

@@ -58,9 +58,9 @@ class Products {
   Read read_missing(Quantised, const Tensor& x, bool as_is, const Scaled& transposed);
   static Scaled make_transposed(const Formats&, Quantised, std::int64_t rows, std::int64_t columns, int layer, Context&);
 
-  void forward(Name, const Read& x, Role, const Tensor& y, const Tensor& add = {});  // y = x·Wᵀ (+ add)
-  void dx(Name, const Read& dy, Role, const Tensor& dx);                             // dx = dy·W
-  void dw(Name, const Read& dy, const Read& x, Role);                                // dW = dyᵀ·x
+  void forward(Name, const Read& x, Role, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
+  void dx(Name, const Read& dy, Role, const Tensor& dx, Gradient into = Gradient::overwrite);  // dx (+)= dy·W
+  void dw(Name, const Read& dy, const Read& x, Role);                                          // dW = dyᵀ·x
   bool waiting() const { return count_ > 0; }
   void finish();
 

@@ -174,9 +174,7 @@ Described describe_checkpoint(const std::string& path) {
 namespace {
 void load_from(Training& t, const std::string& path, What what) {
   const Described d = describe_checkpoint(path);
-  ModelConfig theirs = d.model;
-  theirs.name = t.recipe().model.name;  // what it was called does not matter
-  check(to_json(theirs) == to_json(t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
+  check(same_model(d.model, t.recipe().model), Code::io, "'{}' is a checkpoint of another model: {}", path, to_json(d.model));
   read_safetensors(path, tensors_of(t, what), HostView(t.context()));
   t.store().refresh_copies();
 }

@@ -163,7 +163,7 @@ class ParamStore {
   bool keeps_whole_gradients() const { return !during() && !sharded(Sharding::gradients); }
   bool in_place(const Run& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
   bool halves() const;
-  bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0; }  // a tied head's weight is the embedding's
+  bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0 && r.multiplied; }  // a tied head's weight is the embedding's
   Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
   // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it.
   std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 ? last_group_ : group) % 2); }

@@ -11,6 +11,7 @@
 #include "engine/agree.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
+#include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/fill/fill.h"
@@ -21,26 +22,19 @@ namespace headroom::engine {
 
 namespace {
 
-attention::Problem problem_of(const Recipe& r, std::int64_t len) {
-  attention::Problem p;
-  p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads;
-  p.len_q = p.len_k = len, p.head_dim = r.model.head_dim;
-  p.mask = attention::Mask::causal();
-  p.precision = r.formats().stored;
-  p.deterministic = true;
-  return p;
+// What a rank computes of a layer at a time. With tokens split that is a stripe of queries, and no stripe sees more keys than the last one.
+attention::Problem asked_of(const SelfAttention& a, const Recipe& r) {
+  const std::int64_t queries = r.ranks.split_tokens ? r.len / (2 * r.ranks.count) : r.len;
+  return problem_of(a, r.batch, queries, r.len, r.formats().stored);
 }
 
-// What a rank computes at a time. With tokens split that is a stripe of queries, and no stripe sees more keys than the last one.
-attention::Problem asked_of(const Recipe& r) {
-  attention::Problem p = problem_of(r, r.len);
-  if (r.ranks.split_tokens) p.len_q = r.len / (2 * r.ranks.count);
-  return p;
+bool same_kernel(const SelfAttention& a, const SelfAttention& b) {  // of layers of one decoder: they are asked the same
+  return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window && a.scale == b.scale &&
+         a.softcap == b.softcap;
 }
 
 // A GPU that is only described may have no row here that serves it; its tensors are then counted by the CPU's row of that family.
-const attention::Variant& variant_of(const Recipe& r, Context& ctx) {
-  attention::Problem p = asked_of(r);
+const attention::Variant& variant_of(attention::Problem p, const Recipe& r, Context& ctx) {
   if (!ctx.dry() || ctx.device.kind == DeviceKind::cpu) return attention::choose(p, ctx.device, r.attention);
   try {
     return attention::choose(p, ctx.device, r.attention);
@@ -75,8 +69,11 @@ const Recipe& checked(const Recipe& r, const Context& ctx) {
   check_trained(r.model);
   check(r);
   check_fp8(r, ctx.device);
-  check(ctx.dry() || !ctx.on_gpu() || !r.formats().quantised(), Code::unsupported,
+  if (!ctx.on_gpu() || ctx.dry()) return r;
+  check(!r.formats().quantised(), Code::unsupported,
         "step: fp8 runs on a CPU for now (--device cpu); on {} bf16 does, and a forecast of fp8 (memory model, plan)", ctx.device.name);
+  const std::string lacks = lacks_on_gpu(decoder_of(r.model));
+  check(lacks.empty(), Code::unsupported, "model {}: on a GPU this engine has no {} yet; train it with --device cpu", r.model.name, lacks);
   return r;
 }
 
@@ -115,8 +112,13 @@ void check(const Recipe& r) {
           "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
           std::max<std::int64_t>(stripes, r.len / stripes * stripes));
     check(!r.model.counted, Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
+    check(!r.model.decoder || r.model.decoder->positions == 0, Code::unsupported,
+          "step: tokens of a model with learned positions ({}) are not split; leave split tokens out", r.model.name);
   }
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
+  const std::int64_t positions = r.model.decoder ? r.model.decoder->positions : 0;
+  check(positions == 0 || r.len <= positions, Code::bad_argument, "step: len is {}, and model {} has learned {} positions", r.len,
+        r.model.name, positions);
 }
 
 namespace {
@@ -135,33 +137,35 @@ void check_fp8(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return;
   check(device.sm >= 89, Code::unsupported, "step: {} (sm_{}) multiplies no fp8; sm_89 and later do. bf16 is served", device.name,
         device.sm);
-  const auto& m = r.model;
-  for (const auto& [what, n] : {std::pair{"the width", m.width},
-                                {"the width of q, k and v together", m.qkv_width()},
-                                {"the width of q", m.q_width()},
-                                {"the feed-forward width", m.ffn},
-                                {"batch times len", r.batch * r.len}})
+  const auto multiple = [](const char* what, std::int64_t n) {
     check(n % fp8_multiple == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
+  };
+  const Decoder d = decoder_of(r.model);
+  multiple("the width", d.width);
+  multiple("batch times len", r.batch * r.len);
+  for (const auto& [a, f] : d.layers) {
+    multiple("the width of q, k and v together", a.q_width() + a.k_width() + a.v_width());
+    multiple("the width of q", a.q_width());
+    multiple("the feed-forward width", f.width);
+  }
 }
 
 Training::~Training() = default;
 
 Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     : recipe_(checked(recipe, ctx)),
+      decoder_(decoder_of(recipe_.model)),
       ctx_(ctx),
-      variant_(variant_of(recipe_, ctx)),
-      problem_(problem_of(recipe_, recipe_.len / recipe_.ranks.parts())),
       owned_comm_(comm_of(recipe_, ctx, comm)),
       comm_(recipe_.ranks.count == 1 ? nullptr
             : comm                   ? comm
                                      : owned_comm_.get()),
       store_(recipe_.model, {stored_type(), recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
       products_{.formats = recipe_.formats()},
-      head_{.config = recipe_.model,
+      head_{.decoder = decoder_,
             .precision = products_.formats.stored,
             .rows = recipe_.rows_of_rank(),
             .logits_type = type_of(recipe_.logits, stored_type())} {
-  if (recipe_.ranks.split_tokens) split_.emplace(variant_, problem_of(recipe_, recipe_.len), *comm_, ctx_);
   const auto rows = head_.rows;
   kept_.resize(std::size_t(recipe_.model.layers));
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
@@ -170,7 +174,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     auto phase = ctx.arena.in_phase(Phase::input);
     tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
     targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
-    rope_table_ = ctx.arena.make("rope.table", DType::f32, {problem_.len_q, recipe_.model.head_dim});
+    make_attention();
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
     if (products_.formats.quantised())
@@ -178,15 +182,56 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
-  for (int which = 0; which < (split_ ? 2 : 1); ++which) {
-    const auto positions = split_ ? split_->stripes().rows : recipe_.len;
-    rope::fill(matmul::part(rope_table_, 0, which * positions, (which + 1) * positions), recipe_.model.rope_theta, ctx,
-               split_ ? split_->first_token(which) : 0);
-  }
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (ctx.on_gpu() && !ctx.dry())
     staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
+}
+
+// Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.
+void Training::make_attention() {
+  const std::int64_t len = recipe_.len / recipe_.ranks.parts();
+  std::vector<std::pair<const SelfAttention*, Tensor>> tables;
+  for (const DecoderLayer& layer : decoder_.layers) {
+    const SelfAttention& a = layer.attention;
+    LayerAttention of{.asked = asked_of(a, recipe_), .problem = problem_of(a, recipe_.batch, len, len, recipe_.formats().stored)};
+    for (std::size_t i = 0; i < attention_.size() && !of.variant; ++i)
+      if (same_kernel(decoder_.layers[i].attention, a)) of.variant = attention_[i].variant, of.split = attention_[i].split;
+    if (!of.variant) {
+      of.variant = &variant_of(of.asked, recipe_, ctx_);
+      if (recipe_.ranks.split_tokens) {
+        const auto whole = problem_of(a, recipe_.batch, recipe_.len, recipe_.len, recipe_.formats().stored);
+        of.split = std::make_shared<const TokenSplit>(*of.variant, whole, *comm_, ctx_);
+      }
+    }
+    attention_.push_back(of);
+    if (decoder_.positions > 0) continue;
+    auto same = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.first->turned == a.turned; });
+    if (same == tables.end()) {
+      const Name name{"rope.table", tables.empty() ? -1 : int(attention_.size()) - 1};
+      same = tables.insert(tables.end(), {&a, make_rope_table(a, name)});
+    }
+    attention_.back().rope_table = same->second;
+  }
+}
+
+// Its rows are this rank's tokens.
+Tensor Training::make_rope_table(const SelfAttention& a, Name name) {
+  const std::int64_t dim = a.turned_dim(), rows = recipe_.len / recipe_.ranks.parts();
+  const Tensor table = ctx_.arena.make(name, DType::f32, {rows, dim});
+  const bool scaled = a.turned.scaling != rope::Scaling::none;
+  if (scaled && ctx_.dry()) return table;
+  const auto whole = scaled ? rope::table_of(rope::frequencies(a.turned, dim, recipe_.len), recipe_.len) : std::vector<float>();
+  const int stripes = split() ? 2 : 1;
+  for (int which = 0; which < stripes; ++which) {
+    const Tensor of = matmul::part(table, 0, which * rows / stripes, (which + 1) * rows / stripes);
+    const std::int64_t first = split() ? split()->first_token(which) : 0;
+    if (scaled)
+      write(whole.data() + first * dim, of, ctx_);
+    else
+      rope::fill(of, a.turned.theta, ctx_, first);
+  }
+  return table;
 }
 
 void Training::initialise(std::uint64_t seed) { store_.initialise(seed); }
@@ -213,8 +258,10 @@ void Training::warm() {
 }
 
 bool Training::stands_in() const {
-  const attention::Problem p = asked_of(recipe_);
-  return !variant_.supports(p, ctx_.device, attention::Pass::forward) || !variant_.supports(p, ctx_.device, attention::Pass::backward);
+  return std::any_of(attention_.begin(), attention_.end(), [&](const LayerAttention& a) {
+    return !a.variant->supports(a.asked, ctx_.device, attention::Pass::forward) ||
+           !a.variant->supports(a.asked, ctx_.device, attention::Pass::backward);
+  });
 }
 
 Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
@@ -226,11 +273,11 @@ void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<c
         "step: micro-batch {} of {} is fed {} tokens and {} targets, it takes {}", micro, recipe_.micro_batches, tokens.size(),
         targets.size(), all);
   const auto copy_own = [&](std::span<const std::int32_t> from, std::int32_t* to) {
-    if (!split_) return void(std::copy(from.begin(), from.end(), to));
+    if (!split()) return void(std::copy(from.begin(), from.end(), to));
     for (std::int64_t b = 0; b < recipe_.batch; ++b)
       for (const int which : {0, 1}) {
-        const auto n = split_->stripes().rows;
-        to = std::copy_n(from.begin() + b * recipe_.len + split_->first_token(which), n, to);
+        const auto n = split()->stripes().rows;
+        to = std::copy_n(from.begin() + b * recipe_.len + split()->first_token(which), n, to);
       }
   };
   if (!staging_) {
@@ -267,16 +314,16 @@ Tensor Training::loss_of(int micro) const {
 
 // Adds up the losses of a micro-batch's tokens, in their order. Ranks that split them all have the sum.
 void Training::add_losses(int micro, double scale) {
-  if (!split_) return cross_entropy::add_up(losses_, scale, false, loss_of(micro), ctx_);
+  if (!split()) return cross_entropy::add_up(losses_, scale, false, loss_of(micro), ctx_);
   auto scope = ctx_.arena.scope();
   const Tensor all = ctx_.arena.make("losses in order", DType::f32, {recipe_.batch * recipe_.len});
-  split_->gather_losses(losses_, all, ctx_);
+  split()->gather_losses(losses_, all, ctx_);
   cross_entropy::add_up(all, scale, false, loss_of(micro), ctx_);
 }
 
 // Brings every rank's losses of `micros` micro-batches to every rank.
 void Training::gather_losses() {
-  if (!comm_ || split_) return;
+  if (!comm_ || split()) return;
   const double bytes = double(loss_.bytes());
   const auto op = ctx_.note("losses", {DType::f64}, {0, 2 * bytes, sent_bytes(dist::Call::gather, bytes, comm_->ranks())});
   comm_->carries("losses");
@@ -288,8 +335,10 @@ double Training::state(adamw::Field f) const { return values_of<double>(state_, 
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_type(), {head_.rows, recipe_.model.width}); }
 
 Block Training::block(int i) const {
-  return {{recipe_.model, variant_, problem_, products_, rope_table_, i, split_ ? &*split_ : nullptr},
-          {recipe_.model, products_, head_.rows, i}};
+  const LayerAttention& a = attention_[std::size_t(i)];
+  const DecoderLayer& layer = decoder_.layers[std::size_t(i)];
+  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get()},
+          {decoder_, layer.ffn, products_, head_.rows, i}};
 }
 
 void Training::begin_counts() {
@@ -309,13 +358,33 @@ std::vector<QuantisedCount> Training::quantised() const {
   return all;
 }
 
+// Learned positions are one row of len · width numbers that every sequence adds.
+void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& x) {
+  const auto here = ctx_.inside("embedding");
+  embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(decoder_.embedding_scale));
+  if (decoder_.positions == 0) return;
+  const std::int64_t each = recipe_.len * decoder_.width;
+  bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[Role::positions].w.data, DType::f32, {each}), ctx_);
+}
+
+void Training::embedding_gradients(int micro, const Tensor& d) {
+  const auto here = ctx_.inside("embedding");
+  const auto w = store_.lease(0, Pass::backward);
+  const auto into = decoder_.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
+  embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(decoder_.embedding_scale));
+  if (decoder_.positions == 0) return;
+  const std::int64_t each = recipe_.len * decoder_.width, rest = (decoder_.positions - recipe_.len) * decoder_.width;
+  auto* dw = w[Role::positions].dw.as<float>();
+  bias::backward(Tensor(d.data, d.dtype, {recipe_.batch, each}), Tensor(dw, DType::f32, {each}), Gradient::overwrite, ctx_);
+  if (rest > 0 && !ctx_.dry()) fill::constant(Tensor(dw + each, DType::f32, {rest}), 0, ctx_);
+}
+
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
   const int layers = int(recipe_.model.layers);
   {
     const auto w = store_.lease(0, Pass::forward);
     store_.prefetch(1, Pass::forward);
-    const auto here = ctx_.inside("embedding");
-    embedding::forward(w[Role::embedding].w, tokens(), x, ctx_);
+    embed(w, 0, x);
   }
   if (after && !after(-1)) return;
   for (int i = 0; i < layers; ++i) {
@@ -360,17 +429,11 @@ void Training::backward(int micro) {
       auto forward = ctx_.arena.in_phase(Phase::forward);
       const auto w = store_.lease(0, Pass::forward);
       store_.prefetch(1, Pass::forward);
-      const auto here = ctx_.inside("embedding");
-      embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_);
+      embed(w, micro, x);
     }
     descend(0, x, d, targets);
   }
-  {
-    const auto here = ctx_.inside("embedding");
-    const auto w = store_.lease(0, Pass::backward);
-    const auto into = recipe_.model.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
-    embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_);
-  }
+  embedding_gradients(micro, d);
   store_.finish(0);
   const auto here = ctx_.inside("head");
   add_losses(micro, 1.0 / double(recipe_.batch * recipe_.len) / of);
@@ -462,14 +525,14 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   forward_blocks(x);
   int owner = 0;
   std::int64_t mine = row;
-  if (split_) {  // everybody makes a row, and the rank that has the one that was asked for hands it round
-    const stripes::Stripes& s = split_->stripes();
+  if (split()) {  // everybody makes a row, and the rank that has the one that was asked for hands it round
+    const stripes::Stripes& s = split()->stripes();
     const auto at = s.by_rank(row / recipe_.len, row % recipe_.len);
     owner = int(at / s.rows_of_rank()), mine = at % s.rows_of_rank();
   }
   head_.logits(x, store_.lease(last_group(recipe_.model), Pass::forward), mine, out, ctx_);
   store_.end();
-  if (!split_) return;
+  if (!split()) return;
   comm_->carries("logits");
   comm_->broadcast(out, owner, ctx_.stream);
 }

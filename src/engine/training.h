@@ -15,6 +15,7 @@
 
 #include "dist/comm.h"
 #include "engine/block.h"
+#include "engine/decoder.h"
 #include "engine/head.h"
 #include "engine/split_tokens.h"
 #include "engine/store.h"
@@ -97,7 +98,7 @@ class Training {
   int rank() const { return comm_ ? comm_->rank() : 0; }
   dist::Comm* comm() { return comm_; }
   const Recipe& recipe() const { return recipe_; }
-  const attention::Variant& variant() const { return variant_; }
+  const attention::Variant& variant() const { return *attention_.front().variant; }  // of the first layer
   bool stands_in() const;  // the variant only lends its tensors to a forecast: it does not serve this device
   Context& context() { return ctx_; }
 
@@ -116,14 +117,26 @@ class Training {
   Block block(int) const;
   void begin_counts();
   void forward_blocks(const Tensor& x, const std::function<bool(int)>& after = {});
+  void embed(const ParamStore::Lease&, int micro, const Tensor& x);
+  void embedding_gradients(int micro, const Tensor& d);
+  void make_attention();
+  Tensor make_rope_table(const SelfAttention&, Name);
+  const TokenSplit* split() const { return attention_.front().split.get(); }
+
+  struct LayerAttention {
+    const attention::Variant* variant = nullptr;
+    attention::Problem asked{};                    // what its kernel is chosen for
+    attention::Problem problem{};                  // of this rank's tokens
+    std::shared_ptr<const TokenSplit> split = {};  // none: this rank has all tokens
+    Tensor rope_table = {};                        // none: positions are learned
+  };
 
   Recipe recipe_;
+  const Decoder decoder_;
   Context& ctx_;
-  const attention::Variant& variant_;
-  attention::Problem problem_;
+  std::vector<LayerAttention> attention_;  // of each layer
   std::unique_ptr<dist::Comm> owned_comm_;
   dist::Comm* comm_;
-  std::optional<TokenSplit> split_;
   ParamStore store_;
   void gather_losses();
   void add_losses(int micro, double scale);
@@ -131,9 +144,9 @@ class Training {
   double loss_share_ = 1;  // what their sum is divided by
   Tensor loss_of(int micro) const;
   Products::With products_;
-  Tensor tokens_, targets_, losses_, loss_, state_, rope_table_;
+  Tensor tokens_, targets_, losses_, loss_, state_;
   Head head_;
-  std::vector<BlockSaved> kept_;  // by each block, from its forward to its backward
+  std::vector<BlockSaved> kept_;      // by each block, from its forward to its backward
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
 };
 

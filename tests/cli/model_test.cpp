@@ -242,7 +242,7 @@ TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
       << "what communication takes beside it";
   refused(model + " --shard everything", 2, "there is one rank");
   refused("memory model --device cpu --ranks 2 --measure", 2, "headroom step --ranks 2");
-  refused("memory model --as pytorch --ranks 2", 2, "leave --as pytorch out");
+  refused("memory model --as pytorch --ranks 2", 2, "leave --ranks out");
 }
 
 TEST_F(ModelProgram, LogitsOfSixteenBitsTakeLessAndTrain) {

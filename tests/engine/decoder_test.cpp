@@ -7,7 +7,7 @@
 #include "engine/counted.h"
 #include "engine/forecast.h"
 #include "engine/hugging_face.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/dense.h"
 
 namespace headroom::engine {
 namespace {
@@ -178,17 +178,20 @@ TEST(Decoder, HasThePublishedParameters) {
   EXPECT_NEAR(active("gpt-oss-120b"), 5.1, 0.7);
 }
 
-TEST(Decoder, WhatIsDenseAndPlainIsTrainedTheRestSaysWhyNot) {
-  for (const char* trained : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Qwen2.5-7B", "Qwen3-8B", "Phi-3-medium", "phi-4"})
+TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
+  for (const char* trained : {"Llama-2-7b", "Mistral-Nemo", "Qwen2.5-7B", "Qwen3-8B", "Phi-3-medium", "phi-4"}) {
     EXPECT_FALSE(model_published(trained).counted) << trained;
-  const std::pair<const char*, const char*> counted[] = {{"gpt2", "LayerNorm"},
-                                                         {"Mixtral-8x7B", "mixture of experts"},
-                                                         {"gemma-2-2b", "norms"},
+    EXPECT_FALSE(model_published(trained).decoder) << trained << " is as plain as ours";
+  }
+  for (const char* trained : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Phi-3-mini", "gpt2", "gpt2-xl", "gemma-2b", "gemma-2-2b", "gemma-3-1b",
+                              "gemma-3-4b, its decoder", "OLMo-2-7B"}) {
+    EXPECT_FALSE(model_published(trained).counted) << trained;
+    EXPECT_TRUE(model_published(trained).decoder) << trained;
+  }
+  const std::pair<const char*, const char*> counted[] = {{"Mixtral-8x7B", "mixture of experts"},
                                                          {"DeepSeek-V3", "latent attention"},
                                                          {"gpt-oss-20b", "sinks"},
-                                                         {"OLMo-2-7B", "norms"},
-                                                         {"Phi-4-mini", "a part of each"},
-                                                         {"gemma-3-4b, its decoder", "norms"}};
+                                                         {"Phi-4-mini", "without 'max_position_embeddings'"}};
   for (const auto& [name, why] : counted) {
     const ModelConfig c = model_published(name);
     ASSERT_TRUE(c.counted) << name;
@@ -205,6 +208,38 @@ TEST(Decoder, WhatIsDenseAndPlainIsTrainedTheRestSaysWhyNot) {
   }
   EXPECT_EQ(model_published("gemma-3-4b, its decoder").left_out.size(), 1u) << "the vision tower";
   EXPECT_EQ(model_published("DeepSeek-V3").left_out.size(), 2u) << "quantised weights, layers that predict further";
+}
+
+TEST(Decoder, ArithmeticThatChangesNoBytesIsReadToo) {
+  const auto of = [](const char* name) { return decoder_of(model_published(name)); };
+  const rope::Positions llama = of("Llama-3.1-8B").layers[0].attention.turned;
+  EXPECT_EQ(llama, (rope::Positions{.theta = 500000, .scaling = rope::Scaling::llama3, .factor = 8, .original = 8192}));
+  const Decoder gemma2 = of("gemma-2-2b"), gemma3 = of("gemma-3-4b, its decoder"), gpt2 = of("gpt2"), phi3 = of("Phi-3-mini");
+  EXPECT_EQ(gemma2.layers[0].attention.softcap, 50);
+  EXPECT_EQ(gemma2.logit_softcap, 30);
+  EXPECT_EQ(gemma2.layers[0].attention.scale, 1.0 / 16);
+  EXPECT_EQ(gemma2.embedding_scale, 48) << "the root of its width";
+  EXPECT_EQ(gemma2.layers[0].ffn.function, activation::Function::gelu_tanh);
+  EXPECT_EQ(gemma3.logit_softcap, 0);
+  EXPECT_EQ(gemma3.layers[0].attention.turned, rope::Positions{.theta = 10000}) << "of a layer with a window";
+  EXPECT_EQ(gemma3.layers[5].attention.turned, (rope::Positions{.theta = 1e6, .scaling = rope::Scaling::linear, .factor = 8}));
+  EXPECT_EQ(gpt2.norm_eps, 1e-5);
+  EXPECT_EQ(gpt2.layers[3].ffn.function, activation::Function::gelu_tanh);
+  EXPECT_EQ(phi3.norm_eps, 1e-5);
+  EXPECT_EQ(phi3.layers[3].attention.window, 2047);
+  const std::string mistral = R"({"model_type":"mistral","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+    "num_attention_heads":4)";
+  EXPECT_EQ(decoder_of(model_from_json(mistral + "}", "m")).layers[0].attention.window, 4096) << "its class's, where nothing is said";
+  EXPECT_EQ(decoder_of(model_from_json(mistral + R"(,"sliding_window":null})", "m")).layers[0].attention.window, 0);
+  EXPECT_TRUE(model_from_json(mistral + R"(,"rope_scaling":{"type":"yarn"}})", "m").counted) << "a factor is not guessed";
+}
+
+TEST(Decoder, SaysWhatAGpuLacks) {
+  const auto lacks = [](const char* name) { return lacks_on_gpu(decoder_of(model_published(name))); };
+  for (const char* served : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Qwen3-8B", "Phi-3-mini"}) EXPECT_EQ(lacks(served), "") << served;
+  EXPECT_EQ(lacks("gpt2"), "LayerNorm, gelu_tanh in feed-forward layers without a gate");
+  EXPECT_EQ(lacks("gemma-2-2b"), "norms after each half, scaled embeddings, capped logits, gelu_tanh in feed-forward layers");
+  EXPECT_EQ(lacks("OLMo-2-7B"), "norms after each half, norms over all heads");
 }
 
 TEST(Decoder, WindowsAreKeptByTheLayersThatHaveThem) {
@@ -246,7 +281,8 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
   const auto among = [&](std::int64_t low, std::int64_t high) {
     return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
   };
-  for (int trial = 0; trial < 120; ++trial) {
+  const auto dense = dense_models();
+  for (int trial = 0; trial < 240; ++trial) {
     Recipe r;
     r.model = tiny();
     r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 2 * among(1, 12);
@@ -264,6 +300,11 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
     r.keep.clear();
     for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
     if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
+    if (trial >= 120) {  // what is not as plain
+      r.model = dense[std::size_t(trial) % dense.size()].config;
+      r.keep.resize(r.keep.size() > 1 ? 2 : 1, Keep(among(0, 4)));
+      if (r.model.tied) r.holding.updating = Updating::after, r.holding.gradients = std::min(r.holding.gradients, Gradients::half);
+    }
     Device device;
     if (among(0, 1)) device.kind = DeviceKind::cuda, device.sm = 90;
     if (r.holding.gradients == Gradients::none && device.kind == DeviceKind::cuda)

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "tests/engine/workshop.h"
+#include "tests/engine/dense.h"
 
 namespace headroom::engine {
 namespace {
@@ -58,6 +58,28 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
     SCOPED_TRACE(
         fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
+    expect_exact(r, int(among(1, 3)));
+  }
+}
+
+TEST(Forecast, IsTheMeasuredPeakToTheByteOfEveryDenseFamily) {
+  const Random random{19};
+  std::uint64_t at = 0;
+  const auto among = [&](std::int64_t low, std::int64_t high) {
+    return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
+  };
+  const auto dense = dense_models();
+  for (int trial = 0; trial < 60; ++trial) {
+    const DenseModel& m = dense[std::size_t(trial) % dense.size()];
+    Recipe r{m.config, among(1, 3), among(1, 50), *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))])};
+    r.attention = among(0, 1) ? "flash" : "plain", r.purpose = Purpose(among(0, 2)), r.loss_rows = among(0, 1) * among(1, 200);
+    if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
+    if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
+    if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
+    if (r.holding.updating == Updating::after && among(0, 2) == 0) r.micro_batches = int(among(2, 3));
+    r.keep.clear();
+    for (std::int64_t l = among(1, 2); l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
+    SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {}", trial, m.name, r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
   }
 }

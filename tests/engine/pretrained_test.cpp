@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/convert.h"
+#include "engine/decoder.h"
 #include "engine/safetensors.h"
 #include "tests/engine/workshop.h"
 
@@ -165,6 +166,198 @@ TEST_F(Pretrained, WhatDoesNotFitIsNamedAndChangesNothing) {
   fs::resize_file(folder_ / "model.safetensors", fs::file_size(folder_ / "model.safetensors") - 4);
   refused(w, "is outside the file");
   EXPECT_THROW(pretrained_model(folder_.string()), Error) << "it has no config.json";
+}
+
+// The names and shapes that transformers 5.23 gives the tensors of layer 0 and beside the layers, as bench/peers/pretrained_loss.py saved
+// them; every family's own.
+struct Family {
+  const char* config;
+  std::map<std::string, std::vector<std::int64_t>> tensors;
+};
+const std::map<std::string, Family> families{
+    {"gpt2",
+     {R"({"model_type":"gpt2","vocab_size":30,"n_embd":16,"n_layer":1,"n_head":4,"n_positions":9,"n_inner":40})",
+      {{"transformer.wte.weight", {30, 16}},
+       {"transformer.wpe.weight", {9, 16}},
+       {"transformer.h.0.ln_1.weight", {16}},
+       {"transformer.h.0.ln_1.bias", {16}},
+       {"transformer.h.0.attn.c_attn.weight", {16, 48}},
+       {"transformer.h.0.attn.c_attn.bias", {48}},
+       {"transformer.h.0.attn.c_proj.weight", {16, 16}},
+       {"transformer.h.0.attn.c_proj.bias", {16}},
+       {"transformer.h.0.ln_2.weight", {16}},
+       {"transformer.h.0.ln_2.bias", {16}},
+       {"transformer.h.0.mlp.c_fc.weight", {16, 40}},
+       {"transformer.h.0.mlp.c_fc.bias", {40}},
+       {"transformer.h.0.mlp.c_proj.weight", {40, 16}},
+       {"transformer.h.0.mlp.c_proj.bias", {16}},
+       {"transformer.ln_f.weight", {16}},
+       {"transformer.ln_f.bias", {16}}}}},
+    {"gemma3_text",
+     {R"({"model_type":"gemma3_text","vocab_size":30,"hidden_size":16,"intermediate_size":40,"num_hidden_layers":1,"num_attention_heads":4,
+        "num_key_value_heads":2,"head_dim":8,"sliding_window":4,"layer_types":["sliding_attention"]})",
+      {{"model.embed_tokens.weight", {30, 16}},
+       {"model.layers.0.input_layernorm.weight", {16}},
+       {"model.layers.0.self_attn.q_proj.weight", {32, 16}},
+       {"model.layers.0.self_attn.k_proj.weight", {16, 16}},
+       {"model.layers.0.self_attn.v_proj.weight", {16, 16}},
+       {"model.layers.0.self_attn.q_norm.weight", {8}},
+       {"model.layers.0.self_attn.k_norm.weight", {8}},
+       {"model.layers.0.self_attn.o_proj.weight", {16, 32}},
+       {"model.layers.0.post_attention_layernorm.weight", {16}},
+       {"model.layers.0.pre_feedforward_layernorm.weight", {16}},
+       {"model.layers.0.mlp.gate_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.up_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.down_proj.weight", {16, 40}},
+       {"model.layers.0.post_feedforward_layernorm.weight", {16}},
+       {"model.norm.weight", {16}}}}},
+    {"olmo2",
+     {R"({"model_type":"olmo2","vocab_size":30,"hidden_size":16,"intermediate_size":40,"num_hidden_layers":1,"num_attention_heads":4,
+        "num_key_value_heads":2})",
+      {{"model.embed_tokens.weight", {30, 16}},
+       {"model.layers.0.self_attn.q_proj.weight", {16, 16}},
+       {"model.layers.0.self_attn.k_proj.weight", {8, 16}},
+       {"model.layers.0.self_attn.v_proj.weight", {8, 16}},
+       {"model.layers.0.self_attn.q_norm.weight", {16}},
+       {"model.layers.0.self_attn.k_norm.weight", {8}},
+       {"model.layers.0.self_attn.o_proj.weight", {16, 16}},
+       {"model.layers.0.post_attention_layernorm.weight", {16}},
+       {"model.layers.0.mlp.gate_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.up_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.down_proj.weight", {16, 40}},
+       {"model.layers.0.post_feedforward_layernorm.weight", {16}},
+       {"model.norm.weight", {16}},
+       {"lm_head.weight", {30, 16}}}}},
+    {"phi3",
+     {R"({"model_type":"phi3","vocab_size":30,"hidden_size":16,"intermediate_size":40,"num_hidden_layers":1,"num_attention_heads":4,
+        "num_key_value_heads":2})",
+      {{"model.embed_tokens.weight", {30, 16}},
+       {"model.layers.0.input_layernorm.weight", {16}},
+       {"model.layers.0.self_attn.qkv_proj.weight", {32, 16}},
+       {"model.layers.0.self_attn.o_proj.weight", {16, 16}},
+       {"model.layers.0.post_attention_layernorm.weight", {16}},
+       {"model.layers.0.mlp.gate_up_proj.weight", {80, 16}},
+       {"model.layers.0.mlp.down_proj.weight", {16, 40}},
+       {"model.norm.weight", {16}},
+       {"lm_head.weight", {30, 16}}}}},
+    {"llama",
+     {R"({"model_type":"llama","vocab_size":30,"hidden_size":16,"intermediate_size":40,"num_hidden_layers":1,"num_attention_heads":4,
+        "num_key_value_heads":2,"attention_bias":true,"mlp_bias":true,"tie_word_embeddings":true})",
+      {{"model.embed_tokens.weight", {30, 16}},
+       {"model.layers.0.input_layernorm.weight", {16}},
+       {"model.layers.0.self_attn.q_proj.weight", {16, 16}},
+       {"model.layers.0.self_attn.q_proj.bias", {16}},
+       {"model.layers.0.self_attn.k_proj.weight", {8, 16}},
+       {"model.layers.0.self_attn.k_proj.bias", {8}},
+       {"model.layers.0.self_attn.v_proj.weight", {8, 16}},
+       {"model.layers.0.self_attn.v_proj.bias", {8}},
+       {"model.layers.0.self_attn.o_proj.weight", {16, 16}},
+       {"model.layers.0.self_attn.o_proj.bias", {16}},
+       {"model.layers.0.post_attention_layernorm.weight", {16}},
+       {"model.layers.0.mlp.gate_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.gate_proj.bias", {40}},
+       {"model.layers.0.mlp.up_proj.weight", {40, 16}},
+       {"model.layers.0.mlp.up_proj.bias", {40}},
+       {"model.layers.0.mlp.down_proj.weight", {16, 40}},
+       {"model.layers.0.mlp.down_proj.bias", {16}},
+       {"model.norm.weight", {16}}}}}};
+
+TEST_F(Pretrained, EveryFamilyIsWrittenUnderItsOwnNamesAndReadBack) {
+  for (const auto& [name, family] : families)
+    for (const char* precision : {"fp32", "bf16"}) {
+      SCOPED_TRACE(name + " " + precision);
+      Recipe r{model_from_json(family.config, name), 1, 4, *precision_named(precision)};
+      if (r.precision.dtype == DType::bf16 && !r.model.tied) r.holding.masters = Masters::halves;
+      Workshop from(r);
+      from.training.step({});
+      const fs::path place = folder_ / name;
+      check_pretrained_place(r.model, place.string());
+      save_pretrained(from.training, place.string());
+      const auto header = read_safetensors_header((place / "model.safetensors").string());
+      EXPECT_EQ(header.metadata.at("format"), "pt");
+      std::map<std::string, std::vector<std::int64_t>> written;
+      for (const auto& [tensor, stored] : header.tensors) {
+        written[tensor] = stored.shape;
+        EXPECT_EQ(stored.type, "F32");
+      }
+      EXPECT_EQ(written, family.tensors);
+
+      Recipe again = r;
+      again.model = pretrained_model(place.string());
+      Workshop to(again);
+      to.training.initialise(99);
+      ASSERT_NE(to.weights(), from.weights());
+      load_pretrained(to.training, place.string());
+      const auto expected = from.weights(), got = to.weights();
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i)  // a weight less one rounds where it is small
+        ASSERT_NEAR(got[i], expected[i], name == "gemma3_text" ? 0x1p-24 : 0) << i;
+      to.training.forward(), from.training.forward();
+      EXPECT_NEAR(to.training.loss(), from.training.loss(), 1e-6);
+      fs::remove_all(place);
+    }
+}
+
+TEST_F(Pretrained, APresetBecomesTheClassThatComputesTheSame) {
+  for (const auto& [type, change] : {std::pair{"llama", 0}, std::pair{"qwen2", 1}, std::pair{"qwen3", 2}}) {
+    Recipe r{tiny(), 1, 4, {}};
+    r.model.qkv_bias = change == 1, r.model.qk_norm = change == 2, r.model.tied = change == 1, r.model.rope_theta = 777;
+    Workshop from(r);
+    const fs::path place = folder_ / type;
+    check_pretrained_place(r.model, place.string());
+    save_pretrained(from.training, place.string());
+    Recipe again = r;
+    again.model = pretrained_model(place.string());
+    EXPECT_EQ(nlohmann::json::parse(again.model.file)["model_type"], type);
+    EXPECT_TRUE(same_model(again.model, r.model)) << to_json(again.model);
+    Workshop to(again);
+    to.training.initialise(99);
+    load_pretrained(to.training, place.string());
+    EXPECT_EQ(to.weights(), from.weights());
+  }
+  ModelConfig both = tiny();
+  both.qkv_bias = both.qk_norm = true;
+  EXPECT_THROW(check_pretrained_place(both, (folder_ / "both").string()), Error);
+}
+
+TEST_F(Pretrained, AFolderWithSomebodysModelIsLeftAlone) {
+  const Recipe r{tiny(), 1, 4, {}};
+  Workshop w(r);
+  write("model.safetensors", foreign(w));
+  std::ofstream(folder_ / "config.json") << "{}";
+  try {
+    check_pretrained_place(r.model, folder_.string());
+    ADD_FAILURE() << "it would be overwritten";
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("did not write"), std::string::npos) << e.what(); }
+  const std::string own = (folder_ / "own").string();
+  check_pretrained_place(r.model, own), save_pretrained(w.training, own);
+  EXPECT_NO_THROW(check_pretrained_place(r.model, own)) << "what was written here may be written again";
+}
+
+TEST_F(Pretrained, AGpt2WithoutItsPrefixAndADecoderInsideALargerModelAreRead) {
+  for (const auto& [name, stem, other] : {std::tuple{"gpt2", "transformer.", ""}, {"gemma3_text", "model.", "language_model.model."}}) {
+    Recipe r{model_from_json(families.at(name).config, name), 1, 4, {}};
+    Workshop from(r), to(r);
+    const std::string place = (folder_ / name).string();
+    check_pretrained_place(r.model, place), save_pretrained(from.training, place);
+    const std::string weights = place + "/model.safetensors";
+    std::ifstream in(weights, std::ios::binary);
+    Values values;
+    for (const auto& [tensor, stored] : read_safetensors_header(weights).tensors) {
+      std::vector<float> all(stored.bytes / 4);
+      in.seekg(std::streamoff(stored.at)), in.read(reinterpret_cast<char*>(all.data()), std::streamsize(stored.bytes));
+      std::string renamed = tensor;
+      if (tensor.starts_with(stem)) renamed = other + tensor.substr(std::string_view(stem).size());
+      values[renamed] = {stored.shape.size() == 2 ? Shape{stored.shape[0], stored.shape[1]} : Shape{stored.shape[0]}, all};
+    }
+    values[name == std::string("gpt2") ? "h.0.attn.bias" : "vision_tower.patch.weight"] = {Shape{4}, std::vector<float>(4)};
+    in.close();
+    write(std::string(name) + "/model.safetensors", values);
+    to.training.initialise(99);
+    load_pretrained(to.training, place);
+    to.training.forward(), from.training.forward();
+    EXPECT_NEAR(to.training.loss(), from.training.loss(), 1e-6) << name;
+  }
 }
 
 }  // namespace

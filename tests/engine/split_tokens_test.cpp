@@ -9,6 +9,7 @@
 
 #include "dist/threads.h"
 #include "engine/save.h"
+#include "tests/engine/dense.h"
 #include "tests/engine/oracle.h"
 #include "tests/engine/workshop.h"
 
@@ -96,6 +97,26 @@ TEST(SplitTokens, LossesAndNormsAreThoseOfOneRankButForTheLastDigits) {
       }
 }
 
+// Windows, caps and scales differ by layer, scaled positions turn by their place in the whole sequence.
+TEST(SplitTokens, EveryDenseFamilyWhosePositionsTurnIsSplit) {
+  for (const DenseModel& m : dense_models()) {
+    SCOPED_TRACE(m.name);
+    Recipe r{m.config, 2, 24, {}};
+    const adamw::Hyper hyper = r.served({.lr = 1e-3});
+    if (m.config.decoder->positions > 0) {
+      EXPECT_THROW(check(split(r, 2)), Error);
+      continue;
+    }
+    const Taken one = alone(r, 2, hyper);
+    const auto all = together(split(r, 3, Sharding::gradients), 2, hyper);
+    for (const Taken& each : all) EXPECT_EQ(each, all[0]);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_NEAR(all[0].losses[i], one.losses[i], 4 * 0x1p-23 * one.losses[i]);
+      EXPECT_NEAR(all[0].norms[i], one.norms[i], 64 * 0x1p-23 * one.norms[i]);
+    }
+  }
+}
+
 TEST(SplitTokens, EveryShardingHasTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     Recipe r = recipe_of(precision, 2, 24);
@@ -158,7 +179,8 @@ TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
       for (const Param& p : one.training.store().params())
         for (const float x : one.training.store().values(p, Value::weight)) weights[p.spec.full_name()].push_back(double(x));
       const auto *a = one.training.tokens().as<std::int32_t>(), *b = one.training.targets().as<std::int32_t>();
-      const auto expected = oracle::Lm(r.model, weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
+      const auto expected =
+          oracle::Lm(decoder_of(r.model), weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
       std::map<std::string, std::vector<float>> of_ranks;  // every rank has its part of each gradient
       std::array<std::map<std::string, std::vector<float>>, 3> each;
       dist::as_threads(3, [&](dist::Comm& comm) {

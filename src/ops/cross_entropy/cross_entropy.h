@@ -3,6 +3,8 @@
 // logits is FP32, bf16 or fp16 [rows, vocab], contiguous; all arithmetic is FP32. targets is int32 [rows] in [0, vocab): the caller
 // has checked. losses is FP32 [rows]. dlogits, when asked for, is [rows, vocab] in any storage type. It may share logits' memory
 // when its elements are not larger than theirs: each row begins where the row of logits began (gradient_inside).
+//
+// With a softcap c every logit x stands for c · tanh(x / c), as in Gemma 2; dlogits is then the gradient of x. On the CPU only.
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"
@@ -15,9 +17,12 @@ struct Rows {
   Tensor dlogits;                      // written when it is there: scale · state's loss scale · (softmax − one-hot)
   float scale = 1;                     // 1 over the rows of the whole batch
   const double* loss_scale = nullptr;  // lives beside the optimiser's state, where the device can read it
+  float softcap = 0;                   // 0: none
 };
 
 void run(const Rows&, Context&);
+
+void cap(const Tensor& logits, float softcap, Context&);  // FP32, in place: for who reads logits and not the loss
 
 // total = scale · Σ losses (+ total when `add`), FP64, in a fixed order.
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context&);

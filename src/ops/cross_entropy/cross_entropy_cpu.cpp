@@ -42,7 +42,13 @@ void run_row(const Rows& t, std::int64_t row, float scale) {
   });
 }
 
-// The same for logits in 16 bits, widened a piece at a time: the logits are read three times and exp is computed twice.
+// cap · tanh(x / cap), by e^−2|x / cap|: its error is that of a rounding of cap itself.
+inline float capped(float x, float cap) {
+  const float t = exp_of(-2 * std::abs(x) / cap), bent = cap * ((1 - t) / (1 + t));
+  return x < 0 ? -bent : bent;
+}
+
+// The same for logits in 16 bits, and for those that are capped: widened a piece at a time, read three times, exp computed twice.
 template <class L>
 void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
   constexpr std::int64_t most = 256;
@@ -53,11 +59,13 @@ void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
     for (std::int64_t v = 0; v < vocab; v += most) {
       const auto n = std::min(most, vocab - v);
       for (std::int64_t i = 0; i < n; ++i) piece[i] = widen(x[v + i]);
+      if (t.softcap > 0)
+        for (std::int64_t i = 0; i < n; ++i) piece[i] = capped(piece[i], t.softcap);
       f(v, n);
     }
   };
   const auto target = t.targets.as<std::int32_t>()[row];
-  const float at_target = widen(x[target]);
+  const float at_target = t.softcap > 0 ? capped(widen(x[target]), t.softcap) : widen(x[target]);
   float top = -std::numeric_limits<float>::infinity(), sum = 0;
   each([&](std::int64_t, std::int64_t n) { top = std::max(top, max_over(n, piece)); });
   each([&](std::int64_t, std::int64_t n) { sum += sum_over(n, [&](std::int64_t i) { return exp_of(piece[i] - top); }); });
@@ -67,13 +75,27 @@ void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
   with_float(t.dlogits.dtype, [&]<class T>() {
     T* d = t.dlogits.as<T>() + row * t.dlogits.stride[0];
     each([&](std::int64_t v, std::int64_t n) {  // d may be x: a piece is read before it is overwritten
+      float slope[most];                        // of the cap
+      if (t.softcap > 0)
+        for (std::int64_t i = 0; i < n; ++i) slope[i] = 1 - piece[i] / t.softcap * (piece[i] / t.softcap);
       for (std::int64_t i = 0; i < n; ++i) piece[i] = exp_of(piece[i] - top) * factor;
       if (target >= v && target < v + n) piece[target - v] -= scale;
-      for (std::int64_t i = 0; i < n; ++i) d[v + i] = narrow<T>(piece[i]);
+      if (t.softcap > 0)
+        for (std::int64_t i = 0; i < n; ++i) piece[i] *= slope[i];
+      T narrowed[most];
+      for (std::int64_t i = 0; i < n; ++i) narrowed[i] = narrow<T>(piece[i]);
+      std::memcpy(static_cast<void*>(d + v), narrowed, std::size_t(n) * sizeof(T));
     });
   });
 }
 
+void cap_row(const Tensor& logits, std::int64_t row, float cap) {
+  float* x = logits.as<float>() + row * logits.shape[1];
+  for (std::int64_t v = 0; v < logits.shape[1]; ++v) x[v] = capped(x[v], cap);
+}
+void run_f32_row(const Rows& t, std::int64_t row, float scale) {
+  t.softcap > 0 ? run_narrow_row<float>(t, row, scale) : run_row(t, row, scale);
+}
 void run_bf16_row(const Rows& t, std::int64_t row, float scale) { run_narrow_row<bf16>(t, row, scale); }
 void run_f16_row(const Rows& t, std::int64_t row, float scale) { run_narrow_row<f16>(t, row, scale); }
 
@@ -84,7 +106,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::cross_entropy {
 
-HWY_EXPORT(run_row);
+HWY_EXPORT(run_f32_row);
+HWY_EXPORT(cap_row);
 HWY_EXPORT(run_bf16_row);
 HWY_EXPORT(run_f16_row);
 
@@ -94,9 +117,13 @@ void run_cpu(const Rows& t, Context& ctx) {
     switch (t.logits.dtype) {
       case DType::bf16: return HWY_DYNAMIC_DISPATCH(run_bf16_row)(t, row, scale);
       case DType::f16: return HWY_DYNAMIC_DISPATCH(run_f16_row)(t, row, scale);
-      default: return HWY_DYNAMIC_DISPATCH(run_row)(t, row, scale);
+      default: return HWY_DYNAMIC_DISPATCH(run_f32_row)(t, row, scale);
     }
   });
+}
+
+void cap_cpu(const Tensor& logits, float softcap, Context& ctx) {
+  ctx.share(logits.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(cap_row)(logits, row, softcap); });
 }
 
 void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total) {

@@ -5,6 +5,7 @@
 namespace headroom::cross_entropy {
 
 void run_cpu(const Rows&, Context&);
+void cap_cpu(const Tensor& logits, float softcap, Context&);
 void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total);
 
 void run_cuda(const Rows&, Context&);

@@ -10,20 +10,20 @@ namespace {
 constexpr std::int64_t columns_per_piece = 64;  // backward is split by columns: each piece adds all rows in order, on any thread
 }
 
-void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context& ctx) {
   const auto width = x.shape[1];
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
       ctx.share(x.shape[0], [&](std::int64_t row, int) {
         const From* from = table.as<From>() + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
         To* to = x.as<To>() + row * width;
-        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(widen(from[i]));
+        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(scale * widen(from[i]));
       });
     });
   });
 }
 
-void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx) {
+void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, Context& ctx) {
   const bool clear = into_dtable == Gradient::overwrite;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   with_float(dx.dtype, [&]<class T>() {
@@ -35,7 +35,7 @@ void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, 
       for (std::int64_t row = 0; row < rows; ++row) {
         float* to = out + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
         const T* from = dx.as<T>() + row * width;
-        for (auto i = begin; i < end; ++i) to[i] += widen(from[i]);
+        for (auto i = begin; i < end; ++i) to[i] += scale * widen(from[i]);
       }
     });
   });

@@ -4,8 +4,8 @@
 
 namespace headroom::embedding {
 
-void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
-void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context&);
+void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context&);
+void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, Context&);
 
 struct Sorted {      // scratch on a GPU: rows in the order of their tokens, rows of one token in their own order
   Tensor starts;     // int32 [vocab + 1]: where a token's rows begin

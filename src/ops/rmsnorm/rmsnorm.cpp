@@ -7,8 +7,9 @@ namespace headroom::rmsnorm {
 namespace {
 
 void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tensor& weight, const Tensor& rstd, const Context& ctx) {
-  bool same = x.shape.rank == 2 && x.contiguous();
-  for (const Tensor& t : alike) same = same && t.shape == x.shape && t.dtype == x.dtype && t.contiguous();
+  const auto laid_out = [&](const Tensor& t) { return t.contiguous() || (t.stride[1] == 1 && (ctx.dry() || !ctx.on_gpu())); };
+  bool same = x.shape.rank == 2 && laid_out(x);
+  for (const Tensor& t : alike) same = same && t.shape == x.shape && t.dtype == x.dtype && laid_out(t);
   check(same, Code::bad_argument, "rmsnorm: x [{}, {}] {}, y and their gradients must be contiguous and alike", x.shape[0], x.shape[1],
         name_of(x.dtype));
   check(weight.dtype == DType::f32 && weight.count() == x.shape[1] && rstd.dtype == DType::f32 && rstd.count() == x.shape[0],
@@ -20,10 +21,14 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tens
 }  // namespace
 
 void forward(const Forward& t, Context& ctx) {
-  check_rows(t.x, {t.y}, t.weight, t.rstd, ctx);
+  check_rows(t.x, {t.y, t.residual ? t.residual : t.y}, t.weight, t.rstd, ctx);
+  const double added = t.residual ? double(t.x.count()) : 0;
   const auto op = ctx.note("rmsnorm.forward", {DType::f32},
-                           {4 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes())});
+                           {4 * double(t.x.count()) + added,
+                            double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes()) + added * double(size_of(t.x.dtype))});
   if (ctx.dry()) return;
+  check(!ctx.on_gpu() || !t.residual, Code::unsupported,
+        "rmsnorm: there is no CUDA kernel that adds its result to a residual yet; run it with --device cpu");
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
 

@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 using headroom::HWY_NAMESPACE::sum_over;
 
 template <class T>
-void forward_row(const T* x, const float* weight, T* y, float* rstd, std::int64_t n, float eps) {
+void forward_row(const T* x, const float* weight, const T* residual, T* y, float* rstd, std::int64_t n, float eps) {
   const float r = 1.0f / std::sqrt(sum_over(n,
                                             [&](std::int64_t i) {
                                               const float v = widen(x[i]);
@@ -24,7 +24,10 @@ void forward_row(const T* x, const float* weight, T* y, float* rstd, std::int64_
                                             }) /
                                        float(n) +
                                    eps);
-  for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(x[i]) * r * weight[i]);
+  if (residual)
+    for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(residual[i]) + widen(x[i]) * r * weight[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(x[i]) * r * weight[i]);
   *rstd = r;
 }
 
@@ -44,15 +47,17 @@ void forward_rows(const Forward& t, std::int64_t begin, std::int64_t end) {
   const auto n = t.x.shape[1];
   with_float(t.x.dtype, [&]<class T>() {
     for (auto r = begin; r < end; ++r)
-      forward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.y.as<T>() + r * n, t.rstd.as<float>() + r, n, t.eps);
+      forward_row(t.x.as<T>() + r * t.x.stride[0], t.weight.as<float>(),
+                  t.residual ? t.residual.as<T>() + r * t.residual.stride[0] : nullptr, t.y.as<T>() + r * t.y.stride[0],
+                  t.rstd.as<float>() + r, n, t.eps);
   });
 }
 void backward_rows(const Backward& t, std::int64_t begin, std::int64_t end, float* dweight) {
   const auto n = t.x.shape[1];
   with_float(t.x.dtype, [&]<class T>() {
     for (auto r = begin; r < end; ++r)
-      backward_row(t.x.as<T>() + r * n, t.weight.as<float>(), t.rstd.as<float>()[r], t.dy.as<T>() + r * n, t.dx.as<T>() + r * n, dweight, n,
-                   t.into_dx == Gradient::accumulate);
+      backward_row(t.x.as<T>() + r * t.x.stride[0], t.weight.as<float>(), t.rstd.as<float>()[r], t.dy.as<T>() + r * t.dy.stride[0],
+                   t.dx.as<T>() + r * t.dx.stride[0], dweight, n, t.into_dx == Gradient::accumulate);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "ops/rope/rope.h"
 
+#include <cmath>
+
 #include "ops/rope/impl.h"
 
 namespace headroom::rope {
@@ -9,6 +11,18 @@ void fill(const Tensor& table, double theta, Context& ctx, std::int64_t first) {
         "rope: the table must be fp32 [positions, dim], dim even; it is {} [{}, {}]", name_of(table.dtype), table.shape[0], table.shape[1]);
   if (ctx.dry()) return;
   ctx.on_gpu() ? fill_cuda(table, theta, first, ctx) : fill_cpu(table, theta, first);
+}
+
+std::vector<float> table_of(const Frequencies& f, std::int64_t len) {
+  const auto half = std::int64_t(f.of_pair.size());
+  std::vector<float> table(std::size_t(len * 2 * half));
+  for (std::int64_t position = 0; position < len; ++position)
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle = double(position) * f.of_pair[std::size_t(i)];
+      table[std::size_t(position * 2 * half + i)] = float(f.magnitude * std::cos(angle));
+      table[std::size_t(position * 2 * half + half + i)] = float(f.magnitude * std::sin(angle));
+    }
+  return table;
 }
 
 void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {

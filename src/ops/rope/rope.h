@@ -5,12 +5,14 @@
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"
+#include "ops/rope/scaling.h"
 
 namespace headroom::rope {
 
 enum class Turn : std::uint8_t { forward, back };
 
 void fill(const Tensor& table, double theta, Context&, std::int64_t first = 0);  // of positions from the first one on
+std::vector<float> table_of(const Frequencies&, std::int64_t len);  // what a table of scaled positions holds, for who fills it: [len, dim]
 void rotate(const Tensor& x, const Tensor& table, Turn, Context&);
 
 }  // namespace headroom::rope

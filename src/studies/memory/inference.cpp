@@ -47,8 +47,7 @@ std::int64_t largest_batch(const ModelMemory& m, const engine::Decoder& d, const
 }
 
 void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
-  if (m.model.counted)
-    for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   r.add(Part{Note{
       "Weights and cache are in the precision; a layer with a sliding window caches no more than that. Prefill reads all prompts at once; "

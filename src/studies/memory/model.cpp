@@ -108,7 +108,7 @@ Key key_of(const Entry& e) { return {e.phase, e.name.text}; }
 Table components(const Case& c, const ModelMemory& s) {
   std::map<Key, Shape> probe;
   std::vector<Symbol> symbols;
-  if (!c.recipe.model.counted) {  // what is only counted has sizes of its own in every layer: numbers alone
+  if (!c.recipe.model.counted && !c.recipe.model.decoder) {  // what is only counted has sizes of its own in every layer: numbers alone
     const Recipe other = probe_of(c.recipe);
     symbols = symbols_of(other, c.recipe, s.device);
     const Forecast shapes = engine::forecast(other, s.device, s.workers);
@@ -276,11 +276,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
         for (const auto len : s.lens) cases.push_back(case_of(s, recipe_of(s, batch, len, p, k)));
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
-  if (s.model.counted)
-    r.add(Part{
-        Note{fmt::format("Counted, not trained here: this engine has no {}. Every op keeps its inputs, by the rules of the models that "
-                         "are trained.",
-                         s.model.counted->untrained)}});
+  if (const auto words = engine::why_not_trained(s.model, s.device); !words.empty())
+    r.add(Part{Note{words + (s.model.counted ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);

@@ -92,8 +92,7 @@ void check_account(const ModelMemory& asked) {
         names_of<ModelUse>.of(asked.use));
   const std::string ours = changed_options(asked.levers);
   check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch eager's step has no such levers; leave {} out", ours);
-  check(!asked.model.counted, Code::unsupported, "--as pytorch: PyTorch's step of {} is not known ({}); leave --as pytorch out",
-        asked.model.name, asked.model.counted ? asked.model.counted->untrained : "");
+  engine::check_pytorch_account(asked.model);
   check(asked.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
 }

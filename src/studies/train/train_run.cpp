@@ -211,6 +211,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   Descriptor folder;
   if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
+  if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   r.recipe.keep = levels_of(r, memory - std::min<std::uint64_t>(memory, of_sample), device);
@@ -299,6 +300,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   }
   if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
   const bool stopped = at.step < r.schedule.steps;
+  if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});

@@ -24,8 +24,9 @@ struct TrainRun {
   adamw::Hyper hyper;
   engine::Schedule schedule;
   std::uint64_t seed = 0;
-  std::string init;    // a folder whose weights a fresh run begins with: Hugging Face's, or of checkpoints; empty: random ones
-  std::string folder;  // of checkpoints; empty: none are kept
+  std::string init;          // a folder whose weights a fresh run begins with: Hugging Face's, or of checkpoints; empty: random ones
+  std::string folder;        // of checkpoints; empty: none are kept
+  std::string hugging_face;  // a folder for the weights at the end, as transformers reads them; empty: none
   std::int64_t every = 100;
   bool resume = false;
   bool switch_precision = false;         // what it goes on from may have been trained in another precision, or with other scales
