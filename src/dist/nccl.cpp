@@ -120,7 +120,7 @@ class NcclComm final : public Comm {
   void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) override {
     if (mine.bytes() == 0) return;
     const std::size_t part = mine.bytes() / std::size_t(ranks());
-    if (peers_ && peers_->serve(mine.data, theirs.data, mine.bytes(), alive(stream)))
+    if (peers_ && peers_->serve(theirs.data, theirs.bytes(), alive(stream)))
       return peers_->exchange(mine.as<char>(), theirs.as<char>(), part, stream);
     if (engine_calls_[std::size_t(Call::exchange)])
       return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, engines_, alive(stream)), "exchange", engines_);
@@ -131,7 +131,7 @@ class NcclComm final : public Comm {
 
   void do_gather(const Tensor& part, const Tensor& whole, void* stream) override {
     if (whole.bytes() == 0) return;
-    if (peers_ && peers_->serve(part.data, whole.data, whole.bytes(), alive(stream)))
+    if (peers_ && peers_->serve(whole.data, whole.bytes(), alive(stream)))
       return peers_->gather(part.as<char>(), whole.as<char>(), part.bytes(), stream);
     const bool by_engine = engine_calls_[std::size_t(Call::gather)];
     if (!by_engine && rendezvous_.one_machine())  // NCCL's gather goes round in a ring, at half the link's rate between two H200

@@ -89,8 +89,8 @@ int Peers::lane_of(void* stream) {
   return int(lanes_.size()) - 1;
 }
 
-bool Peers::serve(const void* a, const void* b, std::size_t bytes, void* stream) {
-  return bytes >= from_bytes && region_of(a) && region_of(b) && lane_of(stream) >= 0;
+bool Peers::serve(const void* whole, std::size_t bytes, void* stream) {
+  return bytes >= from_bytes && region_of(whole) && lane_of(stream) >= 0;
 }
 
 // In the memory of `rank`: what rank `of` says there.
@@ -113,35 +113,28 @@ void Peers::meet(Step step, int lane, void* stream) const {
   put_signals(signals, stream);
 }
 
-const char* Peers::of_peer(const Region& region, const void* mine, int rank) const {
-  const auto at = static_cast<const char*>(mine) - static_cast<const char*>(region.mine->data());
-  return (rank == rank_ ? static_cast<const char*>(region.mine->data()) : region.theirs[std::size_t(rank)]->data()) + at;
+// from(i): what rank i gets; it lies at this rank's place of the whole there.
+template <class From>
+void Peers::send(const From& from, char* whole, std::size_t part, void* stream) {
+  const Region& region = *region_of(whole);
+  const auto place = whole - static_cast<char*>(region.mine->data()) + std::ptrdiff_t(std::size_t(rank_) * part);
+  const int lane = lane_of(stream);
+  meet(Step::come, lane, stream);
+  for (int n = 1; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all write to one
+    const int i = (rank_ + n) % ranks_;
+    copy_by_engine(region.theirs[std::size_t(i)]->data() + place, from(i), part, stream);
+  }
+  char* const own = whole + std::size_t(rank_) * part;
+  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);
+  meet(Step::done, lane, stream);
 }
 
 void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {
-  const Region& region = *region_of(mine);
-  const int lane = lane_of(stream);
-  meet(Step::come, lane, stream);
-  for (int n = 0; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all read from one
-    const int i = (rank_ + 1 + n) % ranks_;
-    copy_by_engine(theirs + std::size_t(i) * part, of_peer(region, mine, i) + std::size_t(rank_) * part, part, stream);
-  }
-  meet(Step::done, lane, stream);
+  send([&](int i) { return mine + std::size_t(i) * part; }, theirs, part, stream);
 }
 
 void Peers::gather(const char* part, char* whole, std::size_t bytes, void* stream) {
-  const Region& region = *region_of(part);
-  const int lane = lane_of(stream);
-  meet(Step::come, lane, stream);
-  for (int n = 0; n < ranks_; ++n) {
-    const int i = (rank_ + 1 + n) % ranks_;
-    char* const to = whole + std::size_t(i) * bytes;
-    if (i == rank_ && to == part) continue;
-    // A part that lies in its own place of the whole lies elsewhere on each rank.
-    const char* const from = part == whole + std::size_t(rank_) * bytes ? of_peer(region, to, i) : of_peer(region, part, i);
-    copy_by_engine(to, from, bytes, stream);
-  }
-  meet(Step::done, lane, stream);
+  send([&](int) { return part; }, whole, bytes, stream);
 }
 
 void Peers::release() noexcept {
@@ -149,10 +142,9 @@ void Peers::release() noexcept {
   releaser_ = std::thread([this] {
     try {
       use_cuda_device(device_);
-      while (!over_) {  // a recorded step waits many times
+      while (!over_) {  // again and again: recorded steps wait many times
         set_words(words_.mine->data(), 1, std::size_t(most_lanes * steps * ranks_), releasing_.raw());
         releasing_.wait();
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     } catch (const Error&) {  // a card that does not answer any more
     }
@@ -201,15 +193,13 @@ bool Peers::works() {
     bool right = got == expected;
     const Nodes nodes = run_and_count(s, [&] { exchange(mine, theirs, part, s); });
     right = right && nodes.copies > 0;
-    // Gathered in place, and from elsewhere.
-    gather(theirs + std::size_t(rank_) * part, theirs, part, s);
-    copy_to_host(got.data(), theirs, got.size(), releasing_);
-    releasing_.wait();
-    for (int i = 0; i < ranks_; ++i) right = right && got[std::size_t(i) * part] == value(i, i);
-    gather(mine, theirs, part, s);
-    copy_to_host(got.data(), theirs, got.size(), releasing_);
-    releasing_.wait();
-    for (int i = 0; i < ranks_; ++i) right = right && got[std::size_t(i) * part] == value(i, 0);
+    for (const char* from : {theirs + std::size_t(rank_) * part, static_cast<char*>(mine)}) {  // in place, and from elsewhere
+      gather(from, theirs, part, s);
+      if (!comes_back()) return false;
+      copy_to_host(got.data(), theirs, got.size(), releasing_);
+      releasing_.wait();
+      for (int i = 0; i < ranks_; ++i) right = right && got[std::size_t(i) * part] == value(i, from == mine ? 0 : i);
+    }
     return right;
   } catch (const Error& e) {
     if (e.at.code != Code::cuda) throw;

@@ -1,5 +1,5 @@
-// Peers — exchanges and gathers between the GPUs of one machine by their copy engines: each rank reads the others' memory, which it has mapped.
-// No multiprocessor is taken from the kernels beside.
+// Peers — exchanges and gathers between the GPUs of one machine by their copy engines: each rank writes into the others' memory, which it has
+// mapped. No multiprocessor is taken from the kernels beside.
 //
 // A call is: I have come (a word written into each peer's memory), wait for all to have come, copy, I am done, wait for all to be done. Each
 // word is set back by the one who waited for it, so a recorded call may be launched again and again.
@@ -26,8 +26,8 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   std::shared_ptr<void> take(std::size_t bytes);  // by every rank, as many
-  // Whether a call of this size on these tensors, the same places on every rank, is for copy engines.
-  bool serve(const void* a, const void* b, std::size_t bytes, void* stream);
+  // Whether a call that fills `whole`, the same place on every rank, is for copy engines.
+  bool serve(const void* whole, std::size_t bytes, void* stream);
   void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
   void gather(const char* part, char* whole, std::size_t bytes, void* stream);
 
@@ -48,7 +48,8 @@ class Peers {
   int lane_of(void* stream);
   void* word(int rank, Step, int of, int lane) const;
   void meet(Step, int lane, void* stream) const;
-  const char* of_peer(const Region&, const void* mine, int rank) const;
+  template <class From>
+  void send(const From&, char* whole, std::size_t part, void* stream);
   bool works();
   bool comes_back();
 

@@ -116,6 +116,12 @@ void tell(const CUpti_Activity* record) {
                   : "copy on device"};
       break;
     }
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+      const auto* r = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record);
+      a = {Kind::copy, std::int64_t(r->start),  std::int64_t(r->end), r->deviceId, r->streamId, r->correlationId, 0, r->graphNodeId,
+           r->bytes,   "copy to another device"};
+      break;
+    }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto* r = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
       a = {
@@ -241,6 +247,7 @@ std::string start_activity(const Wanted& wanted, void (*on_activity)(const Activ
   if (const auto r = f.register_buffers(give_buffer, take_buffer); r != CUPTI_SUCCESS) return refused(r);
   if (const auto r = f.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL); r != CUPTI_SUCCESS) return refused(r);
   f.enable(CUPTI_ACTIVITY_KIND_MEMCPY);
+  f.enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
   f.enable(CUPTI_ACTIVITY_KIND_MEMSET);
   f.enable(CUPTI_ACTIVITY_KIND_OVERHEAD);
   if (wanted.memory) f.enable(CUPTI_ACTIVITY_KIND_MEMORY2);
@@ -266,8 +273,8 @@ void stop_activity() {
   if (!active) return;
   f.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   active = false;  // later activity has no owner
-  for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-                          CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MARKER,
+  for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MARKER,
                           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER})
     f.disable(kind);
   if (subscriber) {
