@@ -44,7 +44,7 @@ test-torch: build  ## install torch into build/torch (large, once), and run the 
 bench: build  ## attention, every variant, over dims and lengths (minutes)
 	$(BUILD)/headroom attention --variant all --dtype fp32 --batch 1 --heads 8 --dim 16,32,64,128 --len 256,1024,4096 --mask causal --until 1%
 
-install: build  ## into PREFIX (/usr/local): program, library, headers, CMake and pkg-config files
+install: build  ## into PREFIX (/usr/local): program, library, headers, CMake and pkg-config files, completion for shells, manual page
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 ASAN ?= all

@@ -36,7 +36,7 @@ struct ForecastAsked {
   std::int64_t batch = 1, len = 1024, micro_batches = 1;
   Precision precision;
   std::optional<engine::Scales> scales;
-  engine::Keep keep = engine::Keep::everything;
+  engine::Keeping keep{};
   std::string attention = "flash";
   engine::Holding holding{};
   std::optional<std::uint64_t> memory_bytes;
@@ -131,7 +131,7 @@ engine::Recipe recipe_of(const ForecastAsked& a, engine::ModelConfig model) {
   recipe.len = a.len;
   recipe.precision = a.precision;
   recipe.scales = a.scales;
-  recipe.keep = {a.keep};
+  recipe.keep_as(a.keep);
   recipe.attention = a.attention;
   recipe.holding = a.holding;
   return recipe;
@@ -166,7 +166,7 @@ Json forecast_answer(Request& r) {
               {"micro_batches", asked.micro_batches},
               {"len", recipe.len},
               {"precision", name_of(recipe.precision)},
-              {"keep", name_of(asked.keep)},
+              {"keep", WordsOf<engine::Keeping>::to(asked.keep)},
               {"attention", recipe.attention},
               {"masters", name_of(recipe.holding.masters)},
               {"gradients", name_of(recipe.holding.gradients)},

@@ -49,6 +49,7 @@ Run train(CLI::App&, Common&);
 Run results(CLI::App&, Common&);
 Run compare(CLI::App&, Common&);
 Run report(CLI::App&, Common&);
+Run completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);

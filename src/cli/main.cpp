@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/options.h"
 #include "dist/quiet.h"
 
@@ -26,6 +27,7 @@ constexpr Command commands[] = {
     {"results", "Browse what was measured", results},
     {"compare", "Compare two runs, with a verdict per row", compare},
     {"report", "Charts and tables of what was measured, on one page", report},
+    {"completion", "What completes its words in bash, zsh or fish, and its manual page", completion},
 };
 
 std::string overview() {
@@ -38,6 +40,38 @@ std::string overview() {
       "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
   return text;
 }
+
+// Every command with its options, as it declares them.
+std::vector<CommandWords> all_words() {
+  std::vector<CommandWords> all;
+  for (const Command& c : commands) {
+    CLI::App app(c.about, fmt::format("headroom {}", c.name));
+    Common common;
+    (void)c.declare(app, common);
+    add_common(app, common);
+    all.push_back(words_of(app, c));
+  }
+  return all;
+}
+
+template <class Text>
+Run written(const Common& common, Text text) {
+  return [&common, text] {
+    check(common.out.empty(), Code::bad_argument, "--out: this is no table; write it with > FILE");
+    print(text());
+    return int(yes);
+  };
+}
+constexpr Command shells[] = {
+    {"bash", "For bash: source <(headroom completion bash)",
+     [](CLI::App&, Common& c) { return written(c, [] { return bash_completion(all_words()); }); }},
+    {"zsh", "For zsh: source <(headroom completion zsh)",
+     [](CLI::App&, Common& c) { return written(c, [] { return zsh_completion(all_words()); }); }},
+    {"fish", "For fish: headroom completion fish | source",
+     [](CLI::App&, Common& c) { return written(c, [] { return fish_completion(all_words()); }); }},
+    {"man", "The manual page: man -l <(headroom completion man)",
+     [](CLI::App&, Common& c) { return written(c, [] { return manual(all_words(), overview()); }); }},
+};
 
 int complain(const std::string& who, const std::string& what, int code) {
   say(fmt::format("{}: {}", who, what));
@@ -164,6 +198,12 @@ int find_and_run(std::span<char*> arguments) {
 }
 
 }  // namespace
+
+Run completion(CLI::App& app, Common& common) {
+  app.footer("make install puts all four where shells and man look for them.");
+  return with_topics(app, common, shells);
+}
+
 }  // namespace headroom::cli
 
 int main(int argc, char** argv) {

@@ -3,7 +3,6 @@
 namespace headroom::engine {
 
 BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
-  auto phase = ctx.arena.in_phase(Phase::saved);
   BlockSaved s;
   s.attention = attention.make_kept(keep, ctx);
   if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.decoder.width});

@@ -533,7 +533,7 @@ struct CountedTraining::Run {
     if (backward) pass.stream_norm_backward(Gradient::overwrite);
   }
 
-  void layer_forward(int i, Keep kept) {
+  void layer_forward(int i, Keep kept) {  // where it keeps anything, that has been made
     const DecoderLayer& l = d.layers[std::size_t(i)];
     (void)store.lease(group_of_layer(i), Pass::forward);
     store.prefetch(group_of_layer(i) + 1, Pass::forward);
@@ -553,7 +553,7 @@ struct CountedTraining::Run {
     const DecoderLayer& l = d.layers[std::size_t(i)];
     const auto attention = pass.attention_items(l.attention), ffn = pass.ffn_items(l.ffn);
     (void)store.lease(group_of_layer(i), Pass::backward);
-    store.prefetch(group_of_layer(i) - 1, Pass::backward);
+    if (i % r.group > 0 || r.group == 1) store.prefetch(group_of_layer(i) - 1, Pass::backward);
     Passes::WeightGradients g{pass, r, numbers};
     auto scope = ctx.arena.scope();
     if (kept == Keep::input) {
@@ -581,21 +581,40 @@ struct CountedTraining::Run {
       return store.finish(last());
     }
     auto scope = ctx.arena.scope();
-    const DecoderLayer& l = d.layers[std::size_t(i)];
-    (void)stream({"y", i});
-    {
+    const int end = std::min(i + r.group, layers());
+    (void)stream({"y", end - 1});
+    if (r.group == 1) {
       auto saved = ctx.arena.in_phase(Phase::saved);
-      pass.make_items(pass.attention_items(l.attention), keep(i), true, i);
-      if (keep(i) != Keep::input) (void)stream({"h", i});
-      pass.make_items(pass.ffn_items(l.ffn), keep(i), true, i);
+      make_kept(i);
     }
     {
       auto phase = ctx.arena.in_phase(Phase::forward);
-      layer_forward(i, keep(i));
+      for (int b = i; b < end; ++b) layer_forward(b, r.group > 1 ? Keep::input : keep(b));
     }
-    descend(i + 1);
+    descend(end);
     auto phase = ctx.arena.in_phase(Phase::backward);
+    if (r.group > 1) return backward_group(i, end);
     layer_backward(i, keep(i));
+    store.finish(group_of_layer(i));
+  }
+
+  void make_kept(int i) {
+    const DecoderLayer& l = d.layers[std::size_t(i)];
+    pass.make_items(pass.attention_items(l.attention), keep(i), true, i);
+    if (keep(i) != Keep::input) (void)stream({"h", i});
+    pass.make_items(pass.ffn_items(l.ffn), keep(i), true, i);
+  }
+
+  void backward_group(int i, int end) {
+    const bool last_one = i + 1 == end;
+    auto scope = ctx.arena.scope();
+    if (!last_one) {
+      (void)stream({"y", i});
+      make_kept(i);
+      layer_forward(i, keep(i));
+      backward_group(i + 1, end);
+    }
+    layer_backward(i, last_one ? Keep::input : keep(i));
     store.finish(group_of_layer(i));
   }
 

@@ -121,7 +121,7 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
   if (!bare.model.decoder) bare.model.layers = 1;
-  bare.keep = {Keep::input}, bare.holding = {}, bare.micro_batches = 1;
+  bare.keep = {Keep::input}, bare.group = 1, bare.holding = {}, bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
   const bool counted = bool(r.model.counted);

@@ -9,7 +9,6 @@ namespace headroom::engine {
 namespace {
 
 constexpr int levels = int(names_of<Keep>.name.size());
-static_assert(int(KeepAsked::automatic) == levels, "every level can be asked for");
 
 std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Keep more) {
   std::vector<Keep> all(std::size_t(layers), more);
@@ -54,9 +53,10 @@ std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, con
   return best;
 }
 
-std::vector<Keep> keep_levels(KeepAsked asked, const Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
-  if (const auto one = level_of(asked)) return {*one};
-  if (auto found = keep_that_fits(recipe, bytes, device, workers)) return *std::move(found);
+void keep_as_asked(const KeepAsked& asked, Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
+  recipe.keep_as(asked.what.value_or(Keeping{}));
+  if (asked.what) return;
+  if (auto found = keep_that_fits(recipe, bytes, device, workers)) return void(recipe.keep = *std::move(found));
   Recipe least = recipe;
   least.keep = {Keep(levels - 1)};
   throw Error(Code::out_of_memory,
@@ -64,7 +64,9 @@ std::vector<Keep> keep_levels(KeepAsked asked, const Recipe& recipe, std::size_t
                           bytes_in_words(double(bytes)), bytes_in_words(double(forecast_peak(least, device, workers)))));
 }
 
-std::string in_words(std::span<const Keep> keep) {
+std::string kept_in_words(const Recipe& r) {
+  const std::vector<Keep>& keep = r.keep;
+  if (r.group > 1) return WordsOf<Keeping>::to(r.kept_as());
   std::vector<std::string> words;
   for (std::size_t i = 0; i < keep.size();) {
     std::size_t end = i;

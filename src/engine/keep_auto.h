@@ -9,24 +9,37 @@
 
 namespace headroom::engine {
 
-enum class KeepAsked : std::uint8_t { everything, no_product, no_cheap, no_attention_inputs, input, automatic };
+struct KeepAsked {
+  std::optional<Keeping> what = Keeping{};  // none ("auto"): to be found
 
-constexpr std::optional<Keep> level_of(KeepAsked k) {  // nothing: to be found
-  return k == KeepAsked::automatic ? std::nullopt : std::optional(Keep(k));
-}
+  friend bool operator==(const KeepAsked&, const KeepAsked&) = default;
+};
 
 // One level for the first blocks and one that keeps more for the others: blocks are alike, so two levels are enough, and what is made
 // again is made when most of what the later blocks kept has been given back. Nothing where not even the least fits.
 // workers: threads that take scratch on a CPU.
 std::optional<std::vector<Keep>> keep_that_fits(Recipe, std::size_t bytes, const Device&, int workers);
 
-// The level asked for, or those found; an Error (out_of_memory) that says what the least needs.
-std::vector<Keep> keep_levels(KeepAsked, const Recipe&, std::size_t bytes, const Device&, int workers);
+// Makes the recipe keep what is asked for, or what is found; an Error (out_of_memory) that says what the least needs.
+void keep_as_asked(const KeepAsked&, Recipe&, std::size_t bytes, const Device&, int workers);
 
-std::string in_words(std::span<const Keep>);  // "input × 4, everything × 8"
+std::string kept_in_words(const Recipe&);  // "groups:6", or "input × 4, everything × 8"
 
 }  // namespace headroom::engine
 
+namespace headroom {
 template <>
-inline constexpr auto headroom::names_of<headroom::engine::KeepAsked> =
-    headroom::names<headroom::engine::KeepAsked>("everything", "no-product", "no-cheap", "no-attention-inputs", "input", "auto");
+struct WordsOf<engine::KeepAsked> {
+  static std::string to(const engine::KeepAsked& k) { return k.what ? WordsOf<engine::Keeping>::to(*k.what) : "auto"; }
+  static std::optional<engine::KeepAsked> named(std::string_view word) {
+    if (word == "auto") return engine::KeepAsked{std::nullopt};
+    const auto k = WordsOf<engine::Keeping>::named(word);
+    return k ? std::optional(engine::KeepAsked{*k}) : std::nullopt;
+  }
+  static std::vector<std::string> all() {
+    auto words = WordsOf<engine::Keeping>::all();
+    words.emplace_back("auto");
+    return words;
+  }
+};
+}  // namespace headroom

@@ -85,6 +85,9 @@ void check(const Recipe& r) {
   check(double(r.batch) * double(r.len) < 0x1p31, Code::bad_argument, "step: batch {} times len {} is past 2^31 tokens", r.batch, r.len);
   check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
+  check(r.group >= 1 && r.group <= std::max<std::int64_t>(r.model.layers, 1), Code::bad_argument,
+        "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
+  check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
   check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
@@ -452,10 +455,46 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
     return store_.finish(group);
   }
   auto scope = ctx_.arena.scope();
-  const Tensor y = stream({"y", i});
-  keep_and_forward(i, x, y);
-  descend(i + 1, y, d, targets);
+  const int end = std::min(i + recipe_.group, int(recipe_.model.layers));
+  const Tensor y = stream({"y", end - 1});
+  if (recipe_.group > 1)
+    forward_group(i, end, x, y);
+  else
+    keep_and_forward(i, x, y);
+  descend(end, y, d, targets);
   auto phase = ctx_.arena.in_phase(Phase::backward);
+  if (recipe_.group > 1)
+    backward_group(i, end, x, d);
+  else
+    backward_block(i, x, d);
+}
+
+// Blocks [begin, end), of which nothing is kept.
+[[gnu::noinline]] void Training::forward_group(int begin, int end, const Tensor& x, const Tensor& y) {
+  auto phase = ctx_.arena.in_phase(Phase::forward);
+  for (int i = begin; i < end; ++i) {
+    const auto w = store_.lease(group_of_layer(i), Pass::forward);
+    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
+    block(i).forward(i == begin ? x : y, w, {}, y, ctx_);
+  }
+}
+
+// The same blocks once more, now as their level says: in the phase of backward, for which alone they are made.
+void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) {
+  if (i + 1 == end) {
+    kept_[std::size_t(i)] = {};
+    return backward_block(i, x, d);
+  }
+  auto scope = ctx_.arena.scope();
+  const Tensor y = stream({"y", i});
+  const Block b = block(i);
+  kept_[std::size_t(i)] = b.make_kept(keep_of(i), ctx_);
+  {
+    const auto w = store_.lease(group_of_layer(i), Pass::forward);
+    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
+    b.forward(x, w, kept_[std::size_t(i)], y, ctx_);
+  }
+  backward_group(i + 1, end, y, d);
   backward_block(i, x, d);
 }
 
@@ -463,7 +502,10 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
 [[gnu::noinline]] void Training::keep_and_forward(int i, const Tensor& x, const Tensor& y) {
   const Block b = block(i);
   BlockSaved& kept = kept_[std::size_t(i)];
-  kept = b.make_kept(recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(i)], ctx_);
+  {
+    auto saved = ctx_.arena.in_phase(Phase::saved);
+    kept = b.make_kept(keep_of(i), ctx_);
+  }
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::forward);
@@ -474,7 +516,7 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
 [[gnu::noinline]] void Training::backward_block(int i, const Tensor& x, const Tensor& d) {
   const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::backward);
-  store_.prefetch(group - 1, Pass::backward);
+  if (i % recipe_.group > 0 || recipe_.group == 1) store_.prefetch(group - 1, Pass::backward);  // else a group's forward comes before it
   block(i).backward(x, w, kept_[std::size_t(i)], d, Gradient::overwrite, ctx_);
   store_.finish(group);
 }

@@ -6,6 +6,7 @@
 // On a GPU passes() can be recorded (recorded.h); a step is then set_rate() and one launch. loss(), state() and what else reads
 // values wait for the card; nothing else does.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,9 +37,12 @@ struct Recipe {
   Holding holding{};
   Ranks ranks{};                   // `batch` and `micro_batches` are of each
   std::optional<Scales> scales{};  // of fp8; none: the usual ones
+  int group = 1;  // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
 
   // What follows from the above, said here and nowhere else.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
+  void keep_as(const Keeping& k) { keep = {k.level}, group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers)))); }
+  Keeping kept_as() const { return {keep.front(), group}; }                // of the first block, where blocks differ
   bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
   bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
   adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
@@ -111,6 +115,9 @@ class Training {
   void in_parts(const adamw::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&);
   void keep_and_forward(int block, const Tensor& x, const Tensor& y);
+  void forward_group(int begin, int end, const Tensor& x, const Tensor& y);
+  void backward_group(int begin, int end, const Tensor& x, const Tensor& d);
+  Keep keep_of(int block) const { return recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(block)]; }
   void backward_block(int block, const Tensor& x, const Tensor& d);
   DType stored_type() const { return recipe_.formats().stored.dtype; }
   Tensor stream(Name) const;

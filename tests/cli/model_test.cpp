@@ -218,6 +218,25 @@ TEST_F(ModelProgram, ABatchSmallerThanTheGpusSplitsItsTokens) {
   refused("plan --model 8B --batch 2 --len 1001 --gpus 8 --device h200", 2, "--len a multiple of 16, so that tokens are");
 }
 
+TEST_F(ModelProgram, BlocksInGroupsAreALevelLikeEveryOther) {
+  const std::string narrow = " --width 64 --heads 2 --vocab 100 --batch 1 ";
+  const Json j = answer("memory model --layers 6 --len 64 --keep input,groups,groups:2,groups:3:everything" + narrow);
+  ASSERT_EQ(j["rows"].size(), 4u);
+  EXPECT_EQ(j["rows"][1]["keep"], "groups:3") << "the root of 6 blocks, or a little more";
+  EXPECT_EQ(j["rows"][2]["keep"], "groups:2");
+  EXPECT_EQ(j["rows"][3]["keep"], "groups:3:everything");
+  EXPECT_LT(j["rows"][1]["train_peak_bytes"], j["rows"][0]["train_peak_bytes"]);
+  EXPECT_GT(j["rows"][1]["flops"], j["rows"][0]["flops"]);
+  const Json step = answer("step --device cpu --layers 4 --keep groups --steps 1 --warmup 0 --len 16" + narrow);
+  EXPECT_EQ(step["rows"].back()["peak_bytes"], step["rows"].back()["forecast_peak_bytes"]);
+  EXPECT_EQ(step["rows"].back()["kept"], "groups:2");
+  const Json plan = answer("plan --layers 4 --len 64 --most 1000 --precision fp32" + narrow);
+  EXPECT_NE(plan["rows"].dump().find("\"groups:2\""), std::string::npos);
+  refused("step --keep groups:1", 2, "groups:K");
+  refused("step --keep groups:2:most", 2, "groups:K:LEVEL");
+  refused("memory model --layers 4 --keep groups:9" + narrow, 2, "groups of 9 blocks");
+}
+
 TEST_F(ModelProgram, ThePlanFindsALevelForEachBlock) {
   const std::string command =
       "plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 50 --precision bf16 --attention flash --most 1";

@@ -305,6 +305,7 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
       r.keep.resize(r.keep.size() > 1 ? 2 : 1, Keep(among(0, 4)));
       if (r.model.tied) r.holding.updating = Updating::after, r.holding.gradients = std::min(r.holding.gradients, Gradients::half);
     }
+    if (r.keep.size() == 1) r.group = int(among(1, r.model.layers));
     Device device;
     if (among(0, 1)) device.kind = DeviceKind::cuda, device.sm = 90;
     if (r.holding.gradients == Gradients::none && device.kind == DeviceKind::cuda)
@@ -313,8 +314,8 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
     if (r.holding.updating == Updating::after && among(0, 2) == 0) r.micro_batches = int(among(2, 3));
     const int workers = device.kind == DeviceKind::cpu ? int(among(1, 3)) : 1;
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {} keep {} purpose {} {} {} {} {}", trial, to_json(r.model), r.batch, r.len,
-                             name_of(r.precision), r.attention, int(r.keep[0]), int(r.purpose), name_of(r.holding.masters),
-                             name_of(r.holding.gradients), name_of(r.holding.updating), device.sm));
+                             name_of(r.precision), r.attention, WordsOf<Keeping>::to(r.kept_as()), int(r.purpose),
+                             name_of(r.holding.masters), name_of(r.holding.gradients), name_of(r.holding.updating), device.sm));
     Forecast f;
     try {
       f = forecast(r, device, workers);

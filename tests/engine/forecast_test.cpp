@@ -56,6 +56,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     r.keep.clear();
     for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
     if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
+    if (r.keep.size() == 1) r.group = int(among(1, r.model.layers));
     SCOPED_TRACE(
         fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));

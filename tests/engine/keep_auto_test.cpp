@@ -33,8 +33,10 @@ TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
       }
   }
   EXPECT_FALSE(keep_that_fits(r, least - 1, gpu, 1));
-  EXPECT_THROW(keep_levels(KeepAsked::automatic, r, least - 1, gpu, 1), Error);
-  EXPECT_EQ(keep_levels(KeepAsked::no_cheap, r, 0, gpu, 1), std::vector{Keep::no_cheap});
+  EXPECT_THROW(keep_as_asked({std::nullopt}, r, least - 1, gpu, 1), Error);
+  Recipe as_asked = r;
+  keep_as_asked({Keeping{Keep::no_cheap}}, as_asked, 0, gpu, 1);
+  EXPECT_EQ(as_asked.keep, std::vector{Keep::no_cheap});
 }
 
 TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAll) {
@@ -47,7 +49,7 @@ TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAl
   const std::size_t bytes = (all.predicted + forecast_peak(less, cpu, 2)) / 2;
   less.keep = *keep_that_fits(r, bytes, cpu, 2);
   EXPECT_EQ(less.keep.size(), 5u);
-  EXPECT_NE(less.keep.front(), less.keep.back()) << in_words(less.keep);
+  EXPECT_NE(less.keep.front(), less.keep.back()) << kept_in_words(less);
   Workshop some(less);
   for (Workshop* w : {&all, &some}) w->training.step(r.hyper());
   EXPECT_EQ(some.weights(), all.weights());

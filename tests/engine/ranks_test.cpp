@@ -106,6 +106,20 @@ TEST(Ranks, OfAnyNumberAndShardingGiveTheBitsOfOneWithAsManyMicroBatches) {
     }
 }
 
+TEST(Ranks, BlocksInGroupsHaveTheSameBitsInEverySharding) {
+  Recipe r = recipe_of("bf16", 3);
+  r.model.layers = 5;
+  const adamw::Hyper hyper = r.served({.lr = 0.01, .clip = 0.7});
+  const Taken one = alone(r, 2, hyper);
+  r.micro_batches = 1;
+  for (const Sharding sharding : shardings)
+    for (const Keeping& keep : {Keeping{Keep::input, 2}, Keeping{Keep::everything, 3}}) {
+      SCOPED_TRACE(fmt::format("{} {}", WordsOf<Keeping>::to(keep), name_of(sharding)));
+      r.keep_as(keep);
+      for (const Taken& each : together(r, 3, sharding, 2, hyper)) expect_same(each, one);
+    }
+}
+
 TEST(Ranks, HoldWhatOneRankHoldsInEveryWay) {
   for (const bool tied : {false, true})
     for (const auto& [masters, gradients] : {std::pair{Masters::halves, Gradients::whole}, std::pair{Masters::whole, Gradients::half},

@@ -76,7 +76,7 @@ TEST(Columns, KnowEveryTableOfPlan) {
 TEST(Columns, AskedOptionsThatAreNotAtTheirDefaultsAreNamed) {
   ModelMemory m;
   EXPECT_EQ(changed_options(m), "");
-  m.levers.keeps = {engine::Keep::input};
+  m.levers.keeps = {{engine::Keep::input}};
   m.memory_bytes = 7;
   m.as_pytorch.workspace_bytes = 0;
   EXPECT_EQ(changed_options(m), "--memory, --keep, --workspace-mib");

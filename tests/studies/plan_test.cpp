@@ -17,8 +17,9 @@ using namespace engine;
 
 // What identifies a setting, in the words of a row.
 std::string words_of(const Recipe& r) {
-  return fmt::format("{} {} {} {} {} {} {}x{} {}", name_of(r.precision), r.attention, name_of(r.keep[0]), name_of(r.holding.masters),
-                     name_of(r.holding.gradients), name_of(r.holding.updating), r.batch, r.micro_batches, name_of(r.ranks.sharding));
+  return fmt::format("{} {} {} {} {} {} {}x{} {}", name_of(r.precision), r.attention, WordsOf<engine::Keeping>::to(r.kept_as()),
+                     name_of(r.holding.masters), name_of(r.holding.gradients), name_of(r.holding.updating), r.batch, r.micro_batches,
+                     name_of(r.ranks.sharding));
 }
 
 // Every combination of every lever, written out here: the ones that the engine runs dry, and their peaks.
@@ -27,14 +28,16 @@ std::map<std::string, std::size_t> dry_runs(const Plan& p) {
   const std::int64_t each = p.batch / p.gpus;
   for (const char* precision : {"fp32", "bf16", "fp16"})
     for (const char* attention : {"flash", "plain"})
-      for (int keep = 0; keep <= int(Keep::input); ++keep)
+      for (const Keeping& keep : {Keeping{Keep::everything}, Keeping{Keep::no_product}, Keeping{Keep::no_cheap},
+                                  Keeping{Keep::no_attention_inputs}, Keeping{Keep::input}, Keeping{Keep::input, 0}})
         for (int masters = 0; masters <= int(Masters::halves); ++masters)
           for (int gradients = 0; gradients <= int(Gradients::none); ++gradients)
             for (int updating = 0; updating <= int(Updating::during); ++updating)
               for (std::int64_t micro_batches = 1; micro_batches <= each; ++micro_batches)
                 for (int sharding = 0; sharding <= (p.gpus > 1 ? int(Sharding::everything) : 0); ++sharding) {
                   if (each % micro_batches != 0) continue;
-                  Recipe r{p.model, each / micro_batches, p.len, *precision_named(precision), {Keep(keep)}, attention};
+                  Recipe r{p.model, each / micro_batches, p.len, *precision_named(precision), {}, attention};
+                  r.keep_as(keep);
                   r.micro_batches = int(micro_batches), r.ranks = {p.gpus, Sharding(sharding)};
                   r.holding = {.masters = Masters(masters), .updating = Updating(updating), .gradients = Gradients(gradients)};
                   try {

@@ -20,7 +20,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
   for (const Recipe& r : recipes) {
     const std::size_t forecast = engine::forecast_peak(r, device, threads);
     MeasuredStepRow& row = rows.emplace_back(
-        MeasuredStepRow{.batch = r.batch, .len = r.len, .precision = r.precision, .keep = r.keep[0], .forecast_peak_bytes = forecast});
+        MeasuredStepRow{.batch = r.batch, .len = r.len, .precision = r.precision, .keep = r.kept_as(), .forecast_peak_bytes = forecast});
     try {
       check(forecast <= device.memory_bytes, Code::out_of_memory,
             "this needs {}, {} are available; try a smaller --batch or --len, or --keep input", bytes_in_words(double(forecast)),

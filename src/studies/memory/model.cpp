@@ -20,6 +20,7 @@ namespace headroom::studies {
 
 using engine::Forecast;
 using engine::Keep;
+using engine::Keeping;
 using engine::Purpose;
 using engine::Recipe;
 
@@ -36,8 +37,9 @@ Recipe with_purpose(Recipe r, Purpose p) {
   return r;
 }
 
-Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, Keep keep) {
-  Recipe r{s.model, batch, len, p, {keep}, s.attention_family()};
+Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, const Keeping& keep) {
+  Recipe r{s.model, batch, len, p, {}, s.attention_family()};
+  r.keep_as(keep);
   r.holding = s.levers.holding, r.logits = s.levers.logits, r.ranks = s.levers.ranks;
   if (r.formats().quantised()) r.scales = s.levers.scales;
   return r;
@@ -154,7 +156,7 @@ Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& ro
   std::vector<LargestRow> rows;
   for (const Case& c : cases)
     rows.push_back({.precision = c.recipe.precision,
-                    .keep = c.recipe.keep[0],
+                    .keep = c.recipe.kept_as(),
                     .batch = c.recipe.batch,
                     .len = c.recipe.len,
                     .largest_len = largest_that_fits(s, c.recipe, &Recipe::len, room),
@@ -165,7 +167,7 @@ Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& ro
 Table growth(const ModelMemory& s) {
   std::vector<ScalingRow> rows;
   for (const Precision p : s.precisions)
-    for (const Keep k : s.levers.keeps)
+    for (const Keeping& k : s.levers.keeps)
       for (const auto batch : s.batches) {
         std::vector<std::pair<double, double>> peak, activations;
         for (const auto len : s.lens) {
@@ -198,10 +200,15 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.attention = "flash";
     now("attention without N² memory (--attention flash)", r);
   }
-  for (int k = int(c.recipe.keep[0]) + 1; k < int(names_of<Keep>.name.size()); ++k) {
+  for (int k = int(c.recipe.keep[0]) + 1; c.recipe.group == 1 && k < int(names_of<Keep>.name.size()); ++k) {
     Recipe r = c.recipe;
     r.keep = {Keep(k)};
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
+  }
+  if (c.recipe.group == 1 && c.recipe.model.layers > 1) {
+    Recipe r = c.recipe;
+    r.keep_as({Keep::input, 0});
+    now(fmt::format("keep one input of {} blocks (--keep {})", r.group, WordsOf<Keeping>::to(r.kept_as())), r);
   }
   const DType stored = c.recipe.formats().stored.dtype;
   if (size_of(stored) == 4) {
@@ -271,7 +278,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   const Room room = room_of(s.device, s.memory_bytes, ranks.count);
   std::vector<Case> cases;
   for (const Precision p : s.precisions)
-    for (const Keep k : s.levers.keeps)
+    for (const Keeping& k : s.levers.keeps)
       for (const auto batch : s.batches)
         for (const auto len : s.lens) cases.push_back(case_of(s, recipe_of(s, batch, len, p, k)));
 
@@ -292,7 +299,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .batch = c.recipe.batch,
                          .len = c.recipe.len,
                          .precision = c.recipe.precision,
-                         .keep = c.recipe.keep[0],
+                         .keep = c.recipe.kept_as(),
                          .attention = c.recipe.attention,
                          .params = engine::param_count(s.model),
                          .forward_peak_bytes = c.forward_peak,
@@ -329,7 +336,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   r.add(Part{Note{fmt::format(
       "In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
       "C rows of logits at once{}.",
-      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), name_of(last.recipe.keep[0]),
+      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), WordsOf<Keeping>::to(last.recipe.kept_as()),
       ranks.split_tokens ? ", R ranks" : "")}});
   Table full = rows.within.back()[0];
   full.name = "largest";

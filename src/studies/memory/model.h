@@ -17,7 +17,7 @@
 namespace headroom::studies {
 
 struct StepLevers {  // of this library's training step
-  std::vector<engine::Keep> keeps{engine::Keep::everything};
+  std::vector<engine::Keeping> keeps{{}};
   engine::Holding holding{};
   std::optional<engine::Scales> scales;
   engine::Logits logits = engine::Logits::whole;

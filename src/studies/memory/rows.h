@@ -129,7 +129,7 @@ struct ModelMemoryRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   Precision precision;
-  engine::Keep keep = engine::Keep::everything;
+  engine::Keeping keep{};
   std::string attention;
   std::int64_t params = 0;
   std::uint64_t forward_peak_bytes = 0, forward_backward_peak_bytes = 0, train_peak_bytes = 0, needed_bytes = 0, standing_bytes = 0;
@@ -195,7 +195,7 @@ void describe(Of<PeakPhaseRow> auto& r, auto&& f) {
 
 struct LargestRow {  // length, with this batch; batch, with this length
   Precision precision;
-  std::optional<engine::Keep> keep{};  // of this library's step alone
+  std::optional<engine::Keeping> keep{};  // of this library's step alone
   std::int64_t batch = 0, len = 0, largest_len = 0, largest_batch = 0;
 };
 void describe(Of<LargestRow> auto& r, auto&& f) {
@@ -209,7 +209,7 @@ void describe(Of<LargestRow> auto& r, auto&& f) {
 
 struct ScalingRow {
   Precision precision;
-  engine::Keep keep = engine::Keep::everything;
+  engine::Keeping keep{};
   std::int64_t batch = 0;
   double exponent_of_peak = 0, exponent_of_activations = 0;
 };
@@ -238,7 +238,7 @@ void describe(Of<ModelSavingRow> auto& r, auto&& f) {
 struct MeasuredStepRow {  // a step that was forecast, run
   std::int64_t batch = 0, len = 0;
   Precision precision;
-  engine::Keep keep = engine::Keep::everything;
+  engine::Keeping keep{};
   std::uint64_t forecast_peak_bytes = 0;
   std::optional<std::int64_t> ledger_peak_bytes{}, difference_bytes{}, driver_bytes{}, context_bytes{}, loaded_bytes{}, unexplained_bytes{};
   Status status = Status::ok;
@@ -267,7 +267,7 @@ struct PyTorchModelRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   Precision precision;
-  engine::Keep keep = engine::Keep::everything;
+  engine::Keeping keep{};
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0, forward_backward_peak_bytes = 0, train_peak_bytes = 0,
                 needed_bytes = 0, held_bytes = 0;
   bool fits = false;

@@ -65,7 +65,7 @@ std::vector<Wanted> recipes_of(const Plan& p) {
   std::vector<Wanted> all;
   for (const Precision precision : p.precisions)
     for (const std::string& attention : p.attentions)
-      for (const engine::KeepAsked keep : p.keeps)
+      for (const engine::KeepAsked& keep : p.keeps)
         for (const Share& share : shares_of(p))
           for (std::int64_t micro = share.each; micro >= 1; --micro) {
             if (share.each % micro != 0) continue;
@@ -74,13 +74,14 @@ std::vector<Wanted> recipes_of(const Plan& p) {
                 for (const engine::Gradients gradients : p.gradients)
                   for (const engine::Updating updating : p.updates)
                     for (int sharding = 0; sharding < (p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1); ++sharding) {
-                      const auto level = engine::level_of(keep);
-                      Recipe r{p.model, micro, p.len, precision, {level.value_or(engine::Keep::everything)}, attention};
+                      Recipe r{p.model, micro, p.len, precision, {}, attention};
+                      r.keep_as(keep.what.value_or(engine::Keeping{}));
+                      if (keep.what && keep.what->group != 1 && r.group == 1) continue;  // it is the level by itself
                       r.micro_batches = int(share.each / micro), r.logits = logits;
                       if (r.formats().quantised()) r.scales = p.scales;
                       r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
                       r.ranks = {p.gpus, engine::Sharding(sharding), share.split_tokens};
-                      if (accepted(r)) all.push_back({std::move(r), !level});
+                      if (accepted(r)) all.push_back({std::move(r), !keep.what});
                     }
           }
   return all;
@@ -89,7 +90,7 @@ std::vector<Wanted> recipes_of(const Plan& p) {
 std::string in_words(const Recipe& r) {
   const engine::Holding& h = r.holding;
   std::string words = fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(r.precision), r.attention,
-                                  engine::in_words(r.keep), r.batch, r.micro_batches);
+                                  engine::kept_in_words(r), r.batch, r.micro_batches);
   if (h.masters != engine::Masters::whole) words += fmt::format(" masters {}", name_of(h.masters));
   if (h.gradients != engine::Gradients::whole) words += fmt::format(" gradients {}", name_of(h.gradients));
   if (h.updating != engine::Updating::after) words += fmt::format(" update {}", name_of(h.updating));
@@ -149,7 +150,8 @@ std::vector<Setting> settings_of(const Plan& p) {
               !p.updates.empty(),
           Code::bad_argument, "plan: nothing to choose from");
     const Share share = shares_of(p)[0];
-    Recipe r{p.model, share.each, p.len, p.precisions[0], {engine::level_of(p.keeps[0]).value_or(engine::Keep::input)}, p.attentions[0]};
+    Recipe r{p.model, share.each, p.len, p.precisions[0], {}, p.attentions[0]};
+    r.keep_as(p.keeps[0].what.value_or(engine::Keeping{engine::Keep::input}));
     r.holding = {.masters = p.masters[0], .updating = p.updates[0], .gradients = p.gradients[0]};
     r.ranks = {p.gpus, engine::Sharding::none, share.split_tokens};
     engine::check(r);
@@ -238,7 +240,7 @@ Outcome plan_of_training(const Plan& p) {
     const Recipe& recipe = s->recipe;
     rows.push_back({.precision = recipe.precision,
                     .attention = recipe.attention,
-                    .keep = engine::in_words(recipe.keep),
+                    .keep = engine::kept_in_words(recipe),
                     .logits = recipe.logits,
                     .holding = recipe.holding,
                     .micro_batch = recipe.batch,
@@ -275,7 +277,7 @@ Outcome plan_of_training(const Plan& p) {
                                           "times as long.",
                                           p.device.ceilings.source)
                             : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
-  const bool levels_asked = std::find(p.keeps.begin(), p.keeps.end(), engine::KeepAsked::automatic) != p.keeps.end();
+  const bool levels_asked = std::any_of(p.keeps.begin(), p.keeps.end(), [](const engine::KeepAsked& k) { return !k.what; });
   if (!levels_asked && !p.model.counted && fitting.front()->recipe.keep[0] != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
   if (p.gpus == 1) return yes_or_no(std::move(r), fits);

@@ -15,6 +15,13 @@
 
 namespace headroom::studies {
 
+inline std::vector<engine::KeepAsked> every_keep() {  // every level, and the least bytes: groups
+  std::vector<engine::KeepAsked> all;
+  for (const std::string& word : names_of<engine::Keep>.all()) all.push_back(*WordsOf<engine::KeepAsked>::named(word));
+  all.push_back({engine::Keeping{engine::Keep::input, 0}});
+  return all;
+}
+
 struct Plan {
   engine::ModelConfig model;
   std::int64_t batch = 4, len = 1024;
@@ -23,8 +30,7 @@ struct Plan {
   std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
   std::optional<engine::Scales> scales;
   std::vector<std::string> attentions{"flash", "plain"};
-  std::vector<engine::KeepAsked> keeps{engine::KeepAsked::everything, engine::KeepAsked::no_product, engine::KeepAsked::no_cheap,
-                                       engine::KeepAsked::no_attention_inputs, engine::KeepAsked::input};
+  std::vector<engine::KeepAsked> keeps = every_keep();
   std::vector<engine::Logits> logits{engine::Logits::whole};
   std::vector<engine::Masters> masters{engine::Masters::whole, engine::Masters::halves};
   std::vector<engine::Gradients> gradients{engine::Gradients::whole, engine::Gradients::half, engine::Gradients::none};

@@ -45,7 +45,7 @@ struct Way {
 };
 
 std::string levers_of(const Recipe& r) {
-  return fmt::format("{} keep {} micro-batch {} × {}", name_of(r.precision), engine::in_words(r.keep), r.batch, r.micro_batches);
+  return fmt::format("{} keep {} micro-batch {} × {}", name_of(r.precision), engine::kept_in_words(r), r.batch, r.micro_batches);
 }
 
 // The first that fits, as they are in order of time; else the one that needs least.
@@ -70,7 +70,7 @@ void each_choice(const Plan& p, const Recipe& like, Body&& body) {
     if (p.batch % micro != 0) continue;
     for (const engine::Keep keep : {engine::Keep::everything, engine::Keep::no_cheap, engine::Keep::input}) {
       Recipe r = like;
-      r.ranks = {}, r.batch = micro, r.micro_batches = int(p.batch / micro), r.keep = {keep};
+      r.ranks = {}, r.batch = micro, r.micro_batches = int(p.batch / micro), r.keep_as({keep});
       if (r.micro_batches > 1) r.holding.updating = engine::Updating::after;
       if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
       body(std::move(r));

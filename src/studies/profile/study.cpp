@@ -82,17 +82,13 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   ProfileOptions o = options;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
-  s.recipe = {only(t.models, "--model"),
-              t.batch,
-              only(t.lens, "--len"),
-              only(t.precisions, "--precision"),
-              {engine::level_of(t.keep).value_or(engine::Keep::everything)},
-              t.attention};
+  s.recipe = {only(t.models, "--model"), t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {}, t.attention};
+  s.recipe.keep_as(t.keep.what.value_or(engine::Keeping{}));
   s.recipe.purpose = phase, s.recipe.holding = t.holding, s.recipe.ranks = t.ranks, s.recipe.logits = t.logits;
   engine::check(s.recipe);
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
-  s.recipe.keep = engine::keep_levels(t.keep, s.recipe, s.memory_bytes, device, o.threads);
+  engine::keep_as_asked(t.keep, s.recipe, s.memory_bytes, device, o.threads);
   StepTime asked = t;
   asked.phases = {phase};
   if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};

@@ -64,7 +64,7 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
     return;
   }
   const int workers = device.kind == DeviceKind::cpu ? std::max(1, int(number_at(s, "threads"))) : 1;
-  r.keep = engine::keep_levels(asked.keep, r, asked.memory.value_or(device.memory_bytes), device, workers);
+  engine::keep_as_asked(asked.keep, r, asked.memory.value_or(device.memory_bytes), device, workers);
   const auto forecast = engine::forecast(r, device, workers);
   Chart c = live_bytes_chart(forecast, asked.memory.value_or(device.memory_bytes));
   c.choice = fmt::format("{} len {} {}", r.model.name, r.len, name_of(r.precision));

@@ -117,7 +117,8 @@ std::vector<StepCase> cases_of(const StepTime& s) {
       for (const auto len : s.lens)
         for (const Purpose phase : phases)
           for (const auto warmup : s.warmups) {
-            Recipe r{model, s.batch, len, precision, {engine::level_of(s.keep).value_or(engine::Keep::everything)}, s.attention};
+            Recipe r{model, s.batch, len, precision, {}, s.attention};
+            r.keep_as(s.keep.what.value_or(engine::Keeping{}));
             r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks, r.logits = s.logits;
             if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
             StepTime alone = s;
@@ -172,8 +173,8 @@ class StepRows {
  private:
   void measure(const StepCase& c, StepRow& row) {
     Recipe recipe = c.recipe;
-    recipe.keep = engine::keep_levels(s_.keep, recipe, memory_, device_, s_.threads);
-    row.kept = engine::in_words(recipe.keep);
+    engine::keep_as_asked(s_.keep, recipe, memory_, device_, s_.threads);
+    row.kept = engine::kept_in_words(recipe);
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
     const std::size_t taken = group_ ? group_->most(f.peak_bytes, "what they need") : f.peak_bytes;  // arenas of one size

@@ -20,7 +20,7 @@ struct StepTime {
   std::vector<std::int64_t> lens{128};
   std::vector<Precision> precisions{{}};
   std::optional<engine::Scales> scales;  // of fp8
-  engine::KeepAsked keep = engine::KeepAsked::everything;
+  engine::KeepAsked keep{};
   std::string attention = "flash";
   engine::Logits logits = engine::Logits::whole;
   engine::Holding holding{};

@@ -150,9 +150,9 @@ Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory
 }
 
 // Where nothing fits, the least of all: the answer is then no, by its bytes.
-std::vector<engine::Keep> levels_of(const TrainRun& r, std::uint64_t memory, const Device& device) {
-  if (const auto one = engine::level_of(r.keep)) return {*one};
-  return engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(std::vector{engine::Keep::input});
+void choose_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
+  r.recipe.keep_as(r.keep.what.value_or(engine::Keeping{engine::Keep::input}));
+  if (!r.keep.what) r.recipe.keep = engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(std::vector{engine::Keep::input});
 }
 
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
@@ -214,7 +214,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  r.recipe.keep = levels_of(r, memory - std::min<std::uint64_t>(memory, of_sample), device);
+  choose_keep(r, memory - std::min<std::uint64_t>(memory, of_sample), device);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
@@ -307,7 +307,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
   record.add("unigram_entropy", data.unigram_entropy());
-  if (r.keep == engine::KeepAsked::automatic) record.add("kept", engine::in_words(r.recipe.keep));
+  if (!r.keep.what) record.add("kept", engine::kept_in_words(r.recipe));
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});

@@ -16,7 +16,7 @@ namespace headroom::studies {
 
 struct TrainRun {
   engine::Recipe recipe;  // its keep levels are found by the study
-  engine::KeepAsked keep = engine::KeepAsked::everything;
+  engine::KeepAsked keep{};
   std::optional<std::uint64_t> memory{};
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
