@@ -1,8 +1,8 @@
 // Peers — exchanges and gathers between the GPUs of one machine by their copy engines: each rank writes into the others' memory, which it has
 // mapped. No multiprocessor is taken from the kernels beside.
 //
-// A call is: I have come (a word written into each peer's memory), wait for all to have come, copy, I am done, wait for all to be done. Each
-// word is set back by the one who waited for it, so a recorded call may be launched again and again.
+// A call is: I have come (a word for each peer, in host memory that all share), wait for all to have come, copy, I am done, wait for all to be
+// done. Each word is set back by the one who waited for it, so a recorded call may be launched again and again.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dist/rendezvous.h"
+#include "dist/segment.h"
 #include "gpu/buffer.h"
 #include "gpu/peer.h"
 #include "gpu/stream.h"
@@ -46,7 +47,8 @@ class Peers {
   Region share(std::size_t bytes);
   const Region* region_of(const void* data) const;
   int lane_of(void* stream);
-  void* word(int rank, Step, int of, int lane) const;
+  std::size_t word(int rank, Step, int of, int lane) const;
+  void pretend_all_came();
   void meet(Step, int lane, void* stream) const;
   template <class From>
   void send(const From&, char* whole, std::size_t part, void* stream);
@@ -54,9 +56,10 @@ class Peers {
   bool comes_back();
 
   Rendezvous& rendezvous_;
-  int device_, rank_, ranks_;
-  Stream releasing_;
-  Region words_;
+  int rank_, ranks_;
+  Stream stream_;
+  Segment words_;
+  SeenByGpu words_of_gpu_;
   std::vector<std::shared_ptr<Region>> regions_;
   std::vector<void*> lanes_;  // streams that made calls: each has words of its own
   std::atomic<bool> over_{false};

@@ -1,8 +1,6 @@
 #include "dist/shared.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "dist/segment.h"
 
 namespace headroom::dist {
 
@@ -29,30 +28,14 @@ struct Front {                                  // at the beginning of the segme
   alignas(64) std::atomic<std::uint32_t> arrived;
 };
 
-class Segment {
- public:
-  Segment(int fd, std::size_t bytes) : bytes_(bytes) {
-    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    check(data_ != MAP_FAILED, Code::out_of_memory, "shared memory: {} bytes for the ranks' windows cannot be had: {}", bytes,
-          std::strerror(errno));
-  }
-  ~Segment() { ::munmap(data_, bytes_); }
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
-  char* at(std::size_t offset) const { return static_cast<char*>(data_) + offset; }
-
- private:
-  void* data_;
-  std::size_t bytes_;
-};
-
 long futex(std::atomic<std::uint32_t>& word, int what, std::uint32_t value, const timespec* limit) {
   return ::syscall(SYS_futex, &word, what, value, limit, nullptr, 0);
 }
 
 class SharedComm final : public Comm {
  public:
-  SharedComm(Rendezvous& r, std::size_t window) : Comm(r.rank(), r.ranks()), rendezvous_(r), half_(window / 2), segment_(share(window)) {}
+  SharedComm(Rendezvous& r, std::size_t window)
+      : Comm(r.rank(), r.ranks()), rendezvous_(r), half_(window / 2), segment_(r, front_bytes() + window * std::size_t(ranks())) {}
 
   Backend backend() const override { return Backend::shared; }
   std::string route(Call) const override { return "copies"; }
@@ -107,27 +90,6 @@ class SharedComm final : public Comm {
     return reinterpret_cast<Place*>(segment_.at(sizeof(Front)))[std::size_t(rank) * 2 + calls_ % 2];
   }
   char* window(int rank) const { return segment_.at(front_bytes() + (std::size_t(rank) * 2 + half_in_use_) * half_); }
-
-  // Rank 0 makes the segment; the others open it through /proc, where it has a name only as long as rank 0 lives.
-  Segment share(std::size_t window) {
-    check(rendezvous_.one_machine(), Code::unsupported, "shared memory joins ranks of one machine, and these are on several; take MPI");
-    const std::size_t bytes = front_bytes() + window * std::size_t(ranks());
-    int fd = -1;
-    std::string mine;
-    if (rank() == 0) {
-      fd = ::memfd_create("headroom ranks", MFD_CLOEXEC);
-      mine = fd >= 0 && ::ftruncate(fd, off_t(bytes)) == 0 ? fmt::format("/proc/{}/fd/{}", getpid(), fd) : std::string();
-    }
-    const Socket closed_at_the_end(fd);
-    const std::string path = rendezvous_.collect(mine, "their shared memory")[0];
-    check(!path.empty(), Code::out_of_memory, "shared memory: the system gives rank 0 no {} bytes", bytes);
-    const Socket theirs(rank() == 0 ? -1 : ::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    const int from = rank() == 0 ? fd : theirs.fd();
-    const std::string why =
-        from >= 0 ? "" : fmt::format("rank {} cannot open rank 0's memory at {}: {}", rank(), path, std::strerror(errno));
-    for (const auto& w : rendezvous_.collect(why, "whether they have it")) check(w.empty(), Code::io, "shared memory: {}", w);
-    return {from, bytes};
-  }
 
   void begin(Call call, std::size_t bytes, int root) {
     ++calls_;

@@ -40,7 +40,8 @@ PeerView::PeerView(const std::string&) { refuse(); }
 PeerView::~PeerView() = default;
 void put_signals(const std::vector<Signal>&, void*) { refuse(); }
 void copy_by_engine(void*, const void*, std::size_t, void*) { refuse(); }
-void set_words(void*, std::uint32_t, std::size_t, void*) { refuse(); }
+SeenByGpu::SeenByGpu(void*, std::size_t) { refuse(); }
+SeenByGpu::~SeenByGpu() = default;
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }

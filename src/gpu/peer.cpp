@@ -71,11 +71,14 @@ void copy_by_engine(void* to, const void* from, std::size_t bytes, void* stream)
   cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(stream)));
 }
 
-void set_words(void* words, std::uint32_t value, std::size_t count, void* stream) {
-  using Set = CUresult (*)(CUdeviceptr, unsigned, std::size_t, CUstream);
-  static const auto set = driver_call<Set>("cuMemsetD32Async", 12000);
-  const CUresult r = set(reinterpret_cast<CUdeviceptr>(words), value, count, cuda_stream(stream));
-  check(r == CUDA_SUCCESS, Code::cuda, "the CUDA driver could not set {} words: CUresult {}", count, int(r));
+SeenByGpu::SeenByGpu(void* data, std::size_t bytes) : data_(data) {
+  cuda(cudaHostRegister(data, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable));
+  void* seen = nullptr;
+  const cudaError_t e = cudaHostGetDevicePointer(&seen, data, 0);
+  if (e != cudaSuccess) cudaHostUnregister(data);
+  cuda(e);
+  device_data_ = static_cast<char*>(seen);
 }
+SeenByGpu::~SeenByGpu() { cudaHostUnregister(data_); }
 
 }  // namespace headroom

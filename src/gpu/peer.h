@@ -1,5 +1,5 @@
-// Memory of a GPU that other processes of this machine see, and signals in it: words that a stream writes into another GPU's memory, and that a
-// stream there waits for. Copies and signals take no multiprocessor, and can be recorded in a graph.
+// Memory of a GPU that other processes of this machine see, and signals: words in host memory that a stream of one GPU writes and a stream of
+// another waits for. Copies and signals take no multiprocessor, and can be recorded in a graph.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +32,18 @@ struct Signal {
 void put_signals(const std::vector<Signal>&, void* stream);  // a cudaStream_t; in this order
 
 void copy_by_engine(void* to, const void* from, std::size_t bytes, void* stream);
-void set_words(void* words, std::uint32_t value, std::size_t count, void* stream);
+
+class SeenByGpu {  // host memory of somebody else's, which GPUs of this process see too
+ public:
+  SeenByGpu(void* data, std::size_t bytes);
+  ~SeenByGpu();
+  SeenByGpu(const SeenByGpu&) = delete;
+  SeenByGpu& operator=(const SeenByGpu&) = delete;
+  char* device_data() const { return device_data_; }
+
+ private:
+  void* data_;
+  char* device_data_ = nullptr;
+};
 
 }  // namespace headroom

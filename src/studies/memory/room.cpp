@@ -23,6 +23,12 @@ Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus) {
   return r;
 }
 
+std::uint64_t room_for_a_run(const Device& d, std::optional<std::uint64_t> asked, dist::Group* group) {
+  if (d.kind == DeviceKind::cpu) return asked ? *asked : group ? group->memory_of_each(d) : d.memory_bytes;
+  const std::uint64_t most = room_of(d, asked, group ? group->ranks() : 1).for_peak();
+  return group ? group->least(most, "their room") : most;
+}
+
 std::string misfit(const Room& r, std::uint64_t peak) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   return fmt::format("needs {}{}, {} allowed", words(r.needed_bytes(peak)),

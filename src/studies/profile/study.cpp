@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "report/render.h"
+#include "studies/memory/room.h"
 
 namespace headroom::studies {
 
@@ -88,7 +89,7 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   engine::check(s.recipe);
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
-  engine::keep_as_asked(t.keep, s.recipe, s.memory_bytes, device, o.threads);
+  engine::keep_as_asked(t.keep, s.recipe, t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group), device, o.threads);
   StepTime asked = t;
   asked.phases = {phase};
   if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};

@@ -16,6 +16,7 @@
 #include "ops/matmul/matmul.h"
 #include "report/described_table.h"
 #include "studies/memory/driver_bytes.h"
+#include "studies/memory/room.h"
 
 namespace headroom::studies {
 
@@ -143,6 +144,7 @@ class StepRows {
         memory_(s.memory ? *s.memory
                 : group  ? group->memory_of_each(device, comm_->own_bytes())
                          : device.memory_bytes),
+        room_(s.keep.what ? 0 : room_for_a_run(device, s.memory, group)),
         place_(device, s.threads),
         driver_(place_),
         cpu_ceiling_(place_.on_gpu()      ? 0
@@ -173,7 +175,7 @@ class StepRows {
  private:
   void measure(const StepCase& c, StepRow& row) {
     Recipe recipe = c.recipe;
-    engine::keep_as_asked(s_.keep, recipe, memory_, device_, s_.threads);
+    engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads);
     row.kept = engine::kept_in_words(recipe);
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
@@ -225,6 +227,7 @@ class StepRows {
   dist::Group* group_;
   std::unique_ptr<dist::Comm> comm_;
   std::uint64_t memory_;
+  std::uint64_t room_;  // for --keep auto
   Place place_;
   DriverBytes driver_;
   double cpu_ceiling_;
