@@ -106,9 +106,9 @@ TEST_F(ModelProgram, AsPyTorchFindsEdgesAndWhatRemovesBytes) {
   const std::int64_t edge = j["edge"][1]["largest_len"];
   fits(edge, 0), fits(edge + 1, 3);
   ASSERT_GE(j["mitigations"].size(), 6u);
-  EXPECT_EQ(j["mitigations"][0]["train_peak_bytes"], j["rows"][1]["train_peak_bytes"]);
+  EXPECT_EQ(j["mitigations"][0]["peak_bytes"], j["rows"][1]["train_peak_bytes"]);
   for (const Json& row : j["mitigations"])
-    EXPECT_EQ(row["train_peak_bytes"].get<std::int64_t>() + row["saves_bytes"].get<std::int64_t>(), j["rows"][1]["train_peak_bytes"]);
+    EXPECT_EQ(row["peak_bytes"].get<std::int64_t>() + row["saves_bytes"].get<std::int64_t>(), j["rows"][1]["train_peak_bytes"]);
 }
 
 TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
@@ -218,6 +218,48 @@ TEST_F(ModelProgram, ABatchSmallerThanTheGpusSplitsItsTokens) {
   refused("plan --model 8B --batch 2 --len 1001 --gpus 8 --device h200", 2, "--len a multiple of 16, so that tokens are");
 }
 
+// Forward, forward and backward without an optimiser, and a step are three questions; the row says which was asked.
+TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
+  const std::string size = " --device cpu --len 32 --precision bf16" + small_model;
+  const Json step = answer("step --phase forward,forward+backward,train --steps 1 --warmup 0 --threads 1" + size);
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string phase = step["rows"][i]["phase"];
+    SCOPED_TRACE(phase);
+    const Json j = answer("memory model --phase " + phase + size), row = j["rows"][0];
+    EXPECT_EQ(row["phase"], phase);
+    const char* peaks[] = {"forward_peak_bytes", "forward_backward_peak_bytes", "train_peak_bytes"};
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(row.contains(peaks[k]) && row[peaks[k]].is_number(), k <= i) << peaks[k];
+    std::int64_t sum = 0;
+    for (const Json& c : row["components"]) sum += c["at_peak_bytes"].get<std::int64_t>();
+    EXPECT_EQ(sum, row[peaks[i]]) << "of this phase's own peak";
+    EXPECT_GT(row["needed_bytes"].get<std::int64_t>(), before);
+    before = row["needed_bytes"];
+    const Json plan = answer("plan --phase " + phase + " --most 1000" + size);
+    bool found = false;
+    for (const Json& p : plan["rows"]) {
+      EXPECT_EQ(p["phase"], phase);
+      found = found || (p["keep"] == "everything" && p["masters"] == "whole" && p["gradients"] == "whole" && p["micro_batches"] == 1 &&
+                        p["update"] == "after" && p["attention"] == "flash" && p["peak_bytes"] == row[peaks[i]]);
+    }
+    EXPECT_TRUE(found) << plan["rows"].dump(1);
+    if (phase == "train") continue;
+    refused("memory model --measure --phase " + phase + size, 2, "--measure runs a training step");
+    refused("memory model --update during --phase " + phase + size, 2, "has no update");
+  }
+  const auto pytorch = [&](const std::string& phase) {
+    return answer("memory model --as pytorch --len 32 --phase " + phase + small_model)["rows"][0];
+  };
+  const Json forward = pytorch("forward"), both = pytorch("forward+backward"), train = pytorch("train");
+  EXPECT_EQ(forward["phase"], "forward");
+  EXPECT_FALSE(forward.contains("train_peak_bytes") && forward["train_peak_bytes"].is_number());
+  EXPECT_LT(forward["needed_bytes"], both["needed_bytes"]);
+  EXPECT_GE(train["forward_backward_peak_bytes"].get<std::int64_t>() - both["forward_backward_peak_bytes"].get<std::int64_t>(),
+            8 * train["params"].get<std::int64_t>())
+      << "no moments";
+  refused("plan --phase forward --keep input" + size, 2, "leave --keep");
+}
+
 TEST_F(ModelProgram, BlocksInGroupsAreALevelLikeEveryOther) {
   const std::string narrow = " --width 64 --heads 2 --vocab 100 --batch 1 ";
   const Json j = answer("memory model --layers 6 --len 64 --keep input,groups,groups:2,groups:3:everything" + narrow);
@@ -235,6 +277,18 @@ TEST_F(ModelProgram, BlocksInGroupsAreALevelLikeEveryOther) {
   refused("step --keep groups:1", 2, "groups:K");
   refused("step --keep groups:2:most", 2, "groups:K:LEVEL");
   refused("memory model --layers 4 --keep groups:9" + narrow, 2, "groups of 9 blocks");
+}
+
+// Bytes against time of every setting that fits, also those that the table leaves out; report draws the rows that a file holds.
+TEST_F(ModelProgram, ThePlanIsAPictureToo) {
+  const std::string plan = "plan --device h200 --memory 20 --precision bf16,fp32 --len 128 --most 5" + small_model;
+  EXPECT_NE(run(plan + "--format md").out.find("Bytes against time"), std::string::npos);
+  ASSERT_EQ(run(plan + "--out " + at("plan.html")).code, 0);
+  EXPECT_NE(text_of(at("plan.html")).find("other settings that fit"), std::string::npos);
+  ASSERT_EQ(run(plan + "--out " + at("plan.json")).code, 0);
+  const Ended page = run("report " + at("plan.json") + " --format md");
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_NE(page.out.find("Bytes against time"), std::string::npos) << page.out;
 }
 
 TEST_F(ModelProgram, ThePlanFindsALevelForEachBlock) {

@@ -4,8 +4,16 @@
 
 namespace headroom::studies {
 
-enum class Whose : std::uint8_t { headroom, pytorch };    // this library's step, or PyTorch eager's
-enum class ModelUse : std::uint8_t { train, inference };  // of a model
+enum class Whose : std::uint8_t { headroom, pytorch };  // this library's step, or PyTorch eager's
+enum class ModelUse : std::uint8_t {
+  train,      // a step, with the optimiser's state and update
+  inference,  // weights, cache, prefill and decode
+  forward,    // a forward pass alone: nothing is kept for backward
+  gradients   // forward and backward, without an optimiser
+};
+
+inline constexpr const char* about_phase =
+    "train: a training step; forward, forward+backward: without an optimiser; inference: weights, cache, prefill and decode";
 
 inline constexpr Description memory_limit{.name = "memory_bytes",
                                           .unit = Unit::bytes,
@@ -19,5 +27,5 @@ namespace headroom {
 template <>
 inline constexpr auto names_of<studies::Whose> = names<studies::Whose>("headroom", "pytorch");
 template <>
-inline constexpr auto names_of<studies::ModelUse> = names<studies::ModelUse>("train", "inference");
+inline constexpr auto names_of<studies::ModelUse> = names<studies::ModelUse>("train", "inference", "forward", "forward+backward");
 }  // namespace headroom

@@ -29,7 +29,8 @@ namespace {
 struct Case {
   Recipe recipe;
   Forecast step;
-  std::size_t forward_peak, backward_peak;
+  std::size_t forward_peak = 0;
+  std::optional<std::uint64_t> backward_peak{}, train_peak{};
 };
 
 Recipe with_purpose(Recipe r, Purpose p) {
@@ -40,13 +41,16 @@ Recipe with_purpose(Recipe r, Purpose p) {
 Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, const Keeping& keep) {
   Recipe r{s.model, batch, len, p, {}, s.attention_family()};
   r.keep_as(keep);
+  r.purpose = purpose_of(s.use);
   r.holding = s.levers.holding, r.logits = s.levers.logits, r.ranks = s.levers.ranks;
   if (r.formats().quantised()) r.scales = s.levers.scales;
   return r;
 }
 Case case_of(const ModelMemory& s, const Recipe& r) {
-  return {r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers),
-          engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers)};
+  Case c{r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers)};
+  if (r.purpose != Purpose::forward) c.backward_peak = engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers);
+  if (r.purpose == Purpose::training) c.train_peak = c.step.peak_bytes;
+  return c;
 }
 
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
@@ -299,12 +303,13 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .batch = c.recipe.batch,
                          .len = c.recipe.len,
                          .precision = c.recipe.precision,
+                         .phase = s.use,
                          .keep = c.recipe.kept_as(),
                          .attention = c.recipe.attention,
                          .params = engine::param_count(s.model),
                          .forward_peak_bytes = c.forward_peak,
                          .forward_backward_peak_bytes = c.backward_peak,
-                         .train_peak_bytes = c.step.peak_bytes,
+                         .train_peak_bytes = c.train_peak,
                          .needed_bytes = room.needed_bytes(peak),
                          .standing_bytes = c.step.standing_bytes,
                          .flops = c.step.flops,
@@ -365,6 +370,11 @@ Outcome memory_model(const ModelMemory& s) {
     return memory_inference(s);
   }
   if (s.measure) engine::check_trained(s.model);
+  check(!s.measure || s.use == ModelUse::train, Code::bad_argument,
+        "--measure runs a training step; leave --phase out, or ask headroom step");
+  const engine::Holding& holding = s.levers.holding;
+  check(s.use == ModelUse::train || (holding.updating == engine::Updating::after && holding.gradients != engine::Gradients::none),
+        Code::bad_argument, "--phase {} has no update; leave --update and --gradients none out", names_of<ModelUse>.of(s.use));
   return memory_of_steps(s);
 }
 

@@ -62,9 +62,15 @@ void describe(Of<ModelMemory> auto& m, auto&& f) {
   describe_cases(m, f);
   describe(m.levers, f);
   f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch eager's"});
-  f(m.use, {.name = "phase", .about = "train: a training step; inference: weights, cache, prefill and decode"});
+  f(m.use, {.name = "phase", .about = about_phase});
   f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});
   describe(m.as_pytorch, f);
+}
+
+constexpr engine::Purpose purpose_of(ModelUse u) {  // of what is no inference
+  return u == ModelUse::forward     ? engine::Purpose::forward
+         : u == ModelUse::gradients ? engine::Purpose::gradients
+                                    : engine::Purpose::training;
 }
 
 // yes: any of the rows fits.

@@ -54,9 +54,9 @@ engine::Recipe ours(const LanguageModel& m) {
 Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace) {
   std::vector<PyTorchSavingRow> rows;
   const auto now = std::int64_t(step_peak(m, workspace));
-  rows.push_back({.instead = "as it is", .train_peak_bytes = now, .saves_bytes = 0});
+  rows.push_back({.instead = "as it is", .peak_bytes = now, .saves_bytes = 0});
   const auto add = [&](const char* what, std::uint64_t peak, const std::string& cost) {
-    rows.push_back({.instead = what, .train_peak_bytes = std::int64_t(peak), .saves_bytes = now - std::int64_t(peak), .costs = cost});
+    rows.push_back({.instead = what, .peak_bytes = std::int64_t(peak), .saves_bytes = now - std::int64_t(peak), .costs = cost});
   };
   const auto consider = [&](const char* what, auto change, const std::string& cost) {
     LanguageModel other = m;
@@ -70,13 +70,14 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
     consider(
         "torch.autocast in bf16", [](LanguageModel& o) { o.precision = {DType::bf16}; },
         "8 bits of mantissa in matmuls; copies of the weights");
-  if (m.adam == pytorch::Adam::foreach)
+  if (m.adam == pytorch::Adam::foreach && m.until == pytorch::Until::update)
     consider(
         "AdamW(fused=True)", [](LanguageModel& o) { o.adam = pytorch::Adam::fused; }, "nothing");
   if (m.batch > 1)
     consider(
         "half the batch, gradients accumulated", [](LanguageModel& o) { o.batch = (o.batch + 1) / 2; }, "twice as many, smaller launches");
   engine::Recipe here = ours(m);
+  here.purpose = purpose_of(asked.use);
   for (const auto keep : {engine::Keep::everything, engine::Keep::input}) {
     here.keep = {keep};
     add(keep == engine::Keep::everything ? "this library's step" : "this library's step, --keep input",
@@ -88,8 +89,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
 
 void check_account(const ModelMemory& asked) {
   check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
-  check(asked.use == ModelUse::train, Code::bad_argument, "--phase {}: --as pytorch accounts for a training step",
-        names_of<ModelUse>.of(asked.use));
+  check(asked.use != ModelUse::inference, Code::bad_argument, "--phase inference: --as pytorch accounts for training, and parts of a step");
   const std::string ours = changed_options(asked.levers);
   check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch eager's step has no such levers; leave {} out", ours);
   engine::check_pytorch_account(asked.model);
@@ -111,6 +111,9 @@ LanguageModel language_model_of(const ModelMemory& asked) {
   m.fused_attention = asked.attention_family() == "flash";
   m.softmax = asked.as_pytorch.softmax;
   m.adam = asked.as_pytorch.adam;
+  m.until = asked.use == ModelUse::forward     ? pytorch::Until::forward
+            : asked.use == ModelUse::gradients ? pytorch::Until::backward
+                                               : pytorch::Until::update;
   return m;
 }
 
@@ -145,14 +148,15 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                              .batch = batch,
                              .len = len,
                              .precision = precision,
+                             .phase = asked.use,
                              .params = a.params,
                              .before_backward_bytes = a.before_backward_bytes,
                              .forward_peak_bytes = a.forward_peak_bytes,
-                             .forward_backward_peak_bytes = a.forward_backward_peak_bytes,
-                             .train_peak_bytes = a.train_peak_bytes,
                              .needed_bytes = room.needed_bytes(a.train_peak_bytes),
                              .held_bytes = a.held_bytes,
                              .fits = room.holds(a.train_peak_bytes)});
+        if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
+        if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
         fits = fits || room.holds(a.train_peak_bytes);
         auto& components = a.account.components;
         std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
@@ -161,7 +165,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   Table rows = table_of("rows", "", described);
   rows.within = std::move(within);
   Record r{"",
-           fmt::format("Memory of a training step as PyTorch eager: {}, attention {}", asked.model.name,
+           fmt::format("Memory of {} as PyTorch eager: {}, attention {}",
+                       asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), asked.model.name,
                        model.fused_attention ? "fused" : "naive"),
            {}};
   Table at_peak;

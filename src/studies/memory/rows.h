@@ -7,6 +7,7 @@
 #include "engine/keep.h"
 #include "engine/ranks.h"
 #include "ops/attention/mask_words.h"
+#include "studies/memory/asked.h"
 #include "studies/status.h"
 
 namespace headroom::studies {
@@ -129,10 +130,13 @@ struct ModelMemoryRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   Precision precision;
+  ModelUse phase = ModelUse::train;
   engine::Keeping keep{};
   std::string attention;
   std::int64_t params = 0;
-  std::uint64_t forward_peak_bytes = 0, forward_backward_peak_bytes = 0, train_peak_bytes = 0, needed_bytes = 0, standing_bytes = 0;
+  std::uint64_t forward_peak_bytes = 0;
+  std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
+  std::uint64_t needed_bytes = 0, standing_bytes = 0;
   double flops = 0;
   engine::Ranks ranks{};
   double link_bytes = 0;
@@ -145,6 +149,7 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.batch, {.name = "batch"});
   f(r.len, {.name = "len"});
   f(r.precision, {.name = "precision"});
+  f(r.phase, {.name = "phase"});
   f(r.keep, {.name = "keep"});
   f(r.attention, {.name = "attention", .show = detail});
   f(r.params, {.name = "params", .role = noted, .show = detail});
@@ -267,9 +272,11 @@ struct PyTorchModelRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   Precision precision;
+  ModelUse phase = ModelUse::train;
   engine::Keeping keep{};
-  std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0, forward_backward_peak_bytes = 0, train_peak_bytes = 0,
-                needed_bytes = 0, held_bytes = 0;
+  std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
+  std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
+  std::uint64_t needed_bytes = 0, held_bytes = 0;
   bool fits = false;
 };
 void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
@@ -279,6 +286,7 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.batch, {.name = "batch"});
   f(r.len, {.name = "len"});
   f(r.precision, {.name = "precision"});
+  f(r.phase, {.name = "phase"});
   f(r.keep, {.name = "keep"});
   f(r.params, {.name = "params", .role = noted});
   f(r.before_backward_bytes, {.name = "before_backward_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
@@ -292,13 +300,13 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
 
 struct PyTorchSavingRow {
   std::string instead;
-  std::int64_t train_peak_bytes = 0, saves_bytes = 0;
+  std::int64_t peak_bytes = 0, saves_bytes = 0;
   std::string costs{};
 };
 void describe(Of<PyTorchSavingRow> auto& r, auto&& f) {
   using enum Role;
   f(r.instead, {.name = "instead"});
-  f(r.train_peak_bytes, {.name = "train_peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = Unit::bytes});
   f(r.costs, {.name = "costs", .role = noted});
 }

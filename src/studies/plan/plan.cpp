@@ -10,6 +10,7 @@
 #include "engine/decoder.h"
 #include "report/described_table.h"
 #include "studies/memory/inference.h"
+#include "studies/plan/picture.h"
 #include "studies/plan/ways.h"
 
 namespace headroom::studies {
@@ -34,6 +35,15 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
 }
 
 namespace {
+
+// A pass that makes no gradients, or no update, has nothing to choose there: of settings that differ in nothing else one is tried.
+bool says_more(const Plan& p, const Recipe& r) {
+  const engine::Holding& h = r.holding;
+  const bool no_update = h.updating == engine::Updating::after && h.gradients != engine::Gradients::none;
+  if (p.use == ModelUse::gradients) return no_update;
+  return p.use != ModelUse::forward || (no_update && h.gradients == engine::Gradients::whole && r.micro_batches == 1 && r.group == 1 &&
+                                        r.keep.front() == engine::Keep::everything);
+}
 
 bool accepted(const Recipe& r) {
   try {
@@ -81,7 +91,8 @@ std::vector<Wanted> recipes_of(const Plan& p) {
                       if (r.formats().quantised()) r.scales = p.scales;
                       r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
                       r.ranks = {p.gpus, engine::Sharding(sharding), share.split_tokens};
-                      if (accepted(r)) all.push_back({std::move(r), !keep.what});
+                      r.purpose = purpose_of(p.use);
+                      if (says_more(p, r) && accepted(r)) all.push_back({std::move(r), !keep.what});
                     }
           }
   return all;
@@ -134,6 +145,7 @@ Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, boo
   for (Column& c : t.columns)
     if (!several_gpus && (c.name == "sharding" || c.name == "link_ms_at_least" || c.name == "exposed_ms")) c.show = Show::detail;
   if (any([](const PlanRow& r) { return r.split_tokens; })) t.show("split_tokens", Show::always);
+  if (any([](const PlanRow& r) { return r.phase != ModelUse::train; })) t.show("phase", Show::always);
   if (any([](const PlanRow& r) { return r.logits != engine::Logits::whole; })) t.show("logits", Show::always);
   return t;
 }
@@ -154,7 +166,11 @@ std::vector<Setting> settings_of(const Plan& p) {
     r.keep_as(p.keeps[0].what.value_or(engine::Keeping{engine::Keep::input}));
     r.holding = {.masters = p.masters[0], .updating = p.updates[0], .gradients = p.gradients[0]};
     r.ranks = {p.gpus, engine::Sharding::none, share.split_tokens};
+    r.purpose = purpose_of(p.use);
     engine::check(r);
+    throw Error(Code::bad_argument,
+                fmt::format("--phase {}: no update is made and nothing is kept; leave --keep, --gradients and --update out",
+                            names_of<ModelUse>.of(p.use)));
   }
   auto all = forecasts_of(p, recipes);
   if (all.empty() && !(p.stop())) engine::forecast(recipes[0].recipe, p.device, p.workers);  // says why it is not served
@@ -173,7 +189,7 @@ void check_plan(const Plan& p) {
   check_precisions(p.precisions, p.scales, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
-  check(p.use == ModelUse::train || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
+  check(p.use != ModelUse::inference || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
 }
 
 std::vector<Precision> usual_precisions(const Plan& p) {
@@ -236,9 +252,9 @@ Outcome plan_of_training(const Plan& p) {
   for (const Setting* s : fitting) {
     const bool frontier = s->peak() < least;
     least = std::min(least, s->peak());
-    if (std::int64_t(rows.size()) == p.most) break;
     const Recipe& recipe = s->recipe;
-    rows.push_back({.precision = recipe.precision,
+    rows.push_back({.phase = p.use,
+                    .precision = recipe.precision,
                     .attention = recipe.attention,
                     .keep = engine::kept_in_words(recipe),
                     .logits = recipe.logits,
@@ -266,10 +282,13 @@ Outcome plan_of_training(const Plan& p) {
     row.ms_at_least = s->ms_at_least, row.link_ms_at_least = s->link_ms_at_least, row.exposed_ms = s->exposed_ms;
     row.tokens_per_s_at_most = 1e3 * double(p.batch) * double(p.len) / s->ms_at_least;
   }
+  auto picture = picture_of(rows, room.memory_bytes);
+  if (std::int64_t(rows.size()) > p.most) rows.resize(std::size_t(p.most));
   r.add(Part{table_of_settings(!fits       ? "The nearest"
                                : all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
                                            : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
                                rows, p.gpus > 1)});
+  if (picture) r.add(Part{*std::move(picture)});
   r.add(Part{
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
            "half and none are rounded to the precision; with update during nothing is clipped."}});
@@ -287,8 +306,9 @@ Outcome plan_of_training(const Plan& p) {
       "ZeRO-3 (FSDP).{}",
       p.gpus,
       p.device.ceilings.link_bytes_per_s > 0 ? fmt::format("{:.0f} GB/s", p.device.ceilings.link_bytes_per_s / 1e9) : "an unknown rate",
-      p.model.counted ? ""
-                      : fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus))}});
+      p.model.counted || p.use != ModelUse::train
+          ? ""
+          : fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus))}});
   for (Part& part : ways_of(p, all, room)) r.add(std::move(part));
   return yes_or_no(std::move(r), fits);
 }

@@ -58,7 +58,7 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.updates, {.name = "update", .about = "When AdamW runs, to try; during: nothing is clipped"});
   f(p.memory_bytes, memory_limit);
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
-  f(p.use, {.name = "phase", .about = "A training step, or the largest batch that answers at each length"});
+  f(p.use, {.name = "phase", .about = about_phase});
 }
 
 struct Setting {
@@ -78,6 +78,7 @@ Setting setting_of(const Plan&, const engine::Recipe&);  // one dry run
 std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
 
 struct PlanRow {
+  ModelUse phase = ModelUse::train;
   Precision precision;
   std::string attention;
   std::string keep;
@@ -97,6 +98,7 @@ struct PlanRow {
 };
 void describe(Of<PlanRow> auto& r, auto&& f) {
   using enum Role;
+  f(r.phase, {.name = "phase", .show = Show::detail});
   f(r.precision, {.name = "precision"});
   f(r.attention, {.name = "attention"});
   f(r.keep, {.name = "keep"});

@@ -10,6 +10,7 @@ void add_growth(const ReportRun&, Record&);     // rows with a length: times and
 void add_attention(const ReportRun&, Record&);  // rows of headroom attention: the same to the edge of memory, and plain against flash
 void add_forecast(const ReportRun&, Record&);   // rows with x and forecast_x: one against the other
 void add_step(const ReportRun&, Record&);       // rows of headroom step: phases, and the step's live bytes
+void add_plan(const ReportRun&, Record&);       // rows of headroom plan: bytes against time
 void add_train(const ReportRun&, Record&);      // rows of headroom train: the loss over the steps
 void add_profile(const ReportRun&, Record&);    // tables of headroom profile: timeline, modules, roofline, live bytes
 

@@ -238,6 +238,7 @@ Record section(const ReportRun& run) {
   add_growth(run, r);
   add_step(run, r);
   add_train(run, r);
+  add_plan(run, r);
   add_profile(run, r);
   add_forecast(run, r);
   in_reading_order(r);

@@ -127,17 +127,21 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
               inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
               targets = torch.make("target tokens", DType::i64, {m.batch, m.len});
   std::vector<Value> moments;
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
     memory.enter(Phase::forward);
     Value loss = model.loss();
     out.forward_peak_bytes = memory.peak();
     out.before_backward_bytes = memory.live();
+    out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live();
     watch.mark_saved();
+    if (m.until == Until::forward) break;
     memory.enter(Phase::backward);
     torch.backward(loss, torch.make("dloss", DType::f32, {1}));
     out.forward_backward_peak_bytes = memory.peak();
     out.after_backward_bytes = memory.live();
+    out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live();
+    if (m.until == Until::backward) break;
     memory.enter(Phase::optimizer);
     if (moments.empty())
       model.each_parameter([&](const Parameter& p) {

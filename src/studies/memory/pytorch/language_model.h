@@ -32,6 +32,8 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.workspace_bytes, workspace_choice);
 }
 
+enum class Until : std::uint8_t { forward, backward, update };  // what of a step runs; only its update makes moments
+
 struct LanguageModel {
   std::int64_t vocab = 10000, width = 0, ffn = 0, layers = 0, heads = 0;
   std::int64_t kv_heads = 0;  // 0: as many as heads
@@ -42,17 +44,18 @@ struct LanguageModel {
   bool fused_attention = false;
   Softmax softmax = Softmax::builtin;
   Adam adam = Adam::foreach;
+  Until until = Until::update;
 };
 
 struct LanguageModelAccount {
   std::uint64_t params = 0;                 // numbers, not bytes
   std::uint64_t before_backward_bytes = 0;  // all of a later step, when Adam's moments are there
   std::uint64_t forward_peak_bytes = 0;
-  std::uint64_t forward_backward_peak_bytes = 0;
-  std::uint64_t after_backward_bytes = 0;  // parameters, gradients, moments
-  std::uint64_t train_peak_bytes = 0;      // the optimiser's pass included
-  std::uint64_t held_bytes = 0;            // between two steps
-  Account account;                         // components (equal ones of different blocks counted together) and timeline
+  std::uint64_t forward_backward_peak_bytes = 0;  // 0: it ends before
+  std::uint64_t after_backward_bytes = 0;         // parameters, gradients, moments
+  std::uint64_t train_peak_bytes = 0;             // the optimiser's pass included; or of what runs
+  std::uint64_t held_bytes = 0;                   // between two steps
+  Account account;                                // components (equal ones of different blocks counted together) and timeline
 };
 
 enum class Detail : std::uint8_t { totals, components };

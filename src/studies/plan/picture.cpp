@@ -1,0 +1,47 @@
+#include "studies/plan/picture.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::size_t most_dots = 600;  // beside the frontier, which is drawn whole
+
+std::string in_words(const PlanRow& r) {
+  std::vector<std::string> words{std::string(name_of(r.precision)), "attention " + r.attention, "keep " + r.keep,
+                                 fmt::format("micro-batch {} × {}", r.micro_batch, r.micro_batches)};
+  if (r.holding.masters != engine::Masters::whole) words.push_back(fmt::format("masters {}", name_of(r.holding.masters)));
+  if (r.holding.gradients != engine::Gradients::whole) words.push_back(fmt::format("gradients {}", name_of(r.holding.gradients)));
+  if (r.holding.updating != engine::Updating::after) words.push_back(fmt::format("update {}", name_of(r.holding.updating)));
+  if (r.sharding != engine::Sharding::none) words.push_back(fmt::format("shard {}", name_of(r.sharding)));
+  if (r.split_tokens) words.emplace_back("tokens split");
+  return joined(words);
+}
+
+}  // namespace
+
+std::optional<Chart> picture_of(std::span<const PlanRow> rows, std::uint64_t memory_bytes) {
+  if (rows.size() < 2) return std::nullopt;
+  const bool timed = std::all_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.ms_at_least.has_value(); });
+  Chart c{timed ? "Bytes against time" : "Bytes against FLOPs", timed ? "ms_at_least" : "flops", "needed_bytes", Unit::bytes, false, {}};
+  c.x_unit = timed ? Unit::ms : Unit::flops;
+  Chart::Series frontier{"frontier", {}, {}}, others{"other settings that fit", {}, {}, false};
+  std::size_t beaten = 0, at = 0;
+  for (const PlanRow& r : rows) beaten += r.frontier ? 0 : 1;
+  const std::size_t every = beaten / most_dots + 1;
+  for (const PlanRow& r : rows) {
+    if (!r.frontier && at++ % every != 0) continue;
+    Chart::Series& into = r.frontier ? frontier : others;
+    into.points.emplace_back(timed ? *r.ms_at_least : r.flops, double(r.needed_bytes));
+    into.names.push_back(in_words(r));
+  }
+  c.series.push_back(std::move(frontier));
+  if (!others.points.empty()) c.series.push_back(std::move(others));
+  if (memory_bytes > 0) c.marks.push_back({"memory", double(memory_bytes)});
+  return c;
+}
+
+}  // namespace headroom::studies
