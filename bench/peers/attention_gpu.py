@@ -30,24 +30,27 @@ GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 
 class Asked(c.Structure):
     _fields_ = [("variant", c.c_char_p), ("dtype", c.c_int32), ("mask", c.c_int32)] + [
-        (name, c.c_int64) for name in ("deterministic", "batch", "heads", "kv_heads", "len_q", "len_k", "dim")
-    ]
+        (name, c.c_int64) for name in ("deterministic", "batch", "heads", "kv_heads", "len_q", "len_k", "dim", "documents")
+    ] + [("softcap", c.c_double)]
 
 
 class Pointers(c.Structure):
     _fields_ = [(name, c.c_void_p) for name in "q k v o lse d_o dq dk dv workspace saved stream".split()] + [
-        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64)
+        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64), ("cu_q", c.c_void_p), ("cu_k", c.c_void_p)
     ]  # fmt: skip
 
 
 class Ours:
     """One variant on one problem. Holds its memory; called, it puts one pass on the current stream."""
 
-    def __init__(self, library, variant, t, causal, backward, tf32=False, deterministic=False):
+    def __init__(self, library, variant, t, causal, backward, tf32=False, deterministic=False, softcap=0.0):
         self.library, self.backward, self.t = library, backward, t
         batch, len_q, heads, dim = t["q"].shape
         dtype = 3 if tf32 else DTYPES[t["q"].dtype]
-        self.asked = Asked(variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim)
+        documents = t["cu_q"].shape[1] - 1 if "cu_q" in t else 0
+        self.asked = Asked(
+            variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim, documents, softcap
+        )
         workspace, saved = c.c_int64(), c.c_int64()
         self.call(library.variant_needs, c.byref(workspace), c.byref(saved))
         self.memory = [torch.empty(n.value + 256, dtype=torch.uint8, device="cuda") for n in (workspace, saved)]

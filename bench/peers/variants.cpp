@@ -39,11 +39,14 @@ struct Asked {  // everything contiguous, [batch, len, heads, dim]
   std::int32_t mask;   // 0 full, 1 causal
   std::int64_t deterministic;
   std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
+  std::int64_t documents;  // packed into each row of the batch; 0: not packed
+  double softcap;          // 0: none
 };
 
 struct Pointers {
   void *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv, *workspace, *saved, *stream;
   std::int64_t workspace_bytes, saved_bytes;
+  void *cu_q, *cu_k;  // i32 [batch, documents + 1]
 };
 
 static Problem problem_of(const Asked& a) {
@@ -53,6 +56,8 @@ static Problem problem_of(const Asked& a) {
   p.mask = a.mask ? Mask::causal() : Mask::full();
   p.precision = precisions[a.dtype];
   p.deterministic = a.deterministic != 0;
+  p.documents = a.documents;
+  p.softcap = float(a.softcap);
   return p;
 }
 
@@ -86,8 +91,13 @@ __attribute__((visibility("default"))) int variant_run(const Asked* a, int pass,
     const Saved saved = make_saved(v, p, saving);
     const Tensor q(t->q, d, p.q_shape()), k(t->k, d, p.k_shape()), vv(t->v, d, p.k_shape()), o(t->o, d, p.q_shape()),
         lse(t->lse, DType::f32, p.lse_shape());
+    Extras with;
+    if (p.documents) {
+      with.cu_q = Tensor(t->cu_q, DType::i32, {p.batch, p.documents + 1});
+      with.cu_k = Tensor(t->cu_k, DType::i32, {p.batch, p.documents + 1});
+    }
     if (Pass(pass) == Pass::forward)
-      forward(v, p, {q, k, vv, o, lse, saved}, ctx);
+      forward(v, p, {q, k, vv, o, lse, saved, with}, ctx);
     else
       backward(v, p,
                {q,
@@ -100,7 +110,8 @@ __attribute__((visibility("default"))) int variant_run(const Asked* a, int pass,
                 Tensor(t->dq, d, p.q_shape()),
                 Tensor(t->dk, d, p.k_shape()),
                 Tensor(t->dv, d, p.k_shape()),
-                saved},
+                saved,
+                with},
                ctx);
   });
 }

@@ -3,6 +3,7 @@
 #include "gpu/mma.cuh"
 #include "gpu/mma_sm80.cuh"
 #include "ops/attention/sm80/blocks.h"
+#include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::blocks {
 
@@ -41,18 +42,6 @@ __device__ __forceinline__ void fetch(T* to, const T* from, long long stride, in
     }
   }
 }
-
-// cap · tanh(score / cap). Near 0 an odd polynomial, so that a wide cap loses nothing; else by 2^x.
-__device__ __forceinline__ float tanh_of(float x) {
-  const float size = fabsf(x), square = x * x;
-  float y = fmaf(-5.70498872745e-3f, square, 2.06390887954e-2f);
-  y = fmaf(y, square, -5.37397155531e-2f);
-  y = fmaf(y, square, 1.33314422036e-1f);
-  y = fmaf(y, square, -3.33332819422e-1f);
-  const float far = 1 - __fdividef(2, exp2_fast(fminf(size * 2.88539008f, 60.f)) + 1);
-  return size < 0.625f ? fmaf(y * square, x, x) : x == x ? copysignf(far, x) : x;
-}
-__device__ __forceinline__ float slope_of_tanh(float t) { return (1 - t) * (1 + t); }
 
 // 2^x of what is no more than 0 but for rounding: LSE is kept in FP32, and past scores of about 10⁵ that alone would make a probability
 // larger than 1. A NaN stays one.

@@ -11,7 +11,7 @@ namespace headroom::attention::sm90::backward {
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
-__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) {
+__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
   group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
@@ -41,6 +41,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
     const Tile t = find_tile<C, ordered>(a, index);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
+    constexpr int slopes = C::capped ? rows / 16 : 1;
+    [[maybe_unused]] std::uint32_t sloped[slopes][4];  // P times the slope of the cap
 
     const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };
     const auto dk_start = [&](unsigned n) {  // dK += dSᵀ Q
@@ -70,60 +72,99 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group) 
       __syncwarp();
       release(s.dq_full[2 * n % Sending<C, ordered>::ring + group]);
     };
+    const auto dv_start = [&] {  // dV += Pᵀ dO
+#pragma unroll
+      for (auto& fragment : p) pin(fragment);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));
+      mma_commit();
+    };
+    const auto dp_start = [&] {  // dPᵀ = -Δ + V dOᵀ
+      pin(dp);
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < dim / 16; ++i)
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
+      mma_commit();
+    };
     // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
-    // arithmetic runs while the other's products do.
+    // arithmetic runs while the other's products do. Arithmetic beside one's own products stays in place, in FP32: registers of another form are
+    // made when the products are done, or ptxas has too few and serialises them all (C7512).
     const auto advance = [&](int m, auto later) {
       constexpr bool before = decltype(later)::value;
+      const auto dp_begins = [&] {
+        s.do_full[stage(n)].wait_awake(parity(n));
+        if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
+        begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
+      };
       words.renew();
       s.q_full[stage(n)].wait_awake(parity(n));
       float4 lse_here[rows / 16];  // before the products are started: under them a load waits long for shared memory
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       my_turn();
-      if constexpr (before) dk_start(n - 1);
+      if constexpr (before && !C::scores_first) dk_start(n - 1);
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
+      if constexpr (before && C::scores_first) dk_start(n - 1);
       pass_turn();
-      s.do_full[stage(n)].wait_awake(parity(n));
-      if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
-      begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
-      mma_wait<0>();
+      if constexpr (!C::scores_first) dp_begins();
+      mma_wait<before && C::scores_first>();
       pin(scores);
-      if constexpr (before) s.q_empty[stage(n - 1)].arrive();
+      if constexpr (before && !C::scores_first) s.q_empty[stage(n - 1)].arrive();
 
+      if constexpr (C::capped) cap(scores, a.to_cap);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
-        hide_unseen(scores, a.band, t.n * keys + key_here, m * rows + column_here);
-      weigh(scores, a.scale_log2, lse_here);
+        hide_unseen<C::reach>(scores, a.band, t.batch, t.n * keys + key_here, m * rows + column_here);
+      if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
+      if constexpr (before && C::scores_first) mma_wait<0>(), pin(dk), pin(scores);
+      if constexpr (C::capped) {
+        weigh_capped<T>(p, sloped, scores, a.scale_log2, lse_here, hold);
+      } else {
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i)
+        for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
-        for (int f = 0; f < 4; ++f) p[i][f] = at_most_one<T>(pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]));
+          for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+      }
+      if constexpr (C::scores_first) {
+        dp_begins();
+        if constexpr (before) s.q_empty[stage(n - 1)].arrive();
+      }
 
       if (C::turns == 2) my_turn();
-#pragma unroll
-      for (auto& fragment : p) pin(fragment);
-      mma_fence();
-#pragma unroll
-      for (int i = 0; i < rows / 16; ++i)
-        mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));  // dV += Pᵀ dO
-      mma_commit();
+      if constexpr (C::dp_first)
+        dp_start();
+      else
+        dv_start();
       if constexpr (before) dq_start(n - 1);
-      pin(dp);
-      mma_fence();
-#pragma unroll
-      for (int i = 0; i < dim / 16; ++i)  // dPᵀ += V dOᵀ
-        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
-      mma_commit();
+      if constexpr (C::dp_first)
+        dv_start();
+      else
+        dp_start();
       if (C::turns == 2) pass_turn();
-      if constexpr (before) mma_wait<1>(), dq_out(n - 1);
-      mma_wait<0>();
-      pin(dp);
-
+      if constexpr (C::dp_first) {
+        mma_wait<1>();
+        pin(dp);
+        if constexpr (before) dq_out(n - 1);
+#pragma unroll
+        for (int i = 0; i < rows / 16; ++i) multiply<T>(&dp[8 * i], C::capped ? sloped[i % slopes] : p[i]);
+        mma_wait<0>();
+        pin(dp), pin(dv);
+#pragma unroll
+        for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+          for (int f = 0; f < 4; ++f) ds[i][f] = pack<T>(dp[8 * i + 2 * f], dp[8 * i + 2 * f + 1]);
+      } else {
+        if constexpr (before) mma_wait<1>(), dq_out(n - 1);
+        mma_wait<0>();
+        pin(dp);
 #pragma unroll  // from the rounded P: the scores' registers are free while the products run
-      for (int i = 0; i < rows / 16; ++i) differentiate<T>(ds[i], p[i], &dp[8 * i]);
+        for (int i = 0; i < rows / 16; ++i) differentiate<T>(ds[i], C::capped ? sloped[i % slopes] : p[i], &dp[8 * i]);
+      }
       char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
@@ -187,7 +228,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
     for (auto& full : s.dq_full) full.init(4);
     barriers_ready();
   }
-  __syncthreads();
+  const bool hold = meet_and_ask(a.far);
   if (threadIdx.x < 128) {
     registers_down<R::producer>();
     if (threadIdx.x == 0) produce<C, ordered>(a, s);
@@ -197,11 +238,11 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
     registers_up<R::consumer>();
     constexpr int first = dq_columns<C>(0), second = dq_columns<C>(1);
     if constexpr (first == second)
-      consume<C, ordered, first>(a, s, threadIdx.x / 128 - 1);
+      consume<C, ordered, first>(a, s, threadIdx.x / 128 - 1, hold);
     else if (__shfl_sync(~0u, threadIdx.x, 0) < 256)  // the same for the whole warp, as the compiler then knows
-      consume<C, ordered, first>(a, s, 0);
+      consume<C, ordered, first>(a, s, 0, hold);
     else
-      consume<C, ordered, second>(a, s, 1);
+      consume<C, ordered, second>(a, s, 1, hold);
   }
 }
 

@@ -3,17 +3,36 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
-#include "ops/attention/mask.h"
+#include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention::sm90::backward {
 
 constexpr float log2e = 1.44269504f;
-// A listed band is not served here, so nothing has to be asked of it beside numbers: Reach::run is right for every other.
-constexpr Reach numbers = Reach::run;
+constexpr Reach numbers = Reach::run;  // right for every band but a listed one
 
 struct Strides {  // in elements; dimension head_dim is contiguous
   long long batch, row, head;
 };
+
+// The kernel before: a block takes 16 rows of `heads` heads of a batch; a thread has 8 columns (a piece) of every `together`-th row.
+constexpr int pre_rows = 16, pre_threads = 320;
+struct PreShape {
+  int pieces, together, heads, blocks;
+};
+constexpr PreShape pre_shape(int heads, int dim_v) {
+  const int pieces = dim_v / 8, together = (pre_rows + pieces - 1) / pieces,  // a thread for each row of a head, or more
+      most = pre_threads / (pieces * together), blocks = (heads + most - 1) / most;
+  return {pieces, together, (heads + blocks - 1) / blocks, blocks};
+}
+
+// Past this |LSE|, probabilities computed from it are held to at most 1 (at_most_one); below, rounding cannot bring one that far above 1.
+// Whether any row is past it is known only when the kernel before has run, which says so for each of its blocks: whole 16 bytes of them.
+constexpr float far_lse = 1000;
+struct Far {
+  unsigned char* blocks;
+  int count;  // that are written; the next multiple of 16 is there
+};
+constexpr long long far_bytes(long long count) { return (count + 15) / 16 * 16; }
 
 struct Args {
   Map q, k, v, dout;
@@ -23,9 +42,11 @@ struct Args {
   Strides dk_strides, dv_strides;
   int* next_tile;  // zero at launch
   int* turns;      // ordered: [pairs, query tiles, 2], zero at launch
+  Far far;
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
-  float scale, scale_log2;
+  float scale, scale_log2;  // capped: cap · log2(e)
+  float to_cap;             // capped: softmax scale / cap
   int key_tiles, query_tiles, tiles;
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; ordered: run at the same time
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
@@ -37,9 +58,10 @@ struct WideArgs {
   void *dq, *dk, *dv;
   Strides dq_strides, dk_strides, dv_strides;
   int* next_tile;  // zero at launch
+  Far far;
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v, padded;
-  float scale, scale_log2;
+  float scale, scale_log2, to_cap;
   int tiles_per_head, tiles, heads_at_once;
 };
 
@@ -50,6 +72,7 @@ struct PreArgs {
   float *lse2, *minus_delta, *dq;  // dq null: nothing to zero
   int* zeros;                      // counters to set back
   int zero_count;
+  Far far;
   int len_q, padded, heads, dim_v;
 };
 

@@ -20,7 +20,6 @@ __device__ __forceinline__ float dot(const uint4& a, const uint4& b) {  // of 8 
 // attention_bwd_pre_sm90 — Δ = rowsum(dO ∘ O) - dLSE, LSE·log2e, zeroed dq and counters. A block takes 16 rows of several heads of a batch:
 // thread (piece, head, z) multiplies the same 8 columns of every so many rows, then the first threads add up a row of a head each.
 //   reads O, dO, LSE once; writes 8 bytes per row and 4·dim zeros     limit  memory bandwidth
-constexpr int pre_rows = 16, pre_threads = 320;
 template <class C>
 __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const __grid_constant__ PreArgs a) {
   using T = typename C::T;
@@ -31,6 +30,8 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
             thread = threadIdx.z * heads * blockDim.x + column;
   if (blockIdx.y == 0 && blockIdx.z == 0)
     for (int i = blockIdx.x * threads + thread; i < a.zero_count; i += gridDim.x * threads) a.zeros[i] = 0;
+  const int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  if (block == 0 && a.far.count + thread < far_bytes(a.far.count)) a.far.blocks[a.far.count + thread] = 0;
 
   const int answer_row = row + thread % pre_rows, answer_head = first + thread / pre_rows;
   const bool answers = thread < heads * pre_rows && answer_head < a.heads;
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
         if (r + i * together < rows) parts[r + i * together][column] = dot<T>(x[i], y[i]);
     }
   }
-  __syncthreads();
+  const bool far = __syncthreads_or(lse != -INFINITY && fabsf(lse) > far_lse);
+  if (thread == 0) a.far.blocks[block] = far;
   if (answers) {
     const std::size_t pair = std::size_t(batch) * a.heads + answer_head, to = pair * a.padded + stat_at(answer_row);
     const bool blind = lse == -INFINITY;  // sees no key: P must be 0
@@ -83,7 +85,8 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
   const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
   const int m = blockIdx.x * 64 / rows;
   const float* from = a.dq + (std::size_t(pair) * a.query_tiles * rows + blockIdx.x * 64) * dim;
-  const bool seen = a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;  // else no block wrote here
+  const bool seen =
+      a.band.reach == Reach::listed || a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;  // else no block wrote here
   T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
 #pragma unroll
   for (int c = 0; c < columns_of<C> / 64; ++c) {
@@ -105,9 +108,8 @@ __global__ void attention_bwd_zero_sm90(const __grid_constant__ ZeroArgs a) {  /
 
 template <class C>
 void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
-  const int pieces = a.dim_v / 8, together = (pre_rows + pieces - 1) / pieces,  // a thread for each row of a head, or more
-      most = pre_threads / (pieces * together), blocks = (a.heads + most - 1) / most, heads = (a.heads + blocks - 1) / blocks;
-  launch(stream, attention_bwd_pre_sm90<C>, {dim3(a.padded / pre_rows, blocks, pairs / a.heads), dim3(pieces, heads, together)}, a);
+  const PreShape s = pre_shape(a.heads, a.dim_v);
+  launch(stream, attention_bwd_pre_sm90<C>, {dim3(a.padded / pre_rows, s.blocks, pairs / a.heads), dim3(s.pieces, s.heads, s.together)}, a);
 }
 template <class C>
 void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
@@ -125,6 +127,8 @@ template void start_before<Backward256<__nv_bfloat16>>(const PreArgs&, int, cuda
 template void start_before<Backward256<__half>>(const PreArgs&, int, cudaStream_t);
 template void start_after<Backward64<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward64<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward64Capped<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward64Capped<__half>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__half>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward96<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);

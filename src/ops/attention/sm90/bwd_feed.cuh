@@ -21,11 +21,11 @@ constexpr int dq_columns(int group) {
   return C::rows == 128 ? C::dim : C::dim == 64 ? 32 : group == 0 ? 64 : C::dim - 64;
 }
 
-// A thread that sends in a fixed order spills at 24, which costs more than a step has to spare: 5–10 % at head dim 64. The free order's consumers
-// want all they can get instead, and so do those of 128, where ptxas would serialise the products (H200, 2026-11-21).
+// Threads that load and send spill at 24, which costs more than a step has to spare: 1–4 % at head dim 64, in a fixed order 5–10 %. At 128 ptxas would
+// serialise the consumers' products with less than 240 (H200, 2026-11-22).
 template <class C, bool ordered>
 struct Registers {
-  static constexpr int producer = ordered && C::dim < 128 ? 40 : 24, consumer = producer == 40 ? 232 : 240;
+  static constexpr int producer = C::dim < 128 ? 40 : 24, consumer = producer == 40 ? 232 : 240;
 };
 
 template <class C>
@@ -56,7 +56,6 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
   };
   for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
     const Tile t = find_tile<C, ordered>(a, index);
-    const int after = ordered ? 0 : atomicAdd(a.next_tile, 1);  // asked for early, used late
     const auto load_q = [&](const Walk<ordered>& w) {
       s.q_empty[q.stage].wait_awake(q.parity ^ 1);
       s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
@@ -87,7 +86,8 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
     } else {
       parity ^= 1;  // nothing is loaded for keys that no row sees
     }
-    index = ordered ? index + gridDim.x : after + gridDim.x;
+    // Not before everything of this tile is on its way: who asks early holds a tile that another would begin sooner, and with few tiles that is most of the time.
+    index = int(gridDim.x) + (ordered ? index : atomicAdd(a.next_tile, 1));
     s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
     s.tile[next.stage] = index;
     s.tile_full[next.stage].arrive();

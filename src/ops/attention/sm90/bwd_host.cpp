@@ -6,9 +6,11 @@
 // Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
 #include <algorithm>
 #include <climits>
+#include <cmath>
 
 #include "base/error.h"
 #include "gpu/check.h"
+#include "ops/attention/documents.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/bwd.h"
 #include "ops/attention/sm90/tensors.h"
@@ -23,9 +25,11 @@ using namespace sm90::backward;
 
 Strides strides_of(const Tensor& t) { return {t.stride[0], t.stride[1], t.stride[2]}; }
 
-// As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail.
-int heads_at_once(std::int64_t pairs, double bytes) {
-  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((32 << 20) / bytes), 1, pairs);
+// As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail. But no fewer than give every
+// block about two tiles: with less the longest tiles of one section would begin where those of the one before have just ended.
+int heads_at_once(std::int64_t pairs, double bytes, std::int64_t tiles_of_each, int blocks) {
+  const auto enough = std::int64_t(std::ceil(1.9 * blocks / double(tiles_of_each)));
+  const std::int64_t fit = std::clamp(std::max(std::int64_t((32 << 20) / bytes), enough), std::int64_t(1), pairs);
   return int(ceil_div(pairs, ceil_div(pairs, fit)));
 }
 
@@ -33,6 +37,7 @@ struct Statistics {
   float *lse, *minus_delta;
   int* counters;
   int count;
+  Far far;
 };
 
 Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t counters, Context& ctx) {
@@ -41,6 +46,9 @@ Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t c
   s.minus_delta = ctx.arena.make("attention.minus_delta", DType::f32, {p.batch * p.heads, padded}).as<float>();
   s.counters = ctx.arena.make("attention.counters", DType::i32, {counters}).as<int>();
   s.count = int(counters);
+  const std::int64_t blocks = padded / pre_rows * pre_shape(int(p.heads), int(p.value_dim())).blocks * p.batch;
+  check(far_bytes(blocks) < INT_MAX, Code::unsupported, "flash_sm90: {} rows are too many for one launch", padded * p.batch);
+  s.far = {static_cast<unsigned char*>(ctx.arena.make("attention.far", DType::u8, {far_bytes(blocks)}).data), int(blocks)};
   return s;
 }
 
@@ -57,6 +65,7 @@ void run_before(const Problem& p, const Backward& t, const Statistics& s, std::i
                        .dq = dq_to_zero,
                        .zeros = s.counters,
                        .zero_count = s.count,
+                       .far = s.far,
                        .len_q = int(p.len_q),
                        .padded = int(padded),
                        .heads = int(p.heads),
@@ -89,13 +98,17 @@ Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_
   return best;
 }
 
-template <class Tiles, bool ordered, class Before = Tiles>  // Before: a shape of as many rows that has that kernel
+// Before: a shape of as many rows that has that kernel. `reach` and `cap`: what more is asked.
+template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
+  using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
   const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = ceil_div(p.len_q, Tiles::rows),
                      padded = query_tiles * Tiles::rows;
   const Statistics s = make_statistics(p, padded, 1 + (ordered ? pairs * query_tiles * 2 : 0), ctx);
   float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
+  const Lists lists = make_lists(p, ctx);
   if (ctx.dry()) return;
+  list_documents_on_gpu(p, t.with, lists, ctx);
   const auto stream = cuda_stream(ctx.stream);
   run_before<Before>(p, t, s, padded, ordered ? nullptr : dq, ctx);
 
@@ -113,14 +126,16 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.dv_strides = strides_of(t.dv);
   a.next_tile = s.counters;
   a.turns = s.counters + 1;
-  a.band = in_32_bits(p.band());
+  a.far = s.far;
+  a.band = in_32_bits(band_of(p, lists, 0));
   a.batch = int(p.batch);
   a.heads = int(p.heads);
   a.kv_heads = int(p.kv_heads);
   a.head_dim = int(p.head_dim);
   a.dim_v = int(p.value_dim());
   a.scale = p.scale_or_default();
-  a.scale_log2 = a.scale * log2e;
+  a.scale_log2 = (cap ? p.softcap : a.scale) * log2e;
+  a.to_cap = cap ? a.scale / p.softcap : 0;
   a.key_tiles = int(ceil_div(p.len_k, backward_keys));
   a.query_tiles = int(query_tiles);
   std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
@@ -132,11 +147,12 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     blocks = r.together * r.heads;
     tiles = blocks * r.count;
   } else {
-    a.heads_at_once = heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim);  // Q, dO and the sum of dQ
+    a.heads_at_once =
+        heads_at_once(kv_pairs, 8.0 * double(p.len_q * p.group()) * Tiles::dim, a.key_tiles, ctx.device.units);  // Q, dO and the sum of dQ
   }
   check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
   a.tiles = int(tiles);
-  start_main<Tiles, ordered>(a, int(blocks), stream);
+  start_main<Main, ordered>(a, int(blocks), stream);
 
   start_after<Tiles>({.dq = dq,
                       .out = t.dq.data,
@@ -149,11 +165,14 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                      int(pairs), stream);
 }
 
-template <class Tiles>
+template <class Tiles, Reach reach = Reach::run, bool cap = false>
 void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
+  using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
   const std::int64_t padded = round_up(p.len_q, Tiles::dq_rows);
   const Statistics s = make_statistics(p, padded, 2, ctx);
+  const Lists lists = make_lists(p, ctx);
   if (ctx.dry()) return;
+  list_documents_on_gpu(p, t.with, lists, ctx);
   const auto stream = cuda_stream(ctx.stream);
   run_before<Tiles>(p, t, s, padded, nullptr, ctx);
   const auto args = [&](int q_box, int k_box, int tile, std::int64_t len, std::int64_t pairs) {
@@ -170,7 +189,8 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
     a.dq_strides = strides_of(t.dq);
     a.dk_strides = strides_of(t.dk);
     a.dv_strides = strides_of(t.dv);
-    a.band = in_32_bits(p.band());
+    a.far = s.far;
+    a.band = in_32_bits(band_of(p, lists, 0));
     a.batch = int(p.batch);
     a.heads = int(p.heads);
     a.kv_heads = int(p.kv_heads);
@@ -178,30 +198,66 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
     a.head_dim = int(p.head_dim);
     a.dim_v = int(p.value_dim());
     a.scale = p.scale_or_default();
-    a.scale_log2 = a.scale * log2e;
+    a.scale_log2 = (cap ? p.softcap : a.scale) * log2e;
+    a.to_cap = cap ? a.scale / p.softcap : 0;
     const std::int64_t tiles = ceil_div(len, tile) * pairs;
     check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
     a.tiles_per_head = int(ceil_div(len, tile));
     a.tiles = int(tiles);
-    a.heads_at_once = heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim);
+    a.heads_at_once =
+        heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim, a.tiles_per_head, ctx.device.units);
     return a;
   };
   WideArgs a = args(Tiles::rows, Tiles::keys, Tiles::keys, p.len_k, p.batch * p.kv_heads);
   a.next_tile = s.counters;
-  start_dkdv<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+  start_dkdv<Main>(a, std::min(ctx.device.units, a.tiles), stream);
   a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads);
   a.next_tile = s.counters + 1;
-  start_dq<Tiles>(a, std::min(ctx.device.units, a.tiles), stream);
+  start_dq<Main>(a, std::min(ctx.device.units, a.tiles), stream);
+}
+
+// Packed documents and capped scores, in any order of sums; what asks for a fixed one is refused up to head dim 128.
+template <class T, Reach reach, bool cap>
+void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
+  using Narrow = std::conditional_t<cap, Backward64Capped<T>, Backward64<T>>;
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim > 128) return backward_wide<Backward256<T>, reach, cap>(p, t, ctx);
+  if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
+  backward_with<Narrow, false, Backward64<T>, reach, cap>(p, t, ctx);
+}
+
+// Where the fixed order is the faster one though nobody asked for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
+// step. Time over FlashAttention-3's, free → fixed, at 1k, 4k, 16k (bench/results/h200_attention_backward_order_2026-11-22.txt): 64 full 0.99 0.99 0.99 →
+// 0.95 0.97 0.96, 128 full 0.99 1.00 1.01 → 0.96 0.99 1.01; causal 0.99 1.02 1.06 → 0.95 1.05 1.09 (64).
+template <class Tiles>
+bool better_in_order(const Problem& p, int units) {
+  const Reach reach = p.band().reach;
+  if (reach == Reach::run || (reach == Reach::before && std::max(p.len_q, p.len_k) > 1024)) return false;
+  const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
+  return rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), reach == Reach::before, units).count <=
+         ceil_div(pairs * key_tiles, units);
+}
+
+template <class Tiles>
+void backward_in_either_order(const Problem& p, const Backward& t, Context& ctx) {
+  if (p.deterministic || better_in_order<Tiles>(p, ctx.device.units))
+    backward_with<Tiles, true>(p, t, ctx);
+  else
+    backward_with<Tiles, false>(p, t, ctx);
 }
 
 template <class T>
 void backward_as(const Problem& p, const Backward& t, Context& ctx) {
+  const bool cap = p.softcap != 0;
+  if (p.documents != 0)
+    return cap ? backward_of_more<T, Reach::listed, true>(p, t, ctx) : backward_of_more<T, Reach::listed, false>(p, t, ctx);
+  if (cap) return backward_of_more<T, Reach::run, true>(p, t, ctx);
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
-  if (dim > 96) return p.deterministic ? backward_with<Backward128<T>, true>(p, t, ctx) : backward_with<Backward128<T>, false>(p, t, ctx);
+  if (dim > 96) return backward_in_either_order<Backward128<T>>(p, t, ctx);
   if (dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);  // the order costs nothing here
   if (dim > 64) return backward_with<Backward80<T>, true, Backward128<T>>(p, t, ctx);
-  return p.deterministic ? backward_with<Backward64<T>, true>(p, t, ctx) : backward_with<Backward64<T>, false>(p, t, ctx);
+  backward_in_either_order<Backward64<T>>(p, t, ctx);
 }
 
 void zero(const Tensor& t, Context& ctx) {

@@ -44,7 +44,7 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
     const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
     n = at / at_once, pair = first + at % at_once;
   }
-  const TileSpan seen_by = a.band.row_tiles<numbers>(n * keys, keys, C::rows);
+  const TileSpan seen_by = band_in<C::reach>(a.band, pair / a.kv_heads).template row_tiles<C::reach>(n * keys, keys, C::rows);
   int count = pair >= pairs ? 0 : seen_by.end - seen_by.begin, start = 0, stride = 0;
   if (ordered && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
   return {.n = n,

@@ -3,6 +3,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "ops/attention/sm90/bwd.h"
+#include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::sm90::backward {
 
@@ -39,12 +40,13 @@ __device__ __forceinline__ float2 half_of(const float4& x, int half) { return ha
 
 // ---- transposed scores ----------------------------------------------------------------------------------------------------
 // Accumulators [64 keys, rows]: this thread's keys are `key` and key + 8, its rows `row`, row + 1, row + 8, row + 9, …
-template <int n>
-__device__ __forceinline__ void hide_unseen(float (&scores)[n], const BandOf<int>& band, int key, int row) {
+template <Reach reach, int n>
+__device__ __forceinline__ void hide_unseen(float (&scores)[n], const BandOf<int>& all, int batch, int key, int row) {
+  const BandOf<int> band = band_in<reach>(all, batch);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int at = key + 8 * r, first = band.open_first_row<numbers>(at) - row,
-              end = (at < band.len_k ? band.open_last_row<numbers>(at) : 0) - row;
+    const int at = key + 8 * r, there = reach == Reach::listed ? min(at, band.len_k - 1) : at;
+    const int first = band.open_first_row<reach>(there) - row, end = (at < band.len_k ? band.open_last_row<reach>(there) : 0) - row;
 #pragma unroll
     for (int j = 0; j < n / 4; ++j)
 #pragma unroll
@@ -73,23 +75,62 @@ __device__ __forceinline__ void begin_at(float (&dp)[n], const float* minus_delt
   }
 }
 
-// Two probabilities held to 1: LSE is rounded to FP32, and past scores of about 10⁵ that alone would make them larger. A NaN stays one.
+// Whether any row's |LSE| is past far_lse, asked by all threads of a block instead of their __syncthreads.
+__device__ __forceinline__ bool meet_and_ask(const Far& far) {
+  std::uint32_t any = 0;
+  for (int i = threadIdx.x; i < far_bytes(far.count) / 16; i += blockDim.x) {
+    const uint4 x = reinterpret_cast<const uint4*>(far.blocks)[i];
+    any |= x.x | x.y | x.z | x.w;
+  }
+  return __syncthreads_or(any != 0);
+}
+
+// Then probabilities are held to 1: LSE is rounded to FP32, and past scores of about 10⁵ that alone would make them larger. A NaN stays one.
+// The branch does more than skip: ptxas would otherwise pack two values right behind their two exponentials and wait for each, and it would move a wait
+// for products, which these do not need, in front of the exponentials (bench/lab/attention_bwd.md).
+template <int n>
+__device__ __forceinline__ void hold_to_one(float (&p)[n], bool hold) {
+  if (hold) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) asm("min.NaN.f32 %0, %0, 0f3f800000;" : "+f"(p[i]));
+  }
+}
+
+// Capped scores: scores ← tanh(S · to_cap) before they are hidden and weighed; then P and P · (1 - tanh²), rounded both.
+template <int n>
+__device__ __forceinline__ void cap(float (&scores)[n], float to_cap) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) scores[i] = tanh_of(scores[i] * to_cap);
+}
+template <class T, int n>
+__device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::uint32_t (&sloped)[n / 8][4], const float (&scores)[n],
+                                             float cap_log2, const float4 (&lse)[n / 8], bool hold) {
+#pragma unroll
+  for (int i = 0; i < n / 8; ++i)
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+      const float2 x = half_of(lse[i], f / 2);
+      float w[2], slope[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float t = scores[8 * i + 2 * f + e];
+        w[e] = exp2_fast(fmaf(t, cap_log2, -(e ? x.y : x.x)));
+        slope[e] = fmaxf(slope_of_tanh(t), 0.f);  // 0 where hidden
+      }
+      hold_to_one(w, hold);
+      p[i][f] = pack<T>(w[0], w[1]);
+      sloped[i][f] = pack<T>(w[0] * slope[0], w[1] * slope[1]);
+    }
+}
+
 template <class T>
-__device__ __forceinline__ std::uint32_t at_most_one(std::uint32_t p) {
-  std::uint32_t x;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>)
-    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(p), "r"(0x3f803f80));
-  else
-    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(x) : "r"(p), "r"(0x3c003c00));
-  return x;
+__device__ __forceinline__ void multiply(float* dp, const std::uint32_t (&p)[4]) {
+#pragma unroll
+  for (int f = 0; f < 4; ++f) {
+    const float2 w = unpack<T>(p[f]);
+    dp[2 * f] *= w.x, dp[2 * f + 1] *= w.y;
+  }
 }
-
-__device__ __forceinline__ float at_most_one(float p) {
-  float x;
-  asm("min.NaN.f32 %0, %1, 0f3f800000;" : "=f"(x) : "f"(p));
-  return x;
-}
-
 template <class T>  // dS = P ∘ (dP - Δ) of four pairs
 __device__ __forceinline__ void differentiate(std::uint32_t (&ds)[4], const std::uint32_t (&p)[4], const float* dp) {
 #pragma unroll

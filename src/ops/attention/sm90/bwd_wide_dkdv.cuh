@@ -25,7 +25,8 @@ struct WideTile {
 template <class C>
 __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, int index) {
   const Place at = place(a, index, a.batch * a.kv_heads, false);
-  const TileSpan seen_by = a.band.row_tiles<numbers>(at.tile * C::keys, C::keys, C::rows);
+  const TileSpan seen_by =
+      band_in<C::reach>(a.band, at.pair / a.kv_heads).template row_tiles<C::reach>(at.tile * C::keys, C::keys, C::rows);
   return {at.tile,          at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin, seen_by.end - seen_by.begin, seen_by.plain_begin,
           seen_by.plain_end};
 }
@@ -38,7 +39,7 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
   int parity = 1;
   for (int index = blockIdx.x; index < a.tiles;) {
     const WideTile t = find_wide_tile<C>(a, index);
-    const int after = atomicAdd(a.next_tile, 1), group = a.heads / a.kv_heads;
+    const int group = a.heads / a.kv_heads;
     bool first = true;
     for (int head = t.kv_head * group; head < t.kv_head * group + group; ++head)
       for (int m = t.first; m < t.first + t.count; ++m, first = false) {
@@ -64,13 +65,13 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
         ring.next();
       }
     if (!first) parity ^= 1;
-    index = after + gridDim.x;
+    index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
     s.next.give(next, index);
   }
 }
 
 template <class C, bool scores_role>
-__device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s) {
+__device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows, keys = C::keys, stage_bytes = sizeof s.q[0];
   const int thread = threadIdx.x % 128, lane = thread % 32, key_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
@@ -108,15 +109,26 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       float4 lse[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
-      if (m < t.plain_from || m >= t.plain_to) hide_unseen(x, a.band, t.n * keys + key_here, m * rows + column_here);
-      weigh(x, a.scale_log2, lse);
+      if constexpr (C::capped) cap(x, a.to_cap);
+      if (m < t.plain_from || m >= t.plain_to) hide_unseen<C::reach>(x, a.band, t.batch, t.n * keys + key_here, m * rows + column_here);
+      const auto hand_over = [&](const std::uint32_t(&y)[rows / 16][4]) {
+        s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i)
+        for (int i = 0; i < rows / 16; ++i) s.p[n % 2][i][thread] = make_uint4(y[i][0], y[i][1], y[i][2], y[i][3]);
+      };
+      if constexpr (C::capped) {
+        std::uint32_t sloped[rows / 16][4];
+        weigh_capped<T>(w, sloped, x, a.scale_log2, lse, hold);
+        hand_over(sloped);
+      } else {
+        weigh(x, a.scale_log2, lse);
+        hold_to_one(x, hold);
 #pragma unroll
-        for (int f = 0; f < 4; ++f) w[i][f] = at_most_one<T>(pack<T>(x[8 * i + 2 * f], x[8 * i + 2 * f + 1]));
-      s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
+        for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
-      for (int i = 0; i < rows / 16; ++i) s.p[n % 2][i][thread] = make_uint4(w[i][0], w[i][1], w[i][2], w[i][3]);
+          for (int f = 0; f < 4; ++f) w[i][f] = pack<T>(x[8 * i + 2 * f], x[8 * i + 2 * f + 1]);
+        hand_over(w);
+      }
       s.p_full[n % 2].arrive();
     };
     const auto gradients = [&] {  // dS = P ∘ (dP - Δ)
@@ -189,16 +201,16 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __g
     s.next.init(8);
     barriers_ready();
   }
-  __syncthreads();
+  const bool hold = meet_and_ask(a.far);
   if (threadIdx.x < 128) {
     registers_down<24>();
     if (threadIdx.x == 0) produce_wide<C>(a, s);
   } else {
     registers_up<240>();
     if (threadIdx.x < 256)
-      consume_wide<C, true>(a, s);
+      consume_wide<C, true>(a, s, hold);
     else
-      consume_wide<C, false>(a, s);
+      consume_wide<C, false>(a, s, hold);
   }
 }
 

@@ -21,7 +21,7 @@ template <class C>
 __device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, int index) {
   const Place at = place(a, index, a.batch * a.heads, true);
   const int row = at.tile * C::dq_rows;
-  const TileSpan sees = a.band.key_tiles<numbers>(row, C::dq_rows, C::dq_keys);
+  const TileSpan sees = band_in<C::reach>(a.band, at.pair / a.heads).template key_tiles<C::reach>(row, C::dq_rows, C::dq_keys);
   return {row, at.pair % a.heads, at.pair / a.heads, sees.begin, sees.end - sees.begin};
 }
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared
   int parity = 1;
   for (int index = blockIdx.x; index < a.tiles;) {
     const WideQueryTile t = find_query_tile<C>(a, index);
-    const int after = atomicAdd(a.next_tile, 1), kv_head = t.head / (a.heads / a.kv_heads);
+    const int kv_head = t.head / (a.heads / a.kv_heads);
     for (int j = t.first; j < t.first + t.count; ++j) {
       s.k_empty[ring.stage].wait(ring.parity ^ 1);
       s.k_full[ring.stage].arrive_and_expect(sizeof s.k[0]);
@@ -50,13 +50,13 @@ __device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared
       load_panels<T, C::dim>(s.v[ring.stage], a.v, s.v_full[ring.stage], C::dq_keys, j * C::dq_keys, kv_head, t.batch);
       ring.next();
     }
-    index = after + gridDim.x;
+    index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
     s.next.give(next, index);
   }
 }
 
 template <class C>
-__device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group) {
+__device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, keys = C::dq_keys, stage_bytes = sizeof s.k[0];
   group = __shfl_sync(~0u, group, 0);
@@ -83,7 +83,12 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
       lse[r] = a.lse[at], minus_delta[r] = a.minus_delta[at];
     }
     const int group_row = t.row + group * 64;
-    const TileSpan sees = a.band.keys_between<numbers>(group_row, group_row + 63, keys);  // of this group's rows alone
+    const BandOf<int> band = band_in<C::reach>(a.band, t.batch);
+    const auto listed = [&](int row) {
+      return C::reach == Reach::listed ? min(row, band.len_q - 1) : row;
+    };  // of those past the last nothing is kept
+    const TileSpan sees =
+        band.template keys_between<C::reach>(listed(group_row), listed(group_row + 63), keys);  // of this group's rows alone
 
     const auto start = [&](unsigned n) {  // S = Q Kᵀ, dP = dO Vᵀ
       s.k_full[stage(n)].wait(parity(n));
@@ -102,11 +107,12 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     };
     const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here
       words.renew();
+      if constexpr (C::capped) cap(scores, a.to_cap);
       if (j < sees.plain_begin || j >= sees.plain_end) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int first = a.band.open_first<numbers>(row + 8 * r) - j * keys - column_here,
-                    end = min(a.band.len_k, a.band.open_last<numbers>(row + 8 * r)) - j * keys - column_here;
+          const int first = band.template open_first<C::reach>(listed(row + 8 * r)) - j * keys - column_here,
+                    end = min(band.len_k, band.template open_last<C::reach>(listed(row + 8 * r))) - j * keys - column_here;
 #pragma unroll
           for (int c = 0; c < keys / 8; ++c)
 #pragma unroll
@@ -115,12 +121,19 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
         }
       }
 #pragma unroll
+      for (int i = 0; i < keys / 2; ++i) {
+        const float x = scores[i];
+        scores[i] = exp2_fast(fmaf(x, a.scale_log2, -lse[i / 2 % 2]));
+        if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * fmaxf(slope_of_tanh(x), 0.f);
+      }
+      hold_to_one(scores, hold);
+#pragma unroll
       for (int c = 0; c < keys / 8; ++c)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const float p0 = at_most_one(exp2_fast(fmaf(scores[4 * c + 2 * r], a.scale_log2, -lse[r]))),
-                      p1 = at_most_one(exp2_fast(fmaf(scores[4 * c + 2 * r + 1], a.scale_log2, -lse[r])));
-          ds[c / 2][c % 2 * 2 + r] = pack<T>(p0 * (dp[4 * c + 2 * r] + minus_delta[r]), p1 * (dp[4 * c + 2 * r + 1] + minus_delta[r]));
+          const int i = 4 * c + 2 * r;
+          const float delta = C::capped ? 0 : minus_delta[r];  // already there
+          ds[c / 2][c % 2 * 2 + r] = pack<T>(scores[i] * (dp[i] + delta), scores[i + 1] * (dp[i + 1] + delta));
         }
 #pragma unroll
       for (auto& fragment : ds) pin(fragment);
@@ -169,13 +182,13 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_sm90(const __gri
     s.next.init(8);
     barriers_ready();
   }
-  __syncthreads();
+  const bool hold = meet_and_ask(a.far);
   if (threadIdx.x < 128) {
     registers_down<24>();
     if (threadIdx.x == 0) produce_query<C>(a, s);
   } else {
     registers_up<240>();
-    consume_query<C>(a, s, threadIdx.x / 128 - 1);
+    consume_query<C>(a, s, threadIdx.x / 128 - 1, hold);
   }
 }
 

@@ -65,7 +65,37 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
 }
 
 // ---- a consumer: one warpgroup, 64 query rows ---------------------------------------------------------------------------
+// What rows of a group see of a listed band, looked up once a tile: this thread's two rows, and the keys that all of its rows see. Other bands compute it.
 template <class C, Reach reach>
+struct Listed {
+  static constexpr bool is = false;
+  __device__ Listed(const ForwardArgs&, const Tile&, int, int) {}
+  template <int n>
+  __device__ void hide(float (&)[n], int, int, int) const {}
+};
+template <class C>
+struct Listed<C, Reach::listed> {
+  static constexpr bool is = true;
+  int first[2], end[2], first_of_all, end_of_all;
+  __device__ Listed(const ForwardArgs& a, const Tile& t, int group, int row_here) {
+    const Run* const of = a.band.keys_of + (long long)t.batch * a.band.len_q;
+    const auto run_of = [&](int row) {
+      return of[min(t.row + group * 64 + row, a.band.len_q - 1)];
+    };  // rows past the last are computed and dropped
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const Run seen = run_of(row_here + 8 * r);
+      first[r] = seen.first, end[r] = seen.last;
+    }
+    end_of_all = run_of(0).last, first_of_all = run_of(63).first;
+  }
+  template <int n>
+  __device__ void hide(float (&scores)[n], int key, int keys, int column) const {
+    if (key + keys > end_of_all || key < first_of_all) apply_mask<true>(scores, key + column, first, end);
+  }
+};
+
+template <class C, Reach reach, bool capped>
 __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, keys = C::keys, stage_bytes = sizeof s.k[0];
@@ -110,8 +140,14 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 #pragma unroll
     for (auto& fragment : p) pin(fragment);
   };
-  const auto softmax = [&](const Tile& t, int tile, auto mask) {
-    if constexpr (decltype(mask)::value) {
+  const auto softmax = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
+    if constexpr (capped) {
+#pragma unroll
+      for (int i = 0; i < keys / 2; ++i) scores[i] = tanh_of(scores[i] * a.to_cap);
+    }
+    if constexpr (decltype(mask)::value && Listed<C, reach>::is) {
+      listed.hide(scores, tile * keys, keys, column_here);
+    } else if constexpr (decltype(mask)::value) {
       const auto position = [&](int row) {
         return C::way == Way::cluster ? (t.row + group * 64 + row) >> a.packed_log2 : t.row + group * 64 + row;
       };
@@ -139,9 +175,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     pass_turn();
     scores_done();
   };
-  const auto advance = [&](const Tile& t, int tile, auto mask) {
+  const auto advance = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
     both_products();
-    const float2 factor = softmax(t, tile, mask);
+    const float2 factor = softmax(t, listed, tile, mask);
     mma_wait<0>();
     output_done();
     pack_scores();
@@ -171,6 +207,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 
   Tiles<C, reach> tiles{a, s};
   Tile t = tiles.next();
+  Listed<C, reach> listed(a, t, group, row_here);
   s.q_full[q.stage].wait(q.parity);
   my_turn();
   pin(scores);
@@ -178,26 +215,27 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   mma_wait<0>();
   pass_turn();
   scores_done();
-  softmax(t, t.last - 1, masked);
+  softmax(t, listed, t.last - 1, masked);
   pack_scores();
   for (;;) {
     int tile = t.last - 2;
-    if constexpr (reach == Reach::run) {
-      for (; tile >= t.first; --tile) advance(t, tile, masked);
+    if constexpr (reach == Reach::run || reach == Reach::listed) {
+      for (; tile >= t.first; --tile) advance(t, listed, tile, masked);
     } else if constexpr (reach == Reach::before) {
       const int top = t.row + group * 64, nearest = a.band.open_last<reach>(C::way == Way::cluster ? top >> a.packed_log2 : top);
-      for (; tile >= t.first && (tile + 1) * keys > nearest; --tile) advance(t, tile, masked);
+      for (; tile >= t.first && (tile + 1) * keys > nearest; --tile) advance(t, listed, tile, masked);
     }
-    for (; tile >= t.first; --tile) advance(t, tile, plain);
+    for (; tile >= t.first; --tile) advance(t, listed, tile, plain);
     release(s.q_empty[q.stage]), q.next();
 
     const Tile after = tiles.next();
     if (after.none()) break;
     const Rows seen = rows;
     rows = Rows{};
+    listed = Listed<C, reach>(a, after, group, row_here);
     s.q_full[q.stage].wait(q.parity);
     both_products();  // the first scores of the tile after, the last output of this one
-    softmax(after, after.last - 1, masked);
+    softmax(after, listed, after.last - 1, masked);
     mma_wait<0>();
     output_done();
     finish(t, seen);
@@ -220,7 +258,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 //   needs   sm_90a, strides of 16 bytes, len_q, len_k ≥ 1, scale > 0
 //   numerics  FP32 scores and sums, P rounded to T; same bits every run
 //   limit   dim 64: MUFU, issue and tensor cores alike; dim 128 and 256: tensor cores
-template <class C, Reach reach>
+template <class C, Reach reach, bool capped>
 __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm90(const __grid_constant__ ForwardArgs a) {
   // setmaxnreg deals only with what the block was launched with, and an increase beyond that waits for ever.
   constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
@@ -244,14 +282,14 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
     if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
   } else {
     registers_up<C::consumer_registers>();
-    consume<C, reach>(a, s, threadIdx.x / 128 - 1);
+    consume<C, reach, capped>(a, s, threadIdx.x / 128 - 1);
   }
 }
 
-template <class C, Reach reach>
+template <class C, Reach reach, bool capped>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
   const bool clusters = C::way == Way::cluster;
-  launch(stream, attention_fwd_sm90<C, reach>,
+  launch(stream, attention_fwd_sm90<C, reach, capped>,
          {.blocks = clusters ? a.units : std::min(multiprocessors, a.units),
           .threads = (C::consumers + 1) * 128,
           .shared_bytes = sizeof(Shared<C>),

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
-#include "ops/attention/mask.h"
+#include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention::sm90 {
 
@@ -19,7 +19,8 @@ struct ForwardArgs {
   float* partial_lse;                // Way::parts: the same, per row
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
-  float scale_log2;    // softmax scale · log2(e)
+  float scale_log2;    // softmax scale · log2(e); capped: cap · log2(e)
+  float to_cap;        // capped: softmax scale / cap
   int packed_log2;     // Way::cluster: 2^packed_log2 query heads of one key head lie side by side as rows and count as one head; else 0
   int rows;            // of one such head: len_q · 2^packed_log2
   int row_tiles;       // of one such head
@@ -33,9 +34,9 @@ struct KeyTiles {
   int first, last;  // [first, last), at least one: a row tile that sees nothing walks one, wholly masked
 };
 template <Reach reach = Reach::any>
-__host__ __device__ inline KeyTiles key_tiles(const ForwardArgs& a, int row, int rows, int keys) {
+__host__ __device__ inline KeyTiles key_tiles(const ForwardArgs& a, const BandOf<int>& band, int row, int rows, int keys) {
   const int end = row + rows < a.rows ? row + rows : a.rows;
-  const TileSpan seen = a.band.keys_between<reach>(row >> a.packed_log2, (end - 1) >> a.packed_log2, keys);
+  const TileSpan seen = band.keys_between<reach>(row >> a.packed_log2, (end - 1) >> a.packed_log2, keys);
   return {seen.begin, seen.end > seen.begin ? seen.end : seen.begin + 1};
 }
 
@@ -45,7 +46,7 @@ constexpr long long dealt_units(Reach reach, long long row_tiles, long long pair
   return reach == Reach::all ? row_tiles * pairs : (row_tiles + 1) / 2 * pairs;
 }
 
-template <class Tiles, Reach reach>  // a block per multiprocessor at most, except clusters: one for each tile of rows
+template <class Tiles, Reach reach, bool capped = false>  // a block per multiprocessor at most, except clusters: one for each tile of rows
 void start_forward(const ForwardArgs&, int multiprocessors, cudaStream_t);
 
 }  // namespace headroom::attention::sm90

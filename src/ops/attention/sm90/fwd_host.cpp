@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
 
 #include "base/error.h"
 #include "gpu/architecture.h"
 #include "gpu/check.h"
+#include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/fwd.h"
@@ -57,23 +56,27 @@ Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::i
   return best;
 }
 
-template <class Tiles>
+enum class Asks { plain, documents, cap };  // which instances of a shape: only some have those for more
+
+template <class Tiles, Asks asks>
 void start(const ForwardArgs& a, const Context& ctx) {
-  switch (a.band.reach) {
-    case Reach::all: return start_forward<Tiles, Reach::all>(a, ctx.device.units, cuda_stream(ctx.stream));
-    case Reach::before: return start_forward<Tiles, Reach::before>(a, ctx.device.units, cuda_stream(ctx.stream));
-    default: return start_forward<Tiles, Reach::run>(a, ctx.device.units, cuda_stream(ctx.stream));
-  }
+  const auto stream = cuda_stream(ctx.stream);
+  if constexpr (asks == Asks::documents) return start_forward<Tiles, Reach::listed>(a, ctx.device.units, stream);
+  if constexpr (asks == Asks::cap)
+    return a.band.reach == Reach::listed ? start_forward<Tiles, Reach::listed, true>(a, ctx.device.units, stream)
+                                         : start_forward<Tiles, Reach::run, true>(a, ctx.device.units, stream);
+  if constexpr (asks == Asks::plain) switch (a.band.reach) {
+      case Reach::all: return start_forward<Tiles, Reach::all>(a, ctx.device.units, stream);
+      case Reach::before: return start_forward<Tiles, Reach::before>(a, ctx.device.units, stream);
+      default: return start_forward<Tiles, Reach::run>(a, ctx.device.units, stream);
+    }
 }
 
-// HEADROOM_FORWARD_DEAL=asked hands out the tiles of a causal or windowed forward as blocks ask for them, instead of long and short ones in pairs:
-// to be measured against each other in one build (bench/lab/attention_fwd.md).
-bool deal_as_asked() {
-  static const bool asked = [] {
-    const char* how = std::getenv("HEADROOM_FORWARD_DEAL");
-    return how && std::string_view(how) == "asked";
-  }();
-  return asked;
+// Whether tiles are handed out as blocks ask for them, or long and short ones in pairs. FlashAttention-3's time over ours, pairs → asked, on one H200
+// (2026-11-22): causal 64 at 2k 1.017 → 1.019, 4k 1.000 → 1.014, 8k 0.976 → 1.010, 16k 0.979 → 0.973; 128 and 256 lose 1–16 %.
+bool deal_as_asked(const ForwardArgs& a) {
+  if (a.band.reach == Reach::listed) return true;  // nobody knows how long they are
+  return a.band.reach == Reach::before && std::max(a.head_dim, a.dim_v) <= 64 && a.band.len_k > 2048 && a.band.len_k <= 8192;
 }
 
 // As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
@@ -93,11 +96,14 @@ Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, di
                    .box = {panel_columns, std::uint32_t(packed), std::uint32_t(64 / packed), 1, 1}});
 }
 
-template <class Tiles>
+template <class Tiles, Asks asks = Asks::plain>
 void forward_by(const Problem& p, const Forward& t, const Partition& partition, Context& ctx) {
   constexpr int rows = Tiles::consumers * 64;
   ForwardArgs a{};
-  a.band = in_32_bits(p.band());
+  const Lists lists = make_lists(p, ctx);
+  list_documents_on_gpu(p, t.with, lists, ctx);
+  a.band = in_32_bits(band_of(p, lists, 0));
+  if (asks == Asks::cap && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
   const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
   const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
@@ -109,11 +115,12 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   a.dim_v = int(p.value_dim());
   a.rows = int(all_rows);
   a.row_tiles = int(row_tiles);
-  a.scale_log2 = p.scale_or_default() * 1.44269504f;
+  a.scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f;
+  if (asks == Asks::cap) a.to_cap = p.scale_or_default() / p.softcap;
   a.blocks_of_tile = partition.blocks_of_tile;
   if constexpr (Tiles::way == Way::parts) {
     for (int tile = 0; tile < a.row_tiles; ++tile) {
-      const KeyTiles keys = key_tiles(a, tile * rows, rows, Tiles::keys);
+      const KeyTiles keys = key_tiles(a, a.band, tile * rows, rows, Tiles::keys);
       a.steps += keys.last - keys.first;
     }
     const std::int64_t blocks = std::min<std::int64_t>(ctx.device.units, a.steps * p.batch * heads), parts = 2 * blocks;
@@ -125,7 +132,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     if (!ctx.dry()) cuda(cudaMemsetAsync(arrivals.data, 0, arrivals.bytes(), cuda_stream(ctx.stream)));
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
-  } else if (a.band.reach != Reach::all && deal_as_asked()) {
+  } else if (deal_as_asked(a)) {
     a.units = int(tiles);
     a.heads_at_once = pairs_at_once(p.batch * heads, 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()));
     const Tensor counter = ctx.arena.make("attention.next_unit", DType::i32, {1});
@@ -145,7 +152,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   a.o_head = t.o.stride[2];
   a.lse = t.lse.as<float>();
   a.sink = p.sink ? t.with.sink.as<float>() : nullptr;
-  start<Tiles>(a, ctx);
+  start<Tiles, asks>(a, ctx);
 }
 
 template <class Tiles>
@@ -176,8 +183,24 @@ void forward_between(const Problem& p, const Forward& t, Context& ctx) {
   return dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
 }
 
+// Packed documents and capped scores: whole tiles, and shapes enough for every head dim.
+template <class T>
+void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (p.softcap != 0) {
+    if (dim > 128) return forward_by<Forward256<T>, Asks::cap>(p, t, {}, ctx);
+    return dim > 64 ? forward_by<Forward128<T>, Asks::cap>(p, t, {}, ctx) : forward_by<Forward64Capped<T>, Asks::cap>(p, t, {}, ctx);
+  }
+  if (dim > 128) return forward_by<Forward256<T>, Asks::documents>(p, t, {}, ctx);
+  if (dim > 96) return forward_by<Forward128<T>, Asks::documents>(p, t, {}, ctx);
+  if (dim > 80) return forward_by<Forward96Short<T>, Asks::documents>(p, t, {}, ctx);
+  if (dim > 64) return forward_by<Forward80Short<T>, Asks::documents>(p, t, {}, ctx);
+  return forward_by<Forward64<T>, Asks::documents>(p, t, {}, ctx);
+}
+
 template <class T>
 void forward_as(const Problem& p, const Forward& t, Context& ctx) {
+  if (p.documents != 0 || p.softcap != 0) return forward_of_more<T>(p, t, ctx);
   const std::int64_t tiles = ceil_div(p.len_q, 256) * p.batch * p.heads;
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());  // the narrower one's columns are zeros in shared memory
   if (dim > 128)
@@ -203,7 +226,7 @@ Support sm90_supports(const Problem& p, const Device& device, Pass) {
   }
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  return asks_no_more_than(p, {.sink = true, .dim_v = true});
+  return asks_no_more_than(p, {.sink = true, .dim_v = true});  // instances for documents and caps are there, and not yet run on a card
 }
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {

@@ -36,7 +36,7 @@ __device__ Tile tile_of(const ForwardArgs& a, int pair, int row_tile) {
   constexpr int rows = C::consumers * 64;
   Tile t;
   t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
-  const KeyTiles keys = key_tiles<reach>(a, t.row, rows, C::keys);
+  const KeyTiles keys = key_tiles<reach>(a, band_in<reach>(a.band, t.batch), t.row, rows, C::keys);
   t.first = keys.first, t.last = keys.last, t.key_end = a.band.len_k;
   t.index = pair * a.row_tiles + row_tile, t.part = 0, t.parts = 1, t.first_block = 0;
   return t;

@@ -1,5 +1,6 @@
 // tiles.h — every tuned number of the Hopper attention kernels, with its reason.
 #pragma once
+#include "ops/attention/mask.h"
 
 namespace headroom::attention {
 
@@ -30,6 +31,11 @@ template <class Type>
 struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 and 1024, and more tiles are in flight
   static constexpr int consumers = 4, keys = 64, stages = 4;
   static constexpr int producer_registers = 24, consumer_registers = 112;
+};
+template <class Type>
+struct Forward64Capped : Forward64<Type> {  // the arithmetic of a cap does not fit 160 registers
+  static constexpr int consumers = 2;
+  static constexpr int producer_registers = 40, consumer_registers = 232;
 };
 template <class Type>
 struct Forward96 : Forward64<Type> {  // 128 keys do not fit the registers; O goes to global memory from there, and Q has two buffers
@@ -81,10 +87,19 @@ template <class Type>
 struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower
   using T = Type;
   static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
+  static constexpr bool scores_first = true;  // of a step's products, before the dK of the step before; exponentials begin so much earlier
+  static constexpr bool dp_first = false;     // dP before dQ and dV, so that dS begins while they run
+  static constexpr Reach reach = Reach::run;  // what is asked of the mask: its numbers, which are right for all but lists
+  static constexpr bool capped = false;
 };
 template <class Type>
 struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a thread; 64 rows of scores and of dP are what else fits
   static constexpr int dim = 128, rows = 64, turns = 2;
+  static constexpr bool scores_first = true, dp_first = true;
+};
+template <class Type>
+struct Backward64Capped : Backward128<Type> {  // the slope of the cap takes a register for two scores, which 128 rows leave no room for
+  static constexpr int dim = 64;
 };
 template <class Type>
 struct Backward96 : Backward128<Type> {
@@ -98,6 +113,13 @@ template <class Type>
 struct Backward256 {  // two kernels: dK and dV, a block of `keys`; dQ, a block of `dq_rows` walking `dq_keys` a step
   using T = Type;
   static constexpr int dim = 256, keys = 64, rows = 64, dq_rows = 128, dq_keys = 48, stages = 2;
+  static constexpr Reach reach = Reach::run;
+  static constexpr bool capped = false;
+};
+template <class Tiles, Reach of, bool cap>  // the same shape where more is asked: documents, capped scores
+struct Asking : Tiles {
+  static constexpr Reach reach = of;
+  static constexpr bool capped = cap;
 };
 
 }  // namespace headroom::attention
