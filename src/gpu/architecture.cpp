@@ -65,7 +65,10 @@ Overhead overhead_of(const Device& d, int gpus) {
   const Architecture& a = architecture_of(d.sm);
   const auto peers = std::uint64_t(std::clamp(gpus - 1, 0, 7));
   const bool measured = !a.measured_on.empty() && d.name == a.measured_on;
-  return {measured ? a.measured : a.beside, peers * a.peer_bytes, measured && peers == 0};
+  const Beside beside = measured ? a.measured : a.beside;
+  // A process that maps another GPU's memory has a context there too (dist/peers.h).
+  const std::uint64_t joined = peers > 0 ? a.joining_bytes + peers * (a.peer_bytes + beside.context_bytes) : 0;
+  return {beside, joined, measured && peers == 0};
 }
 
 }  // namespace headroom

@@ -144,7 +144,7 @@ class StepRows {
         memory_(s.memory ? *s.memory
                 : group  ? group->memory_of_each(device, comm_->own_bytes())
                          : device.memory_bytes),
-        room_(s.keep.what ? 0 : room_for_a_run(device, s.memory, group)),
+        room_(s.keep.what ? 0 : std::min(memory_, room_for_a_run(device, s.memory, group))),
         place_(device, s.threads),
         driver_(place_),
         cpu_ceiling_(place_.on_gpu()      ? 0

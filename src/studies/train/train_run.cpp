@@ -215,7 +215,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  const std::uint64_t room = r.keep.what ? 0 : room_for_a_run(device, r.memory, group);
+  const std::uint64_t room = r.keep.what ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
   choose_keep(r, room - std::min<std::uint64_t>(room, of_sample), device);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
