@@ -7,8 +7,8 @@
 #include <cstring>
 #include <iostream>
 #include <map>
-#include <sstream>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "base/convert.h"

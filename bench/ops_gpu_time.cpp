@@ -20,6 +20,7 @@
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/head_norm/head_norm.h"
+#include "ops/quantise/quantise.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
@@ -118,6 +119,37 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     const Tensor gate_up = a.make("gate_up", type, {rows, 2 * c.ffn}), dact = a.make("dact", type, {rows, c.ffn});
     return [=](Context& ctx) { swiglu::backward({gate_up, dact, gate_up}, ctx); };
   });
+  for (const ScaleKind kind : {ScaleKind::one, ScaleKind::row, ScaleKind::run, ScaleKind::block})
+    for (const auto& [as_is, transposed] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      const char* copies = as_is && transposed ? "both" : as_is ? "as is" : "transposed";
+      clock.time(name(fmt::format("quantise {}, {}", name_of(kind), copies).c_str()),
+                 [&, as_is = as_is, transposed = transposed](Arena& a) {
+                   Context ctx{a, clock.device()};
+                   const Tensor x = a.make("x", type, {rows, c.ffn}), counts = a.make("counts", DType::i64, {quantise::count_size});
+                   const Scaled y = as_is ? quantise::make("y", {DType::e4m3, kind}, rows, c.ffn, ctx) : Scaled(),
+                                t = transposed ? quantise::make("t", {DType::e4m3, kind}, c.ffn, rows, ctx) : Scaled();
+                   return [=](Context& on) { quantise::quantise({x, y, t, counts}, on); };
+                 });
+    }
+  if (type == DType::bf16)
+    for (const ScaleKind kind : {ScaleKind::row, ScaleKind::run}) {
+      for (const quantise::Of of : {quantise::Of::swiglu, quantise::Of::swiglu_gradient}) {
+        const char* what = of == quantise::Of::swiglu ? "quantise swiglu" : "quantise swiglu's d";
+        clock.time(name(fmt::format("{}, {}", what, name_of(kind)).c_str()), [&](Arena& a) {
+          Context ctx{a, clock.device()};
+          const Tensor x = a.make("gate_up", type, {rows, 2 * c.ffn}), dact = a.make("dact", type, {rows, c.ffn}),
+                       counts = a.make("counts", DType::i64, {quantise::count_size});
+          const std::int64_t columns = of == quantise::Of::swiglu ? c.ffn : 2 * c.ffn;
+          const Scaled y = quantise::make("y", {DType::e4m3, kind}, rows, columns, ctx),
+                       t = quantise::make("t", {DType::e4m3, kind}, columns, rows, ctx);
+          return [=](Context& on) {
+            quantise::quantise(
+                {.x = x, .as_is = y, .transposed = t, .counts = counts, .of = of, .dact = of == quantise::Of::swiglu ? Tensor() : dact},
+                on);
+          };
+        });
+      }
+    }
   clock.time(name("rope of q and k"), [&](Arena& a) {
     Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
     const Tensor table = a.make("table", DType::f32, {len, c.head_dim});

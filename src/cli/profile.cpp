@@ -124,7 +124,7 @@ Run profile(CLI::App& app, Common& common) {
   add_described(*step, a->step, {"phases", "seconds"});
   add_ranks(*step, a->ranks);
   add_value(*step, a->phase, {.name = "phase", .about = "The last phase to profile; the earlier phases are profiled too"});
-  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16"}});
+  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16|fp8"}});
   step->get_option("--steps")->description("Steps that are recorded");
   step->get_option("--warmup")->description("Steps before them");
   add_recording(*step, *a);

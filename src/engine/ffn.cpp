@@ -53,6 +53,11 @@ void Ffn::act_backward(const FfnSaved& all, const Tensor& dact, Context& ctx) co
   activation::backward({all.gate_up, dact, all.gate_up, again, shape.function}, ctx);
 }
 
+// A bias's gradient reads what would not be stored.
+bool Ffn::as_made_by(const Products& p, quantise::Of of, const FfnSaved& all) const {
+  return shape.swiglu() && !shape.bias && p.quantises_as_made(of, all.gate_up);
+}
+
 void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const FfnSaved& have, const Tensor& out,
                   Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
@@ -65,10 +70,14 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
   }
   if (!have.gate_up && shape.bias) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
   const auto down = [&](const Tensor& to, const Tensor& add) {
-    act(all, ctx);
+    const bool as_made = as_made_by(p, quantise::Of::swiglu, all);
+    if (!as_made) act(all, ctx);
     {
       auto scope = ctx.arena.scope();
-      p.forward({"ffn.down", layer}, p.read_missing(Quantised::act, all.act, true, all.act_fp8), Role::down, to, add);
+      const Read x = as_made ? p.read_as_made(Quantised::act, quantise::Of::swiglu, all.gate_up, {},
+                                              all.act_fp8 ? Copies::both : Copies::as_is, all.act_fp8)
+                             : p.read_missing(Quantised::act, all.act, true, all.act_fp8);
+      p.forward({"ffn.down", layer}, x, Role::down, to, add);
     }
     if (shape.bias) bias::add(to, w[Role::down_bias].w, ctx);
   };
@@ -98,19 +107,24 @@ void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& 
     after().backward(all.y, w, all.after_stats, d, dy, Gradient::overwrite, into_dw, ctx);
   }
   if (shape.bias) bias::backward(dy, w[Role::down_bias].dw, into_dw, ctx);
+  const bool as_made =  // then gate_up stays what it was
+      as_made_by(p, quantise::Of::swiglu, all) && as_made_by(p, quantise::Of::swiglu_gradient, all);
   {
     auto scope = ctx.arena.scope();
     const bool in_place = !all.act_kept || p.quantised();  // what is kept in fp8 lies elsewhere
     const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
     const Read read = p.read(Quantised::d_ffn, dy, Copies::both);
     p.dx({"ffn.down.dx", layer}, read, Role::down, dact);
-    act_backward(all, dact, ctx);
-    const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8} : p.read(Quantised::act, all.act, Copies::transposed);
+    if (!as_made) act_backward(all, dact, ctx);
+    const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8}
+                     : as_made   ? p.read_as_made(Quantised::act, quantise::Of::swiglu, all.gate_up, {}, Copies::transposed)
+                                 : p.read(Quantised::act, all.act, Copies::transposed);
     p.dw({"ffn.down.dw", layer}, read, act, Role::down);
     if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
   }
   if (shape.bias) bias::backward(all.gate_up, w[Role::gate_up_bias].dw, into_dw, ctx);
-  const Read read = p.read(Quantised::d_gate_up, all.gate_up, Copies::both);
+  const Read read = as_made ? p.read_as_made(Quantised::d_gate_up, quantise::Of::swiglu_gradient, all.gate_up, all.act, Copies::both)
+                            : p.read(Quantised::d_gate_up, all.gate_up, Copies::both);
   p.dw({"ffn.gate_up.dw", layer}, read, {decoder.norms_before ? all.n : h, {}, all.n_fp8}, Role::gate_up);
   if (!decoder.norms_before) {  // then there is a norm after: dy, which a waiting product reads, is not d
     p.dx({"ffn.gate_up.dx", layer}, read, Role::gate_up, d, Gradient::accumulate);

@@ -37,6 +37,7 @@ struct Ffn {
   Norm after() const { return {decoder, Role::norm2_after, Role::other, {"norm2_after.rstd", layer}, {"norm2_after.mean", layer}, rows}; }
   void act(const FfnSaved& all, Context&) const;
   void act_backward(const FfnSaved& all, const Tensor& dact, Context&) const;
+  bool as_made_by(const Products&, quantise::Of, const FfnSaved& all) const;  // quantised as it is made, in fp8
 };
 
 }  // namespace headroom::engine

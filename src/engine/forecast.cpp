@@ -151,7 +151,7 @@ std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& devic
                      names_of<Scales>.of(one->scales.value_or(usual_scales)),
                      device.kind == DeviceKind::cpu
                          ? "On a CPU its arithmetic is emulated: same numbers, no faster."
-                         : "No kernel here runs it on a GPU yet; bytes and FLOPs are those of the same step, which runs on a CPU.");
+                         : "Its weights are quantised just before each use, and nothing of them is kept in 8 bits.");
 }
 
 std::string counted_by(std::span<const Recipe> recipes, const Device& device) {

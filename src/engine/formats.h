@@ -19,24 +19,29 @@ constexpr Scales usual_scales = Scales::block;  // docs/decisions/fp8.md
 struct Formats {
   Precision stored;  // activations, the residual stream, their gradients, copies of weights; attention, embedding and head compute in it
   ScaledFormat activation, weight, gradient;  // operands of the products of the blocks' weights
-  matmul::Sums sums = matmul::Sums::whole;
+  ScaledFormat gradient_transposed;           // the gradient's copy that dW reads
+  matmul::Sums forward_sums = matmul::Sums::whole, backward_sums = matmul::Sums::whole;
 
   bool quantised() const { return size_of(weight.dtype) == 1; }
 };
 
-// fp8: E4M3 where scales are fine, E5M2 for gradients that share one scale a tensor (docs/decisions/fp8.md).
+// fp8: E4M3 where scales are fine, E5M2 for gradients that share one scale a tensor; sums in two levels, but for forward where scales do
+// not change along a sum (docs/decisions/fp8.md).
 constexpr Formats formats_of(Precision p, Scales scales) {
   if (p.dtype != DType::e4m3) {
     const ScaledFormat same{p.dtype};
-    return {p, same, same, same};
+    return {p, same, same, same, same};
   }
   const bool blocks = scales == Scales::block;
+  const DType of_gradient = scales == Scales::tensor ? DType::e5m2 : DType::e4m3;
   const ScaleKind line = blocks ? ScaleKind::run : scales == Scales::row ? ScaleKind::row : ScaleKind::one;
   return {.stored = {DType::bf16},
           .activation = {DType::e4m3, line},
           .weight = {DType::e4m3, blocks ? ScaleKind::block : line},
-          .gradient = {scales == Scales::tensor ? DType::e5m2 : DType::e4m3, line},
-          .sums = matmul::Sums::two_level};
+          .gradient = {of_gradient, line},
+          .gradient_transposed = {of_gradient, blocks ? ScaleKind::block : line},
+          .forward_sums = blocks ? matmul::Sums::two_level : matmul::Sums::whole,
+          .backward_sums = matmul::Sums::two_level};
 }
 
 }  // namespace headroom::engine

@@ -31,7 +31,7 @@ constexpr Quantised quantised_weight(Role role) {
                                  : Quantised::down;
 }
 
-ScaledFormat format_of(const Formats& f, Quantised which) {
+ScaledFormat format_of(const Formats& f, Quantised which, bool transposed) {
   switch (which) {
     case Quantised::norm1:
     case Quantised::o:
@@ -44,7 +44,7 @@ ScaledFormat format_of(const Formats& f, Quantised which) {
     case Quantised::d_ffn:
     case Quantised::d_gate_up:
     case Quantised::d_attention:
-    case Quantised::d_qkv: return f.gradient;
+    case Quantised::d_qkv: return transposed ? f.gradient_transposed : f.gradient;
   }
   return f.activation;
 }
@@ -52,7 +52,7 @@ ScaledFormat format_of(const Formats& f, Quantised which) {
 }  // namespace
 
 Scaled Products::make_transposed(const Formats& f, Quantised which, std::int64_t rows, std::int64_t columns, int layer, Context& ctx) {
-  return quantise::make({copies_of[std::size_t(which)].transposed, layer}, format_of(f, which), columns, rows, ctx);
+  return quantise::make({copies_of[std::size_t(which)].transposed, layer}, format_of(f, which, true), columns, rows, ctx);
 }
 
 Tensor Products::counts(Quantised which) const {
@@ -61,15 +61,32 @@ Tensor Products::counts(Quantised which) const {
       with_.counts.as<std::int64_t>() + (layer_ * quantised_count + int(which)) * quantise::count_size, DType::i64, {quantise::count_size}};
 }
 
-Read Products::read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept) {
-  Read r{x};
-  if (!quantised()) return r;
-  const ScaledFormat f = format_of(with_.formats, which);
-  const auto rows = x.shape[0], columns = x.shape[1];
-  if (copies != Copies::transposed) r.as_is = quantise::make({copies_of[std::size_t(which)].as_is, layer_}, f, rows, columns, ctx_);
+Read Products::read(Quantised which, quantise::Request q, Copies copies, const Scaled& kept) {
+  Read r;
+  const auto rows = q.rows(), columns = q.columns();
+  if (copies != Copies::transposed)
+    r.as_is = quantise::make({copies_of[std::size_t(which)].as_is, layer_}, format_of(with_.formats, which, false), rows, columns, ctx_);
   if (copies != Copies::as_is) r.transposed = kept ? kept : make_transposed(with_.formats, which, rows, columns, layer_, ctx_);
-  quantise::quantise({x, r.as_is, r.transposed, counts(which)}, ctx_, {"quantise", layer_});
+  q.as_is = r.as_is, q.transposed = r.transposed, q.counts = counts(which);
+  quantise::quantise(q, ctx_, {"quantise", layer_});
   return r;
+}
+
+Read Products::read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept) {
+  Read r;
+  if (quantised()) r = read(which, quantise::Request{x}, copies, kept);
+  r.x = x;
+  return r;
+}
+
+bool Products::quantises_as_made(quantise::Of of, const Tensor& gate_up) const {
+  const quantise::Request q{.x = gate_up, .of = of};
+  return quantised() && !with_.watch && quantise::supports(of, q.rows(), q.columns(), gate_up.dtype, ctx_.device);
+}
+
+Read Products::read_as_made(Quantised which, quantise::Of of, const Tensor& gate_up, const Tensor& dact, Copies copies,
+                            const Scaled& kept) {
+  return read(which, {.x = gate_up, .of = of, .dact = dact}, copies, kept);
 }
 
 Read Products::read_missing(Quantised which, const Tensor& x, bool as_is, const Scaled& transposed) {
@@ -91,7 +108,7 @@ void Products::forward(Name name, const Read& x, Role role, const Tensor& y, con
   auto scope = ctx_.arena.scope();
   const Tensor w = weights_[role].w;
   matmul::Product p{.a = x.x, .b = transposed(w), .c = y, .beta = add ? 1.0f : 0.0f, .math = with_.formats.stored.math, .add = add};
-  if (quantised()) p.a = x.as_is, p.b = transposed(weight(role, Copies::as_is)), p.sums = with_.formats.sums;
+  if (quantised()) p.a = x.as_is, p.b = transposed(weight(role, Copies::as_is)), p.sums = with_.formats.forward_sums;
   multiply(name, Multiplied::forward, p, x.x, transposed(w));
 }
 
@@ -99,20 +116,20 @@ void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradie
   auto scope = ctx_.arena.scope();
   const Tensor w = weights_[role].w;
   matmul::Product p{.a = dy.x, .b = w, .c = dx, .beta = beta_of(into), .math = with_.formats.stored.math};
-  if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.sums;
+  if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.backward_sums;
   multiply(name, Multiplied::dx, p, dy.x, w);
 }
 
 void Products::dw(Name name, const Read& dy, const Read& x, Role role) {
   const Weight w = weights_[role];
   if (w.update) {
-    waiting_.at(count_++) = quantised() ? product_update::Item{{}, {}, *w.update, dy.transposed, x.transposed, with_.formats.sums}
+    waiting_.at(count_++) = quantised() ? product_update::Item{{}, {}, *w.update, dy.transposed, x.transposed, with_.formats.backward_sums}
                                         : product_update::Item{dy.x, x.x, *w.update};
     numbers_ = w.numbers;
     return;
   }
   matmul::Product p{.a = transposed(dy.x), .b = x.x, .c = w.dw, .beta = beta_of(into_), .math = with_.formats.stored.math};
-  if (quantised()) p.a = dy.transposed, p.b = transposed(x.transposed), p.sums = with_.formats.sums;
+  if (quantised()) p.a = dy.transposed, p.b = transposed(x.transposed), p.sums = with_.formats.backward_sums;
   multiply(name, Multiplied::dw, p, transposed(dy.x), x.x);
 }
 

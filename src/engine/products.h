@@ -54,6 +54,9 @@ class Products {
   bool quantised() const { return with_.formats.quantised(); }
   // In fp8 its copies, made in the caller's scope; kept: where the transposed one goes, made before.
   Read read(Quantised, const Tensor& x, Copies, const Scaled& kept = {});
+  // Of what SwiGLU makes of gate and up, or of its gradient with dact, which is quantised as it is made and not stored.
+  bool quantises_as_made(quantise::Of, const Tensor& gate_up) const;
+  Read read_as_made(Quantised, quantise::Of, const Tensor& gate_up, const Tensor& dact, Copies, const Scaled& kept = {});
   // Of forward, which may run again for backward: the copy as it is where the product runs, the transposed one where it has a place.
   Read read_missing(Quantised, const Tensor& x, bool as_is, const Scaled& transposed);
   static Scaled make_transposed(const Formats&, Quantised, std::int64_t rows, std::int64_t columns, int layer, Context&);
@@ -66,6 +69,7 @@ class Products {
 
  private:
   Scaled weight(Role, Copies);
+  Read read(Quantised, quantise::Request, Copies, const Scaled& kept);
   Tensor counts(Quantised) const;
   void multiply(Name, Multiplied, const matmul::Product&, const Tensor& a, const Tensor& b);
 

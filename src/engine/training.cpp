@@ -70,8 +70,6 @@ const Recipe& checked(const Recipe& r, const Context& ctx) {
   check(r);
   check_fp8(r, ctx.device);
   if (!ctx.on_gpu() || ctx.dry()) return r;
-  check(!r.formats().quantised(), Code::unsupported,
-        "step: fp8 runs on a CPU for now (--device cpu); on {} bf16 does, and a forecast of fp8 (memory model, plan)", ctx.device.name);
   const std::string lacks = lacks_on_gpu(decoder_of(r.model));
   check(lacks.empty(), Code::unsupported, "model {}: on a GPU this engine has no {} yet; train it with --device cpu", r.model.name, lacks);
   return r;
@@ -138,8 +136,24 @@ std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t oth
 // A product adds over each of these at some time.
 void check_fp8(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return;
-  check(device.sm >= 89, Code::unsupported, "step: {} (sm_{}) multiplies no fp8; sm_89 and later do. bf16 is served", device.name,
-        device.sm);
+  check(r.holding.gradients != Gradients::none, Code::unsupported,
+        "step: on {} no kernel updates a weight from fp8 (gradients none); --gradients half runs, and on a CPU none", device.name);
+  const Formats formats = r.formats();
+  const auto operand = [](ScaledFormat of) {
+    constexpr std::int64_t n = scale_block;
+    return Scaled{Tensor(nullptr, of.dtype, {n, n}), Tensor(nullptr, DType::f32, scale_shape(of.scale, n, n)), of.scale};
+  };
+  const auto multiplies = [&](ScaledFormat a, ScaledFormat b, DType into) {
+    const Scaled left = operand(a), right = matmul::transposed(operand(b));
+    const Support s =
+        matmul::supports({.a = left, .b = right, .c = {nullptr, into, left.values.shape}, .sums = formats.backward_sums}, device);
+    check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}",
+          names_of<Scales>.of(r.scales.value_or(usual_scales)), s.why,
+          device.sm >= 89 && formats.weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
+  };
+  multiplies(formats.activation, formats.weight, formats.stored.dtype);
+  multiplies(formats.gradient, formats.weight, formats.stored.dtype);
+  multiplies(formats.gradient_transposed, formats.activation, DType::f32);
   const auto multiple = [](const char* what, std::int64_t n) {
     check(n % fp8_multiple == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
   };

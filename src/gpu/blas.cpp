@@ -28,6 +28,8 @@ cudaDataType type_of(DType t) {
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
     case DType::f16: return CUDA_R_16F;
+    case DType::e4m3: return CUDA_R_8F_E4M3;
+    case DType::e5m2: return CUDA_R_8F_E5M2;
     default: throw Error(Code::unsupported, fmt::format("blas: {} is not served", name_of(t)));
   }
 }
@@ -60,6 +62,16 @@ struct Layout {
   Layout& operator=(const Layout&) = delete;
 };
 
+std::int32_t mode_of(ScaleKind k) {
+  switch (k) {
+    case ScaleKind::one: break;
+    case ScaleKind::row: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case ScaleKind::run: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case ScaleKind::block: return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  }
+  return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
 struct Description {
   cublasLtMatmulDesc_t raw = nullptr;
   explicit Description(const Gemm& p) {
@@ -68,6 +80,17 @@ struct Description {
     const cublasOperation_t first = p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
     ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
+    if (size_of(p.a.dtype) > 1) return;
+    const std::int8_t fast = p.whole_sums;
+    ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast), "a description");
+    scale(p.b, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_A_SCALE_MODE);
+    scale(p.a, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_MODE);
+  }
+  void scale(const Matrix& x, cublasLtMatmulDescAttributes_t pointer, cublasLtMatmulDescAttributes_t mode) const {
+    if (!x.scale) return;
+    ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, pointer, &x.scale, sizeof x.scale), "a scale");
+    const std::int32_t kind = mode_of(x.kind);  // row, run and block: an error before cuBLASLt 12.9
+    if (x.kind != ScaleKind::one) ok(cublaslt().cublasLtMatmulDescSetAttribute(raw, mode, &kind, sizeof kind), "a kind of scale");
   }
   ~Description() { cublaslt().cublasLtMatmulDescDestroy(raw); }
   Description(const Description&) = delete;
@@ -113,11 +136,15 @@ Book& book() {
 
 std::string key_of(const Gemm& p) {
   const auto matrix = [](const Matrix& x) {
-    return fmt::format("{}{}.{}.{}.{}", name_of(x.dtype), x.transposed ? "t" : "", x.row, x.batch, alignment_of(x.data));
+    const std::string scale = x.scale ? fmt::format(".{}", name_of(x.kind)) : "";
+    return fmt::format("{}{}.{}.{}.{}{}", name_of(x.dtype), x.transposed ? "t" : "", x.row, x.batch, alignment_of(x.data), scale);
   };
   const char* addend = p.beta == 0 ? "" : !p.add || p.add == p.c.data ? "+c" : "+d";
-  return fmt::format("{}x{}x{}x{}{}:{}:{}:{}{}", p.m, p.n, p.k, p.count, p.math == Math::tf32 ? "tf32" : "", matrix(p.a), matrix(p.b),
-                     matrix(p.c), addend);
+  return fmt::format("{}x{}x{}x{}{}:{}:{}:{}{}", p.m, p.n, p.k, p.count,
+                     p.math == Math::tf32 ? "tf32"
+                     : p.whole_sums       ? "whole"
+                                          : "",
+                     matrix(p.a), matrix(p.b), matrix(p.c), addend);
 }
 
 struct Call {  // one product, ready to be launched with any algorithm

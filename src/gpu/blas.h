@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/scaled.h"
 
 namespace headroom::blas {
 
@@ -12,9 +13,11 @@ constexpr std::size_t workspace_bytes = 32u << 20;  // what cuBLASLt recommends 
 struct Matrix {
   void* data;
   DType dtype;
-  std::int64_t row;         // elements from one row to the next
-  std::int64_t batch;       // … from one matrix to the next
-  bool transposed = false;  // stored with rows and columns swapped
+  std::int64_t row;             // elements from one row to the next
+  std::int64_t batch;           // … from one matrix to the next
+  bool transposed = false;      // stored with rows and columns swapped
+  const void* scale = nullptr;  // of A and B in 8 bits, on the card, as base/scaled.h lays it out; nullptr: 1
+  ScaleKind kind = ScaleKind::one;
 };
 
 struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `count` times
@@ -23,6 +26,7 @@ struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `c
   float alpha = 1, beta = 0;
   Math math = Math::exact;
   const void* add = nullptr;  // what beta multiplies, in c's layout; nullptr: c itself
+  bool whole_sums = false;    // of 8 bits: what a matrix unit adds over the whole of k; else added over 128 of k, and these in FP32
 };
 
 void multiply(const Gemm&, void* workspace, void* stream);

@@ -502,10 +502,12 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
   EXPECT_EQ(answer(from_weights + "fp8 --steps 0 --init " + save)["step"], 0) << "weights are FP32 in the file";
 }
 
-TEST_F(ModelProgram, Fp8IsForecastForACardThatNoKernelServesYetAndSaysSo) {
+TEST_F(ModelProgram, Fp8IsForecastForACardAndSaysWhatItIs) {
   const Json plan = answer("plan --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8 --attention flash");
   EXPECT_EQ(plan["rows"][0]["precision"], "fp8") << "its ceiling is the higher";
-  EXPECT_NE(plan["notes"].dump().find("No kernel here runs it on a GPU yet"), std::string::npos) << plan["notes"];
+  EXPECT_NE(plan["notes"].dump().find("Its weights are quantised just before each use"), std::string::npos) << plan["notes"];
+  const Json without = answer("plan --device b200 --model small --batch 4 --len 1024 --precision bf16,fp8 --attention flash");
+  EXPECT_NE(without["notes"].dump().find("fp8 is left out: "), std::string::npos) << without["notes"];
   const Json j = answer("memory model --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8");
   EXPECT_LT(j["rows"][1]["train_peak_bytes"], j["rows"][0]["train_peak_bytes"]);
   const Json step = answer("step --device cpu --precision fp8 --scales row --len 16 --steps 1 --warmup 0 --phase train" + small_model);

@@ -47,14 +47,14 @@ double cosine(const float* a, const float* b, std::int64_t n) {
 
 // What each product must be: its operands rounded to the formats of their roles here, by other words than the engine's, then FP64.
 struct Formats8 {
-  ScaledFormat x, w, d;
+  ScaledFormat x, w, d, d_transposed;
 };
 Formats8 by_hand(Scales s) {
   using enum ScaleKind;
   switch (s) {
-    case Scales::tensor: return {{DType::e4m3, one}, {DType::e4m3, one}, {DType::e5m2, one}};
-    case Scales::row: return {{DType::e4m3, row}, {DType::e4m3, row}, {DType::e4m3, row}};
-    case Scales::block: return {{DType::e4m3, run}, {DType::e4m3, block}, {DType::e4m3, run}};
+    case Scales::tensor: return {{DType::e4m3, one}, {DType::e4m3, one}, {DType::e5m2, one}, {DType::e5m2, one}};
+    case Scales::row: return {{DType::e4m3, row}, {DType::e4m3, row}, {DType::e4m3, row}, {DType::e4m3, row}};
+    case Scales::block: return {{DType::e4m3, run}, {DType::e4m3, block}, {DType::e4m3, run}, {DType::e4m3, block}};
   }
   return {};
 }
@@ -69,7 +69,10 @@ class Checked : public ProductWatch {
     ++seen[fmt::format("{} {}", p.name.text, names_of<Multiplied>.of(p.which))];
     ASSERT_TRUE(p.a && p.b) << p.name.full();
     const bool forward = p.which == Multiplied::forward;
-    const ScaledFormat fa = forward ? formats_.x : formats_.d, fb = p.which == Multiplied::dw ? formats_.x : formats_.w;
+    const ScaledFormat fa = forward                     ? formats_.x
+                            : p.which == Multiplied::dw ? formats_.d_transposed
+                                                        : formats_.d,
+                       fb = p.which == Multiplied::dw ? formats_.x : formats_.w;
     const headroom::Block room(64 << 20);
     Arena arena(room.data(), room.bytes());
     Context ctx{arena, ctx_.device, ctx_.threads};
@@ -319,14 +322,17 @@ TEST(Fp8, WhatCannotRunIsRefusedAndWhatCanBeForecastIs) {
   EXPECT_GT(forecast_peak(r, h200, 1), 0u);
   EXPECT_GT(forecast(r, h200, 1).ms, 0);
   EXPECT_NE(refusal([&] { forecast(r, a100, 1); }).find("sm_80) multiplies no fp8"), std::string::npos);
+  const Device b200 = device_described("b200");
+  EXPECT_NE(refusal([&] { forecast(r, b200, 1); }).find("bf16 is served, and --scales tensor"), std::string::npos);
+  r.scales = Scales::tensor;
+  EXPECT_GT(forecast_peak(r, b200, 1), 0u);
+  r.scales = {}, r.holding = {Masters::halves, Updating::during, Gradients::none};
+  EXPECT_NE(refusal([&] { forecast(r, h200, 1); }).find("--gradients half runs, and on a CPU none"), std::string::npos);
+  r.holding = {};
   r.model.ffn = 1000;
   EXPECT_NE(refusal([&] { forecast(r, h200, 1); }).find("the feed-forward width is 1000; fp8 on a GPU needs a multiple of 16"),
             std::string::npos);
   EXPECT_GT(forecast_peak(r, Device{}, 1), 0u) << "a CPU takes any size";
-  const headroom::Block block(1 << 20);
-  Arena arena(block.data(), block.bytes());
-  Context card{arena, h200};
-  EXPECT_NE(refusal([&] { Training(Recipe{presets().front(), 1, 128, fp8}, card); }).find("fp8 runs on a CPU for now"), std::string::npos);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(Matmul, ADeviceSaysWhichTypesItMultiplies) {
   EXPECT_TRUE(matmul::supports(product(DType::e4m3, DType::e5m2, DType::bf16), cpu));
   EXPECT_EQ(matmul::supports(product(DType::bf16, DType::f32, DType::f32), h200).why, "a GPU does not multiply bf16 by fp32 into fp32");
   EXPECT_EQ(matmul::supports(product(DType::e4m3, DType::e4m3, DType::bf16), h200).why,
-            "no kernel here makes a GPU multiply fp8 by fp8 into bf16; fp8 runs on a CPU for now");
+            "a GPU multiplies fp8 where 16 divides every side; 2x3 times 3x4 was asked");
   EXPECT_EQ(matmul::supports(product(DType::f32, DType::f32, DType::e4m3), cpu).why, "the CPU does not multiply fp32 by fp32 into fp8");
   auto scaled = product(DType::bf16, DType::bf16, DType::f32);
   scaled.a.scale = Tensor(nullptr, DType::f32, {1});
@@ -145,6 +145,32 @@ TEST(Matmul, ADeviceSaysWhichTypesItMultiplies) {
   scaled.a.scale = Tensor(nullptr, DType::f32, {2});
   EXPECT_THROW(matmul::multiply(scaled, ctx), Error);
   EXPECT_THROW(matmul::multiply(product(DType::f32, DType::f32, DType::i32), ctx), Error);
+}
+
+// What cuBLASLt takes, asked where there is no card.
+TEST(Matmul, ACardSaysWhichScalesItMultiplies) {
+  using enum ScaleKind;
+  const auto why = [](const char* device, ScaledFormat a, ScaledFormat b, bool contiguous_k = true) {
+    constexpr std::int64_t m = 32, n = 48, k = 64;
+    const Scaled left(Tensor(nullptr, a.dtype, {m, k}), Tensor(nullptr, DType::f32, scale_shape(a.scale, m, k)), a.scale),
+        right(Tensor(nullptr, b.dtype, {n, k}), Tensor(nullptr, DType::f32, scale_shape(b.scale, n, k)), b.scale);
+    matmul::Product p{
+        .a = left, .b = matmul::transposed(right), .c = Tensor(nullptr, DType::bf16, {m, n}), .sums = matmul::Sums::two_level};
+    if (!contiguous_k) p.b.values = Tensor(nullptr, b.dtype, {k, n});
+    return matmul::supports(p, device_described(device)).why;
+  };
+  constexpr auto v = DType::e4m3, g = DType::e5m2;
+  for (const auto& [ka, kb] : {std::pair{one, one}, {row, row}, {run, block}, {block, run}, {run, run}}) {
+    EXPECT_EQ(why("h200", {v, ka}, {v, kb}), "");
+    EXPECT_EQ(why("h200", {g, ka}, {v, kb}), "");
+    EXPECT_NE(why("h200", {g, ka}, {g, kb}).find("not by e5m2"), std::string::npos);
+    EXPECT_NE(why("a100", {v, ka}, {v, kb}).find("sm_80) multiplies no fp8; sm_89 and later do"), std::string::npos);
+    EXPECT_NE(why("h200", {v, ka}, {v, kb}, false).find("summed dimension is contiguous"), std::string::npos);
+  }
+  for (const auto& [ka, kb] : {std::pair{one, row}, {row, run}, {block, block}, {block, one}})
+    EXPECT_NE(why("h200", {v, ka}, {v, kb}).find("a GPU does not multiply scales by"), std::string::npos);
+  EXPECT_EQ(why("rtx4090", {v, one}, {v, one}), "");
+  EXPECT_NE(why("rtx4090", {v, run}, {v, block}).find("scales by 1x128 are Hopper's (sm_90)"), std::string::npos);
 }
 
 constexpr ScaleKind kinds[] = {ScaleKind::one, ScaleKind::row, ScaleKind::run, ScaleKind::block};
@@ -198,7 +224,7 @@ TEST(Matmul, ScalesThatDoNotFitAreRefused) {
   EXPECT_THROW(go({a, scales({2, 8}), run}), Error);
   EXPECT_THROW(go({a, scales({2, 4}), run}, matmul::Sums::whole), Error) << "such scales cannot be taken out of the sum";
   Context card{arena, device_described("h200")};
-  EXPECT_NO_THROW(matmul::multiply({.a = {a, scales({4}), row}, .b = b, .c = c}, card)) << "counted, where nothing is computed";
+  EXPECT_THROW(matmul::multiply({.a = {a, scales({4}), row}, .b = b, .c = c}, card), Error) << "a card takes pairs of its own";
   const Tensor half(nullptr, DType::bf16, {4, 256});
   EXPECT_THROW(matmul::multiply({.a = {half, scales({1})}, .b = Tensor(nullptr, DType::bf16, {256, 8}), .c = c}, card), Error);
   EXPECT_THROW(matmul::multiply({.a = half, .b = b, .c = c, .adder = matmul::Adder::hopper}, ctx), Error) << "of fp8 alone";

@@ -237,7 +237,7 @@ TEST(Quantise, BitsDoNotDependOnThreadsNorOnWhatStoodThere) {
   }
 }
 
-TEST(Quantise, ADryRunTakesTheSameBytesAndACardIsRefused) {
+TEST(Quantise, ADryRunTakesTheSameBytesForACard) {
   Arena dry;
   for (const Device& device : {cpu, device_described("h200")}) {
     Context ctx{dry, device};
@@ -249,16 +249,6 @@ TEST(Quantise, ADryRunTakesTheSameBytesAndACardIsRefused) {
     quantise({x, y, t}, ctx);
     EXPECT_EQ(dry.used(), before);
     EXPECT_EQ(walk.steps.at(0).cost.bytes, 2.0 * 256 * 128 + 2 * 256 * 128 + 4 * 256 + 4 * 128);
-  }
-  Room room;
-  Context card{room.arena, device_described("h200")};
-  const Tensor x = room.arena.make("x", DType::bf16, {2, 2});
-  try {
-    quantise({x, make("y", {DType::e4m3, ScaleKind::one}, 2, 2, card)}, card);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.code, Code::unsupported);
-    EXPECT_NE(std::string(e.what()).find("fp8 runs on a CPU for now"), std::string::npos) << e.what();
   }
 }
 

@@ -15,16 +15,10 @@ constexpr unsigned any_of(Types... types) {
 }
 
 enum class Scales : std::uint8_t { none, any };
-enum class Runs : std::uint8_t {
-  here,
-  elsewhere  // only counted: a forecast knows its tensors and FLOPs, and no kernel of this library serves it yet
-};
-
 struct Combination {  // dtypes that a device multiplies: any of `a` with any of `b` into any of `c`
   DeviceKind device;
   unsigned a, b, c;
   Scales scales;
-  Runs runs = Runs::here;
 };
 
 using enum DType;
@@ -34,7 +28,7 @@ constexpr Combination combinations[] = {
     {DeviceKind::cuda, any_of(f32), any_of(f32), any_of(f32), Scales::none},
     {DeviceKind::cuda, any_of(bf16), any_of(bf16), any_of(bf16, f32), Scales::none},
     {DeviceKind::cuda, any_of(f16), any_of(f16), any_of(f16, f32), Scales::none},
-    {DeviceKind::cuda, eight_bits, eight_bits, any_of(bf16, f32), Scales::any, Runs::elsewhere},
+    {DeviceKind::cuda, eight_bits, eight_bits, any_of(bf16, f32), Scales::any},
 };
 
 const Combination* serving(const Product& p, const Device& device) {
@@ -44,6 +38,34 @@ const Combination* serving(const Product& p, const Device& device) {
         (row.c & bit_of(p.c.dtype)) && (row.scales == Scales::any || !scaled))
       return &row;
   return nullptr;
+}
+
+// What cuBLASLt asks of 8-bit operands beyond their types.
+Support eight_bits_on_gpu(const Product& p, const Device& device) {
+  using enum ScaleKind;
+  constexpr std::int64_t multiple = 16;
+  const Tensor &a = p.a.values, &b = p.b.values;
+  if (device.sm < 89) return Support::no(fmt::format("{} (sm_{}) multiplies no fp8; sm_89 and later do", device.name, device.sm));
+  if (a.dtype == e5m2 && b.dtype == e5m2) return Support::no("a GPU multiplies e5m2 by fp8 (e4m3), not by e5m2");
+  const ScaleKind ka = p.a.kind, kb = p.b.kind;
+  if (ka != one || kb != one) {
+    const bool known = (ka == row && kb == row) || (ka == run && kb == run) || (ka == run && kb == block) || (ka == block && kb == run);
+    if (!known)
+      return Support::no(
+          fmt::format("a GPU does not multiply scales by {} with scales by {}; tensor with tensor, row with row, 1x128 with 1x128 "
+                      "or 128x128 it does",
+                      name_of(ka), name_of(kb)));
+    if (device.sm / 10 != 9)
+      return Support::no(fmt::format("{} (sm_{}) multiplies fp8 with one scale a tensor; scales by {} are Hopper's (sm_90)", device.name,
+                                     device.sm, name_of(ka)));
+  }
+  const int last = p.c.shape.rank - 1;
+  const auto m = p.c.shape[last - 1], n = p.c.shape[last], k = a.shape[last];
+  if (m % multiple || n % multiple || k % multiple)
+    return Support::no(fmt::format("a GPU multiplies fp8 where {} divides every side; {}x{} times {}x{} was asked", multiple, m, k, k, n));
+  if (a.stride[std::size_t(last)] != 1 || b.stride[std::size_t(last - 1)] != 1)
+    return Support::no("a GPU multiplies fp8 whose summed dimension is contiguous, in a and in b");
+  return {};
 }
 
 void check_scale(const Scaled& x, std::int64_t lines, std::int64_t k, const char* of) {
@@ -89,9 +111,9 @@ Support supports(const Product& p, const Device& device) {
                        scaled ? " with scales" : "");
   };
   if (!row) return Support::no(fmt::format("{} does not {}", device.kind == DeviceKind::cpu ? "the CPU" : "a GPU", product()));
-  if (row->runs == Runs::elsewhere) return Support::no(fmt::format("no kernel here makes a GPU {}; fp8 runs on a CPU for now", product()));
   if (p.adder == Adder::hopper && (device.kind != DeviceKind::cpu || size_of(p.a.values.dtype) != 1 || size_of(p.b.values.dtype) != 1))
     return Support::no("Hopper's adder is emulated on a CPU, of two fp8 operands");
+  if (device.kind == DeviceKind::cuda && size_of(p.a.values.dtype) == 1) return eight_bits_on_gpu(p, device);
   return {};
 }
 
@@ -117,10 +139,8 @@ Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.byte
 
 void multiply(const Product& p, Context& ctx, Name name) {
   check_product(p);
-  if (const auto* row = serving(p, ctx.device); !row || row->runs == Runs::here || !ctx.dry()) {
-    const Support support = supports(p, ctx.device);
-    check(bool(support), Code::unsupported, "matmul: {}", support.why);
-  }
+  const Support support = supports(p, ctx.device);
+  check(bool(support), Code::unsupported, "matmul: {}", support.why);
   const auto op = ctx.note(name, {p.a.values.dtype, p.math}, cost_of(p), Work::matmul);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {

@@ -1,4 +1,4 @@
-// Matmul on a GPU: cuBLASLt, whose sums are FP32 whatever the operands are; bf16 and fp16 operands may have an FP32 product.
+// Matmul on a GPU: cuBLASLt, whose sums are FP32 whatever the operands are; operands of 16 and 8 bits may have an FP32 product.
 #include <algorithm>
 
 #include "gpu/blas.h"
@@ -8,7 +8,8 @@ namespace headroom::matmul {
 
 namespace {
 
-blas::Matrix matrix_of(const Tensor& t, std::int64_t first) {
+blas::Matrix matrix_of(const Scaled& x, std::int64_t first) {
+  const Tensor& t = x.values;
   const auto last = std::size_t(t.shape.rank - 1), row = last - 1;
   std::int64_t offset = 0;
   if (t.shape.rank == 4) offset = first * t.stride[0];
@@ -18,7 +19,9 @@ blas::Matrix matrix_of(const Tensor& t, std::int64_t first) {
           .dtype = t.dtype,
           .row = std::max(least, plain ? t.stride[row] : t.stride[last]),
           .batch = t.shape.rank > 2 ? t.stride[row - 1] : 0,
-          .transposed = !plain};
+          .transposed = !plain,
+          .scale = x.scale.data,
+          .kind = x.kind};
 }
 
 }  // namespace
@@ -27,8 +30,8 @@ void multiply_cuda(const Product& p, const Tensor& workspace, Context& ctx) {
   const int last = p.c.shape.rank - 1;
   if (p.c.count() == 0) return;
   for (std::int64_t first = 0; first < (last == 3 ? p.c.shape[0] : 1); ++first) {
-    blas::Gemm q{.a = matrix_of(p.a.values, first),
-                 .b = matrix_of(p.b.values, first),
+    blas::Gemm q{.a = matrix_of(p.a, first),
+                 .b = matrix_of(p.b, first),
                  .c = matrix_of(p.c, first),
                  .m = p.c.shape[last - 1],
                  .n = p.c.shape[last],
@@ -36,7 +39,8 @@ void multiply_cuda(const Product& p, const Tensor& workspace, Context& ctx) {
                  .count = last > 1 ? p.c.shape[last - 2] : 1,
                  .alpha = p.alpha,
                  .beta = p.beta,
-                 .math = p.math};
+                 .math = p.math,
+                 .whole_sums = size_of(p.a.values.dtype) == 1 && p.sums == Sums::whole};
     if (p.add) q.add = matrix_of(p.add, first).data;
     blas::multiply(q, workspace.data, ctx.stream);
   }

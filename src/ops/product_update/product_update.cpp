@@ -32,7 +32,7 @@ void check_item(const Item& i, const Context& ctx) {
         "product_update: factors are {} and {}, the weight {}; bf16 is served, and fp8 of a bf16 weight", name_of(dy.dtype),
         name_of(x.dtype), name_of(w.dtype));
   check(!eight_bits || !ctx.on_gpu() || ctx.dry(), Code::unsupported,
-        "product_update: no kernel here takes fp8; fp8 runs on a CPU for now");
+        "product_update: no kernel of a GPU takes fp8; hold the gradients (--gradients half)");
   check(i.weight.rest && i.weight.decay, Code::unsupported, "product_update: a weight must be in halves, a copy and a rest, and decay");
   const auto beside = [&](const Tensor& t, DType type) { return t.dtype == type && t.count() == w.count() && t.contiguous(); };
   check(w.contiguous() && beside(i.weight.m, DType::f32) && beside(i.weight.v, DType::f32) && beside(i.weight.rest, DType::u16),

@@ -24,7 +24,8 @@ struct Encoded {
   bool clipped, flushed, nan;
 };
 
-// narrow_saturating<T>(x · inverse) without branches (a test compares them), and what that did to x.
+// narrow_saturating<T>(x · inverse) without branches (a test compares them), and what that did to x. The sign is x's: a card's product of a NaN
+// has none.
 template <class T>
 HEADROOM_CONVERT Encoded encode(float x, float inverse) {
   using B = Bits<T>;
@@ -38,7 +39,7 @@ HEADROOM_CONVERT Encoded encode(float x, float inverse) {
   const std::uint32_t rounded = magnitude < least ? small : normal;
   const bool nan = magnitude > convert::fp32_infinity, over = rounded > B::max;
   const std::uint32_t code = nan ? B::nan : over ? B::max : rounded;
-  return {std::uint8_t(code | (u >> 24 & 0x80)), over && !nan, x != 0 && rounded == 0, nan};
+  return {std::uint8_t(code | (bits_of(x) >> 24 & 0x80)), over && !nan, x != 0 && rounded == 0, nan};
 }
 
 }  // namespace headroom::quantise

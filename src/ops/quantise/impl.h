@@ -4,11 +4,24 @@
 
 namespace headroom::quantise {
 
+inline bool has(const Scaled& y, ScaleKind kind) { return y && y.kind == kind; }
+
 struct Maxima {    // FP32, of each strip of 128 rows; none where no scale reaches beyond a strip
   Tensor strips;   // [strips]
   Tensor columns;  // [strips, columns]
 };
 
 void quantise_cpu(const Request&, const Maxima&, Context&);
+
+struct CardMaxima {  // how many numbers on a card: of the tensor, of rows, of columns, in this order; 0 where a tile of 128 × 128 knows
+  std::int64_t all, rows, columns;
+  std::int64_t count() const { return all + rows + columns; }
+};
+inline CardMaxima maxima_on_card(const Request& r) {
+  return {has(r.as_is, ScaleKind::one) || has(r.transposed, ScaleKind::one), has(r.as_is, ScaleKind::row) ? r.rows() : 0,
+          has(r.transposed, ScaleKind::row) ? r.columns() : 0};
+}
+
+void quantise_cuda(const Request&, const Tensor& maxima, Context&);  // an Error where the library was built without CUDA
 
 }  // namespace headroom::quantise

@@ -30,21 +30,43 @@ std::size_t bytes_of(ScaledFormat f, std::int64_t lines, std::int64_t k) {
          Arena::rounded(std::size_t(scale_shape(f.scale, lines, k).count()) * 4);
 }
 
+Support supports(Of of, std::int64_t rows, std::int64_t columns, DType type, const Device& device) {
+  if (of == Of::stored) return {};
+  if (device.kind != DeviceKind::cuda) return Support::no("SwiGLU is quantised in a pass of its own on a CPU");
+  const std::int64_t by = of == Of::swiglu ? 16 : 2 * scale_block;  // gate's half of a gradient ends with a block
+  if (type != DType::bf16 || rows % 16 || columns % by)
+    return Support::no(fmt::format("bf16 of rows that 16 and columns that {} divides is quantised as it is made; {} [{}, {}] is not", by,
+                                   name_of(type), rows, columns));
+  return {};
+}
+
 void quantise(const Request& r, Context& ctx, Name name) {
   check(r.x.shape.rank == 2 && r.x.contiguous() && (r.x.dtype == DType::f32 || r.x.dtype == DType::bf16 || r.x.dtype == DType::f16),
         Code::bad_argument, "quantise: x must be fp32, bf16 or fp16 [rows, columns], contiguous; it is {} of rank {}", name_of(r.x.dtype),
         r.x.shape.rank);
-  const std::int64_t rows = r.x.shape[0], columns = r.x.shape[1], strips = ceil_div(rows, scale_block);
+  const std::int64_t rows = r.rows(), columns = r.columns(), strips = ceil_div(rows, scale_block);
   check(r.as_is || r.transposed, Code::bad_argument, "quantise: neither a copy as it is nor a transposed one was asked for");
   check_copy(r.as_is, rows, columns, "as it is");
   check_copy(r.transposed, columns, rows, "that is transposed");
   check(!r.counts || (r.counts.dtype == DType::i64 && r.counts.count() == count_size && r.counts.contiguous()), Code::bad_argument,
         "quantise: counts must be {} of int64; they are {} of {}", int(count_size), r.counts.count(), name_of(r.counts.dtype));
-  check(ctx.dry() || !ctx.on_gpu(), Code::unsupported, "quantise: no kernel here serves a GPU; fp8 runs on a CPU for now");
-  const auto op = ctx.note(name, {DType::f32}, {3 * double(r.x.count()), double(r.x.bytes() + r.as_is.bytes() + r.transposed.bytes())});
+  const Support support = supports(r.of, rows, columns, r.x.dtype, ctx.device);
+  check(support.ok, Code::unsupported, "quantise: {}", support.why);
+  const Shape half{rows, columns / 2};
+  check(r.of != Of::swiglu_gradient || (r.dact.dtype == r.x.dtype && r.dact.shape == half && r.dact.contiguous()), Code::bad_argument,
+        "quantise: dact must be {} [{}, {}], contiguous", name_of(r.x.dtype), rows, columns / 2);
+  const double numbers = double(rows) * double(columns), of_each = r.of == Of::stored ? 3 : 9;
+  const auto op =
+      ctx.note(name, {DType::f32},
+               {of_each * numbers, double(r.x.bytes() + (r.dact ? r.dact.bytes() : 0) + r.as_is.bytes() + r.transposed.bytes())});
   auto scope = ctx.arena.scope();
+  if (ctx.on_gpu()) {
+    const std::int64_t count = maxima_on_card(r).count();
+    const Tensor maxima = count == 0 ? Tensor() : ctx.arena.make("quantise.maxima", DType::u32, {count});
+    if (!ctx.dry()) quantise_cuda(r, maxima, ctx);
+    return;
+  }
   Maxima maxima;
-  const auto has = [](const Scaled& y, ScaleKind kind) { return y && y.kind == kind; };
   if (has(r.as_is, ScaleKind::one) || has(r.transposed, ScaleKind::one))
     maxima.strips = ctx.arena.make("quantise.maxima", DType::f32, {strips});
   if (has(r.transposed, ScaleKind::row)) maxima.columns = ctx.arena.make("quantise.maxima", DType::f32, {strips, columns});

@@ -18,17 +18,32 @@ enum Count : std::uint8_t {
   count_size
 };
 
+enum class Of : std::uint8_t {  // what is quantised
+  stored,                       // x
+  swiglu,                       // SwiGLU's product of x = gate and up beside each other, rounded to x's type as swiglu::forward stores it
+  swiglu_gradient               // what swiglu::backward stores for this x and dact
+};
+
 struct Request {
   Tensor x;
   Scaled as_is = {}, transposed = {};  // written; none: left out
   Tensor counts = {};
+  Of of = Of::stored;
+  Tensor dact = {};
+
+  std::int64_t rows() const { return x.shape[0]; }
+  std::int64_t columns() const { return of == Of::swiglu ? x.shape[1] / 2 : x.shape[1]; }
 };
+
+// Whether the device makes and quantises it in one pass, with the bits that the two ops would give.
+Support supports(Of, std::int64_t rows, std::int64_t columns, DType, const Device&);
 
 // An operand of that format in the arena: its numbers, and its scales.
 Scaled make(Name, ScaledFormat, std::int64_t lines, std::int64_t k, Context&);
 std::size_t bytes_of(ScaledFormat, std::int64_t lines, std::int64_t k);  // that it takes there
 
-// Scratch: FP32 maxima of each 128 rows, of columns where the transposed copy has a scale a row.
+// Scratch, where scales reach beyond 128 x 128 numbers: on a CPU FP32 maxima of each 128 rows, of columns where the transposed copy has a scale a
+// row; on a GPU a 32-bit maximum of the tensor, of each row and of each column, whichever a copy needs.
 void quantise(const Request&, Context&, Name name = "quantise");
 
 }  // namespace headroom::quantise

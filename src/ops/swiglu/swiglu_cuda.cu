@@ -2,6 +2,7 @@
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/vec.cuh"
+#include "ops/swiglu/element.cuh"
 #include "ops/swiglu/impl.h"
 
 namespace headroom::swiglu {
@@ -17,8 +18,6 @@ struct Args {
   int width;
   unsigned pieces;  // blocks of one row
 };
-
-__device__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
 // swiglu_fwd, swiglu_bwd — element by element, a block takes threads · turns pieces of one row.
 //   reads  gate, up, dact once     writes  act, or dgate, dup and, when asked, act     numerics  FP32     limit  bandwidth
@@ -40,8 +39,7 @@ __global__ void __launch_bounds__(threads) swiglu_fwd(const __grid_constant__ Ar
     if (i >= a.width) return;
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
-      const float x = widened(g[k].at[e]);
-      g[k].at[e] = rounded<T>(x * sigmoid(x) * widened(u[k].at[e]));
+      g[k].at[e] = rounded<T>(product_of(widened(g[k].at[e]), widened(u[k].at[e])));
     }
     store(a.out + row * a.width + i, g[k]);
   }
@@ -67,10 +65,11 @@ __global__ void __launch_bounds__(threads) swiglu_bwd(const __grid_constant__ Ar
     if (i >= a.width) return;
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
-      const float x = widened(g[k].at[e]), y = widened(u[k].at[e]), dy = widened(d[k].at[e]), s = sigmoid(x);
-      u[k].at[e] = rounded<T>(dy * x * s);
-      g[k].at[e] = rounded<T>(dy * y * s * (1 + x * (1 - s)));
-      d[k].at[e] = rounded<T>(x * s * y);
+      const float x = widened(g[k].at[e]), y = widened(u[k].at[e]);
+      const ElementGradient d_of = gradient_of(x, y, widened(d[k].at[e]));
+      u[k].at[e] = rounded<T>(d_of.up);
+      g[k].at[e] = rounded<T>(d_of.gate);
+      d[k].at[e] = rounded<T>(product_of(x, y));
     }
     if (a.again) store(a.again + row * a.width + i, d[k]);
     store(dup + i, u[k]);

@@ -138,6 +138,19 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& want
   return all;
 }
 
+// Why nothing was counted in a precision that was asked for; empty where something was.
+std::string left_out(const Plan& p, Precision precision, const std::vector<Setting>& all) {
+  const auto is = [&](const auto& s) { return s.recipe.precision == precision; };
+  if (std::any_of(all.begin(), all.end(), is)) return "";
+  const auto wanted = recipes_of(p);
+  const auto first = std::find_if(wanted.begin(), wanted.end(), is);
+  if (first == wanted.end()) return "";
+  try {
+    setting_of(p, first->recipe);
+  } catch (const Error& e) { return fmt::format("{} is left out: {}.", name_of(precision), e.what()); }
+  return "";
+}
+
 // One GPU has nothing to shard and no link; a lever with one value for all rows says nothing.
 Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, bool several_gpus) {
   Table t = table_of<PlanRow>("rows", title, rows);
@@ -237,6 +250,8 @@ Outcome plan_of_training(const Plan& p) {
   for (const Setting& s : all) recipes.push_back(s.recipe);
   if (const std::string who = engine::counted_by(recipes, p.device); !who.empty()) r.add(Part{Note{who}});
   if (const std::string said = engine::in_words_of_fp8(recipes, p.device); !said.empty()) r.add(Part{Note{said}});
+  for (const Precision precision : p.precisions)
+    if (const std::string why = left_out(p, precision, all); !why.empty()) r.add(Part{Note{why}});
   if (!fits)
     r.add(Part{
         Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(room.needed_bytes(nearest.peak()))),

@@ -71,7 +71,7 @@ Sides sides_of(const Formats& f, Multiplied which) {
   switch (which) {
     case Multiplied::forward: return {f.activation, f.weight};
     case Multiplied::dx: return {f.gradient, f.weight};
-    case Multiplied::dw: return {f.gradient, f.activation};
+    case Multiplied::dw: return {f.gradient_transposed, f.activation};
   }
   return {};
 }

@@ -1,0 +1,9 @@
+// Replaces the kernels in a build without CUDA.
+#include "base/error.h"
+#include "ops/quantise/impl.h"
+
+namespace headroom::quantise {
+
+void quantise_cuda(const Request&, const Tensor&, Context&) { throw Error(Code::unsupported, "quantise: this build has no CUDA"); }
+
+}  // namespace headroom::quantise

@@ -1,0 +1,208 @@
+// A step in fp8 on a card against the CPU's, which tests/engine/fp8_test.cpp holds to FP64: gradients, repeated bits, bytes, refusals.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "engine/recorded.h"
+#include "engine/save.h"
+#include "gpu/device.h"
+#include "tests/engine/workshop.h"
+
+namespace headroom::engine {
+namespace {
+
+constexpr Scales every_scales[] = {Scales::tensor, Scales::row, Scales::block};
+
+class Fp8Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "needs a CUDA device";
+    if (cuda_device(0).sm / 10 != 9) GTEST_SKIP() << "needs Hopper";
+  }
+};
+
+// Sides that 16 divides and 128 does not: blocks end inside tensors.
+Recipe eight_bits(Scales scales) {
+  Recipe r{{"eight", 97, 144, 2, 4, 2, 32, 208, false, 10000, 1e-5, {}}, 2, 72, *precision_named("fp8")};
+  r.scales = scales;
+  return r;
+}
+
+void make_wide(Workshop& w) {
+  const Random random{99};
+  std::uint64_t i = 0;
+  for (const Param& p : w.training.store().params()) {
+    std::vector<float> values(std::size_t(p.master.count()));
+    for (float& x : values) x = float(p.spec.mean) + 0.1f * random.normal(i++);
+    write(values.data(), p.master, w.ctx);
+  }
+  w.training.store().refresh_copies();
+}
+
+struct Passed {
+  double loss;
+  std::vector<std::vector<float>> gradients;
+  std::vector<QuantisedCount> counts;
+};
+
+Passed pass(const Recipe& r, const Device& d) {
+  Workshop w(r, 2, d);
+  make_wide(w);
+  w.training.backward();
+  Passed out{w.training.loss(), {}, w.training.quantised()};
+  for (const Param& p : w.training.store().params()) out.gradients.push_back(values_of<float>(p.grad, w.ctx));
+  return out;
+}
+
+double apart(const std::vector<float>& expected, const std::vector<float>& got) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    difference += std::pow(double(got[i]) - double(expected[i]), 2), size += std::pow(double(expected[i]), 2);
+  return std::sqrt(difference / size);
+}
+
+// At most twice the error of the CPU's step in the same formats. Weights are the same, so what quantising did to them is too.
+TEST_F(Fp8Gpu, GradientsAreNearTheCpus) {
+  for (const Scales scales : every_scales) {
+    SCOPED_TRACE(names_of<Scales>.of(scales));
+    Recipe r = eight_bits(scales), exactly = r;
+    exactly.precision = {}, exactly.scales = {};
+    const Passed exact = pass(exactly, {}), cpu = pass(r, {}), card = pass(r, cuda_device(0));
+    const auto table = param_table(r.model);
+    EXPECT_NEAR(card.loss, cpu.loss, 2e-3 * cpu.loss);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const double honest = apart(exact.gradients[i], cpu.gradients[i]);
+      EXPECT_LT(honest, 0.4) << table[i].full_name();
+      EXPECT_LT(apart(exact.gradients[i], card.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
+      EXPECT_LT(apart(cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
+    }
+    ASSERT_EQ(card.counts.size(), cpu.counts.size());
+    for (std::size_t i = 0; i < cpu.counts.size(); ++i) {
+      const QuantisedCount &a = cpu.counts[i], &b = card.counts[i];
+      EXPECT_EQ(b.numbers, a.numbers);
+      EXPECT_EQ(b.clipped, 0);
+      EXPECT_EQ(b.nan, 0);
+      if (a.which == Quantised::qkv || a.which == Quantised::out || a.which == Quantised::gate_up || a.which == Quantised::down) {
+        EXPECT_EQ(b.flushed, a.flushed) << a.layer << " " << names_of<Quantised>.of(a.which);
+      }
+    }
+  }
+}
+
+TEST_F(Fp8Gpu, EveryKeepLevelGivesTheSameBits) {
+  for (const Scales scales : every_scales) {
+    Recipe r = eight_bits(scales);
+    Workshop all(r, 2, cuda_device(0));
+    make_wide(all);
+    all.training.warm();  // measures the products: every choice is made before the first of the runs that are compared
+    all.fill(1);
+    all.training.backward();
+    for (const Keep keep : {Keep::no_product, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
+      r.keep = {keep};
+      Workshop less(r, 2, cuda_device(0));
+      make_wide(less);
+      less.training.backward();
+      EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep) << " " << names_of<Scales>.of(scales);
+      EXPECT_EQ(less.training.loss(), all.training.loss());
+      EXPECT_EQ(less.arena.peak(), less.predicted);
+    }
+  }
+}
+
+TEST_F(Fp8Gpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
+  for (const Scales scales : every_scales) {
+    Recipe r = eight_bits(scales);
+    r.micro_batches = 2;
+    Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
+    adamw::Hyper h;
+    replayed.training.warm();
+    const Recorded passes([&] { replayed.training.passes(h); }, replayed.ctx);
+    for (int step = 0; step < 4; ++step) {
+      h.lr = 0.01 / (1 + step);
+      for (int micro = 0; micro < 2; ++micro)
+        for (Workshop* w : {&eager, &replayed}) w->fill(10 * std::uint64_t(step) + std::uint64_t(micro), micro);
+      eager.training.step(h);
+      replayed.training.set_rate(h.lr);
+      passes();
+      EXPECT_EQ(replayed.training.loss(), eager.training.loss()) << names_of<Scales>.of(scales) << " " << step;
+    }
+    EXPECT_EQ(replayed.weights(), eager.weights());
+    EXPECT_EQ(replayed.gather(&Param::v), eager.gather(&Param::v));
+    const auto one_by_one = eager.training.quantised(), in_graph = replayed.training.quantised();
+    for (std::size_t i = 0; i < one_by_one.size(); ++i) EXPECT_EQ(in_graph[i].flushed, one_by_one[i].flushed);
+  }
+}
+
+TEST_F(Fp8Gpu, EveryWayOfHoldingTakesItsForecastAndAResumedRunIsTheRunThatNeverStopped) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("headroom-gpu-fp8-{}", ::getpid());
+  for (const Holding holding : {Holding{}, Holding{Masters::halves, Updating::during, Gradients::half}}) {
+    std::filesystem::remove_all(folder);
+    Recipe r = eight_bits(Scales::block);
+    r.holding = holding;
+    const auto train = [&r](Workshop& w, int from, int to) {
+      for (int s = from; s < to; ++s)
+        w.fill(std::uint64_t(s)), w.training.step({.lr = 0.01, .clip = r.holding.updating == Updating::during ? 0.0 : 1.0});
+    };
+    const Device card = cuda_device(0);
+    Workshop through(r, 2, card), first(r, 2, card), second(r, 2, card);
+    for (Workshop* w : {&through, &first}) w->training.warm();
+    train(through, 0, 7);
+    train(first, 0, 3);
+    save(first.training, {3, 7, "{}"}, folder.string());
+    second.training.initialise(12345);
+    load(second.training, *newest_checkpoint(folder.string()));
+    second.training.warm();
+    train(second, 3, 7);
+    EXPECT_EQ(second.weights(), through.weights());
+    EXPECT_EQ(second.gather(&Param::m), through.gather(&Param::m));
+    EXPECT_EQ(through.arena.peak(), through.predicted);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Fp8Gpu, TheForecastIsTheLedgerToTheByte) {
+  const Device card = cuda_device(0);
+  const Random random{2026};
+  std::uint64_t at = 0;
+  const auto among = [&](std::int64_t low, std::int64_t high) {
+    return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
+  };
+  for (int trial = 0; trial < 12; ++trial) {
+    Recipe r = eight_bits(every_scales[trial % 3]);
+    r.keep = {Keep(among(0, 4))};
+    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 16 * among(1, 6);
+    r.model.width = 16 * among(1, 20), r.model.layers = among(1, 3), r.model.ffn = 16 * among(1, 20), r.model.vocab = 8 * among(1, 90);
+    r.batch = 16 / std::int64_t(1 << among(0, 3)), r.len = 16 * among(1, 12);
+    r.purpose = Purpose(among(0, 2)), r.holding.gradients = Gradients(among(0, 1));
+    SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {}", trial, to_json(r.model), r.batch, r.len));
+    Workshop w(r, 2, card);
+    if (r.purpose == Purpose::forward)
+      w.training.forward();
+    else
+      w.training.backward();
+    if (r.purpose == Purpose::training) w.training.update({});
+    w.place.wait();
+    EXPECT_EQ(w.ledger.peak_bytes(), w.predicted);
+    EXPECT_TRUE(std::isfinite(w.training.loss()));
+  }
+}
+
+TEST_F(Fp8Gpu, WhatIsNotServedIsSaidInOneLine) {
+  const auto refusal = [](const Recipe& r) -> std::string {
+    try {
+      Workshop w(r, 2, cuda_device(0));
+    } catch (const Error& e) { return e.at.code == Code::unsupported ? e.what() : "another code"; }
+    return "";
+  };
+  Recipe r = eight_bits(Scales::block);
+  r.len = 75;
+  EXPECT_NE(refusal(r).find("batch times len is 150; fp8 on a GPU needs a multiple of 16"), std::string::npos);
+  r = eight_bits(Scales::block);
+  r.model = {"whole tiles", 97, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}};
+  r.holding = {Masters::halves, Updating::during, Gradients::none};
+  EXPECT_NE(refusal(r).find("--gradients half runs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::engine
