@@ -104,6 +104,7 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
       (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0))
     f.ms = 0;
   f.model_flops = model_flops(recipe);
+  if (f.ms > 0) f.expected = expected_time(recipe, f.walk, device);
   return f;
 }
 

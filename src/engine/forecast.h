@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/training.h"
+#include "engine/expected.h"
 #include "memory/ledger.h"
 
 namespace headroom::engine {
@@ -22,6 +22,7 @@ struct Forecast {
   double exposed_ms = 0;              // of it, what the step waits for: the rest runs beside other work
   double model_flops = 0;             // what MFU is counted by: no recomputation
   double ms = 0;                      // by roofline; 0 when a ceiling that is needed is not known
+  std::optional<Expected> expected;   // where steps of such a card are on record
 
   std::size_t bytes_at_peak(Phase) const;
 };

@@ -279,6 +279,20 @@ TEST_F(ModelProgram, BlocksInGroupsAreALevelLikeEveryOther) {
   refused("memory model --layers 4 --keep groups:9" + narrow, 2, "groups of 9 blocks");
 }
 
+TEST_F(ModelProgram, ATimeIsExpectedWhereSuchACardWasMeasured) {
+  const std::string size = " --model small --batch 4 --len 512 --precision bf16 ";
+  const Json plan = answer("plan --device h200 --most 1" + size), row = plan["rows"][0];
+  EXPECT_LT(row["ms_at_least"], row["ms"]);
+  EXPECT_LT(row["ms_low"], row["ms"]);
+  EXPECT_LT(row["ms"], row["ms_high"]);
+  EXPECT_NE(plan["notes"].dump().find("ms is expected"), std::string::npos);
+  const Json account = answer("memory model --device h200" + size)["rows"][0];
+  EXPECT_NEAR(account["ms"].get<double>(), 4.90, 0.12 * 4.90) << "as recorded";
+  const Json elsewhere = answer("plan --device h100 --most 1" + size);
+  EXPECT_FALSE(elsewhere["rows"][0].contains("ms") && elsewhere["rows"][0]["ms"].is_number());
+  EXPECT_EQ(elsewhere["notes"].dump().find("ms is expected"), std::string::npos);
+}
+
 // Bytes against time of every setting that fits, also those that the table leaves out; report draws the rows that a file holds.
 TEST_F(ModelProgram, ThePlanIsAPictureToo) {
   const std::string plan = "plan --device h200 --memory 20 --precision bf16,fp32 --len 128 --most 5" + small_model;

@@ -316,6 +316,9 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .ranks = ranks,
                          .link_bytes = c.step.link_bytes,
                          .fits = room.holds(peak)});
+    ModelMemoryRow& row = described.back();
+    if (c.step.ms > 0) row.ms_at_least = c.step.ms;
+    if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
     within.push_back({components(c, s)});
   }
   Table rows = table_of("rows", "Peak bytes", described);

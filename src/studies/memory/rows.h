@@ -138,6 +138,7 @@ struct ModelMemoryRow {
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
   std::uint64_t needed_bytes = 0, standing_bytes = 0;
   double flops = 0;
+  std::optional<double> ms{}, ms_low{}, ms_high{}, ms_at_least{};
   engine::Ranks ranks{};
   double link_bytes = 0;
   bool fits = false;
@@ -159,6 +160,10 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
   f(r.standing_bytes, {.name = "standing_bytes", .role = measured, .unit = Unit::bytes});
   f(r.flops, {.name = "flops", .role = measured, .unit = Unit::flops, .show = detail});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms, .show = detail});
   f(r.ranks.count, {.name = "ranks", .show = detail});
   f(r.ranks.sharding, {.name = "shard", .show = detail});
   f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});

@@ -30,6 +30,7 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
   s.ms_at_least = f.ms;
   s.link_ms_at_least = f.link_ms;
   s.exposed_ms = f.exposed_ms;
+  s.expected = f.expected;
   s.recipe = recipe;
   return s;
 }
@@ -151,12 +152,17 @@ std::string left_out(const Plan& p, Precision precision, const std::vector<Setti
   return "";
 }
 
+bool any_expected(const std::vector<PlanRow>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.ms.has_value(); });
+}
+
 // One GPU has nothing to shard and no link; a lever with one value for all rows says nothing.
 Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, bool several_gpus) {
   Table t = table_of<PlanRow>("rows", title, rows);
   const auto any = [&](auto&& is) { return std::any_of(rows.begin(), rows.end(), is); };
   for (Column& c : t.columns)
     if (!several_gpus && (c.name == "sharding" || c.name == "link_ms_at_least" || c.name == "exposed_ms")) c.show = Show::detail;
+  if (!any_expected(rows)) t.show("ms", Show::detail);
   if (any([](const PlanRow& r) { return r.split_tokens; })) t.show("split_tokens", Show::always);
   if (any([](const PlanRow& r) { return r.phase != ModelUse::train; })) t.show("phase", Show::always);
   if (any([](const PlanRow& r) { return r.logits != engine::Logits::whole; })) t.show("logits", Show::always);
@@ -293,6 +299,7 @@ Outcome plan_of_training(const Plan& p) {
                     .gpus = p.gpus});
     PlanRow& row = rows.back();
     if (all_timed) row.slower = slower(*s);
+    if (s->expected) row.ms = s->expected->ms, row.ms_low = s->expected->low_ms, row.ms_high = s->expected->high_ms;
     if (s->ms_at_least <= 0) continue;
     row.ms_at_least = s->ms_at_least, row.link_ms_at_least = s->link_ms_at_least, row.exposed_ms = s->exposed_ms;
     row.tokens_per_s_at_most = 1e3 * double(p.batch) * double(p.len) / s->ms_at_least;
@@ -311,6 +318,10 @@ Outcome plan_of_training(const Plan& p) {
                                           "times as long.",
                                           p.device.ceilings.source)
                             : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
+  if (any_expected(rows))
+    r.add(Part{Note{
+        "ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own. "
+        "Nothing was measured of the rows without it."}});
   const bool levels_asked = std::any_of(p.keeps.begin(), p.keeps.end(), [](const engine::KeepAsked& k) { return !k.what; });
   if (!levels_asked && !p.model.counted && fitting.front()->recipe.keep[0] != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});

@@ -67,6 +67,7 @@ struct Setting {
   std::size_t stand_in_bytes = 0;                 // engine::stand_in_bytes
   double flops = 0, traffic = 0, link_bytes = 0;  // of the whole step, on one GPU
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
+  std::optional<engine::Expected> expected;       // of one step
   double exposed_ms = 0;                          // of link_ms_at_least, what the step waits for: it is in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // that stand at the peak
 
@@ -88,6 +89,7 @@ struct PlanRow {
   engine::Sharding sharding = engine::Sharding::none;
   bool split_tokens = false;
   std::uint64_t needed_bytes = 0, peak_bytes = 0;
+  std::optional<double> ms{}, ms_low{}, ms_high{};  // expected, where such a card was measured
   std::optional<double> ms_at_least{}, link_ms_at_least{}, exposed_ms{}, slower{};
   std::int64_t saves_bytes = 0;
   bool frontier = false;
@@ -112,6 +114,9 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.logits, {.name = "logits", .show = Show::detail});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
   f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
+  f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
   f(r.link_ms_at_least, {.name = "link_ms_at_least", .role = measured, .unit = Unit::ms});
   f(r.exposed_ms, {.name = "exposed_ms", .role = measured, .unit = Unit::ms});

@@ -1,0 +1,47 @@
+#include "engine/expected.h"
+
+#include <string_view>
+
+#include "engine/decoder.h"
+#include "engine/forecast.h"
+
+namespace headroom::engine {
+
+namespace {
+
+// How many times its roofline an op took, by its kind, and what a launch takes beside that. Least squares of relative error over the
+// steps of one card in bench/results/h200_step_seeds_2026-11-21.csv; elementwise ops taken at their roofline.
+struct Measured {
+  std::string_view card;
+  Precision precision;
+  double product, gradient_product, attention, update, launch_ms;
+};
+constexpr Measured on_record[] = {
+    {"NVIDIA H200", {DType::f32, Math::exact}, 1.059, 1.100, 1.163, 0.873, 0.01073},
+    {"NVIDIA H200", {DType::bf16, Math::exact}, 1.066, 1.321, 1.158, 1.000, 0.00312},
+};
+constexpr double largest_ratio = 1.14;  // the largest ratio of a recorded step to its expected time, or back: 1.132
+
+double times_roofline(std::string_view op, const Measured& m) {
+  const bool pass = op.ends_with(".forward") || op.ends_with(".backward");
+  if (op.starts_with("attention.") && pass) return m.attention;
+  if (op.starts_with("adamw")) return m.update;
+  if (op == "product_update" || op.ends_with(".dw") || op.ends_with(".dx")) return m.gradient_product;
+  return op == "head" || op.starts_with("attention.") || (op.starts_with("ffn.") && !pass) ? m.product : 1;
+}
+
+}  // namespace
+
+std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const Device& device) {
+  if (r.ranks.count > 1 || r.model.counted || !r.attention.starts_with("flash") || !lacks_on_gpu(decoder_of(r.model)).empty()) return {};
+  for (const Measured& m : on_record) {
+    if (m.card != device.name || !(m.precision == r.precision)) continue;
+    Expected e;
+    for (const OpCall& s : walk.steps) e.ms += m.launch_ms + times_roofline(s.op.text, m) * roofline_ms(s, r.precision, device.ceilings);
+    e.low_ms = e.ms / largest_ratio, e.high_ms = e.ms * largest_ratio;
+    return e;
+  }
+  return {};
+}
+
+}  // namespace headroom::engine

