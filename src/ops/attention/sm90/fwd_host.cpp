@@ -215,7 +215,7 @@ void forward_as(const Problem& p, const Forward& t, Context& ctx) {
 
 }  // namespace
 
-Support sm90_supports(const Problem& p, const Device& device, Pass) {
+Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
   if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
   if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
@@ -226,7 +226,11 @@ Support sm90_supports(const Problem& p, const Device& device, Pass) {
   }
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  return asks_no_more_than(p, {.sink = true, .dim_v = true});  // instances for documents and caps are there, and not yet run on a card
+  // Kernels for wider heads are there; the tests that compare them with the oracle have not finished on a card yet.
+  const bool narrow = std::max(p.head_dim, p.value_dim()) <= 64, more = p.documents != 0 || p.softcap != 0;
+  if (pass == Pass::backward && more && narrow && p.deterministic)
+    return Support::no("sums dQ of packed documents and of capped scores in no fixed order");
+  return asks_no_more_than(p, {.softcap = narrow, .sink = true, .documents = narrow, .dim_v = true});
 }
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
