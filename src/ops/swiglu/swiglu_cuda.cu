@@ -38,9 +38,7 @@ __global__ void __launch_bounds__(threads) swiglu_fwd(const __grid_constant__ Ar
     const int i = first + k * threads * vec;
     if (i >= a.width) return;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) {
-      g[k].at[e] = rounded<T>(product_of(widened(g[k].at[e]), widened(u[k].at[e])));
-    }
+    for (int e = 0; e < vec; ++e) { g[k].at[e] = rounded<T>(product_of(widened(g[k].at[e]), widened(u[k].at[e]))); }
     store(a.out + row * a.width + i, g[k]);
   }
 }
