@@ -2,6 +2,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
@@ -19,9 +22,18 @@ void say(const std::string& sentence) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+namespace {
+// Of the terminal that standard output is; 0: it is none.
+int terminal_columns() {
+  winsize size{};
+  return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+}  // namespace
+
 int deliver(const Record& record, const Common& common, int code) {
   if (common.silent) return code;
-  const std::string text = render(record, common.format);
+  const bool for_reader = common.out.empty() && common.format == Format::text;
+  const std::string text = for_reader ? render_text(record, terminal_columns()) : render(record, common.format);
   if (common.out.empty()) {
     print(text);
     return code;

@@ -21,6 +21,7 @@ std::string render(const Record&, Format);
 
 // One printer per file.
 std::string render_text(const Record&);
+std::string render_text(const Record&, int columns);  // of the terminal, which no table is wider than; 0: of none
 std::string render_markdown(const Record&);
 std::string render_csv(const Record&);
 std::string render_json(const Record&);

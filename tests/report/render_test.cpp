@@ -91,6 +91,31 @@ TEST(Render, TextAlignsAndDrawsBars) {
   EXPECT_NE(text.find("a remark"), std::string::npos);
 }
 
+TEST(Render, TextIsNoWiderThanTheTerminal) {
+  Table t{"rows", "What fits", {}, {}};
+  std::vector<Value> row;
+  for (int i = 0; i < 12; ++i) {
+    t.columns.push_back({fmt::format("column_{}", i)});
+    row.emplace_back(fmt::format("value_{}", i));
+  }
+  t.rows = {row, row};
+  Record r{"", "", {}};
+  r.add(Part{t}).add(Part{Note{"A sentence with so many words that no narrow terminal has room for all of them in one line of it."}});
+  const std::string wide = render_text(r), narrow = render_text(r, 40);
+  EXPECT_EQ(render_text(r, 1000), wide);
+  std::stringstream lines(narrow);
+  int headers = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 40u) << line;
+    headers += line.find("column_0") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(headers, 3) << "every piece begins with the first column";
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_NE(narrow.find(fmt::format("column_{}", i)), std::string::npos);
+    EXPECT_NE(narrow.find(fmt::format("value_{}", i)), std::string::npos);
+  }
+}
+
 TEST(Render, ASpreadStandsBesideItsValueAndWordsThatNobodySaysAreLeftOut) {
   Record r;
   Table t{"rows", "", {{"ms", Unit::ms}, {"ms_std", Unit::ms, Show::spread}, {"why"}}, {}};
