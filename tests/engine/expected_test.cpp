@@ -88,6 +88,9 @@ TEST(ExpectedTime, HoldsForStepsThatItWasNotFittedTo) {
   const auto other_levers = recorded("h200_step_two_gpus_2026-11-22.csv");
   ASSERT_GE(other_levers.size(), 6u);
   EXPECT_LT(expect_between(other_levers), 0.05);
+  const auto other_card = recorded("h200_step_two_gpus_peer_copies_2026-11-22.csv");
+  ASSERT_GE(other_card.size(), 6u);
+  EXPECT_LT(expect_between(other_card), 0.06);
   const auto other_shapes = recorded("h200_step_head_2026-11-22.csv", "halves");
   ASSERT_GE(other_shapes.size(), 15u);
   expect_between(other_shapes);
