@@ -238,9 +238,17 @@ bool better_in_order(const Problem& p, int units) {
          ceil_div(pairs * key_tiles, units);
 }
 
+// Blocks in a fixed order wait for each other. Two launches of them on streams of one priority are placed one after the other; on streams of
+// two priorities each could hold multiprocessors that the other waits for. So where nobody asked, only streams of the usual priority get them.
+bool usual_priority(const Context& ctx) {
+  int priority = 0;
+  if (!ctx.dry()) cuda(cudaStreamGetPriority(cuda_stream(ctx.stream), &priority));
+  return priority == 0;
+}
+
 template <class Tiles>
 void backward_in_either_order(const Problem& p, const Backward& t, Context& ctx) {
-  if (p.deterministic || better_in_order<Tiles>(p, ctx.device.units))
+  if (p.deterministic || (better_in_order<Tiles>(p, ctx.device.units) && usual_priority(ctx)))
     backward_with<Tiles, true>(p, t, ctx);
   else
     backward_with<Tiles, false>(p, t, ctx);
