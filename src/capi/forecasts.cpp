@@ -76,7 +76,7 @@ Device device_of(Request& r, const std::string& otherwise) {
   return device_described(name);
 }
 
-int workers_of(const Device& d) { return d.kind == DeviceKind::cpu ? available_cores() : 1; }
+int workers_of(const Device& d, int ranks) { return d.kind == DeviceKind::cpu ? std::max(1, available_cores() / ranks) : 1; }
 
 void hand_out(const Json& answer, char** out) {
   const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -146,7 +146,7 @@ Json forecast_answer(Request& r) {
   studies::check_precisions({asked.precision}, asked.scales, device);
   const engine::Recipe recipe = recipe_of(asked, std::move(model));
   const studies::Room room = studies::room_of(device, asked.memory_bytes);
-  const int workers = workers_of(device);
+  const int workers = workers_of(device, recipe.ranks.count);
 
   const engine::Forecast f = engine::forecast(recipe, device, workers);
   const auto peak_of = [&](engine::Purpose purpose) {
@@ -201,7 +201,7 @@ Json plan_answer(Request& r) {
   studies::Plan p;
   p.model = model_of(r);
   p.device = device_of(r, "");
-  p.workers = workers_of(p.device);
+  p.workers = workers_of(p.device, p.gpus);
   describe(p, r.reader());
   r.done();
   const studies::Outcome outcome = studies::plan(p);

@@ -1,4 +1,6 @@
 // headroom memory model — parse, ask the study, print.
+#include <algorithm>
+
 #include "base/threads.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
@@ -35,7 +37,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
     studies::ModelMemory m = a->study;
     m.model = a->model.config();
     m.device = device_of(m, common);
-    m.workers = m.device.kind == DeviceKind::cpu ? available_cores() : 1;
+    m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.levers.ranks.count) : 1;  // as step shares them out
     return show(studies::memory_model(m), common);
   };
 }

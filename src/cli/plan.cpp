@@ -1,8 +1,10 @@
 // headroom plan — which settings fit, and what each costs.
-#include "studies/plan/plan.h"
+#include <algorithm>
+
 #include "base/threads.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
+#include "studies/plan/plan.h"
 
 namespace headroom::cli {
 
@@ -28,7 +30,7 @@ Run plan(CLI::App& app, Common& common) {
     const bool gpu = p.device.kind == DeviceKind::cuda;
     const bool here = !gpu || !p.device.bus.empty();
     if (here) p.device.ceilings = ceilings_here(p.device, common);
-    p.workers = gpu ? 1 : available_cores();
+    p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;
     return show(studies::plan(p), common);
   };

@@ -57,7 +57,13 @@ Run train(CLI::App& app, Common& common) {
     studies::TrainRun& r = a->study;
     check(!a->text.empty() || !a->tokens.empty(), Code::bad_argument, "--text FILE or --tokens FILE is needed");
     const bool bytes = !a->text.empty();
-    if (bytes && a->model.vocab == 0 && r.init.empty()) a->model.vocab = 256;
+    if (bytes && a->model.vocab == 0 && r.init.empty()) {
+      const engine::ModelConfig named = engine::model_described(a->model.name);
+      const bool as_its_file_says = named.counted || named.decoder;
+      check(!as_its_file_says || named.vocab == 256, Code::bad_argument,
+            "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", a->model.name, named.vocab);
+      if (!as_its_file_says) a->model.vocab = 256;
+    }
     r.data = bytes ? a->text : a->tokens;
     r.format = bytes ? engine::TokenFormat::text : a->tokens_type;
     if (r.init.empty()) {

@@ -38,10 +38,11 @@ struct Keeping {
 
 inline constexpr const char* keep_help =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks";
+    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks";
 inline constexpr const char* keep_auto_help =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; auto: a "
+    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
+    "auto: a "
     "level for each block, to fit --memory";
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }

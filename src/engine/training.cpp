@@ -113,8 +113,8 @@ void check(const Recipe& r) {
           "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
           std::max<std::int64_t>(stripes, r.len / stripes * stripes));
     check(!r.model.counted, Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
-    check(!r.model.decoder || r.model.decoder->positions == 0, Code::unsupported,
-          "step: tokens of a model with learned positions ({}) are not split; leave split tokens out", r.model.name);
+    check(!r.model.decoder || r.model.decoder->positions == 0, Code::bad_argument,
+          "step: tokens of a model with learned positions ({}) are not split; leave --split-tokens out", r.model.name);
   }
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
   const std::int64_t positions = r.model.decoder ? r.model.decoder->positions : 0;

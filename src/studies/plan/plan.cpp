@@ -314,14 +314,13 @@ Outcome plan_of_training(const Plan& p) {
   r.add(Part{
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
            "half and none are rounded to the precision; with update during nothing is clipped."}});
-  r.add(Part{Note{all_timed ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped. Expect 1.2 to 3 "
-                                          "times as long.",
-                                          p.device.ceilings.source)
+  r.add(Part{Note{all_timed ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
+                                          p.device.ceilings.source, any_expected(rows) ? "" : " Expect 1.2 to 3 times as long.")
                             : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
   if (any_expected(rows))
-    r.add(Part{Note{
-        "ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own. "
-        "Nothing was measured of the rows without it."}});
+    r.add(Part{
+        Note{"ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own "
+             "(in csv and json). Nothing was measured of the rows without it. The order, slower and the picture go by ms_at_least."}});
   const bool levels_asked = std::any_of(p.keeps.begin(), p.keeps.end(), [](const engine::KeepAsked& k) { return !k.what; });
   if (!levels_asked && !p.model.counted && fitting.front()->recipe.keep[0] != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});

@@ -175,8 +175,9 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   add_forecast("tensor parallel", tensor_why_not(p), tensor_ways);
   add_forecast("pipeline parallel", pipeline_why_not(p), pipeline_ways);
   return {
-      Part{table_of<WayRow>("ways", fmt::format("Ways to share the step out to {} GPUs, each with its fastest setting that fits", p.gpus),
-                            rows)},
+      Part{table_of<WayRow>(
+          "ways", fmt::format("Ways to share the step out to {} GPUs, each with its fastest setting that fits, else its smallest", p.gpus),
+          rows)},
       Part{Note{"runs: headroom trains so; the others are forecasts only. link_bytes is what a GPU sends in a step, bytes_a_layer its "
                 "share of a layer, exposed_ms the part of it that the step waits for, bubble the share of a pipeline's time in which a GPU "
                 "waits for others. "
