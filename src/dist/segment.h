@@ -1,7 +1,6 @@
 // Host memory that the ranks of one machine share. It has no name in any file system, so none is left behind however a process ends.
 #pragma once
 #include <cstddef>
-#include <utility>
 
 #include "dist/rendezvous.h"
 
