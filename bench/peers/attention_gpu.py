@@ -2,27 +2,29 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv] [--before LIBRARY]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
 `ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. `fa3_ratio` places FlashAttention-3, which is not
 run here: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
 alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
-card is hot enough to throttle, so it is 1. Random data; results are checked against the first peer's.
+card is hot enough to throttle, so it is 1. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
+are checked against the first peer's.
 """
 
 import argparse
 import csv
 import ctypes as c
 import pathlib
+import random
 import statistics
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-ROUNDS = 7
+ROUNDS = 15
 DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
@@ -38,6 +40,12 @@ class Pointers(c.Structure):
     _fields_ = [(name, c.c_void_p) for name in "q k v o lse d_o dq dk dv workspace saved stream".split()] + [
         ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64), ("cu_q", c.c_void_p), ("cu_k", c.c_void_p)
     ]  # fmt: skip
+
+
+def opened(path):
+    library = c.CDLL(path)
+    library.variant_error.restype = c.c_char_p
+    return library
 
 
 class Ours:
@@ -97,7 +105,8 @@ def recorded(call, calls):
 
 
 def alternate(candidates):
-    """Median milliseconds of a call of each, among calls and alone, taking turns; the first round warms up."""
+    """Median milliseconds of a call of each, among calls and alone, taking turns in another order each round (a hot card gives the one behind a
+    hungry candidate a lower clock); the first round warms up."""
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
     def replay(graph):
@@ -114,7 +123,7 @@ def alternate(candidates):
     many = {name: recorded(call, calls) for name, call in candidates.items()}
     times = {name: ([], []) for name in candidates}
     for turn in range(ROUNDS + 1):
-        for name in candidates:
+        for name in random.Random(turn).sample(list(candidates), len(candidates)):
             ms = replay(many[name]) / calls, replay(once[name])
             if turn:
                 for to, x in zip(times[name], ms):
@@ -139,7 +148,7 @@ def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
     return [(1, 1, 1, n, n, d, False) for d in (16, 32, 64, 128) for n in (128, 512, 1024, 2048, 4096, 8192, 16384, 65536)]
 
 
-def measure(library, cell, backward, a):
+def measure(library, before, cell, backward, a):
     batch, heads, kv_heads, len_q, len_k, dim, causal = cell
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
     t = {name: make(batch, len_k, kv_heads, dim) if name in "kv" else make(batch, len_q, heads, dim) for name in "qkvo"}
@@ -149,6 +158,8 @@ def measure(library, cell, backward, a):
         ours["ours"]()
         t |= {"d_o": torch.randn_like(t["q"])} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
         ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, deterministic=True)}
+    if before:
+        ours["before"] = Ours(before, a.variant, t, causal, backward)
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
     candidates, errors = dict(ours), []
     for name in filter(None, a.peers.split(",")):
@@ -201,17 +212,17 @@ def main():
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     options.add_argument("--peers", default="cudnn,flash")
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
+    options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
     a = options.parse_args()
-    library = c.CDLL(a.library)
-    library.variant_error.restype = c.c_char_p
+    library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)
     rows = []
     with torch.cuda.stream(torch.cuda.Stream()):
         for cell in cells(a.set):
             if str(cell[5]) in a.dims.split(","):
-                rows.append(measure(library, cell, a.which == "backward", a))
+                rows.append(measure(library, before, cell, a.which == "backward", a))
                 print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
                 torch.cuda.empty_cache()
 
@@ -225,6 +236,8 @@ def main():
         title += f" · card's factor {min(factors):.3f} to {max(factors):.3f}, median {statistics.median(factors):.3f}"
     if a.which == "backward":
         title += summary("free over ordered", [float(row["ours_ms"]) / float(row["ordered_ms"]) for row in rows])
+    if before:
+        title += summary("before over ours", [float(row["before_ms"]) / float(row["ours_ms"]) for row in rows])
     print(title)
     if a.out:
         with open(a.out, "w", newline="") as file:
