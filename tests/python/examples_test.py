@@ -19,7 +19,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertGreater(len(names), 3)
         for name in names:
             with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-                needs = re.findall(r"^import (numpy|jax|torch)\b", file.read(), re.M)
+                needs = re.findall(r"^import (cupy|jax|numpy|torch)\b", file.read(), re.M)
             with self.subTest(name):
                 self.assertTrue(needs, "an example is about somebody's arrays")
                 if any(importlib.util.find_spec(x) is None for x in needs):
