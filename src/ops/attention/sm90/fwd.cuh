@@ -192,7 +192,8 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     } else {
       if constexpr (C::way == Way::parts)
         if (t.parts > 1 && !add_parts<C>(a, t, o, result, s, group, group_barrier, row_here)) return;
-      if (a.sink) result.join(a.sink[t.head]);
+      if constexpr (knows_sinks<reach>)
+        if (a.sink) result.join(a.sink[t.head]);
       const int row = t.row + group * 64 + row_here;
 #pragma unroll
       for (int r = 0; r < 2; ++r)

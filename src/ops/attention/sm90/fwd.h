@@ -46,6 +46,11 @@ constexpr long long dealt_units(Reach reach, long long row_tiles, long long pair
   return reach == Reach::all ? row_tiles * pairs : (row_tiles + 1) / 2 * pairs;
 }
 
+// Sinks go to the kernels of windows and of lists, which are right for every mask: their arithmetic at a tile's end alone makes ptxas take the softmax of a
+// step in another order, and full attention was 4–5 % slower at head dim 128, 1–2 % at 64 (H200, 2026-11-22).
+template <Reach reach>
+constexpr bool knows_sinks = reach == Reach::run || reach == Reach::listed;
+
 template <class Tiles, Reach reach, bool capped = false>  // a block per multiprocessor at most, except clusters: one for each tile of rows
 void start_forward(const ForwardArgs&, int multiprocessors, cudaStream_t);
 

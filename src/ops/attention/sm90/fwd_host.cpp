@@ -103,7 +103,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   const Lists lists = make_lists(p, ctx);
   list_documents_on_gpu(p, t.with, lists, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
-  if (asks == Asks::cap && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
+  if ((asks == Asks::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
   const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
   const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
