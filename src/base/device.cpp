@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host_link.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -40,12 +44,21 @@ std::string word(const Json& j, const char* key, const char* otherwise) {
   return j[key].get<std::string>();
 }
 
+struct HostLinks {  // bytes/s by a device's name
+  std::mutex mutex;
+  std::map<std::string, double> of;
+};
+HostLinks& host_links() {
+  static HostLinks links;
+  return links;
+}
+
 // An Error says which key is wrong, and not of whom.
 Device device_of(const Json& j) {
   check(j.is_object(), Code::bad_argument, "it holds no object");
   static const std::vector<std::string> known{"kind",        "key",        "name",        "sm",          "units",
                                               "memory_mib",  "copy_tb_s",  "fp32_tflops", "tf32_tflops", "bf16_tflops",
-                                              "fp16_tflops", "fp8_tflops", "link_gb_s",   "source"};
+                                              "fp16_tflops", "fp8_tflops", "link_gb_s",   "host_gb_s",   "source"};
   for (const auto& [key, value] : j.items())
     check(std::find(known.begin(), known.end(), key) != known.end(), Code::bad_argument, "there is no key '{}'; choose from {}{}", key,
           joined(known), did_you_mean(key, known));
@@ -68,6 +81,11 @@ Device device_of(const Json& j) {
   d.ceilings.fp8_flops = positive(j, "fp8_tflops", 1e12);
   d.ceilings.link_bytes_per_s = positive(j, "link_gb_s", 1e9);
   d.ceilings.source = word(j, "source", "described");
+  if (const double host = positive(j, "host_gb_s", 1e9); host > 0) {
+    HostLinks& links = host_links();
+    const std::lock_guard lock(links.mutex);
+    links.of[d.name] = host;
+  }
   return d;
 }
 
@@ -128,6 +146,19 @@ const std::vector<Device>& known_devices() {
     return all;
   }();
   return devices;
+}
+
+double host_bytes_per_s(const Device& d) {
+  (void)known_devices();
+  HostLinks& links = host_links();
+  const std::lock_guard lock(links.mutex);
+  const auto at = links.of.find(d.name);
+  return d.kind == DeviceKind::cpu || at == links.of.end() ? 0 : at->second;
+}
+
+std::uint64_t host_memory_for(const Device& d, int programs) {
+  const bool present = d.kind == DeviceKind::cpu || !d.bus.empty();
+  return present ? host_memory().available / 5 * 4 / std::uint64_t(std::max(1, programs)) : std::numeric_limits<std::uint64_t>::max();
 }
 
 Device device_described(std::string_view name_or_file) {

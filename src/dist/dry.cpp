@@ -24,50 +24,64 @@ void DryComm::do_barrier(void* stream) { note(Call::barrier, Tensor(nullptr, DTy
 void DryComm::note(Call call, const Tensor& larger, const void* from, const void* to, void* stream) {
   const double link = sent_bytes(call, double(larger.bytes()), ranks());
   log_.push_back({call, carried(), larger.dtype, larger.bytes(), reinterpret_cast<std::size_t>(from), reinterpret_cast<std::size_t>(to),
-                  link, link_bytes_per_s_ > 0 ? link / link_bytes_per_s_ * 1e3 : 0, stream != nullptr, step()});
+                  link, link_bytes_per_s_ > 0 ? link / link_bytes_per_s_ * 1e3 : 0, static_cast<const Lane*>(stream), step()});
 }
 
 class DryComm::DryLane final : public Lane {
  public:
   explicit DryLane(DryComm& comm) : comm_(comm) {}
-  void* stream() const override { return const_cast<DryLane*>(this); }  // told from the main queue's, which is null
+  void* stream() const override { return static_cast<Lane*>(const_cast<DryLane*>(this)); }  // the main queue's is null
   void follow(void*) override { note(Joint::Kind::follow, 0); }
   void mark(int m) override { note(Joint::Kind::mark, m); }
   void wait(int m, void*) override { note(Joint::Kind::wait, m); }
+  void takes(double ms) override { note(Joint::Kind::takes, 0, ms); }
 
  private:
-  void note(Joint::Kind kind, int mark) { comm_.joints_.push_back({kind, this, mark, comm_.log_.size(), comm_.step()}); }
+  void note(Joint::Kind kind, int mark, double ms = 0) { comm_.joints_.push_back({kind, this, mark, comm_.log_.size(), comm_.step(), ms}); }
   DryComm& comm_;
 };
 
 std::unique_ptr<Lane> DryComm::make_lane(int) { return std::make_unique<DryLane>(*this); }
 
-double exposed_ms(const DryComm& comm, std::span<const double> step_ms) {
+Exposed exposed_ms(const DryComm& comm, std::span<const double> step_ms) {
   const auto& log = comm.log();
   std::size_t call = 0, step = 0;
-  double main = 0, lane = 0, exposed = 0;  // moments that each queue has reached
-  std::map<int, double> marks;
+  double main = 0;  // the moment that the main queue has reached
+  Exposed exposed;
+  struct Reached {
+    double now = 0;
+    std::map<int, double> marks;
+    bool calls = false;  // it carries them
+  };
+  std::map<const Lane*, Reached> lanes;
+  for (const Sent& s : log)
+    if (s.lane) lanes[s.lane].calls = true;
   const auto advance = [&](std::size_t to) {
     for (; step < to && step < step_ms.size(); ++step) main += step_ms[step];
   };
   const auto run_calls = [&](std::size_t to) {
     for (; call < to; ++call) {
       advance(log[call].step);
-      if (log[call].beside) {
-        lane += log[call].link_ms;
+      if (log[call].lane) {
+        lanes[log[call].lane].now += log[call].link_ms;
       } else {
-        main += log[call].link_ms, exposed += log[call].link_ms;
+        main += log[call].link_ms, exposed.link_ms += log[call].link_ms;
       }
     }
   };
   for (const Joint& j : comm.joints()) {
     run_calls(j.calls);
     advance(j.step);
-    if (j.kind == Joint::Kind::follow) lane = std::max(lane, main);
-    if (j.kind == Joint::Kind::mark) marks[j.mark] = lane;
-    if (j.kind == Joint::Kind::wait && marks[j.mark] > main) {
-      exposed += marks[j.mark] - main;
-      main = marks[j.mark];
+    Reached& lane = lanes[j.lane];
+    switch (j.kind) {
+      case Joint::Kind::follow: lane.now = std::max(lane.now, main); break;
+      case Joint::Kind::mark: lane.marks[j.mark] = lane.now; break;
+      case Joint::Kind::takes: lane.now += j.ms; break;
+      case Joint::Kind::wait:
+        if (const double until = lane.marks[j.mark]; until > main) {
+          (lane.calls ? exposed.link_ms : exposed.other_ms) += until - main;
+          main = until;
+        }
     }
   }
   run_calls(log.size());

@@ -20,7 +20,7 @@ struct Sent {  // one call
   std::size_t from = 0, to = 0;                           // offsets in the arena
   double link_bytes = 0;                                  // that this rank sends
   double link_ms = 0;                                     // 0 where the link is not known
-  bool beside = false;                                    // on a lane, not on the main queue
+  const Lane* lane = nullptr;                             // none: on the main queue
   std::size_t step = 0;                                   // ops that were noted before it
   friend bool operator==(const Sent& a, const Sent& b) {  // the same on every rank of a symmetric arena
     return a.call == b.call && a.dtype == b.dtype && a.bytes == b.bytes && a.from == b.from && a.to == b.to &&
@@ -28,12 +28,13 @@ struct Sent {  // one call
   }
 };
 
-struct Joint {  // where the main queue and a lane meet
-  enum class Kind : std::uint8_t { follow, mark, wait };
+struct Joint {  // where the main queue and a lane meet, or what keeps a lane busy beside calls
+  enum class Kind : std::uint8_t { follow, mark, wait, takes };
   Kind kind;
   const Lane* lane;
   int mark;
   std::size_t calls, step;  // calls of the log, and ops, that were before it
+  double ms = 0;            // that the lane takes for something that is no call
 };
 
 class DryComm final : public Comm {
@@ -70,8 +71,11 @@ class DryComm final : public Comm {
 };
 
 // How long the main queue stands still for the link, where op i of the walk takes step_ms[i]: calls on the main queue wholly, those on a lane
-// as far as a wait comes before they are done. Nothing slows anything else down.
-double exposed_ms(const DryComm&, std::span<const double> step_ms);
+// as far as a wait comes before they are done. Lanes run beside each other, and nothing slows anything else down.
+struct Exposed {
+  double link_ms = 0, other_ms = 0;  // by lanes that carry calls; by others
+};
+Exposed exposed_ms(const DryComm&, std::span<const double> step_ms);
 
 std::string in_words(const Sent&);  // "gather of block 3 weights, 4096 bytes of bf16 from 0 to 8192"
 

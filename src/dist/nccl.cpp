@@ -14,32 +14,12 @@
 #include "dist/peers.h"
 #include "dist/quiet.h"
 #include "gpu/buffer.h"
-#include "gpu/event.h"
 #include "gpu/probe.h"
 #include "gpu/stream.h"
 
 namespace headroom::dist {
 
 namespace {
-
-class StreamLane final : public Lane {
- public:
-  StreamLane(int device, int marks) : stream_(device) {
-    for (int i = 0; i < marks; ++i) marks_.emplace_back();
-  }
-  void* stream() const override { return stream_.raw(); }
-  void follow(void* main) override {
-    follow_.record(main);
-    follow_.hold_up(stream_.raw());
-  }
-  void mark(int i) override { marks_.at(std::size_t(i)).record(stream_.raw()); }
-  void wait(int i, void* main) override { marks_.at(std::size_t(i)).hold_up(main); }
-
- private:
-  Stream stream_;
-  Event follow_;
-  std::vector<Event> marks_;
-};
 
 class NcclComm final : public Comm {
  public:
@@ -83,7 +63,7 @@ class NcclComm final : public Comm {
     if (!peers_ || (call != Call::exchange && call != Call::gather)) return "kernels";
     return fmt::format("peer copies from {} MiB on, else kernels", Peers::from_bytes >> 20);
   }
-  std::unique_ptr<Lane> make_lane(int marks) override { return std::make_unique<StreamLane>(device_, marks); }
+  std::unique_ptr<Lane> make_lane(int marks) override { return lane_of_gpu(device_, marks); }
   std::size_t own_bytes() const override { return own_bytes_; }
   void end(const std::string& why) noexcept override { rendezvous_.end(why); }
 

@@ -33,7 +33,8 @@ double times_roofline(std::string_view op, const Measured& m) {
 }  // namespace
 
 std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const Device& device) {
-  if (r.ranks.count > 1 || r.model.counted || !r.attention.starts_with("flash") || !lacks_on_gpu(decoder_of(r.model)).empty()) return {};
+  if (r.ranks.count > 1 || r.host > 0 || r.model.counted || !r.attention.starts_with("flash") || !lacks_on_gpu(decoder_of(r.model)).empty())
+    return {};
   for (const Measured& m : on_record) {
     if (m.card != device.name || !(m.precision == r.precision)) continue;
     Expected e;

@@ -46,10 +46,18 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   for (const OpCall& s : walk->steps) step_ms.push_back(s.cost.link_bytes > 0 ? 0 : roofline_ms(s, recipe.precision, ctx.device.ceilings));
   const double link_ms = comm.link_ms(), like_it = std::max(0, micros - 3), middle_ms = end.link_ms - begin.link_ms;
   into->link_ms = link_ms + like_it * middle_ms;
-  into->exposed_ms = dist::exposed_ms(comm, step_ms) * (link_ms > 0 ? into->link_ms / link_ms : 1);
+  const dist::Exposed exposed = dist::exposed_ms(comm, step_ms);
+  into->exposed_ms = exposed.link_ms * (link_ms > 0 ? into->link_ms / link_ms : 1);
+  if constexpr (std::is_same_v<T, Training>) {
+    if (const HostKeep* host = t.host_keep()) {
+      const double of_walked = double(micros) / double(std::min(micros, 3));
+      into->host_bytes = host->host_bytes(), into->host_moved_bytes = host->moved_bytes() * of_walked;
+      into->host_ms = host->moved_ms() * of_walked, into->host_exposed_ms = exposed.other_ms * of_walked;
+    }
+  }
   for (const double ms : step_ms) into->ms += ms;
   for (std::size_t i = begin.steps; i < end.steps; ++i) into->ms += like_it * step_ms[i];
-  into->ms += into->exposed_ms;
+  into->ms += into->exposed_ms + into->host_exposed_ms;
   const std::vector<OpCall> middle(walk->steps.begin() + std::ptrdiff_t(begin.steps), walk->steps.begin() + std::ptrdiff_t(end.steps));
   for (int more = 0; more < int(like_it); ++more)
     walk->steps.insert(walk->steps.begin() + std::ptrdiff_t(end.steps), middle.begin(), middle.end());
@@ -101,7 +109,8 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
     f.link_bytes += s.cost.link_bytes;
   }
   if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
-      (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0))
+      (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0) ||
+      (f.host_moved_bytes > 0 && f.host_ms <= 0 && device.kind == DeviceKind::cuda))
     f.ms = 0;
   f.model_flops = model_flops(recipe);
   if (f.ms > 0) f.expected = expected_time(recipe, f.walk, device);
@@ -122,7 +131,7 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
   if (!bare.model.decoder) bare.model.layers = 1;
-  bare.keep = {Keep::input}, bare.group = 1, bare.holding = {}, bare.micro_batches = 1;
+  bare.keep = {Keep::input}, bare.group = 1, bare.host = 0, bare.holding = {}, bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
   const bool counted = bool(r.model.counted);

@@ -20,6 +20,10 @@ struct Forecast {
   double link_bytes = 0;              // sent to other ranks
   double link_ms = 0;                 // that takes; 0 where the link is not known
   double exposed_ms = 0;              // of it, what the step waits for: the rest runs beside other work
+  std::size_t host_bytes = 0;         // of pinned host memory, where what blocks keep waits
+  double host_moved_bytes = 0;        // there and back
+  double host_ms = 0;                 // that takes; 0 where the host's link is not known
+  double host_exposed_ms = 0;         // of it, what the step waits for
   double model_flops = 0;             // what MFU is counted by: no recomputation
   double ms = 0;                      // by roofline; 0 when a ceiling that is needed is not known
   std::optional<Expected> expected;   // where steps of such a card are on record

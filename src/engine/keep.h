@@ -1,6 +1,7 @@
 // What a block keeps between forward and backward. It computes the rest again, by the same forward code, to the
 // same bits.
 #pragma once
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string>
@@ -29,21 +30,24 @@ namespace headroom::engine {
 
 // Of a model's blocks. In groups only the input of a group's first block lasts from forward to backward. When backward comes to a group, its
 // blocks run forward once more, and each keeps what the level says until it has gone back; the last one is then made again by itself.
+// What a block keeps beside its input may wait in pinned host memory (host_keep.h).
 struct Keeping {
+  static constexpr int every_block = -1;
   Keep level = Keep::everything;
   int group = 1;  // consecutive blocks of a group; 0: the root of the number of blocks
+  int host = 0;   // blocks whose kept tensors wait in host memory, spread evenly
 
   friend bool operator==(const Keeping&, const Keeping&) = default;
 };
 
 inline constexpr const char* keep_help =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks";
+    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
+    "host:N: N blocks keep theirs in pinned host memory; host: every block";
 inline constexpr const char* keep_auto_help =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
     "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "auto: a "
-    "level for each block, to fit --memory";
+    "host:N: N blocks keep theirs in pinned host memory; host: every block; auto: a level for each block, to fit --memory";
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
@@ -51,36 +55,53 @@ constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
 namespace headroom {
 
-// A level's name, or groups, groups:K, groups:K:LEVEL.
+// A level's name, or groups, groups:K, groups:K:LEVEL, host, host:LEVEL, host:N, host:N:LEVEL.
 template <>
 struct WordsOf<engine::Keeping> {
   static std::string to(engine::Keeping k) {
-    if (k.group == 1) return std::string(name_of(k.level));
-    std::string word = k.group == 0 ? "groups" : fmt::format("groups:{}", k.group);
-    return k.level == engine::Keep::input ? word : fmt::format("{}:{}", word, name_of(k.level));
+    const bool host = k.host != 0;
+    if (k.group == 1 && !host) return std::string(name_of(k.level));
+    const int n = host ? std::max(0, k.host) : k.group;
+    std::string word = host ? "host" : "groups";
+    if (n > 0) word += fmt::format(":{}", n);
+    return k.level == usual(host) ? word : fmt::format("{}:{}", word, name_of(k.level));
   }
   static std::optional<engine::Keeping> named(std::string_view word) {
     using engine::Keep;
     if (const auto level = names_of<Keep>.named(word)) return engine::Keeping{*level};
-    if (word == "groups") return engine::Keeping{Keep::input, 0};
-    constexpr std::string_view before = "groups:";
+    const bool host = word.starts_with("host");
+    const std::string_view before = host ? "host" : "groups";
     if (!word.starts_with(before)) return std::nullopt;
     word.remove_prefix(before.size());
-    engine::Keeping k{Keep::input};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), k.group);
-    if (error != std::errc() || k.group < 2) return std::nullopt;
-    word.remove_prefix(std::size_t(end - word.data()));
+    engine::Keeping k{usual(host), host ? 1 : 0, host ? engine::Keeping::every_block : 0};
+    const auto next = [&] {  // what stands after a colon
+      const auto end = std::min(word.find(':', 1), word.size());
+      const std::string_view part = word.substr(1, end - 1);
+      word.remove_prefix(end);
+      return part;
+    };
     if (word.empty()) return k;
-    const auto level = word.front() == ':' ? names_of<Keep>.named(word.substr(1)) : std::nullopt;
-    if (!level) return std::nullopt;
-    k.level = *level;
+    if (word.front() != ':') return std::nullopt;
+    std::string_view part = next();
+    const auto level = names_of<Keep>.named(part);
+    if (host && level) return k.level = *level, word.empty() ? std::optional(k) : std::nullopt;
+    int& n = host ? k.host : k.group;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    if (error != std::errc() || end != part.data() + part.size() || n < (host ? 1 : 2)) return std::nullopt;
+    if (word.empty()) return k;
+    const auto named = names_of<Keep>.named(next());
+    if (!named || !word.empty()) return std::nullopt;
+    k.level = *named;
     return k;
   }
   static std::vector<std::string> all() {
     auto words = names_of<engine::Keep>.all();
-    words.insert(words.end(), {"groups", "groups:K", "groups:K:LEVEL"});
+    words.insert(words.end(), {"groups", "groups:K", "groups:K:LEVEL", "host", "host:LEVEL", "host:N", "host:N:LEVEL"});
     return words;
   }
+
+ private:
+  static constexpr engine::Keep usual(bool host) { return host ? engine::Keep::everything : engine::Keep::input; }  // level of no level
 };
 
 }  // namespace headroom

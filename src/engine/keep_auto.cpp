@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/host_link.h"
 #include "base/text.h"
 
 namespace headroom::engine {
@@ -16,10 +17,15 @@ std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Ke
   return all;
 }
 
+bool may_wait_on_host(const Recipe& r, const Device& device) {
+  return device.kind == DeviceKind::cuda && host_bytes_per_s(device) > 0 && !r.model.counted && r.purpose != Purpose::forward;
+}
+
 }  // namespace
 
-std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
+std::optional<KeepFound> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
   const std::int64_t layers = r.model.layers;
+  r.host = 0;
   const auto fits = [&](std::int64_t less_of, Keep less, Keep more) {
     r.keep = mixed(layers, less_of, less, more);
     return forecast_peak(r, device, workers) <= bytes;
@@ -28,11 +34,11 @@ std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, con
     const Forecast f = forecast(r, device, workers);
     return std::pair(f.ms > 0 ? f.ms : f.flops, f.bytes);
   };
-  std::optional<std::vector<Keep>> best;
+  std::optional<KeepFound> best;
   std::pair<double, double> least;
   const auto offer = [&](std::int64_t less_of, Keep less, Keep more) {
     r.keep = mixed(layers, less_of, less, more);
-    if (const auto c = cost(); !best || c < least) best = r.keep, least = c;
+    if (const auto c = cost(); !best || c < least) best = {r.keep, r.host}, least = c;
   };
   for (int more = 0; more < levels; ++more) {
     if (fits(0, Keep(more), Keep(more))) {
@@ -49,14 +55,35 @@ std::optional<std::vector<Keep>> keep_that_fits(Recipe r, std::size_t bytes, con
       offer(high, Keep(less), Keep(more));
     }
   }
-  if (best && std::all_of(best->begin(), best->end(), [&](Keep k) { return k == best->front(); })) best->resize(1);  // one for all
+  if (may_wait_on_host(r, device)) {
+    const std::uint64_t room = host_memory_for(device, r.ranks.count);
+    for (int level = 0; level < int(Keep::input); ++level) {
+      const auto fits_with = [&](std::int64_t on_host) {
+        r.host = int(on_host);
+        return fits(0, Keep(level), Keep(level));
+      };
+      if (fits_with(0)) break;
+      if (!fits_with(layers)) continue;
+      std::int64_t low = 0, high = layers;  // blocks on the host: too few, enough
+      while (high - low > 1) {
+        const std::int64_t middle = (low + high) / 2;
+        (fits_with(middle) ? high : low) = middle;
+      }
+      r.host = int(high);
+      r.keep = {Keep(level)};
+      if (forecast(r, device, workers).host_bytes <= room) offer(0, Keep(level), Keep(level));
+    }
+  }
+  if (!best) return best;
+  auto& found = best->levels;
+  if (std::all_of(found.begin(), found.end(), [&](Keep k) { return k == found.front(); })) found.resize(1);  // one for all
   return best;
 }
 
 void keep_as_asked(const KeepAsked& asked, Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
   recipe.keep_as(asked.what.value_or(Keeping{}));
   if (asked.what) return;
-  if (auto found = keep_that_fits(recipe, bytes, device, workers)) return void(recipe.keep = *std::move(found));
+  if (const auto found = keep_that_fits(recipe, bytes, device, workers)) return found->put_in(recipe);
   Recipe least = recipe;
   least.keep = {Keep(levels - 1)};
   throw Error(Code::out_of_memory,
@@ -66,7 +93,7 @@ void keep_as_asked(const KeepAsked& asked, Recipe& recipe, std::size_t bytes, co
 
 std::string kept_in_words(const Recipe& r) {
   const std::vector<Keep>& keep = r.keep;
-  if (r.group > 1) return WordsOf<Keeping>::to(r.kept_as());
+  if (r.group > 1 || (r.host > 0 && keep.size() == 1)) return WordsOf<Keeping>::to(r.kept_as());
   std::vector<std::string> words;
   for (std::size_t i = 0; i < keep.size();) {
     std::size_t end = i;
@@ -74,7 +101,9 @@ std::string kept_in_words(const Recipe& r) {
     words.push_back(keep.size() == 1 ? std::string(name_of(keep[i])) : fmt::format("{} × {}", name_of(keep[i]), end - i));
     i = end;
   }
-  return joined(words);
+  std::string all = joined(words);
+  if (r.host > 0) all += fmt::format("; {} of them in host memory", r.host);
+  return all;
 }
 
 }  // namespace headroom::engine

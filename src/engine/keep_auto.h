@@ -15,10 +15,18 @@ struct KeepAsked {
   friend bool operator==(const KeepAsked&, const KeepAsked&) = default;
 };
 
+struct KeepFound {
+  std::vector<Keep> levels;  // one for all, or one for each block
+  int host = 0;              // blocks whose tensors wait in host memory
+
+  void put_in(Recipe& r) const { r.keep = levels, r.group = 1, r.host = host; }
+};
+
 // One level for the first blocks and one that keeps more for the others: blocks are alike, so two levels are enough, and what is made
-// again is made when most of what the later blocks kept has been given back. Nothing where not even the least fits.
+// again is made when most of what the later blocks kept has been given back. Or one level for all, and some blocks' tensors on the host:
+// on a GPU whose link to the host is known, while they fit there. Nothing where not even the least fits.
 // workers: threads that take scratch on a CPU.
-std::optional<std::vector<Keep>> keep_that_fits(Recipe, std::size_t bytes, const Device&, int workers);
+std::optional<KeepFound> keep_that_fits(Recipe, std::size_t bytes, const Device&, int workers);
 
 // Makes the recipe keep what is asked for, or what is found; an Error (out_of_memory) that says what the least needs.
 void keep_as_asked(const KeepAsked&, Recipe&, std::size_t bytes, const Device&, int workers);

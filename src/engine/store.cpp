@@ -189,7 +189,7 @@ void ParamStore::make_loans() {
 // Updates during backward wait a group, so that two groups' gradients have room; else an exchange and its sum follow each other.
 void ParamStore::make_room_for_exchanges() {
   const std::int64_t ranks = settings_.ranks.count;
-  const auto make = [&](Name name, Tensor Run::*which, const auto& type) {
+  const auto make = [&](Name name, Tensor Run::*which, const auto& type, std::int64_t times) {
     std::array<std::size_t, 2> most{};
     const auto place = [&](const std::array<Tensor, 2>& rooms) {
       std::size_t at = 0;
@@ -197,7 +197,7 @@ void ParamStore::make_room_for_exchanges() {
         Run& r = runs_[i];
         if (i == 0 || r.group != runs_[i - 1].group || !during()) at = 0;
         const std::size_t turn = during() ? turn_of_parts(r.group) : 0;
-        r.*which = Tensor(rooms[turn].as<char>() + at, type(r), {ranks * r.part});
+        r.*which = Tensor(rooms[turn].as<char>() + at, type(r), {times * ranks * r.part});
         at += Arena::rounded((r.*which).bytes());
         most[turn] = std::max(most[turn], at);
       }
@@ -208,11 +208,17 @@ void ParamStore::make_room_for_exchanges() {
       if (most[i] > 0) rooms[i] = ctx_.arena.make(name, DType::u8, {std::int64_t(most[i])});
     place(rooms);
   };
-  make("gradients of other ranks", &Run::parts, [&](const Run& r) { return keeps_whole_gradients() ? r.kept : r.partial; });
-  if (!during() || sharded(Sharding::optimizer)) return;
-  make("gradients of all ranks", &Run::whole, [](const Run&) { return DType::f32; });
+  const auto type = [&](const Run& r) { return keeps_whole_gradients() ? r.kept : r.partial; };
+  make("gradients of other ranks", &Run::parts, type, swaps() ? ranks : 1);
+  if (!during() || sharded(Sharding::optimizer) || swaps()) return;
+  make(
+      "gradients of all ranks", &Run::whole, [](const Run&) { return DType::f32; }, 1);
   for (Run& r : runs_) r.sum = run_of(r.whole, comm_->rank() * r.part, r.part);
 }
+
+// Whether both of two replicas send each other all of their gradients, and add them as they update. Exchanging parts and gathering FP32 sums
+// would send as much or more, and somebody would have to add beside the step.
+bool ParamStore::swaps() const { return during() && !sharded(Sharding::optimizer) && settings_.ranks.count == 2; }
 
 void ParamStore::view_params() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -252,12 +258,14 @@ std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor&
   return all;
 }
 
-std::vector<adamw::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole) const {
+// whole: the run's gradient, or the first of as many parts of it.
+std::vector<adamw::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole, int parts, std::int64_t apart) const {
   std::vector<adamw::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
     const Tensor grad = run_of(whole, p.spec.at, p.spec.shape.count());
     all.push_back({grad, flat(p.master), flat(p.m), flat(p.v), flat(p.copy), p.spec.decay, flat(p.rest)});
+    all.back().parts = parts, all.back().apart = apart;
   }
   return all;
 }
@@ -404,7 +412,10 @@ void ParamStore::finish_shared(const Run& r) {
 void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
   lane_->follow(ctx_.stream);
   Context side = beside();
-  exchange("gradients", r, from, r.parts, side);
+  if (swaps())
+    gather_parts("gradients", r.layer, from, r.parts, side);
+  else
+    exchange("gradients", r, from, r.parts, side);
   if (r.sum) adamw::add_parts(run_of(r.parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
   if (r.whole) gather_parts("gradients of all ranks", r.layer, r.sum, r.whole, side);
   const int mark = mark_gradients + r.group % 2;
@@ -434,9 +445,11 @@ void ParamStore::update_group(int group, const Tensor& numbers) {
   std::vector<adamw::Update> all;
   for (const Run& r : runs_) {
     if (r.group != group) continue;
-    const auto some = r.whole ? whole_updates(r, r.whole)
-                      : r.sum ? owned_updates(r, r.sum, 1, 0)
-                              : owned_updates(r, run_of(r.parts, 0, r.part), settings_.ranks.count, r.part);
+    const std::int64_t whole = settings_.ranks.count * r.part;
+    const auto some = swaps()   ? whole_updates(r, run_of(r.parts, 0, whole), settings_.ranks.count, whole)
+                      : r.whole ? whole_updates(r, r.whole)
+                      : r.sum   ? owned_updates(r, r.sum, 1, 0)
+                                : owned_updates(r, run_of(r.parts, 0, r.part), settings_.ranks.count, r.part);
     all.insert(all.end(), some.begin(), some.end());
   }
   adamw::advance(all, numbers, ctx_);

@@ -163,6 +163,7 @@ class ParamStore {
   bool keeps_whole_gradients() const { return !during() && !sharded(Sharding::gradients); }
   bool in_place(const Run& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
   bool halves() const;
+  bool swaps() const;
   bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0 && r.multiplied; }  // a tied head's weight is the embedding's
   Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
   // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it.
@@ -184,7 +185,7 @@ class ParamStore {
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
   adamw::Update update_of(const Param&, const Tensor& grad) const;
   std::vector<adamw::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
-  std::vector<adamw::Update> whole_updates(const Run&, const Tensor& whole) const;
+  std::vector<adamw::Update> whole_updates(const Run&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
 
   void gather(int group, Pass);
   void fetch(int group);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/convert.h"
+#include "base/host_link.h"
 #include "base/random.h"
 #include "dist/dry.h"
 #include "engine/agree.h"
@@ -77,6 +78,21 @@ const Recipe& checked(const Recipe& r, const Context& ctx) {
 
 }  // namespace
 
+std::vector<int> Recipe::blocks_that_keep() const {
+  std::vector<int> all;
+  for (int i = 0; i < int(model.layers); ++i)
+    if (keep_of(i) != Keep::input) all.push_back(i);
+  return all;
+}
+
+std::vector<int> Recipe::blocks_on_host() const {
+  std::vector<int> all = blocks_that_keep();
+  const auto of = std::int64_t(all.size());
+  std::int64_t n = 0;
+  std::erase_if(all, [&](int) { return n++ * host % of >= host; });
+  return all;
+}
+
 void check(const Recipe& r) {
   check(r.model);
   check(r.batch >= 1 && r.len >= 1, Code::bad_argument, "step: batch {} and len {} must be at least 1", r.batch, r.len);
@@ -86,6 +102,13 @@ void check(const Recipe& r) {
   check(r.group >= 1 && r.group <= std::max<std::int64_t>(r.model.layers, 1), Code::bad_argument,
         "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
   check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
+  const std::int64_t keeping = std::int64_t(r.blocks_that_keep().size());
+  check(r.host >= 0 && r.host <= keeping, Code::bad_argument,
+        "step: {} blocks keep their tensors on the host, and {} of {} keep more than their input; --keep host:N takes 1 to that many",
+        r.host, keeping, r.model.layers);
+  check(r.host == 0 || r.group == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
+  check(r.host == 0 || !r.model.counted, Code::unsupported,
+        "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
   check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
@@ -200,9 +223,28 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
+  if (recipe_.host > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
   if (ctx.on_gpu() && !ctx.dry())
     staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
+}
+
+// A dry run makes what each block keeps, for its bytes.
+void Training::make_host_keep(dist::Comm* of_forecast) {
+  const std::vector<int> blocks = recipe_.blocks_on_host();
+  std::vector<std::size_t> bytes;
+  for (const int i : blocks) {
+    Arena arena;
+    Context dry{arena, ctx_.device};
+    dry.dry_workers = ctx_.workers();
+    (void)block(i).make_kept(keep_of(i), dry);
+    bytes.push_back(arena.used());
+  }
+  constexpr int marks = 2;
+  auto lane = ctx_.dry()      ? of_forecast ? of_forecast->make_lane(marks) : std::make_unique<dist::Lane>()
+                   : ctx_.on_gpu() ? dist::lane_of_gpu(ctx_.device.index, marks)
+                              : std::make_unique<dist::Lane>();
+  host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), host_bytes_per_s(ctx_.device));
 }
 
 // Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.
@@ -441,6 +483,7 @@ void Training::backward(int micro) {
                               recipe_.ranks.parts()};
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
+    if (host_keep_) host_keep_->begin();
     const Tensor x = stream("x");
     {
       auto forward = ctx_.arena.in_phase(Phase::forward);
@@ -516,22 +559,32 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
 [[gnu::noinline]] void Training::keep_and_forward(int i, const Tensor& x, const Tensor& y) {
   const Block b = block(i);
   BlockSaved& kept = kept_[std::size_t(i)];
+  const bool on_host = host_keep_ && host_keep_->has(i);
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
-    kept = b.make_kept(keep_of(i), ctx_);
+    if (on_host) {
+      Context room = host_keep_->take(i);
+      kept = b.make_kept(keep_of(i), room);
+    } else {
+      kept = b.make_kept(keep_of(i), ctx_);
+    }
   }
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::forward);
   store_.prefetch(group + 1, Pass::forward);
   b.forward(x, w, kept, y, ctx_);
+  if (on_host) host_keep_->leave(i);
 }
 
 [[gnu::noinline]] void Training::backward_block(int i, const Tensor& x, const Tensor& d) {
   const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::backward);
   if (i % recipe_.group > 0 || recipe_.group == 1) store_.prefetch(group - 1, Pass::backward);  // else a group's forward comes before it
+  const bool on_host = host_keep_ && host_keep_->has(i);
+  if (on_host) host_keep_->come_back(i);
   block(i).backward(x, w, kept_[std::size_t(i)], d, Gradient::overwrite, ctx_);
+  if (on_host) host_keep_->done(i);
   store_.finish(group);
 }
 

@@ -18,6 +18,7 @@
 #include "engine/block.h"
 #include "engine/decoder.h"
 #include "engine/head.h"
+#include "engine/host_keep.h"
 #include "engine/split_tokens.h"
 #include "engine/store.h"
 #include "gpu/staging.h"
@@ -38,11 +39,18 @@ struct Recipe {
   Ranks ranks{};                   // `batch` and `micro_batches` are of each
   std::optional<Scales> scales{};  // of fp8; none: the usual ones
   int group = 1;  // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
+  int host = 0;   // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
 
   // What follows from the above, said here and nowhere else.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
-  void keep_as(const Keeping& k) { keep = {k.level}, group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers)))); }
-  Keeping kept_as() const { return {keep.front(), group}; }                // of the first block, where blocks differ
+  void keep_as(const Keeping& k) {
+    keep = {k.level}, group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers))));
+    host = k.host == Keeping::every_block ? int(model.layers) : k.host;
+  }
+  Keeping kept_as() const { return {keep.front(), group, host}; }  // of the first block, where blocks differ
+  Keep keep_of(int block) const { return keep[keep.size() == 1 ? 0 : std::size_t(block)]; }
+  std::vector<int> blocks_that_keep() const;                               // more than their input
+  std::vector<int> blocks_on_host() const;                                 // spread evenly, the first among them
   bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
   bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
   adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
@@ -99,6 +107,7 @@ class Training {
   std::vector<QuantisedCount> quantised() const;                // of the last step, or forward pass; nothing in other precisions
   void watch(ProductWatch* watch) { products_.watch = watch; }  // of a study on a CPU; null: nobody
   ParamStore& store() { return store_; }
+  const HostKeep* host_keep() const { return host_keep_.get(); }  // null: no block keeps anything on the host
   int rank() const { return comm_ ? comm_->rank() : 0; }
   dist::Comm* comm() { return comm_; }
   const Recipe& recipe() const { return recipe_; }
@@ -117,7 +126,8 @@ class Training {
   void keep_and_forward(int block, const Tensor& x, const Tensor& y);
   void forward_group(int begin, int end, const Tensor& x, const Tensor& y);
   void backward_group(int begin, int end, const Tensor& x, const Tensor& d);
-  Keep keep_of(int block) const { return recipe_.keep[recipe_.keep.size() == 1 ? 0 : std::size_t(block)]; }
+  Keep keep_of(int block) const { return recipe_.keep_of(block); }
+  void make_host_keep(dist::Comm* of_forecast);
   void backward_block(int block, const Tensor& x, const Tensor& d);
   DType stored_type() const { return recipe_.formats().stored.dtype; }
   Tensor stream(Name) const;
@@ -155,6 +165,7 @@ class Training {
   Head head_;
   std::vector<BlockSaved> kept_;      // by each block, from its forward to its backward
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
+  std::unique_ptr<HostKeep> host_keep_;
 };
 
 }  // namespace headroom::engine

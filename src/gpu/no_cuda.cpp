@@ -74,6 +74,10 @@ void write_to_device(void*, const void*, std::size_t, void*) { refuse(); }
 blas::Measuring::Measuring() { refuse(); }
 blas::Measuring::~Measuring() = default;
 
+void copy_across(void*, const void*, std::size_t, void*) { refuse(); }
+Pinned::Pinned(std::size_t) { refuse(); }
+Pinned::~Pinned() = default;
+
 Staging::Staging(std::size_t, int) { refuse(); }
 Staging::~Staging() = default;
 void* Staging::next() { refuse(); }

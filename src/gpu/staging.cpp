@@ -1,5 +1,7 @@
 #include "gpu/staging.h"
 
+#include "base/error.h"
+#include "base/text.h"
 #include "gpu/check.h"
 
 namespace headroom {
@@ -17,6 +19,20 @@ void write_to_device(void* to, const void* from, std::size_t bytes, void* stream
   cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(stream)));
   cuda(cudaStreamSynchronize(cuda_stream(stream)));
 }
+
+void copy_across(void* to, const void* from, std::size_t bytes, void* stream) {
+  cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_stream(stream)));
+}
+
+Pinned::Pinned(std::size_t bytes) {
+  const cudaError_t e = cudaHostAlloc(&data_, bytes, cudaHostAllocPortable);
+  if (e == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error(Code::out_of_memory, fmt::format("out of memory: the driver refused to pin {} of host memory", bytes_exactly(bytes)));
+  }
+  cuda(e);
+}
+Pinned::~Pinned() { cudaFreeHost(data_); }
 
 Staging::Staging(std::size_t slot_bytes, int slots) : slot_bytes_(slot_bytes) {
   void* at;

@@ -9,6 +9,21 @@ namespace headroom {
 void read_from_device(void* to, const void* from, std::size_t bytes, void* stream);
 void write_to_device(void* to, const void* from, std::size_t bytes, void* stream);
 
+// Within a step, by a copy engine: between a card and pinned memory, either way. Does not wait.
+void copy_across(void* to, const void* from, std::size_t bytes, void* stream);
+
+class Pinned {  // host memory that copy engines reach, allocated once and freed by the destructor
+ public:
+  explicit Pinned(std::size_t bytes);  // throws Error (out_of_memory)
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
 // Staging — slots of pinned host memory used in turn, so that the host fills one while the card reads another.
 // Order of calls: next() gives a slot, waiting only if its last copies are not done; fill it; send() any parts of it; sent().
 class Staging {

@@ -23,8 +23,8 @@ TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
     const std::size_t bytes = least + (most - least) / 10 * std::size_t(i) + (i == 10 ? 9 : 0);
     const auto keep = keep_that_fits(r, bytes, gpu, 1);
     ASSERT_TRUE(keep) << i;
-    EXPECT_LE(forecast_peak(of(*keep), gpu, 1), bytes);
-    const double ms = forecast(of(*keep), gpu, 1).ms;
+    EXPECT_LE(forecast_peak(of(keep->levels), gpu, 1), bytes);
+    const double ms = forecast(of(keep->levels), gpu, 1).ms;
     EXPECT_GE(ms, before) << "less memory is not faster";
     before = ms;
     for (std::size_t level = 0; level < names_of<Keep>.name.size(); ++level)
@@ -47,7 +47,7 @@ TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAl
   Recipe less = r;
   less.keep = {Keep::input};
   const std::size_t bytes = (all.predicted + forecast_peak(less, cpu, 2)) / 2;
-  less.keep = *keep_that_fits(r, bytes, cpu, 2);
+  keep_that_fits(r, bytes, cpu, 2)->put_in(less);
   EXPECT_EQ(less.keep.size(), 5u);
   EXPECT_NE(less.keep.front(), less.keep.back()) << kept_in_words(less);
   Workshop some(less);

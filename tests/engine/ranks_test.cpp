@@ -138,22 +138,24 @@ TEST(Ranks, HoldWhatOneRankHoldsInEveryWay) {
 }
 
 // One rank cannot update during backward with several micro-batches; the same bits come from an update after it that clips nothing.
+// Two replicas send each other whole gradients, more of them exchange parts.
 TEST(Ranks, UpdatingDuringBackwardGiveTheBitsOfUpdatingAfterIt) {
-  for (const Masters masters : {Masters::whole, Masters::halves})
-    for (const Gradients gradients : {Gradients::whole, Gradients::half}) {
-      Recipe r = recipe_of("bf16", 3);
-      r.holding.masters = masters, r.holding.gradients = gradients;
-      adamw::Hyper hyper = r.served({.lr = 0.01, .clip = 0});
-      const Taken one = alone(r, 3, hyper);
-      r.micro_batches = 1, r.holding.updating = Updating::during;
-      for (const Sharding sharding : shardings) {
-        SCOPED_TRACE(fmt::format("masters {} gradients {} {}", name_of(masters), name_of(gradients), name_of(sharding)));
-        for (Taken each : together(r, 3, sharding, 3, hyper)) {
-          each.norms = one.norms;  // there are none
-          expect_same(each, one);
+  for (const int ranks : {2, 3})
+    for (const Masters masters : {Masters::whole, Masters::halves})
+      for (const Gradients gradients : {Gradients::whole, Gradients::half}) {
+        Recipe r = recipe_of("bf16", ranks);
+        r.holding.masters = masters, r.holding.gradients = gradients;
+        adamw::Hyper hyper = r.served({.lr = 0.01, .clip = 0});
+        const Taken one = alone(r, 3, hyper);
+        r.micro_batches = 1, r.holding.updating = Updating::during;
+        for (const Sharding sharding : shardings) {
+          SCOPED_TRACE(fmt::format("{} ranks, masters {} gradients {} {}", ranks, name_of(masters), name_of(gradients), name_of(sharding)));
+          for (Taken each : together(r, ranks, sharding, 3, hyper)) {
+            each.norms = one.norms;  // there are none
+            expect_same(each, one);
+          }
         }
       }
-    }
 }
 
 // Where every micro-batch is exchanged, the order of all gradients is that of one rank; where each rank adds its own first, it is another.

@@ -167,6 +167,31 @@ TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
   EXPECT_EQ(replayed.gather(&Param::v), eager.gather(&Param::v));
 }
 
+TEST_F(TrainingGpu, WhatWaitsOnTheHostGivesTheSameBitsLaunchedAndRecorded) {
+  Recipe r{{"deep", 300, 256, 9, 4, 4, 64, 512, false, 10000, 1e-5, {}}, 2, 256, *precision_named("bf16")};
+  r.micro_batches = 2;
+  Workshop all(r, 2, cuda_device(0));
+  r.keep_as({Keep::no_cheap, 1, 7});
+  Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
+  EXPECT_EQ(eager.training.host_keep()->host_bytes(), forecast(r, cuda_device(0), 2).host_bytes);
+  EXPECT_LT(eager.predicted, all.predicted);
+  const adamw::Hyper h{.lr = 0.01};
+  for (Workshop* w : {&all, &eager, &replayed}) w->training.warm();
+  const Recorded passes([&] { replayed.training.passes(h); }, replayed.ctx);
+  for (int step = 0; step < 20; ++step) {
+    for (int micro = 0; micro < 2; ++micro)
+      for (Workshop* w : {&all, &eager, &replayed}) w->fill(10 * std::uint64_t(step) + std::uint64_t(micro), micro);
+    for (Workshop* w : {&all, &eager}) w->training.step(h);
+    replayed.training.set_rate(h.lr);
+    passes();
+    ASSERT_EQ(eager.training.loss(), all.training.loss()) << step;
+    ASSERT_EQ(replayed.training.loss(), all.training.loss()) << step;
+  }
+  EXPECT_EQ(eager.weights(), all.weights());
+  EXPECT_EQ(replayed.weights(), all.weights());
+  EXPECT_EQ(replayed.arena.peak(), replayed.predicted);
+}
+
 TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
   Recipe r = recipe("bf16");
   r.model = qwen_like();

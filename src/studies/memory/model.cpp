@@ -206,8 +206,18 @@ Table mitigations(const Case& c, const ModelMemory& s) {
   }
   for (int k = int(c.recipe.keep[0]) + 1; c.recipe.group == 1 && k < int(names_of<Keep>.name.size()); ++k) {
     Recipe r = c.recipe;
-    r.keep = {Keep(k)};
+    r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host;
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
+  }
+  if (c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
+      !c.recipe.model.counted) {
+    Recipe r = c.recipe;
+    r.host = int(r.model.layers);
+    const Forecast f = engine::forecast(r, s.device, s.workers);
+    now(fmt::format("what blocks keep waits in host memory, {} of it (--keep {}); each way {} cross the link",
+                    bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to({c.recipe.keep[0], 1, Keeping::every_block}),
+                    bytes_in_words(f.host_moved_bytes / 2)),
+        r);
   }
   if (c.recipe.group == 1 && c.recipe.model.layers > 1) {
     Recipe r = c.recipe;
@@ -315,6 +325,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .flops = c.step.flops,
                          .ranks = ranks,
                          .link_bytes = c.step.link_bytes,
+                         .host_bytes = c.step.host_bytes,
                          .fits = room.holds(peak)});
     ModelMemoryRow& row = described.back();
     if (c.step.ms > 0) row.ms_at_least = c.step.ms;
@@ -324,8 +335,12 @@ Outcome memory_of_steps(const ModelMemory& s) {
   Table rows = table_of("rows", "Peak bytes", described);
   if (ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
   if (ranks.split_tokens) rows.show("split_tokens", Show::always);
+  const bool on_host = std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.step.host_bytes > 0; });
+  if (on_host) rows.show("host_bytes", Show::always);
   rows.within = std::move(within);
   r.add(Part{rows});
+  if (on_host)
+    r.add(Part{Note{"host_bytes is pinned memory of the host, where blocks' kept tensors wait for backward; it is not in the peak."}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (const std::string said = engine::in_words_of_fp8(recipes, s.device); !said.empty()) r.add(Part{Note{said}});
   if (ranks.count > 1)

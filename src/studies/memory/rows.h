@@ -141,6 +141,7 @@ struct ModelMemoryRow {
   std::optional<double> ms{}, ms_low{}, ms_high{}, ms_at_least{};
   engine::Ranks ranks{};
   double link_bytes = 0;
+  std::uint64_t host_bytes = 0;
   bool fits = false;
 };
 void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
@@ -168,6 +169,7 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.ranks.sharding, {.name = "shard", .show = detail});
   f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});
   f(r.link_bytes, {.name = "link_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
+  f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.fits, {.name = "fits", .role = noted});
 }
 

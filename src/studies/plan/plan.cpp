@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/host_link.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -27,6 +28,7 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
   s.flops = f.flops;
   s.traffic = f.bytes;
   s.link_bytes = f.link_bytes;
+  s.host_bytes = f.host_bytes;
   s.ms_at_least = f.ms;
   s.link_ms_at_least = f.link_ms;
   s.exposed_ms = f.exposed_ms;
@@ -74,6 +76,7 @@ struct Wanted {
 // Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
 std::vector<Wanted> recipes_of(const Plan& p) {
   std::vector<Wanted> all;
+  const bool knows_host = host_bytes_per_s(p.device) > 0;  // else a setting on the host has no time
   for (const Precision precision : p.precisions)
     for (const std::string& attention : p.attentions)
       for (const engine::KeepAsked& keep : p.keeps)
@@ -88,6 +91,7 @@ std::vector<Wanted> recipes_of(const Plan& p) {
                       Recipe r{p.model, micro, p.len, precision, {}, attention};
                       r.keep_as(keep.what.value_or(engine::Keeping{}));
                       if (keep.what && keep.what->group != 1 && r.group == 1) continue;  // it is the level by itself
+                      if (r.host > 0 && !knows_host) continue;
                       r.micro_batches = int(share.each / micro), r.logits = logits;
                       if (r.formats().quantised()) r.scales = p.scales;
                       r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
@@ -113,9 +117,9 @@ std::string in_words(const Recipe& r) {
 }
 
 // The levels that fit, or the least of all where none do: then the bytes say by how much.
-std::vector<engine::Keep> levels_for(const Plan& p, const Recipe& r, const Room& room) {
+engine::KeepFound levels_for(const Plan& p, const Recipe& r, const Room& room) {
   const std::size_t stand_in = engine::stand_in_bytes(r, p.device), most = room.for_peak();
-  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(std::vector{engine::Keep::input});
+  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(engine::KeepFound{{engine::Keep::input}});
 }
 
 // The forecasts, shared out to every core: each is a dry run of its own. A recipe that no kernel serves is left out.
@@ -127,7 +131,7 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& want
     if (p.stop()) return;
     try {
       Recipe r = wanted[std::size_t(i)].recipe;
-      if (wanted[std::size_t(i)].find_levels) r.keep = levels_for(p, r, room);
+      if (wanted[std::size_t(i)].find_levels) levels_for(p, r, room).put_in(r);
       found[std::size_t(i)] = setting_of(p, r);
     } catch (const Error& e) {
       if (e.at.code != Code::unsupported) throw;
@@ -237,7 +241,7 @@ Outcome plan_of_training(const Plan& p) {
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<const Setting*> fitting;
   for (const Setting& s : all)
-    if (room.holds(s.peak())) fitting.push_back(&s);
+    if (room.holds(s.peak()) && s.host_bytes <= host_memory_for(p.device, p.gpus)) fitting.push_back(&s);
   const bool fits = !fitting.empty();
   const Setting& nearest =
       *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
@@ -296,7 +300,8 @@ Outcome plan_of_training(const Plan& p) {
                     .flops = s->flops,
                     .traffic_bytes = s->traffic,
                     .link_bytes = s->link_bytes,
-                    .gpus = p.gpus});
+                    .gpus = p.gpus,
+                    .host_bytes = s->host_bytes});
     PlanRow& row = rows.back();
     if (all_timed) row.slower = slower(*s);
     if (s->expected) row.ms = s->expected->ms, row.ms_low = s->expected->low_ms, row.ms_high = s->expected->high_ms;
@@ -306,10 +311,16 @@ Outcome plan_of_training(const Plan& p) {
   }
   auto picture = picture_of(rows, room.memory_bytes);
   if (std::int64_t(rows.size()) > p.most) rows.resize(std::size_t(p.most));
-  r.add(Part{table_of_settings(!fits       ? "The nearest"
-                               : all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
-                                           : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
-                               rows, p.gpus > 1)});
+  const bool on_host = std::any_of(rows.begin(), rows.end(), [](const PlanRow& row) { return row.host_bytes > 0; });
+  Table settings = table_of_settings(!fits       ? "The nearest"
+                                     : all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
+                                                 : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
+                                     rows, p.gpus > 1);
+  if (on_host) settings.show("host_bytes", Show::always);
+  r.add(Part{std::move(settings)});
+  if (on_host)
+    r.add(Part{Note{fmt::format("host_bytes is pinned memory of the host, where blocks' kept tensors wait; copied at {:.0f} GB/s each way.",
+                                host_bytes_per_s(p.device) / 1e9)}});
   if (picture) r.add(Part{*std::move(picture)});
   r.add(Part{
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "

@@ -15,10 +15,11 @@
 
 namespace headroom::studies {
 
-inline std::vector<engine::KeepAsked> every_keep() {  // every level, and the least bytes: groups
+inline std::vector<engine::KeepAsked> every_keep() {  // every level, the least bytes: groups, and nothing made again: on the host
   std::vector<engine::KeepAsked> all;
   for (const std::string& word : names_of<engine::Keep>.all()) all.push_back(*WordsOf<engine::KeepAsked>::named(word));
   all.push_back({engine::Keeping{engine::Keep::input, 0}});
+  all.push_back({engine::Keeping{.host = engine::Keeping::every_block}});
   return all;
 }
 
@@ -68,6 +69,7 @@ struct Setting {
   double flops = 0, traffic = 0, link_bytes = 0;  // of the whole step, on one GPU
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
   std::optional<engine::Expected> expected;       // of one step
+  std::size_t host_bytes = 0;                     // pinned, of the host
   double exposed_ms = 0;                          // of link_ms_at_least, what the step waits for: it is in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // that stand at the peak
 
@@ -97,6 +99,7 @@ struct PlanRow {
   std::uint64_t standing_bytes = 0, saved_bytes = 0, parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   double flops = 0, traffic_bytes = 0, link_bytes = 0;
   int gpus = 1;
+  std::uint64_t host_bytes = 0;
 };
 void describe(Of<PlanRow> auto& r, auto&& f) {
   using enum Role;
@@ -133,6 +136,7 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.traffic_bytes, {.name = "traffic_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
   f(r.link_bytes, {.name = "link_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
   f(r.gpus, {.name = "gpus", .show = Show::detail});
+  f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
 }
 
 Outcome plan(const Plan&);

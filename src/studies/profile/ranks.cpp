@@ -32,6 +32,7 @@ std::int64_t covered_ns(const std::vector<Span>& spans) {
 struct Split {  // the slices of a timeline
   std::vector<Span> work, collectives, all;
   double link_bytes = 0;
+  std::int64_t waits_ns = 0;  // in which nothing ran, just before or after a collective: for another rank's word, which is no slice
 };
 
 Split split_of(const Timeline& t) {
@@ -43,6 +44,11 @@ Split split_of(const Timeline& t) {
     (collective ? s.collectives : s.work).push_back(span);
     s.all.push_back(span);
   }
+  const auto next_to = [&](int slice) {
+    return slice >= 0 && t.slices[std::size_t(slice)].mark >= 0 && is_collective(t, places[std::size_t(t.slices[std::size_t(slice)].mark)]);
+  };
+  for (const profile::Gap& gap : profile::gaps_of(t))
+    if (next_to(gap.after) || next_to(gap.before)) s.waits_ns += gap.span.ns();
   std::set<std::pair<int, int>> counted;  // an op may be several kernels
   for (const Slice& slice : t.slices) {
     if (slice.mark < 0) continue;
@@ -62,7 +68,7 @@ RankRow rank_row(const Timeline& t, int rank) {
   for (const Span& step : t.steps) row.step_ms += double(step.ns()) / 1e6 / steps;
   row.work_ms = double(covered_ns(s.work)) / 1e6 / steps;
   row.collectives_ms = double(covered_ns(s.collectives)) / 1e6 / steps;
-  row.exposed_ms = double(covered_ns(s.all)) / 1e6 / steps - row.work_ms;
+  row.exposed_ms = double(covered_ns(s.all) + s.waits_ns) / 1e6 / steps - row.work_ms;
   row.link_bytes = s.link_bytes / steps;
   return row;
 }

@@ -48,9 +48,8 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
     if (for_people) shorten(lanes);
     r.add(Part{std::move(lanes)});
     r.add(
-        Part{Note{"exposed_ms is the part of the collectives beside which nothing else ran: on a CPU all of it, waiting for slower ranks "
-                  "included. The tables below "
-                  "are of rank 0.",
+        Part{Note{"exposed_ms is the part of the collectives beside which nothing else ran, and what nothing covered just before and after "
+                  "them: waiting for another rank. On a CPU nothing runs beside. The tables below are of rank 0.",
                   false}});
   }
   Table list[] = {tables.kernels(), tables.phases(), tables.modules(), tables.attention(), tables.roofline(), tables.gaps()};

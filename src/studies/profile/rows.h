@@ -170,7 +170,7 @@ void describe(Of<MomentRow> auto& r, auto&& f) {
 struct RankRow {  // one of several ranks in a step, on the mean
   std::int64_t rank = 0;
   double step_ms = 0, work_ms = 0, collectives_ms = 0;
-  double exposed_ms = 0;  // of the collectives, while nothing else ran
+  double exposed_ms = 0;  // of the collectives, and of waits just before and after them, while nothing else ran
   double link_bytes = 0;
   std::int64_t peak_bytes = 0, forecast_peak_bytes = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/host_link.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -180,9 +181,16 @@ class StepRows {
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
     const std::size_t taken = group_ ? group_->most(f.peak_bytes, "what they need") : f.peak_bytes;  // arenas of one size
+    if (f.host_bytes > 0) row.forecast_host_bytes = std::int64_t(f.host_bytes);
     if (taken > memory_) {
       row.status = Status::oom;
       row.why = who_did_not_fit(f, memory_);
+      return;
+    }
+    if (const auto most = host_room(); f.host_bytes > most) {
+      row.status = Status::oom;
+      row.why = fmt::format("its blocks keep {} in host memory, and {} are allowed there; try --keep host:N",
+                            bytes_in_words(double(f.host_bytes)), bytes_in_words(double(most)));
       return;
     }
     driver_.before_arena();
@@ -198,6 +206,8 @@ class StepRows {
     Training training(recipe, ctx, comm_.get());
     if (comm_) engine::agree_on(fmt::format("seed {} warmup {} steps {}", s_.seed, c.warmup, s_.steps), "a row", ctx, *comm_);
     training.initialise(s_.seed);
+    if (training.host_keep()) row.host_bytes = std::int64_t(training.host_keep()->host_bytes());
+    if (f.host_ms > 0) row.host_ms = f.host_ms, row.host_exposed_ms = f.host_exposed_ms;
     if (f.link_ms > 0) row.link_ms = f.link_ms, row.exposed_ms = f.exposed_ms;
     if (comm_) row.link_bytes = std::int64_t(f.link_bytes), row.comm_bytes = std::int64_t(comm_->own_bytes());
     const auto m =
@@ -211,6 +221,8 @@ class StepRows {
     row.loaded_bytes = driver_.loaded();
     row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
   }
+
+  std::uint64_t host_room() const { return host_memory_for(device_, group_ ? group_->rendezvous().local_ranks() : 1); }
 
   void add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
     const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
@@ -244,6 +256,9 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
   if (s.ranks.count > 1)
     for (const char* column : {"ranks", "shard", "split_tokens", "link_bytes", "link_ms", "exposed_ms"}) t.show(column, Show::always);
   if (s.ranks.count > 1 && gpu) t.show("comm_bytes", Show::always);
+  const bool on_host = std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.forecast_host_bytes.has_value(); });
+  if (on_host)
+    for (const char* column : {"kept", "host_bytes", "forecast_host_bytes"}) t.show(column, Show::always);
   Record record{"", gpu ? device.name : fmt::format("{}, {} threads", device.name, s.threads), {}};
   if (gpu)
     record.add("context_bytes", study.context_bytes(), Unit::bytes);
@@ -255,6 +270,10 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
         Part{Note{fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
                               "call of this row.",
                               s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each")}});
+  if (on_host)
+    record.add(
+        Part{Note{fmt::format("host_bytes is {} memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.",
+                              gpu ? "pinned" : "more")}});
   if (s.warmups.size() > 1) record.add(Part{by_warm_up(rows, s.warmups)});
   if (!gpu)
     return record.add(Part{Note{fmt::format(

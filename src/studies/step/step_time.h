@@ -71,9 +71,11 @@ struct StepRow {
   engine::Ranks ranks{};
   engine::Logits logits = engine::Logits::whole;
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
-  std::optional<double> link_ms{}, exposed_ms{};  // forecast, where the link is known
-  std::string kept{};                             // by which blocks
-  std::optional<engine::Scales> scales{};         // of fp8
+  std::optional<double> link_ms{}, exposed_ms{};                    // forecast, where the link is known
+  std::string kept{};                                               // by which blocks
+  std::optional<engine::Scales> scales{};                           // of fp8
+  std::optional<std::int64_t> host_bytes{}, forecast_host_bytes{};  // pinned, where blocks keep there
+  std::optional<double> host_ms{}, host_exposed_ms{};               // forecast, where the host's link is known
 };
 
 void describe(Of<StepRow> auto& r, auto&& f) {
@@ -109,6 +111,10 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.exposed_ms, {.name = "exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.kept, {.name = "kept", .role = noted, .show = detail});
   f(r.scales, {.name = "scales", .show = detail});
+  f(r.host_bytes, {.name = "host_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.forecast_host_bytes, {.name = "forecast_host_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
+  f(r.host_ms, {.name = "host_ms", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.host_exposed_ms, {.name = "host_exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
 }
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.

@@ -152,7 +152,8 @@ Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory
 // Where nothing fits, the least of all: the answer is then no, by its bytes.
 void choose_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
   r.recipe.keep_as(r.keep.what.value_or(engine::Keeping{engine::Keep::input}));
-  if (!r.keep.what) r.recipe.keep = engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(std::vector{engine::Keep::input});
+  if (!r.keep.what)
+    engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(engine::KeepFound{{engine::Keep::input}}).put_in(r.recipe);
 }
 
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
@@ -310,6 +311,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("unigram_entropy", data.unigram_entropy());
   if (!r.keep.what) record.add("kept", engine::kept_in_words(r.recipe));
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
+  if (t.host_keep()) record.add("host_bytes", std::int64_t(t.host_keep()->host_bytes()), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)
     record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
