@@ -217,6 +217,10 @@ Json pytorch_answer(Request& r) {
   m.batches = {1};
   m.device = device_of(r, "h200");
   describe_cases(m, r.reader());
+  const auto read = r.reader();
+  describe(m.levers, [&](auto& member, const Description& d) {  // of our levers the ones that PyTorch has
+    if (std::string_view(d.name) == "keep" || std::string_view(d.name) == "ranks" || std::string_view(d.name) == "shard") read(member, d);
+  });
   describe(m.as_pytorch, r.reader());
   r.done();
   return answer_from(studies::memory_model(m).record);

@@ -31,7 +31,13 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
   refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
-  refused("memory model --as pytorch --keep input", 2, "leave --keep out");
+  refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
+  refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
+  refused("memory model --as pytorch --gpus 2 --shard optimizer", 2, "FSDP2 has no such setting");
+  refused("memory model --as pytorch --shard everything", 2, "name --gpus");
+  refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
+  refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
+  refused("memory model --lora 8", 2, "--lora: only with --as pytorch");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");
   refused("memory model --precision bf16 --scales row", 2, "only fp8 has scales");
@@ -329,7 +335,6 @@ TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
       << "what communication takes beside it";
   refused(model + " --shard everything", 2, "there is one rank");
   refused("memory model --device cpu --ranks 2 --measure", 2, "headroom step --ranks 2");
-  refused("memory model --as pytorch --ranks 2", 2, "leave --ranks out");
 }
 
 TEST_F(ModelProgram, LogitsOfSixteenBitsTakeLessAndTrain) {

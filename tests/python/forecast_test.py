@@ -52,6 +52,10 @@ class ForecastTest(unittest.TestCase):
 
     def test_pytorchs_memory(self):
         m = headroom.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16")
+        less = headroom.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16", keep="input", adam="8bit", ranks=4, shard="everything")
+        for one, other in zip(less.rows, m.rows):
+            self.assertLess(one["train_peak_bytes"], other["train_peak_bytes"])
+            self.assertGreaterEqual(one["reserved_bytes"], one["train_peak_bytes"])
         self.assertEqual(len(m.rows), 2)
         self.assertGreater(m.peak_bytes, m.rows[0]["train_peak_bytes"])
         self.assertTrue(m.components)

@@ -51,6 +51,84 @@ TEST(PyTorchLanguageModel, StepsOnAnH200WithinThreePercent) {
   std::printf("largest relative error %.4f\n", worst);
 }
 
+// bench/peers/pytorch_steps.py: its shapes, and the words of a row.
+LanguageModel setting_of(const Row& row) {
+  struct Sizes {
+    const char* name;
+    std::int64_t vocab, width, ffn, layers, heads, kv_heads;
+  };
+  constexpr Sizes shapes[] = {{"small", 10000, 768, 3072, 12, 12, 12},  {"medium", 10000, 1024, 4096, 24, 16, 16},
+                              {"large", 10000, 1280, 5120, 36, 20, 20}, {"xl", 10000, 1600, 6400, 48, 25, 25},
+                              {"2.7B", 10000, 2560, 10240, 32, 32, 32}, {"narrow", 10000, 512, 1408, 5, 8, 8},
+                              {"grouped", 32000, 1536, 4096, 8, 24, 8}, {"wide", 10000, 4096, 11008, 3, 32, 8}};
+  LanguageModel m;
+  for (const Sizes& s : shapes)
+    if (row.at("model") == s.name)
+      m.vocab = s.vocab, m.width = s.width, m.ffn = s.ffn, m.layers = s.layers, m.heads = s.heads, m.kv_heads = s.kv_heads;
+  const auto number = [&](const char* name) { return std::stoll(row.at(name)); };
+  if (number("layers") > 0) m.layers = number("layers");
+  m.batch = number("batch"), m.len = number("len"), m.lora = number("lora"), m.accumulate = number("accumulate"), m.gpus = number("gpus");
+  m.precision = *precision_named(row.at("precision"));
+  m.fused_attention = row.at("attention") == "fused";
+  m.keep = *WordsOf<engine::Keeping>::named(row.at("keep"));
+  m.adam = value_named<Adam>(row.at("adam"), "adam");
+  m.shard = value_named<engine::Sharding>(row.at("shard"), "shard");
+  return m;
+}
+
+TEST(PyTorchLanguageModel, SettingsBeyondEagerWithinThreePercent) {
+  const auto rows = rows_of("pytorch_steps_h200.csv");
+  ASSERT_GE(rows.size(), 40u);
+  double worst = 0;
+  for (const Row& row : rows) {
+    const LanguageModel m = setting_of(row);
+    const auto a = account(m, 32ull << 20);
+    std::string at;
+    for (const char* word : {"model", "batch", "len", "precision", "compile", "keep", "adam", "lora", "accumulate", "shard", "gpus"})
+      at += row.at(word) + " ";
+    EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;
+    const auto near = [&](const char* name, std::uint64_t bytes, double measured) {
+      const double off = double(bytes) / 1048576.0 / measured - 1;
+      worst = std::max(worst, std::abs(off));
+      EXPECT_LT(std::abs(off), 0.03) << at << name;
+    };
+    const auto of = [&](const char* name) { return std::stod(row.at(name)); };
+    near("before_backward", a.before_backward_bytes, of("before_backward"));
+    near("forward_peak", a.forward_peak_bytes, of("forward_peak"));
+    near("backward_peak", a.forward_backward_peak_bytes, of("backward_peak"));
+    near("after_backward", a.after_backward_bytes, of("after_backward"));
+    near("update_peak", a.train_peak_bytes, of("update_peak"));
+    near("held", a.held_bytes, of("held"));
+    EXPECT_LT(std::abs(double(a.reserved_bytes) / 1048576.0 / of("reserved_first_mb") - 1), 0.10) << at;
+  }
+  std::printf("largest relative error %.4f\n", worst);
+}
+
+TEST(PyTorchLanguageModel, WhatEverySettingSaves) {
+  LanguageModel m;
+  m.vocab = 512, m.width = 256, m.ffn = 768, m.layers = 8, m.heads = 4, m.len = 512, m.precision = *precision_named("bf16"), m.fused_attention = true;
+  const auto peak = [](const LanguageModel& of) { return account(of, 0).forward_backward_peak_bytes; };
+  const auto with = [&](const char* keep) {
+    LanguageModel other = m;
+    other.keep = *WordsOf<engine::Keeping>::named(keep);
+    return peak(other);
+  };
+  EXPECT_LT(with("input"), with("groups:4:everything"));
+  EXPECT_LE(with("groups:4"), with("groups:4:everything")) << "the blocks of a group are checkpointed too";
+  EXPECT_LT(with("groups:8:everything"), peak(m)) << "of the loss at least";
+  LanguageModel sharded = m;
+  sharded.gpus = 8, sharded.shard = engine::Sharding::everything;
+  LanguageModel kept = sharded, replicas = sharded;
+  kept.shard = engine::Sharding::gradients, replicas.shard = engine::Sharding::none;
+  EXPECT_LT(peak(sharded), peak(kept));
+  EXPECT_LT(peak(kept), peak(replicas));
+  EXPECT_EQ(account(sharded, 0).params, account(m, 0).params);
+  LanguageModel micro = m;
+  micro.accumulate = 2;
+  EXPECT_EQ(account(micro, 0).before_backward_bytes > account(m, 0).before_backward_bytes, true) << "gradients are there already";
+  EXPECT_GE(account(m, 0).reserved_bytes, account(m, 0).train_peak_bytes);
+}
+
 TEST(PyTorchLanguageModel, ParameterCountsOfThePresets) {
   LanguageModel m;
   m.width = 768, m.ffn = 3072, m.layers = 12, m.heads = 12, m.len = 128;

@@ -61,7 +61,7 @@ void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
 void describe(Of<ModelMemory> auto& m, auto&& f) {
   describe_cases(m, f);
   describe(m.levers, f);
-  f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch eager's"});
+  f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch's"});
   f(m.use, {.name = "phase", .about = about_phase});
   f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});
   describe(m.as_pytorch, f);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
+#include "gpu/architecture.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
 #include "studies/memory/edge_table.h"
@@ -75,9 +76,28 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
         "AdamW(fused=True)", [](LanguageModel& o) { o.adam = pytorch::Adam::fused; }, "nothing");
   if (m.batch > 1)
     consider(
-        "half the batch, gradients accumulated", [](LanguageModel& o) { o.batch = (o.batch + 1) / 2; }, "twice as many, smaller launches");
+        "half the batch, gradients accumulated", [](LanguageModel& o) { o.batch = (o.batch + 1) / 2, o.accumulate *= 2; },
+        "twice as many, smaller launches");
+  if (m.keep == engine::Keeping{} && m.until != pytorch::Until::forward)
+    consider(
+        "each block checkpointed (--keep input)", [](LanguageModel& o) { o.keep = {engine::Keep::input}; },
+        "every block's forward once more");
+  if (m.adam != pytorch::Adam::eight_bit && m.until == pytorch::Until::update)
+    consider(
+        "bitsandbytes' AdamW in 8 bits (--adam 8bit)", [](LanguageModel& o) { o.adam = pytorch::Adam::eight_bit; },
+        "moments rounded to 8 bits");
+  if (m.shard != engine::Sharding::everything && m.lora == 0 && m.keep.group == 1) {
+    const std::int64_t gpus = std::max<std::int64_t>(m.gpus, m.gpus > 1 ? 1 : 8);
+    consider(
+        m.gpus > 1 ? "FSDP2, every block resharded (--shard everything)"
+                   : "8 GPUs with this batch each, FSDP2 (--gpus 8 --shard everything)",
+        [&](LanguageModel& o) { o.gpus = gpus, o.shard = engine::Sharding::everything; },
+        "weights gathered twice, gradients scattered once");
+  }
+  if (m.lora > 0) return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
   engine::Recipe here = ours(m);
   here.purpose = purpose_of(asked.use);
+  here.ranks = asked.levers.ranks;
   for (const auto keep : {engine::Keep::everything, engine::Keep::input}) {
     here.keep = {keep};
     add(keep == engine::Keep::everything ? "this library's step" : "this library's step, --keep input",
@@ -90,11 +110,33 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
 void check_account(const ModelMemory& asked) {
   check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   check(asked.use != ModelUse::inference, Code::bad_argument, "--phase inference: --as pytorch accounts for training, and parts of a step");
-  const std::string ours = changed_options(asked.levers);
-  check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch eager's step has no such levers; leave {} out", ours);
+  StepLevers others = asked.levers;
+  others.keeps = StepLevers{}.keeps, others.ranks.count = 1, others.ranks.sharding = engine::Sharding::none;
+  const std::string ours = changed_options(others);
+  check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch's step has no such levers; leave {} out", ours);
   engine::check_pytorch_account(asked.model);
   check(asked.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
+}
+
+// Whom the bytes beyond the tensors belong to, of the row with the largest peak in its own words.
+Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, std::int64_t gpus) {
+  std::vector<PyTorchBesideRow> rows;
+  const Overhead over = overhead_of(device, int(gpus));
+  std::uint64_t exact = 0, workspaces = 0, taken = 0;
+  for (const Component& c : a.account.components) {
+    if (!c.at_peak) continue;
+    taken += c.taken;
+    (c.phase == name_of(Phase::workspace) ? workspaces : exact) += c.bytes;
+  }
+  rows.push_back({"tensors at the peak", exact});
+  rows.push_back({"cuBLAS workspaces", workspaces});
+  rows.push_back({"rounding: 512 bytes, and rests of reused blocks", taken - exact - workspaces});
+  rows.push_back({"reserved in segments of 2 and 20 MiB, and not in use at the peak", a.reserved_bytes - a.train_peak_bytes});
+  rows.push_back({"CUDA context", over.beside.context_bytes});
+  rows.push_back({"libraries: kernels' code, cuBLAS", over.beside.libraries_bytes});
+  if (gpus > 1) rows.push_back({"NCCL's buffers", over.communication_bytes});
+  return table_of("beside", "The last row's bytes on the card, by who takes them", rows);
 }
 
 LanguageModel language_model_of(const ModelMemory& asked) {
@@ -111,10 +153,22 @@ LanguageModel language_model_of(const ModelMemory& asked) {
   m.fused_attention = asked.attention_family() == "flash";
   m.softmax = asked.as_pytorch.softmax;
   m.adam = asked.as_pytorch.adam;
+  m.lora = asked.as_pytorch.lora;
+  m.accumulate = asked.as_pytorch.accumulate;
+  m.gpus = asked.levers.ranks.count;
+  m.shard = asked.levers.ranks.sharding;
   m.until = asked.use == ModelUse::forward     ? pytorch::Until::forward
             : asked.use == ModelUse::gradients ? pytorch::Until::backward
                                                : pytorch::Until::update;
   return m;
+}
+
+std::string in_words(const LanguageModel& m) {
+  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : " eager";
+  if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
+  if (m.lora > 0) words += fmt::format(", LoRA of rank {}", m.lora);
+  if (m.accumulate > 1) words += fmt::format(", {} micro-batches", m.accumulate);
+  return words;
 }
 
 std::vector<std::string> left_out(const engine::ModelConfig& c) {
@@ -129,45 +183,57 @@ std::vector<std::string> left_out(const engine::ModelConfig& c) {
 Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   check_account(asked);
   const LanguageModel model = language_model_of(asked);
-  const Room room = room_of(asked.device, asked.memory_bytes);
+  const Room room = room_of(asked.device, asked.memory_bytes, asked.levers.ranks.count);
   bool fits = false;
   const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
   std::vector<PyTorchModelRow> described;
   std::vector<std::vector<Table>> within;
   std::vector<LanguageModel> models;
+  std::optional<Table> beside;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.precisions)
-      for (const auto len : asked.lens) {
-        LanguageModel m = model;
-        m.batch = batch;
-        m.len = len;
-        m.precision = precision;
-        models.push_back(m);
-        pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
-        described.push_back({.model = asked.model.name,
-                             .batch = batch,
-                             .len = len,
-                             .precision = precision,
-                             .phase = asked.use,
-                             .params = a.params,
-                             .before_backward_bytes = a.before_backward_bytes,
-                             .forward_peak_bytes = a.forward_peak_bytes,
-                             .needed_bytes = room.needed_bytes(a.train_peak_bytes),
-                             .held_bytes = a.held_bytes,
-                             .fits = room.holds(a.train_peak_bytes)});
-        if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
-        if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
-        fits = fits || room.holds(a.train_peak_bytes);
-        auto& components = a.account.components;
-        std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
-        within.push_back({component_table(components, "components", "")});
-      }
+      for (const engine::Keeping& keep : asked.levers.keeps)
+        for (const auto len : asked.lens) {
+          LanguageModel m = model;
+          m.keep = keep;
+          m.batch = batch;
+          m.len = len;
+          m.precision = precision;
+          models.push_back(m);
+          pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
+          described.push_back({.model = asked.model.name,
+                               .batch = batch,
+                               .len = len,
+                               .precision = precision,
+                               .phase = asked.use,
+                               .keep = keep,
+                               .adam = m.adam,
+                               .lora = m.lora,
+                               .accumulate = m.accumulate,
+                               .gpus = m.gpus,
+                               .shard = m.shard,
+                               .params = a.params,
+                               .before_backward_bytes = a.before_backward_bytes,
+                               .forward_peak_bytes = a.forward_peak_bytes,
+                               .needed_bytes = room.needed_bytes(a.train_peak_bytes),
+                               .held_bytes = a.held_bytes,
+                               .reserved_bytes = a.reserved_bytes,
+                               .fits = room.holds(a.train_peak_bytes)});
+          if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
+          if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
+          fits = fits || room.holds(a.train_peak_bytes);
+          auto& components = a.account.components;
+          std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
+          within.push_back({component_table(components, "components", "")});
+          if (asked.use == ModelUse::train) beside = beside_of(a, asked.device, m.gpus);
+        }
   Table rows = table_of("rows", "", described);
   rows.within = std::move(within);
+  if (model.gpus > 1) rows.show("gpus", Show::always), rows.show("shard", Show::always);
   Record r{"",
-           fmt::format("Memory of {} as PyTorch eager: {}, attention {}",
-                       asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), asked.model.name,
-                       model.fused_attention ? "fused" : "naive"),
+           fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
+                       asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
+                       asked.model.name, model.fused_attention ? "fused" : "naive"),
            {}};
   Table at_peak;
   if (!rows.within.empty()) {
@@ -178,14 +244,24 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   }
   r.add({rows});
   if (!at_peak.rows.empty()) r.add({at_peak});
+  if (beside) r.add({*std::move(beside)});
   if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace)});
   r.add({Note{fmt::format(
-      "As PyTorch eager on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
+      "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
       "cuBLAS "
-      "workspaces of {}; AdamW {}; FP32 parameters and gradients, torch.autocast for bf16 and fp16. The peak is without the CUDA context "
-      "and libraries; needed is with them.",
+      "workspaces of {}; AdamW {}; {}. The peak is without the CUDA context "
+      "and libraries; needed is with them. The allocator takes reserved_bytes from the driver where there are as many, and gives back what "
+      "it "
+      "does not use before it runs out.",
       asked.device.name, bytes_in_words(double(workspace)),
-      model.adam == pytorch::Adam::foreach ? "as PyTorch defaults (foreach, one temporary as large as all parameters)" : "fused")}});
+      model.adam == pytorch::Adam::foreach     ? "as PyTorch defaults (foreach, one temporary as large as all parameters)"
+      : model.adam == pytorch::Adam::eight_bit ? "of bitsandbytes, in 8 bits"
+                                               : "fused",
+      model.sharded()
+          ? "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept "
+            "after forward"
+      : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
+                       : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});
   if (!room.words.empty()) r.add({Note{room.words}});
   for (const std::string& what : left_out(asked.model)) r.add({Note{fmt::format("Not in the account: {}.", what)}});
   return yes_or_no(std::move(r), fits);

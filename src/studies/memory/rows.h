@@ -8,6 +8,7 @@
 #include "engine/ranks.h"
 #include "ops/attention/mask_words.h"
 #include "studies/memory/asked.h"
+#include "studies/memory/pytorch/language_model.h"
 #include "studies/status.h"
 
 namespace headroom::studies {
@@ -281,9 +282,12 @@ struct PyTorchModelRow {
   Precision precision;
   ModelUse phase = ModelUse::train;
   engine::Keeping keep{};
+  pytorch::Adam adam{};
+  std::int64_t lora = 0, accumulate = 1, gpus = 1;
+  engine::Sharding shard{};
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
-  std::uint64_t needed_bytes = 0, held_bytes = 0;
+  std::uint64_t needed_bytes = 0, held_bytes = 0, reserved_bytes = 0;
   bool fits = false;
 };
 void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
@@ -295,6 +299,11 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.precision, {.name = "precision"});
   f(r.phase, {.name = "phase"});
   f(r.keep, {.name = "keep"});
+  f(r.adam, {.name = "adam", .show = detail});
+  f(r.lora, {.name = "lora", .show = detail});
+  f(r.accumulate, {.name = "accumulate", .show = detail});
+  f(r.gpus, {.name = "gpus", .show = detail});
+  f(r.shard, {.name = "shard", .show = detail});
   f(r.params, {.name = "params", .role = noted});
   f(r.before_backward_bytes, {.name = "before_backward_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.forward_peak_bytes, {.name = "forward_peak_bytes", .role = measured, .unit = Unit::bytes});
@@ -302,7 +311,17 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.train_peak_bytes, {.name = "train_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
   f(r.held_bytes, {.name = "held_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
+  f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});
   f(r.fits, {.name = "fits", .role = noted});
+}
+
+struct PyTorchBesideRow {
+  std::string who;
+  std::uint64_t bytes = 0;
+};
+void describe(Of<PyTorchBesideRow> auto& r, auto&& f) {
+  f(r.who, {.name = "who"});
+  f(r.bytes, {.name = "bytes", .role = Role::measured, .unit = Unit::bytes, .show = Show::bar});
 }
 
 struct PyTorchSavingRow {

@@ -67,6 +67,7 @@ const std::vector<RowKind>& row_kinds() {
       {"mitigations", columns_of<AttentionSavingRow>()},
       {"mitigations", columns_of<ModelSavingRow>()},
       {"mitigations", columns_of<PyTorchSavingRow>()},
+      {"beside", columns_of<PyTorchBesideRow>()},
       {"limits", columns_of<precision::NormLimitRow>()},
       {"blocks", columns_of<precision::BlockRow>()},
       {"summary", columns_of<precision::AutocastSummaryRow>()},

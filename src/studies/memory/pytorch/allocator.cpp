@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace headroom::studies::pytorch {
 
@@ -56,12 +57,31 @@ void Segments::give(Block b) {
   pool.insert({here->second.size, here->first});
 }
 
-Storage::~Storage() { of_.give(piece_); }
+Storage::~Storage() {
+  if (!empty_) of_.give(piece_);
+}
+void Storage::resize_to_nothing() {
+  if (!std::exchange(empty_, true)) of_.give(piece_);
+}
+void Storage::refill() {
+  if (!std::exchange(empty_, false)) return;
+  Piece again = of_.pieces_[piece_];
+  again.live = true;
+  again.taken = rounded(again.bytes);
+  piece_ = of_.enter_piece(std::move(again));
+}
 
-std::shared_ptr<Storage> Allocator::take(Piece piece) {
+std::uint64_t Allocator::reserved() const {
+  std::uint64_t all = 0;
+  for (const auto& [stream, segments] : segments_) all += segments.reserved();
+  return all;
+}
+
+std::uint32_t Allocator::enter_piece(Piece piece) {
   const auto index = std::uint32_t(pieces_.size());
+  piece.stream = stream_;
   if (count_ == Count::blocks && piece.taken > 0) {
-    const auto block = segments_.take(piece.taken);
+    const auto block = segments_[stream_].take(piece.taken);
     piece.at = block.at;
     piece.taken = block.size;
   }
@@ -69,8 +89,10 @@ std::shared_ptr<Storage> Allocator::take(Piece piece) {
   pieces_.push_back(std::move(piece));
   events_.push_back({index, true, live_});
   peak_ = std::max(peak_, live_);
-  return std::make_shared<Storage>(*this, index);
+  return index;
 }
+
+std::shared_ptr<Storage> Allocator::take(Piece piece) { return std::make_shared<Storage>(*this, enter_piece(std::move(piece))); }
 
 std::shared_ptr<Storage> Allocator::make(std::string name, DType dtype, Shape shape) {
   const std::uint64_t bytes = std::uint64_t(shape.count()) * size_of(dtype);
@@ -83,7 +105,7 @@ std::shared_ptr<Storage> Allocator::make_bytes(std::string name, std::uint64_t b
 
 void Allocator::give(std::uint32_t piece) {
   Piece& p = pieces_[piece];
-  if (count_ == Count::blocks && p.taken > 0) segments_.give({p.at, p.taken});
+  if (count_ == Count::blocks && p.taken > 0) segments_[p.stream].give({p.at, p.taken});
   live_ -= p.taken;
   p.live = false;
   events_.push_back({piece, false, live_});

@@ -52,6 +52,7 @@ struct Piece {  // one storage
   Phase phase;  // when it was made
   bool live = true;
   std::uint64_t at = 0;  // in the segments
+  int stream = 0;
 };
 
 class Allocator;
@@ -63,10 +64,14 @@ class Storage {  // gives its bytes back when the last reference goes
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
+  void resize_to_nothing();  // references stay; whoever reads the tensor next has it refilled first
+  void refill();             // as large as it was
+
  private:
   friend class Allocator;
   Allocator& of_;
   std::uint32_t piece_;
+  bool empty_ = false;
 };
 
 class Allocator {
@@ -83,6 +88,9 @@ class Allocator {
 
   void becomes(const Storage& s, std::string name, Phase p) { pieces_[s.piece_].name = std::move(name), pieces_[s.piece_].phase = p; }
   void enter(Phase p) { phase_ = p; }
+  Phase phase() const { return phase_; }
+  void on_stream(int s) { stream_ = s; }  // a block is lent again only on the stream that it was cut for
+  std::uint64_t reserved() const;         // of all segments; nothing is returned to the driver, so this is their peak
   std::uint64_t live() const { return live_; }
   std::uint64_t peak() const { return peak_; }
   void start_peak() { peak_ = live_; }
@@ -94,12 +102,14 @@ class Allocator {
  private:
   friend class Storage;
   std::shared_ptr<Storage> take(Piece);
+  std::uint32_t enter_piece(Piece);
   void give(std::uint32_t piece);
 
   std::vector<Piece> pieces_;
   std::vector<Event> events_;
   Count count_;
-  Segments segments_;
+  std::map<int, Segments> segments_;  // by stream
+  int stream_ = 0;
   std::uint64_t live_ = 0, peak_ = 0;
   Phase phase_ = Phase::input;
 };

@@ -32,7 +32,7 @@ Parameter Engine::parameter(const std::string& name, DType dtype, Shape shape) {
 }
 
 Value Engine::record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward) {
-  const bool wanted = std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return bool(v.node); });
+  const bool wanted = history_ && std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return bool(v.node); });
   if (!wanted) return out;
   auto node = std::make_shared<Node>();
   node->name = name;

@@ -55,12 +55,17 @@ class Engine {
   // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept when nobody asks.
   Value record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward);
   void run_backward(Value root, Value gradient);
+  void keep_history(bool on) { history_ = on; }  // torch.no_grad, and what a checkpoint's first pass comes to
+  bool keeps_history() const { return history_; }
+  Parameter frozen(const std::string& name, DType t, Shape s) { return {make(name, t, s)}; }
   Allocator& memory() { return memory_; }
+  std::uint64_t next_age() { return next_age_++; }
 
  private:
   void add_into(Value& old, Value more);
   Allocator& memory_;
   std::uint64_t next_age_ = 0;
+  bool history_ = true;
 };
 
 }  // namespace headroom::studies::pytorch

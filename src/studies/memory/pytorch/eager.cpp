@@ -39,6 +39,48 @@ void Eager::backward(Value root, Value gradient) {
   in_backward_ = false;
 }
 
+Value Eager::when_backward(const Value& x, std::function<void()> act) {
+  return record("hook", view_of(x, x.shape, x.layout), {x}, [act = std::move(act)](const Value& g) {
+    act();
+    return Node::Gradients{g};
+  });
+}
+
+Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f, Pass pass) {
+  if (!keeps_history()) return f(x, Pass::first);
+  keep_history(false);
+  Value out = pass == Pass::again ? unmade(x.dtype, x.shape) : f(x, Pass::first);
+  keep_history(true);
+  auto node = std::make_shared<Node>();
+  node->name = name;
+  node->age = next_age();
+  node->sources = {x.node};
+  node->backward = [this, x = x.saved(), wanted = bool(x.node), f, autocast = autocast_](const Value& g) {
+    const auto autocast_before = std::exchange(autocast_, autocast);
+    auto casts_before = std::exchange(cast_parameters_, {});
+    Value dx;
+    Value start = x;
+    if (wanted) {
+      start.node = std::make_shared<Node>();
+      start.node->name = "a checkpoint's input";
+      start.node->age = leaf_age;
+      start.node->leaf = true;
+      start.node->backward = [&dx](const Value& d) {
+        dx = d;
+        return Node::Gradients{};
+      };
+    }
+    Value again = f(start, Pass::again);
+    autocast_ = autocast_before;
+    cast_parameters_ = std::move(casts_before);
+    start = {};
+    run_backward(std::move(again), g);
+    return Node::Gradients{dx};
+  };
+  out.node = std::move(node);
+  return out;
+}
+
 // ---- views, copies and casts
 
 Value Eager::transposed(const Value& x) {
@@ -113,27 +155,32 @@ Value Eager::matmul(const std::string& name, Value a, Value b) {
   });
 }
 
-Value Eager::linear(const std::string& name, const Value& x_given, const Parameter& weight) {
+Value Eager::linear(const std::string& name, const Value& x_given, const Parameter& weight, Pass pass) {
   const Value w = autocast_ ? operand(name + " weight", weight.value, *autocast_) : weight.value;
   const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
-  Value out = fresh(name, x.dtype, with_last(x.shape, w.shape[0]));
+  const Shape to = with_last(x.shape, w.shape[0]);
+  Value out = pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
   touch_workspace();
-  return record(name, out, {x, w}, [this, x = x.saved(), w = w.saved(), name = full(name)](const Value&) {
-    Node::Gradients d(2);
-    d[1] = make("d(" + name + " weight)", w.dtype, w.shape);
-    d[0] = view_of(make("d(" + name + " input)", x.dtype, x.shape), x.shape, Layout::view);
-    touch_workspace();
-    return d;
-  });
+  const bool dx = bool(x.node), dw = bool(w.node);  // each operand is kept for the other's gradient
+  return record(name, out, {x, w},
+                [this, kept_x = dw ? x.saved() : Value{}, kept_w = dx ? w.saved() : Value{}, x_type = x.dtype, x_shape = x.shape,
+                 w_type = w.dtype, w_shape = w.shape, dx, dw, name = full(name)](const Value&) {
+                  Node::Gradients d(2);
+                  if (dw) d[1] = make("d(" + name + " weight)", w_type, w_shape);
+                  if (dx) d[0] = view_of(make("d(" + name + " input)", x_type, x_shape), x_shape, Layout::view);
+                  touch_workspace();
+                  return d;
+                });
 }
 
 // ---- elementwise
 
-Value Eager::add(const std::string& name, const Value& a, const Value& b) {
+Value Eager::add(const std::string& name, const Value& a, const Value& b, Pass pass) {
   const DType wide = size_of(a.dtype) >= size_of(b.dtype) ? a.dtype : b.dtype;
-  return record(name, fresh(name, wide, a.shape), {a, b}, [this, ta = a.dtype, tb = b.dtype, name = full(name)](const Value& g) {
-    return Node::Gradients{as_type("d(" + name + ") cast", g, ta), as_type("d(" + name + ") cast", g, tb)};
-  });
+  return record(name, pass == Pass::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape), {a, b},
+                [this, ta = a.dtype, tb = b.dtype, name = full(name)](const Value& g) {
+                  return Node::Gradients{as_type("d(" + name + ") cast", g, ta), as_type("d(" + name + ") cast", g, tb)};
+                });
 }
 
 Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
@@ -145,13 +192,17 @@ Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
 }
 
 Value Eager::multiply(const std::string& name, const Value& a, const Value& b) {
-  return record(name, fresh(name, a.dtype, a.shape), {a, b}, [this, a = a.saved(), b = b.saved(), name = full(name)](const Value& g) {
-    const bool whole = b.shape == g.shape, row = b.shape.rank == 1;
-    Value db = make("d(" + name + ") × left", g.dtype, g.shape);
-    Value da = make("d(" + name + ") × right", g.dtype, g.shape);
-    if (!whole) db = make(row ? "d(" + name + " weight)" : "d(" + name + ") summed", b.dtype, b.shape);
-    return Node::Gradients{da, db};
-  });
+  const bool wants_a = bool(a.node), wants_b = bool(b.node);
+  return record(name, fresh(name, a.dtype, a.shape), {a, b},
+                [this, kept_a = wants_b ? a.saved() : Value{}, kept_b = wants_a ? b.saved() : Value{}, b_type = b.dtype, b_shape = b.shape,
+                 wants_a, wants_b, name = full(name)](const Value& g) {
+                  const bool whole = b_shape == g.shape, row = b_shape.rank == 1;
+                  Value da, db;
+                  if (wants_b) db = make("d(" + name + ") × left", g.dtype, g.shape);
+                  if (wants_a) da = make("d(" + name + ") × right", g.dtype, g.shape);
+                  if (wants_b && !whole) db = make(row ? "d(" + name + " weight)" : "d(" + name + ") summed", b_type, b_shape);
+                  return Node::Gradients{da, db};
+                });
 }
 
 // d(a/b) by b is −g · ((a/b)/b): three temporaries and the result, all as large as a, before a's own gradient is made.
@@ -177,11 +228,12 @@ Value Eager::shifted(const std::string& name, const Value& x) {
   return record(name, fresh(name, x.dtype, x.shape), {x}, [](const Value& g) { return Node::Gradients{g}; });
 }
 
-Value Eager::constant_times(const std::string& name, const Value& x, DType result) {
-  return record(name, fresh(name, result, x.shape), {x}, [this, type = x.dtype, name = full(name)](const Value& g) {
-    const Value product = make("d(" + name + ")", g.dtype, g.shape);
-    return Node::Gradients{as_type("d(" + name + ") cast", product, type)};
-  });
+Value Eager::constant_times(const std::string& name, const Value& x, const Value& constant, DType result) {
+  return record(name, fresh(name, result, x.shape), {x},
+                [this, constant = constant.saved(), type = x.dtype, name = full(name)](const Value& g) {
+                  const Value product = make("d(" + name + ")", g.dtype, g.shape);
+                  return Node::Gradients{as_type("d(" + name + ") cast", product, type)};
+                });
 }
 
 Value Eager::where(const std::string& name, const Value& mask, const Value& x) {

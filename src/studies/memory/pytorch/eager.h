@@ -16,7 +16,16 @@ class Eager : public Engine {
  public:
   Eager(Allocator& memory, std::uint64_t workspace_bytes) : Engine(memory), workspace_bytes_(workspace_bytes) {}
 
-  void backward(Value root, Value gradient);                      // on autograd's thread
+  void backward(Value root, Value gradient);  // on autograd's thread
+  // torch.utils.checkpoint, not reentrant: f runs without a history; backward runs it once more, with one, when it comes to its end. That
+  // second run stops at the last tensor that it keeps, so f is told to leave out what comes after.
+  enum class Pass : std::uint8_t { first, again };
+  using Body = std::function<Value(const Value& x, Pass)>;
+  Value checkpointed(const std::string& name, const Value& x, const Body& f, Pass = Pass::first);
+  Value unmade(DType t, Shape s) { return {memory().make("left out", t, {0}), t, s, Layout::fresh, nullptr}; }
+  // Something that happens when backward passes here: before what is older, and after what is newer.
+  Value when_backward(const Value& x, std::function<void()> act);
+
   Value operand(const std::string& name, const Value& v, DType);  // as autocast hands it to a product: a copy when the type differs
 
   // Under autocast products run in this type; copies of parameters are cached until autocast ends.
@@ -27,7 +36,7 @@ class Eager : public Engine {
   void in_block(int layer) { layer_ = layer; }
 
   Value matmul(const std::string& name, Value a, Value b);
-  Value linear(const std::string& name, const Value& x, const Parameter& weight);
+  Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
   Value transposed(const Value& x);                       // the last two dimensions change places
   Value copied(const std::string& name, const Value& x);  // the rows put in order; a gradient comes back as a view
   Value cast(const std::string& name, const Value& x, DType);
@@ -36,13 +45,13 @@ class Eager : public Engine {
   Value heads_in_place(const Value& x, Shape joined);                           // the same of what a kernel wrote as [b, n, h, d]: a view
   Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
 
-  Value add(const std::string& name, const Value& a, const Value& b);
-  Value subtract(const std::string& name, const Value& a, const Value& b);      // b may be one column
-  Value multiply(const std::string& name, const Value& a, const Value& b);      // b may be one column or one row
-  Value divide(const std::string& name, const Value& a, const Value& b);        // b is one column
-  Value scaled(const std::string& name, const Value& x);                        // by a number
-  Value shifted(const std::string& name, const Value& x);                       // by a number: the gradient passes as it is
-  Value constant_times(const std::string& name, const Value& x, DType result);  // by a buffer that wants no gradient
+  Value add(const std::string& name, const Value& a, const Value& b, Pass = Pass::first);
+  Value subtract(const std::string& name, const Value& a, const Value& b);  // b may be one column
+  Value multiply(const std::string& name, const Value& a, const Value& b);  // b may be one column or one row
+  Value divide(const std::string& name, const Value& a, const Value& b);    // b is one column
+  Value scaled(const std::string& name, const Value& x);                    // by a number
+  Value shifted(const std::string& name, const Value& x);                   // by a number: the gradient passes as it is
+  Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // by what wants no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);
   Value silu(const std::string& name, const Value& x);

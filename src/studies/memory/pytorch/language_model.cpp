@@ -1,6 +1,8 @@
 #include "studies/memory/pytorch/language_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "studies/memory/pytorch/watch.h"
 
@@ -8,70 +10,231 @@ namespace headroom::studies::pytorch {
 
 namespace {
 
+struct Matrix {
+  Parameter weight, a, b;  // adapters where there are any
+};
 struct BlockWeights {
-  Parameter norm1, norm2, q, k, v, o, up, gate, down;
+  Parameter norm1, norm2;
+  Matrix q, k, v, o, up, gate, down;
+};
+
+std::int64_t up_to(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// FSDP2's group of parameters: sharded in FP32, gathered in the compute type.
+struct Group {
+  std::vector<Parameter> params;  // gathered; without bytes in between
+  std::int64_t shard = 0;         // numbers of one rank
+  bool whole = false;
+  Value arriving, reduced;  // what all ranks have sent; the gradient's shard
 };
 
 struct Model {
   Eager& torch;
   const LanguageModel& m;
   std::int64_t kv_heads, dim;
-  Parameter embed, norm_weight, head;
+  DType low, held;  // the compute type; of parameters as they are stored
+  std::uint64_t params = 0;
+  Parameter embed, norm_weight;
+  Matrix head;
   std::vector<BlockWeights> blocks;
+  std::vector<Group> groups;    // of each block, and of what is left
+  std::vector<Value> standing;  // shards, and buckets of DDP
+  std::vector<Parameter> trained;
+  std::vector<Shape> updated;  // what the optimiser sees
   Value cos, sin;
+  Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
 
   Model(Eager& t, const LanguageModel& asked) : torch(t), m(asked) {
     kv_heads = m.kv_heads ? m.kv_heads : m.heads;
     dim = m.head_dim ? m.head_dim : m.width / m.heads;
-    const auto weight = [&](const char* name, Shape s) {
-      const Value drawn = s.rank == 2 ? torch.make("initial values, not yet scaled", DType::f32, s) : Value{};
-      return torch.parameter(name, DType::f32, s);
-    };
+    low = m.precision.dtype;
+    held = m.lora > 0 ? low : DType::f32;
     const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
-    embed = torch.parameter("embedding", DType::f32, {m.vocab, w});
-    for (std::int64_t i = 0; i < m.layers; ++i)
-      blocks.push_back({weight("norm1", {w}), weight("norm2", {w}), weight("q weight", {qw, w}), weight("k weight", {kw, w}),
-                        weight("v weight", {kw, w}), weight("o weight", {w, qw}), weight("up weight", {m.ffn, w}),
-                        weight("gate weight", {m.ffn, w}), weight("down weight", {w, m.ffn})});
-    norm_weight = weight("final norm", {w});
-    head = m.tied ? embed : weight("head", {m.vocab, w});
+    const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in, bool adapt = true) {
+      {
+        const Value drawn = torch.make("initial values, not yet scaled", DType::f32, {out, in});
+        if (held != DType::f32) const Value wide = torch.make("initial values", DType::f32, {out, in});
+      }
+      Matrix x{stored(name, {out, in})};
+      if (m.lora == 0 || !adapt) return x;
+      x.a = adapter(std::string(name) + " adapter a", {m.lora, in});
+      x.b = adapter(std::string(name) + " adapter b", {out, m.lora});
+      return x;
+    };
+    embed = stored("embedding", {m.vocab, w});
+    blocks.reserve(std::size_t(m.layers));
+    for (std::int64_t i = 0; i < m.layers; ++i) {
+      BlockWeights b;
+      b.norm1 = stored("norm1", {w}), b.norm2 = stored("norm2", {w});
+      b.q = matrix("q weight", qw, w), b.k = matrix("k weight", kw, w), b.v = matrix("v weight", kw, w);
+      b.o = matrix("o weight", w, qw);
+      b.up = matrix("up weight", m.ffn, w), b.gate = matrix("gate weight", m.ffn, w), b.down = matrix("down weight", w, m.ffn);
+      blocks.push_back(std::move(b));
+    }
+    norm_weight = stored("final norm", {w});
+    head = m.tied ? Matrix{embed} : matrix("head", m.vocab, w, false);
     cos = torch.make("cos", DType::f32, {m.len, dim / 2});
     sin = torch.make("sin", DType::f32, {m.len, dim / 2});
+    if (m.sharded()) shard_all();
+    for (const Parameter& p : trained)
+      if (!m.sharded()) updated.push_back(p.value.shape);
+    if (m.gpus > 1 && !m.sharded()) make_buckets();
   }
 
-  template <class Do>
-  void each_parameter(Do act) {
-    act(embed);
-    for (auto& b : blocks)
-      for (Parameter* p : {&b.norm1, &b.norm2, &b.q, &b.k, &b.v, &b.o, &b.up, &b.gate, &b.down}) act(*p);
-    act(norm_weight);
-    if (!m.tied) act(head);
+  Parameter stored(const std::string& name, Shape s) {
+    params += std::uint64_t(s.count());
+    if (m.lora > 0) return torch.frozen(name, held, s);
+    return adapter_of(torch.parameter(name, held, s));
+  }
+  Parameter adapter(const std::string& name, Shape s) {
+    { const Value drawn = torch.make("initial values, not yet scaled", DType::f32, s); }
+    params += std::uint64_t(s.count());
+    return adapter_of(torch.parameter(name, DType::f32, s));
+  }
+  Parameter adapter_of(Parameter p) {
+    trained.push_back(p);
+    return p;
+  }
+
+  // ---- several GPUs
+
+  void shard_all() {
+    trained.clear();
+    const auto shard_one = [&](Parameter& p, Group& g, const char* name) {
+      Shape local = p.value.shape;
+      local.dim[0] = up_to(local.dim[0], m.gpus) / m.gpus;
+      standing.push_back(torch.make(std::string(name) + ", this rank's part", DType::f32, local));
+      updated.push_back(local);
+      const Shape real = p.value.shape;
+      Shape padded = real;
+      padded.dim[0] = local.dim[0] * m.gpus;
+      p = {};
+      p = torch.parameter(name, low, padded);
+      p.value.shape = real;
+      p.value.storage->resize_to_nothing();
+      g.shard += local.count();
+      g.params.push_back(p);
+      trained.push_back(p);
+    };
+    groups.resize(blocks.size() + 1);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      BlockWeights& b = blocks[i];
+      shard_one(b.norm1, groups[i], "norm1"), shard_one(b.norm2, groups[i], "norm2");
+      const auto matrix = [&](Matrix& x, const char* name) { shard_one(x.weight, groups[i], name); };
+      matrix(b.q, "q weight"), matrix(b.k, "k weight"), matrix(b.v, "v weight"), matrix(b.o, "o weight");
+      matrix(b.up, "up weight"), matrix(b.gate, "gate weight"), matrix(b.down, "down weight");
+    }
+    shard_one(embed, groups.back(), "embedding");
+    shard_one(norm_weight, groups.back(), "final norm");
+    if (m.tied)
+      head.weight = embed;
+    else
+      shard_one(head.weight, groups.back(), "head");
+  }
+
+  enum class When : std::uint8_t { forward, backward };
+  void begin_gather(Group& g) {
+    if (g.whole || g.arriving) return;
+    torch.memory().on_stream(1);
+    {
+      Value sent;
+      if (low != DType::f32) sent = torch.make("this rank's part, to be gathered", low, {g.shard});
+      g.arriving = torch.make("gathered weights", low, {m.gpus, g.shard});
+    }
+    torch.memory().on_stream(0);
+  }
+  void gather(Group& g, When when) {
+    begin_gather(g);
+    if (!g.arriving) return;
+    for (Parameter& p : g.params) p.value.storage->refill();
+    g.whole = true;
+    if (when == When::forward) left_over = std::move(g.arriving);  // what was left before goes now, in PyTorch 2.11
+    g.arriving = {};
+  }
+  void release(Group& g) {
+    for (Parameter& p : g.params) p.value.storage->resize_to_nothing();
+    g.whole = false;
+  }
+  void scatter(Group& g) {
+    std::vector<Value> grads;
+    for (Parameter& p : g.params) grads.push_back(std::exchange(*p.grad, {}));
+    release(g);
+    scattered = {};
+    Value sent = torch.make("gradients to be scattered", DType::f32, {m.gpus, g.shard});
+    grads.clear();
+    torch.memory().on_stream(2);
+    Value mine = torch.make("gradient, this rank's part", DType::f32, {g.shard});
+    torch.memory().on_stream(0);
+    if (!g.reduced) {
+      torch.memory().becomes(*mine.storage, "gradient, this rank's part", Phase::gradient);
+      g.reduced = std::move(mine);
+    }
+    scattered = std::move(sent);
+  }
+
+  // DDP's buckets: gradients are views of them, and they stay. They are filled from the last parameter on.
+  void make_buckets() {
+    constexpr std::int64_t first = 1 << 20, others = 25 << 20;
+    std::vector<Parameter*> members;
+    std::int64_t numbers = 0, most = first;
+    const auto close = [&] {
+      const Value bucket = torch.make("gradients' bucket", DType::f32, {numbers});
+      torch.memory().becomes(*bucket.storage, "gradients' bucket", Phase::gradient);
+      standing.push_back(bucket);
+      for (Parameter* p : members) *p->grad = {bucket.storage, DType::f32, p->value.shape, Layout::view, nullptr};
+      members.clear(), numbers = 0, most = others;
+    };
+    for (auto p = trained.rbegin(); p != trained.rend(); ++p) {
+      members.push_back(&*p);
+      numbers += p->value.shape.count();
+      if (numbers * 4 >= most) close();
+    }
+    if (!members.empty()) close();
+  }
+
+  // ---- layers
+
+  Value product(const std::string& name, const Value& x, const Matrix& w, Eager::Pass pass = Eager::Pass::first) {
+    if (!w.a.value) return torch.linear(name, x, w.weight, pass);
+    const Value y = torch.linear(name, x, w.weight);
+    Value more;
+    {
+      const Value raised = torch.linear(name + " adapter b", torch.linear(name + " adapter a", x, w.a), w.b, pass);
+      more = pass == Eager::Pass::again ? raised : torch.scaled(name + " adapter", raised);
+    }
+    return torch.add(name + " adapted", y, more, pass);
   }
 
   Value norm(const std::string& name, const Value& x, const Parameter& weight) {
-    const Value root = torch.reciprocal_root(name + " 1/rms",
-                                             torch.shifted(name + " + eps", torch.row_mean(name + " mean", torch.square(name + " x²", x))));
-    const Value normed = torch.multiply(name + " x/rms", x, root);
-    return torch.multiply(name, normed, weight.value);
+    const DType type = x.dtype;
+    const Value wide = torch.cast(name + " input as fp32", x, DType::f32);
+    const Value root = torch.reciprocal_root(
+        name + " 1/rms", torch.shifted(name + " + eps", torch.row_mean(name + " mean", torch.square(name + " x²", wide))));
+    const Value normed = torch.multiply(name + " x/rms", wide, root);
+    return torch.cast(name + " output", torch.multiply(name, normed, weight.value), type);
   }
 
-  Value rope(const std::string& name, const Value& x) {
+  struct Turn {
+    Value cos, sin;
+  };
+  Value rope(const std::string& name, const Value& x, const Turn& t) {
+    const DType type = size_of(t.cos.dtype) > size_of(x.dtype) ? t.cos.dtype : x.dtype;
     const Value a = torch.every_second(x), b = torch.every_second(x);
-    const Value even = torch.subtract(name + " even", torch.constant_times(name + " a·cos", a, DType::f32),
-                                      torch.constant_times(name + " b·sin", b, DType::f32));
-    const Value odd = torch.add(name + " odd", torch.constant_times(name + " a·sin", a, DType::f32),
-                                torch.constant_times(name + " b·cos", b, DType::f32));
+    const Value even = torch.subtract(name + " even", torch.constant_times(name + " a·cos", a, t.cos, type),
+                                      torch.constant_times(name + " b·sin", b, t.sin, type));
+    const Value odd = torch.add(name + " odd", torch.constant_times(name + " a·sin", a, t.sin, type),
+                                torch.constant_times(name + " b·cos", b, t.cos, type));
     return torch.stacked(name + " rotated", even, odd);
   }
 
-  Value attend(const BlockWeights& w, const Value& x) {
-    const auto apart = [&](const char* name, const Parameter& weight, std::int64_t heads) {
-      return torch.heads_apart(torch.linear(name, x, weight), {m.batch, heads, m.len, dim});
+  Value attend(const BlockWeights& w, const Value& x, const Turn& t) {
+    const auto apart = [&](const char* name, const Matrix& weight, std::int64_t heads) {
+      return torch.heads_apart(product(name, x, weight), {m.batch, heads, m.len, dim});
     };
     Value q = apart("q", w.q, m.heads), k = apart("k", w.k, kv_heads);
     const Value v = apart("v", w.v, kv_heads);
     {
-      Value q_rotated = rope("q", q), k_rotated = rope("k", k);
+      Value q_rotated = rope("q", q, t), k_rotated = rope("k", k, t);
       q = std::move(q_rotated);
       k = std::move(k_rotated);
     }
@@ -89,28 +252,107 @@ struct Model {
     }
     const Shape joined{m.batch, m.len, m.heads * dim};
     const bool in_place = m.fused_attention && m.precision.dtype == DType::f32;  // as the memory-efficient kernel writes its output
-    return torch.linear("o", in_place ? torch.heads_in_place(o, joined) : torch.heads_joined("heads joined", o, joined), w.o);
+    return product("o", in_place ? torch.heads_in_place(o, joined) : torch.heads_joined("heads joined", o, joined), w.o);
   }
 
-  Value feed_forward(const BlockWeights& w, const Value& h) {
-    const Value active = torch.silu("silu(gate)", torch.linear("gate", h, w.gate));
-    return torch.linear("down", torch.multiply("silu(gate)·up", active, torch.linear("up", h, w.up)), w.down);
+  Value feed_forward(const BlockWeights& w, const Value& h, Eager::Pass pass) {
+    const Value active = torch.silu("silu(gate)", product("gate", h, w.gate));
+    return product("down", torch.multiply("silu(gate)·up", active, product("up", h, w.up)), w.down, pass);
+  }
+
+  Value whole_block(std::size_t i, Value x, const Turn& t, Eager::Pass pass) {
+    torch.in_block(int(i));
+    const BlockWeights& w = blocks[i];
+    x = torch.add("attention residual", x, attend(w, norm("norm1", x, w.norm1), t));
+    return torch.add("feed-forward residual", x, feed_forward(w, norm("norm2", x, w.norm2), pass), pass);
+  }
+
+  // A block as it is called: its weights are gathered around it, and it may be checkpointed within.
+  Value block(std::size_t i, Value x, Eager::Pass pass) {
+    Turn t{cos, sin};
+    if (m.sharded()) {
+      torch.in_block(int(i));
+      t = {torch.cast("cos as it is used", cos, low), torch.cast("sin as it is used", sin, low)};
+      gather(groups[i], When::forward);
+      x = torch.when_backward(x, [this, i] { scatter(groups[i]); });
+    }
+    Value out = m.keep.level == engine::Keep::input
+                    ? torch.checkpointed(
+                          "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass)
+                    : whole_block(i, std::move(x), t, pass);
+    x = {};
+    if (!m.sharded()) return out;
+    if (m.shard == engine::Sharding::everything) release(groups[i]);
+    return torch.when_backward(out, [this, i] {
+      gather(groups[i], When::backward);
+      if (i > 0) begin_gather(groups[i - 1]);
+    });
+  }
+
+  Value several(std::size_t begin, std::size_t end, Value x, Eager::Pass pass) {
+    for (std::size_t i = begin; i < end; ++i) x = block(i, std::move(x), i + 1 == end ? pass : Eager::Pass::first);
+    return x;
   }
 
   Value loss() {
-    if (m.precision.dtype != DType::f32) torch.autocast(m.precision.dtype);
+    if (low != DType::f32 && !m.sharded()) torch.autocast(low);
+    if (m.sharded()) gather(groups.back(), When::forward);
     Value x = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      torch.in_block(int(i));
-      x = torch.add("attention residual", x, attend(blocks[i], norm("norm1", x, blocks[i].norm1)));
-      x = torch.add("feed-forward residual", x, feed_forward(blocks[i], norm("norm2", x, blocks[i].norm2)));
+    const std::size_t group = m.keep.group == 0 ? std::size_t(std::ceil(std::sqrt(double(m.layers)))) : std::size_t(m.keep.group);
+    for (std::size_t begin = 0; begin < blocks.size(); begin += group) {
+      const std::size_t end = std::min(blocks.size(), begin + group);
+      x = group == 1 ? block(begin, std::move(x), Eager::Pass::first)
+                     : torch.checkpointed("group of blocks", x,
+                                          [this, begin, end](const Value& in, Eager::Pass p) { return several(begin, end, in, p); });
     }
     torch.in_block(-1);
-    const Value logits = torch.linear("logits", norm("final norm", x, norm_weight), head);
+    Value logits = product("logits", norm("final norm", x, norm_weight), head);
     x = {};
+    left_over = {};  // the root's forward pass is over
+    if (m.sharded())
+      logits = torch.when_backward(logits, [this] {
+        gather(groups.back(), When::backward);
+        begin_gather(groups[blocks.size() - 1]);
+      });
     Value result = torch.cross_entropy("loss", logits);
     torch.autocast({});
     return result;
+  }
+
+  void backward(Value loss) {
+    const DType type = loss.dtype;
+    torch.backward(std::move(loss), torch.make("dloss", type, {1}));
+    if (!m.sharded()) return;
+    scatter(groups.back());
+    scattered = {}, left_over = {};
+  }
+  void zero_grad() {
+    for (Group& g : groups) g.reduced = {};
+    if (m.gpus > 1 && !m.sharded()) return;  // of a bucket only the view goes
+    for (const Parameter& p : trained) *p.grad = {};
+  }
+
+  // AdamW's state; what a step of it allocates and frees again
+  std::vector<Value> moments() {
+    std::vector<Value> all;
+    for (const Shape& s : updated) {
+      const std::int64_t n = s.count();
+      const bool eight = m.adam == Adam::eight_bit && n >= 4096;
+      if (m.adam == Adam::fused) all.push_back(torch.make("Adam's step count", DType::f32, {1}));
+      for (auto name : {"Adam's first moment", "Adam's second moment"}) all.push_back(torch.make(name, eight ? DType::u8 : DType::f32, s));
+      if (eight)
+        for (auto name : {"scales of first moments", "scales of second moments"})
+          all.push_back(torch.make(name, DType::f32, {(n + 255) / 256}));
+    }
+    if (m.adam == Adam::eight_bit)
+      for (auto name : {"values of 8 bits, first moments", "values of 8 bits, second moments"})
+        all.push_back(torch.make(name, DType::f32, {256}));
+    return all;
+  }
+  void update() {
+    if (m.adam != Adam::foreach) return;
+    std::vector<Value> roots;
+    for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", DType::f32, s));
   }
 };
 
@@ -121,7 +363,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
   memory.enter(Phase::parameter);
   Model model(torch, m);
   LanguageModelAccount out;
-  model.each_parameter([&](const Parameter& p) { out.params += std::uint64_t(p.value.shape.count()); });
+  out.params = model.params;
   memory.enter(Phase::input);
   const Value tokens = torch.make("tokens", DType::i64, {m.batch, m.len + 1}),
               inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
@@ -129,34 +371,30 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
   std::vector<Value> moments;
   for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
-    memory.enter(Phase::forward);
-    Value loss = model.loss();
-    out.forward_peak_bytes = memory.peak();
-    out.before_backward_bytes = memory.live();
-    out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live();
-    watch.mark_saved();
-    if (m.until == Until::forward) break;
-    memory.enter(Phase::backward);
-    torch.backward(loss, torch.make("dloss", DType::f32, {1}));
-    out.forward_backward_peak_bytes = memory.peak();
-    out.after_backward_bytes = memory.live();
-    out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live();
-    if (m.until == Until::backward) break;
+    Value loss;
+    for (std::int64_t micro = 0; micro < (m.until == Until::forward ? 1 : m.accumulate); ++micro) {
+      memory.enter(Phase::forward);
+      loss = model.loss();
+      out.forward_peak_bytes = memory.peak();
+      out.before_backward_bytes = memory.live();
+      if (micro + 1 == m.accumulate || m.until == Until::forward) watch.mark_saved();
+      if (m.until == Until::forward) break;
+      memory.enter(Phase::backward);
+      if (m.accumulate > 1) loss = torch.scaled("loss of one micro-batch", loss);
+      model.backward(loss);
+      loss.node = nullptr;
+      out.forward_backward_peak_bytes = memory.peak();
+      out.after_backward_bytes = memory.live();
+    }
+    out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
+    if (m.until != Until::update) break;
     memory.enter(Phase::optimizer);
-    if (moments.empty())
-      model.each_parameter([&](const Parameter& p) {
-        if (m.adam == Adam::fused) moments.push_back(torch.make("Adam's step count", DType::f32, {1}));
-        for (auto name : {"Adam's first moment", "Adam's second moment"}) moments.push_back(torch.make(name, DType::f32, p.value.shape));
-      });
-    std::vector<Value> roots;
-    if (m.adam == Adam::foreach)
-      model.each_parameter(
-          [&](const Parameter& p) { roots.push_back(torch.make("root of the second moment", DType::f32, p.value.shape)); });
-    roots.clear();
+    if (moments.empty()) moments = model.moments();
+    model.update();
     out.train_peak_bytes = memory.peak();
-    model.each_parameter([](const Parameter& p) { *p.grad = {}; });
+    model.zero_grad();
     loss = {};
-    out.held_bytes = memory.live();
+    out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
   }
   out.account.before_backward_bytes = out.before_backward_bytes;
   out.account.forward_peak_bytes = out.forward_peak_bytes;
@@ -210,6 +448,23 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
         "memory model --as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
   check(size_of(m.precision.dtype) >= 2, Code::unsupported,
         "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+  using engine::Keep;
+  check(m.keep.level == Keep::everything || m.keep.level == Keep::input, Code::bad_argument,
+        "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "
+        "groups:K:everything",
+        WordsOf<engine::Keeping>::to(m.keep));
+  check(m.keep.group <= m.layers, Code::bad_argument, "--as pytorch --keep groups:{}: the model has {} blocks", m.keep.group, m.layers);
+  check(m.shard != engine::Sharding::optimizer, Code::bad_argument,
+        "--as pytorch --shard optimizer: FSDP2 has no such setting; choose from none (DDP), gradients (weights kept until backward), "
+        "everything");
+  check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
+        name_of(m.shard));
+  check(m.gpus == 1 || m.lora == 0, Code::bad_argument, "--as pytorch --lora {}: adapters are accounted for on one GPU; leave --gpus out",
+        m.lora);
+  check(!m.sharded() || m.keep.group == 1, Code::bad_argument,
+        "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
+        "input",
+        name_of(m.shard));
   Process process(workspace, Count::blocks);
   Watch watch(process.memory());
   LanguageModelAccount out = run(process, m, watch);

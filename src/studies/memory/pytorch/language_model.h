@@ -1,22 +1,26 @@
 // The bytes of a decoder's training step in PyTorch eager, written as most people write it (bench/peers/pytorch_memory.py is
 // the program, line by line): pre-norm blocks, RMSNorm in FP32, rotary positions, attention, SwiGLU, untied head, cross-entropy,
-// AdamW. With bf16 the forward pass runs under torch.autocast; parameters and gradients stay FP32.
+// AdamW. With bf16 the forward pass runs under torch.autocast; parameters and gradients stay FP32. bench/peers/pytorch_steps.py is the
+// program beyond that: checkpoints, LoRA, micro-batches, FSDP2, whose mixed precision replaces autocast.
 #pragma once
+#include "engine/keep.h"
+#include "engine/ranks.h"
 #include "studies/memory/account.h"
 #include "studies/memory/pytorch/attention.h"
 
 namespace headroom::studies::pytorch {
 
 enum class Adam : std::uint8_t {
-  foreach,  // PyTorch's default: a temporary as large as all parameters together
-  fused     // in place
+  foreach,   // PyTorch's default: a temporary as large as all parameters together
+  fused,     // in place
+  eight_bit  // bitsandbytes: moments in 8 bits, with a scale for every 256 of them; parameters of less than 4096 numbers in FP32
 };
 
 }  // namespace headroom::studies::pytorch
 
 namespace headroom {
 template <>
-inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused");
+inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit");
 }
 
 namespace headroom::studies::pytorch {
@@ -24,11 +28,18 @@ namespace headroom::studies::pytorch {
 struct StepChoices {
   Softmax softmax = Softmax::builtin;
   Adam adam = Adam::foreach;
+  std::int64_t lora = 0, accumulate = 1;
   std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
 };
 void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.softmax, softmax_choice);
-  f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters, or fused"});
+  f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters; fused; or bitsandbytes'"});
+  f(c.lora, {.name = "lora",
+             .about = "As pytorch: rank of LoRA adapters of the blocks' matrices; all else is frozen, in the precision. 0: none",
+             .allowed = {0, 1 << 16}});
+  f(c.accumulate, {.name = "accumulate",
+                   .about = "As pytorch: micro-batches of --batch sequences whose gradients are added up",
+                   .allowed = {1, 1 << 20}});
   f(c.workspace_bytes, workspace_choice);
 }
 
@@ -45,6 +56,12 @@ struct LanguageModel {
   Softmax softmax = Softmax::builtin;
   Adam adam = Adam::foreach;
   Until until = Until::update;
+  engine::Keeping keep{};       // everything; input: each block checkpointed; groups:K[:everything]: K blocks at once
+  std::int64_t lora = 0;        // rank; 0: every parameter is trained
+  std::int64_t accumulate = 1;  // micro-batches
+  std::int64_t gpus = 1;        // that take a batch each
+  engine::Sharding shard{};     // none: DDP; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
+  bool sharded() const { return gpus > 1 && shard != engine::Sharding::none; }
 };
 
 struct LanguageModelAccount {
@@ -55,6 +72,7 @@ struct LanguageModelAccount {
   std::uint64_t after_backward_bytes = 0;         // parameters, gradients, moments
   std::uint64_t train_peak_bytes = 0;             // the optimiser's pass included; or of what runs
   std::uint64_t held_bytes = 0;                   // between two steps
+  std::uint64_t reserved_bytes = 0;               // by the caching allocator: segments, of which the peak is a part
   Account account;                                // components (equal ones of different blocks counted together) and timeline
 };
 
