@@ -106,6 +106,25 @@ TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   refused("train --device cpu --layers 1 --width 32 --heads 2 --documents lines --tokens " + at("tokens.u16"), 2, "give token:N");
 }
 
+TEST_F(TrainProgram, AStepOfPackedDocumentsSaysSo) {
+  const std::string step =
+      "step --device cpu --width 32 --layers 1 --heads 2 --vocab 50 --batch 2 --phase train --steps 1 --warmup 1 --db " + db_;
+  const auto row = [&](const std::string& more) { return answer(step + more)["rows"][0]; };
+  const Json packed = row(" --documents 5,1,0,58"), whole = row(" --len 64"), apart = row(" --documents 1,31,32");
+  EXPECT_EQ(packed["documents"], "5,1,0,58");
+  EXPECT_EQ(packed["len"], 64);
+  EXPECT_EQ(packed["peak_bytes"], packed["forecast_peak_bytes"]);
+  EXPECT_EQ(apart["peak_bytes"], apart["forecast_peak_bytes"]);
+  EXPECT_GT(packed["peak_bytes"], whole["peak_bytes"]);
+  EXPECT_NEAR(
+      whole["model_tflops"].get<double>() * whole["ms"].get<double>() - apart["model_tflops"].get<double>() * apart["ms"].get<double>(),
+      3.5 * 4 * 32 * 2 * (64 * 65 - 1 * 2 - 31 * 32 - 32 * 33) / 2 * 1e-9, 1e-9)
+      << "pairs that nobody sees are not counted";
+  refused(step + " --documents 5 --len 5", 2, "leave --len out");
+  refused(step + " --documents 0", 2, "they have no token");
+  refused("profile step --device cpu --documents 5 --len 5", 2, "leave --len out");
+}
+
 TEST_F(TrainProgram, ASampledDocumentEndsWhereItsEndIsDrawn) {
   std::string text;
   for (int d = 0; d < 200; ++d) text += "abcd\n";
