@@ -7,7 +7,7 @@
 #include "gpu/device.h"
 #include "tests/engine/workshop.h"
 
-namespace headroom::engine {
+namespace headroom::engine::documents_gpu_test {
 namespace {
 
 class DocumentsGpu : public testing::Test {
@@ -122,4 +122,4 @@ TEST_F(DocumentsGpu, EveryKeepLevelHasTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headroom::engine
+}  // namespace headroom::engine::documents_gpu_test

@@ -13,7 +13,7 @@
 #include "engine/data.h"
 #include "tests/engine/dense.h"
 
-namespace headroom::engine {
+namespace headroom::engine::documents_test {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
@@ -363,4 +363,4 @@ TEST(Documents, DataComesInPassesThatDoNotKnowOfRanks) {
 }
 
 }  // namespace
-}  // namespace headroom::engine
+}  // namespace headroom::engine::documents_test
