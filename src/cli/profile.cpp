@@ -66,6 +66,8 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
   t.models = a.model.configs(), t.seed = common.seed;
+  check(t.documents.empty() || app.count("--len") == 0, Code::bad_argument,
+        "--documents: a row is as long as they are together; leave --len out");
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());
   const dist::Seat seat = find_seat(a.ranks.asked());
   check_for_ranks(app, seat);

@@ -41,12 +41,15 @@ Run train(CLI::App& app, Common& common) {
       ->type_name("DIR");
   add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
   add_flag(app, "--switch-precision", s.switch_precision, "With --resume: go on in another --precision or --scales than the checkpoint's");
-  app.add_option("--prompt", s.prompt, "Start of the sampled text")->type_name("TEXT")->default_str("a new line");
+  app.add_option("--prompt", s.prompt, "Start of the sampled text")
+      ->type_name("TEXT")
+      ->default_str("a new line, or with --documents nothing");
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
       "  headroom train --text book.txt --save run --every 100 --resume\n"
       "  headroom train --text book.txt --save run --resume --steps 3000      a finished run, extended\n"
       "  headroom train --text book.txt --init run --steps 0 --sample 300 --prompt 'Once '\n"
+      "  headroom train --text stories.jsonl --documents jsonl --len 512      packed, none sees another\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
       "  headroom train --text book.txt --device cpu --precision fp8 --scales block\n"
       "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5 \\\n"
@@ -65,6 +68,7 @@ Run train(CLI::App& app, Common& common) {
       if (!as_its_file_says) a->model.vocab = 256;
     }
     r.data = bytes ? a->text : a->tokens;
+    if (r.documents && app.count("--prompt") == 0) r.prompt.clear();
     r.format = bytes ? engine::TokenFormat::text : a->tokens_type;
     if (r.init.empty()) {
       r.recipe.model = a->model.config();
@@ -85,6 +89,11 @@ Run train(CLI::App& app, Common& common) {
     const dist::Seat seat = find_seat(a->ranks.asked());
     check_for_ranks(app, seat);
     r.recipe.ranks.count = seat.ranks;
+    check(!r.documents || !r.recipe.ranks.split_tokens, Code::bad_argument,
+          "--documents: rows of packed documents are not split over ranks; leave --split-tokens out");
+    check(!r.documents || bytes || r.documents->what == engine::Separator::token, Code::bad_argument,
+          "--documents {}: that is of --text; with --tokens give token:N, the number of the token that ends a document",
+          WordsOf<engine::DocumentsBy>::to(r.documents.value_or(engine::DocumentsBy{})));
     engine::check(r.recipe);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       const Device device = chosen_device(common, group);

@@ -42,7 +42,7 @@ void AttentionLayer::turn(const Heads& h, rope::Turn way, Context& ctx) const {
   if (!rope_table) return;
   Tensor turned = h.qk;
   turned.shape.dim[3] = rope_table.shape[1];
-  rope::rotate(turned, rope_table, way, ctx);
+  rope::rotate(turned, rope_table, way, ctx, positions);
 }
 
 // With norms of q and k their normed and turned values lie in a matrix of their own, [rows, q + kv]: backward needs them as they were.
@@ -52,8 +52,8 @@ AttentionLayer::Heads AttentionLayer::norm_heads(const Tensor& qkv, const ParamS
   Heads turned = heads_of(ctx.arena.make({"attention.qk", layer}, qkv.dtype, {qkv.shape[0], shape.q_width() + shape.k_width()}));
   turned.v = raw.v;
   if (shape.norm == HeadNorm::each) {
-    head_norm::forward({raw.q, w[Role::q_norm].w, rope_table, turned.q, eps}, ctx);
-    head_norm::forward({raw.k, w[Role::k_norm].w, rope_table, turned.k, eps}, ctx);
+    head_norm::forward({raw.q, w[Role::q_norm].w, rope_table, turned.q, eps, positions}, ctx);
+    head_norm::forward({raw.k, w[Role::k_norm].w, rope_table, turned.k, eps, positions}, ctx);
     return turned;
   }
   turned.q_rstd = ctx.arena.make({"q_norm.rstd", layer}, DType::f32, {rows()});
@@ -69,8 +69,8 @@ void AttentionLayer::norm_backward(const Heads& x, const Heads& d, const ParamSt
   const auto eps = float(decoder.norm_eps);
   const Weight q = w[Role::q_norm], k = w[Role::k_norm];
   if (shape.norm == HeadNorm::each) {
-    head_norm::backward({x.q, q.w, rope_table, d.q, q.dw, into_dw, eps}, ctx);
-    head_norm::backward({x.k, k.w, rope_table, d.k, k.dw, into_dw, eps}, ctx);
+    head_norm::backward({x.q, q.w, rope_table, d.q, q.dw, into_dw, eps, positions}, ctx);
+    head_norm::backward({x.k, k.w, rope_table, d.k, k.dw, into_dw, eps, positions}, ctx);
     return;
   }
   turn(d, rope::Turn::back, ctx);
@@ -140,7 +140,7 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
   if (!have.o || (all.core.p && !have.core_valid)) {
     auto scope = ctx.arena.scope();
     const Heads turned = normed ? norm_heads(all.qkv, w, ctx) : h;
-    const attention::Forward f{turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core};
+    const attention::Forward f{turned.q, turned.k, turned.v, as_heads(all.o, problem), all.lse, all.core, with};
     split ? split->forward(f, layer, ctx) : attention::forward(variant, problem, f, ctx);
   }
   if (decoder.norms_after) {
@@ -184,8 +184,8 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     }
     const bool normed = shape.norm != HeadNorm::none;
     const Heads h = heads_of(all.qkv), dh = heads_of(dqkv), at = normed ? norm_heads(all.qkv, w, ctx) : h;
-    const attention::Backward b{at.q, at.k, at.v,    as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q,
-                                dh.k, dh.v, all.core};
+    const attention::Backward b{at.q, at.k,     at.v, as_heads(all.o, problem), all.lse, as_heads(d_o, problem), {}, dh.q, dh.k,
+                                dh.v, all.core, with};
     split ? split->backward(b, layer, ctx) : attention::backward(variant, problem, b, ctx);
     if (normed) {
       Heads before_norms = h;

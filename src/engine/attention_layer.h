@@ -36,6 +36,8 @@ struct AttentionLayer {
   Tensor rope_table;  // none: nothing turns
   int layer = 0;
   const TokenSplit* split = nullptr;  // where other ranks have the rest of every sequence
+  attention::Extras with = {};        // where documents begin, if rows are packed
+  Tensor positions = {};              // of rows, if rows are packed
 
   AttentionSaved make_kept(Keep, Context&) const;
   AttentionSaved complete(AttentionSaved kept, Pass, Context&) const;  // makes the rest in the caller's scope

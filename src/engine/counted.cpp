@@ -758,7 +758,7 @@ double counted_model_flops(const Decoder& d, const Recipe& r) {
     multiplied += share * double(s.shape.count());
   }
   for (const DecoderLayer& l : d.layers) {
-    const auto p = problem_of(l.attention, r.batch, r.len, r.len, r.formats().stored);
+    const auto p = r.documents.of(problem_of(l.attention, r.batch, r.len, r.len, r.formats().stored));
     attention += attention::forward_flops(p) / r.ranks.parts();
   }
   const double rows = double(r.rows_of_rank());

@@ -4,6 +4,7 @@
 
 namespace headroom::engine {
 
-void feed_random(Training&, std::uint64_t seed, int micro = 0);
+// documents: their lengths, in every row; none: a row is one.
+void feed_random(Training&, std::uint64_t seed, int micro = 0, const std::vector<std::int64_t>& documents = {});
 
 }  // namespace headroom::engine

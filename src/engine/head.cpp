@@ -48,9 +48,10 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
-      cross_entropy::run({part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
-                          float(t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap)},
-                         ctx);
+      cross_entropy::run(
+          {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
+           float(t.predicted ? t.share : t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap), t.predicted},
+          ctx);
       if (!d) continue;
       matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
       matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input

@@ -35,6 +35,7 @@ struct Head {
     const double* loss_scale = nullptr;  // on the device
     double share = 1;                    // of this micro-batch in the step's gradient
     int parts = 1;                       // ranks that have a part of its rows each
+    const double* predicted = nullptr;   // where not every row predicts: how many of the step do, on the device; share is then 1
   };
 
   void loss(const Tensor& x, const ParamStore::Lease&, const Targets&, Context&) const;

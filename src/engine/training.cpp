@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -139,6 +140,12 @@ void check(const Recipe& r) {
     check(!r.model.decoder || r.model.decoder->positions == 0, Code::bad_argument,
           "step: tokens of a model with learned positions ({}) are not split; leave --split-tokens out", r.model.name);
   }
+  if (r.documents) {
+    check(!r.ranks.split_tokens, Code::bad_argument, "step: rows of packed documents are not split over ranks; leave --split-tokens out");
+    check(!r.model.counted, Code::unsupported, "step: a model that is only counted ({}) has no packed documents; leave --documents out",
+          r.model.name);
+    check(r.len <= attention::longest_in_32_bits, Code::bad_argument, "step: packed rows of {} tokens are past 2^29", r.len);
+  }
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
   const std::int64_t positions = r.model.decoder ? r.model.decoder->positions : 0;
   check(positions == 0 || r.len <= positions, Code::bad_argument, "step: len is {}, and model {} has learned {} positions", r.len,
@@ -214,6 +221,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     auto phase = ctx.arena.in_phase(Phase::input);
     tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
     targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
+    make_documents();
     make_attention();
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
@@ -224,8 +232,10 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (recipe_.host > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
+  const std::size_t bytes_of_documents =
+      recipe_.documents ? (positions_.bytes() + borders_.bytes() + predicted_.bytes()) / std::size_t(recipe_.micro_batches) : 0;
   if (ctx.on_gpu() && !ctx.dry())
-    staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t), 2 * recipe_.micro_batches);
+    staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t) + bytes_of_documents, 2 * recipe_.micro_batches);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
 }
 
@@ -247,13 +257,37 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
   host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), host_bytes_per_s(ctx_.device));
 }
 
+void Training::make_documents() {
+  if (!recipe_.documents) return;
+  const std::int64_t micros = recipe_.micro_batches;
+  positions_ = ctx_.arena.make("positions", DType::i32, {micros, recipe_.batch, recipe_.len});
+  borders_ = ctx_.arena.make("documents", DType::i32, {micros, recipe_.batch, recipe_.documents.most + 1});
+  predicted_ = ctx_.arena.make("predicted", DType::f64, {micros});
+}
+
+Tensor Training::positions() const {
+  if (!positions_) return {};
+  return {positions_.as<std::int32_t>() + micro_ * positions_.stride[0], DType::i32, {recipe_.batch, recipe_.len}};
+}
+
+attention::Extras Training::documents() const {
+  attention::Extras with;
+  if (borders_)
+    with.cu_q =
+        with.cu_k = {borders_.as<std::int32_t>() + micro_ * borders_.stride[0], DType::i32, {recipe_.batch, recipe_.documents.most + 1}};
+  return with;
+}
+
+const double* Training::predicted() const { return predicted_ && !ctx_.dry() ? predicted_.as<double>() + micro_ : nullptr; }
+
 // Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.
 void Training::make_attention() {
   const std::int64_t len = recipe_.len / recipe_.ranks.parts();
   std::vector<std::pair<const SelfAttention*, Tensor>> tables;
   for (const DecoderLayer& layer : decoder_.layers) {
     const SelfAttention& a = layer.attention;
-    LayerAttention of{.asked = asked_of(a, recipe_), .problem = problem_of(a, recipe_.batch, len, len, recipe_.formats().stored)};
+    LayerAttention of{.asked = recipe_.documents.of(asked_of(a, recipe_)),
+                      .problem = recipe_.documents.of(problem_of(a, recipe_.batch, len, len, recipe_.formats().stored))};
     for (std::size_t i = 0; i < attention_.size() && !of.variant; ++i)
       if (same_kernel(decoder_.layers[i].attention, a)) of.variant = attention_[i].variant, of.split = attention_[i].split;
     if (!of.variant) {
@@ -327,6 +361,27 @@ Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + 
 Tensor Training::targets(int micro) const { return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
 
 void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+  std::vector<std::int32_t> borders;
+  for (std::int64_t b = 0; recipe_.documents && b < recipe_.batch; ++b) {
+    borders.push_back(0);
+    borders.resize(borders.size() + std::size_t(recipe_.documents.most), std::int32_t(recipe_.len));
+  }
+  send(micro, tokens, targets, {borders, double(recipe_.batch * recipe_.len * recipe_.micro_batches_of_all())});
+}
+
+void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments& d) {
+  const std::int64_t each = recipe_.documents.most + 1;
+  check(bool(recipe_.documents) && std::int64_t(d.borders.size()) == recipe_.batch * each, Code::bad_argument,
+        "step: {} borders of documents are fed, it takes {}", d.borders.size(), recipe_.documents ? recipe_.batch * each : 0);
+  for (std::int64_t b = 0; b < recipe_.batch; ++b) {
+    const auto row = d.borders.subspan(std::size_t(b * each), std::size_t(each));
+    check(row.front() == 0 && row.back() <= recipe_.len && std::is_sorted(row.begin(), row.end()), Code::bad_argument,
+          "step: documents of row {} must lie one behind another from 0 to at most {}", b, recipe_.len);
+  }
+  send(micro, tokens, targets, d);
+}
+
+void Training::send(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments& d) {
   const auto rows = std::size_t(head_.rows), all = std::size_t(recipe_.batch * recipe_.len);
   check(tokens.size() == all && targets.size() == all && micro >= 0 && micro < recipe_.micro_batches, Code::bad_argument,
         "step: micro-batch {} of {} is fed {} tokens and {} targets, it takes {}", micro, recipe_.micro_batches, tokens.size(),
@@ -339,7 +394,21 @@ void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<c
         to = std::copy_n(from.begin() + b * recipe_.len + split()->first_token(which), n, to);
       }
   };
+  std::vector<std::int32_t> positions(recipe_.documents ? rows : 0, 0);
+  for (std::size_t i = 0, each = std::size_t(recipe_.documents.most + 1); recipe_.documents && i < d.borders.size(); ++i)
+    if (i % each > 0)
+      for (auto at = d.borders[i - 1]; at < d.borders[i]; ++at)
+        positions[i / each * std::size_t(recipe_.len) + std::size_t(at)] = at - d.borders[i - 1];
+  const double predicted = std::max(d.predicted, 1.0);  // a micro-batch of nothing has no loss
+  const auto into = [&](const Tensor& all) {            // this micro-batch's part
+    const auto bytes = all.bytes() / std::size_t(recipe_.micro_batches);
+    return std::pair{static_cast<char*>(all.data) + std::size_t(micro) * bytes, bytes};
+  };
+  const std::pair<const Tensor*, const void*> of_documents[] = {
+      {&predicted_, &predicted}, {&positions_, positions.data()}, {&borders_, d.borders.data()}};
   if (!staging_) {
+    for (const auto& [to, from] : of_documents)
+      if (*to) std::memcpy(into(*to).first, from, into(*to).second);
     copy_own(tokens, this->tokens(micro).as<std::int32_t>());
     copy_own(targets, this->targets(micro).as<std::int32_t>());
     return;
@@ -350,6 +419,14 @@ void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<c
   copy_own(targets, slot + rows);
   staging_->send(this->tokens(micro).data, 0, bytes, ctx_.stream);
   staging_->send(this->targets(micro).data, bytes, bytes, ctx_.stream);
+  std::size_t at = 2 * bytes;
+  for (const auto& [to, from] : of_documents) {
+    if (!*to) continue;
+    const auto [there, size] = into(*to);
+    std::memcpy(reinterpret_cast<char*>(slot) + at, from, size);
+    staging_->send(there, at, size, ctx_.stream);
+    at += size;
+  }
   staging_->sent(ctx_.stream);
 }
 
@@ -373,6 +450,7 @@ Tensor Training::loss_of(int micro) const {
 
 // Adds up the losses of a micro-batch's tokens, in their order. Ranks that split them all have the sum.
 void Training::add_losses(int micro, double scale) {
+  if (recipe_.documents) return cross_entropy::add_up(losses_, 1, false, loss_of(micro), ctx_, predicted());
   if (!split()) return cross_entropy::add_up(losses_, scale, false, loss_of(micro), ctx_);
   auto scope = ctx_.arena.scope();
   const Tensor all = ctx_.arena.make("losses in order", DType::f32, {recipe_.batch * recipe_.len});
@@ -396,7 +474,7 @@ Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_t
 Block Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
   const DecoderLayer& layer = decoder_.layers[std::size_t(i)];
-  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get()},
+  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), documents(), positions()},
           {decoder_, layer.ffn, products_, head_.rows, i}};
 }
 
@@ -417,11 +495,12 @@ std::vector<QuantisedCount> Training::quantised() const {
   return all;
 }
 
-// Learned positions are one row of len · width numbers that every sequence adds.
+// Learned positions are one row of len · width numbers that every sequence adds; where documents are packed, a row for each token.
 void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& x) {
   const auto here = ctx_.inside("embedding");
   embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(decoder_.embedding_scale));
   if (decoder_.positions == 0) return;
+  if (recipe_.documents) return embedding::add(w[Role::positions].w, positions(), x, ctx_);
   const std::int64_t each = recipe_.len * decoder_.width;
   bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[Role::positions].w.data, DType::f32, {each}), ctx_);
 }
@@ -432,6 +511,7 @@ void Training::embedding_gradients(int micro, const Tensor& d) {
   const auto into = decoder_.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
   embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(decoder_.embedding_scale));
   if (decoder_.positions == 0) return;
+  if (recipe_.documents) return embedding::backward(positions(), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
   const std::int64_t each = recipe_.len * decoder_.width, rest = (decoder_.positions - recipe_.len) * decoder_.width;
   auto* dw = w[Role::positions].dw.as<float>();
   bias::backward(Tensor(d.data, d.dtype, {recipe_.batch, each}), Tensor(dw, DType::f32, {each}), Gradient::overwrite, ctx_);
@@ -458,6 +538,7 @@ void Training::forward() {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
+  micro_ = 0;
   store_.begin(0);
   begin_counts();
   forward_blocks(x);
@@ -474,13 +555,15 @@ void Training::backward(int micro) {
   check(recipe_.purpose != Purpose::forward, Code::bad_argument, "step: this model was made for forward passes; it holds no gradients");
   check(store_.updating() || recipe_.purpose != Purpose::training || recipe_.holding.gradients != Gradients::none, Code::bad_argument,
         "step: gradients that are never held are made by an update; call step or passes, not backward");
+  micro_ = micro;
   store_.begin(micro);
   if (micro == 0) begin_counts();
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
-  const Head::Targets targets{this->targets(micro), losses_, ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, 1.0 / of,
-                              recipe_.ranks.parts()};
+  const Head::Targets targets{
+      this->targets(micro),  losses_,    ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, recipe_.documents ? 1.0 : 1.0 / of,
+      recipe_.ranks.parts(), predicted()};
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
     if (host_keep_) host_keep_->begin();
@@ -630,6 +713,7 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::forward);
   const Tensor x = stream("x");
+  micro_ = 0;
   store_.begin(0);
   forward_blocks(x);
   int owner = 0;
@@ -659,6 +743,7 @@ std::string Training::first_not_finite() {
   auto scope = ctx_.arena.scope();
   const Tensor x = stream("x");
   std::string found;
+  micro_ = 0;
   store_.begin(0);
   forward_blocks(x, [&](int i) {
     if (found.empty() && !finite(x, ctx_)) found = i < 0 ? "the embedding's output" : fmt::format("block {}", i);

@@ -17,6 +17,7 @@
 #include "dist/comm.h"
 #include "engine/block.h"
 #include "engine/decoder.h"
+#include "engine/documents.h"
 #include "engine/head.h"
 #include "engine/host_keep.h"
 #include "engine/split_tokens.h"
@@ -38,6 +39,7 @@ struct Recipe {
   Holding holding{};
   Ranks ranks{};                   // `batch` and `micro_batches` are of each
   std::optional<Scales> scales{};  // of fp8; none: the usual ones
+  Packed documents{};              // of every row; none: a row is one sequence
   int group = 1;  // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
   int host = 0;   // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
 
@@ -72,6 +74,12 @@ void check_fp8(const Recipe&, const Device&);  // whether the device could take 
 // The least n from this one on with which `other` · n tokens are served: fp8 takes multiples on a GPU, everything else any number.
 std::int64_t served_from(const Recipe&, const Device&, std::int64_t other, std::int64_t n);
 
+// Where the documents of a micro-batch begin and end, and how many tokens the whole step predicts, over all micro-batches and ranks.
+struct FedDocuments {
+  std::span<const std::int32_t> borders;  // [batch, documents.most + 1], each row rising from 0: what lies past the last is of no document
+  double predicted;
+};
+
 // What became of the numbers that fp8 quantised since the step began, of one tensor of one layer.
 struct QuantisedCount {
   int layer;
@@ -89,10 +97,12 @@ class Training {
   // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
   // gradients and losses are meaningless afterwards; weights, moments and state are to the bit what they were. On a CPU: nothing.
   void warm();
-  Tensor tokens(int micro = 0) const;  // int32 [rows of this rank], each below vocab: the writer has checked
-  Tensor targets(int micro = 0) const;
+  Tensor tokens(int micro = 0) const;   // int32 [rows of this rank], each below vocab: the writer has checked
+  Tensor targets(int micro = 0) const;  // a target below 0 is none
   // Whole sequences, [batch · len]: a rank that computes a part of each takes it. Does not wait.
   void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  // The same where rows hold documents. Without it each row is one, and everything is predicted.
+  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments&);
   void forward();
   void backward(int micro = 0);
   void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
@@ -101,7 +111,7 @@ class Training {
   void step(const adamw::Hyper&);                       // set_rate and passes
   void logits_at(std::int64_t row, const Tensor& out);  // after feeding micro-batch 0: logits of one row, FP32 [1, vocab]
   std::vector<double> losses() const;  // each micro-batch's part of that, in the order of all; after forward, each rank's own
-  double loss() const;                 // mean over the step's tokens
+  double loss() const;                 // mean over the tokens that the step predicts
   double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
   std::vector<QuantisedCount> quantised() const;                // of the last step, or forward pass; nothing in other precisions
@@ -155,6 +165,11 @@ class Training {
   std::unique_ptr<dist::Comm> owned_comm_;
   dist::Comm* comm_;
   ParamStore store_;
+  void make_documents();
+  void send(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments&);
+  Tensor positions() const;             // of the rows of the micro-batch that runs; none: their numbers in their sequence
+  attention::Extras documents() const;  // of the same
+  const double* predicted() const;
   void gather_losses();
   void add_losses(int micro, double scale);
   int losses_made_ = 0;    // micro-batches
@@ -162,6 +177,8 @@ class Training {
   Tensor loss_of(int micro) const;
   Products::With products_;
   Tensor tokens_, targets_, losses_, loss_, state_;
+  Tensor positions_, borders_, predicted_;  // of each micro-batch; none where rows are not packed
+  int micro_ = 0;                           // that runs
   Head head_;
   std::vector<BlockSaved> kept_;      // by each block, from its forward to its backward
   std::unique_ptr<Staging> staging_;  // of tokens, on a GPU

@@ -74,6 +74,66 @@ TEST_F(TrainProgram, TwoCurvesAreCompared) {
   EXPECT_NE(run("report 1 2 --format md --db " + db_).out.find("Loss of both runs"), std::string::npos);
 }
 
+TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
+  std::string text;
+  for (int d = 0; d < 40; ++d) text += std::string(1 + std::size_t(d * 7 % 20), char('a' + d % 9)) + "\n";
+  put("text.txt", text);
+  const std::string packed = base_ + "--documents lines --log-every 5 --every 10 ";
+  const Json straight = answer(packed + "--steps 20");
+  const std::string note = straight["notes"][0];
+  EXPECT_EQ(note.find("40 documents in "), 0u) << note;
+  EXPECT_NE(note.find(" longer than a row were cut."), std::string::npos) << note;
+  EXPECT_EQ(straight["peak_bytes"], straight["forecast_peak_bytes"]);
+  EXPECT_GT(straight["validation_loss"], 0);
+  EXPECT_EQ(kept(1)["settings"]["documents"], "lines");
+
+  const std::string save = packed + "--save " + at("run") + " ";
+  answer(save + "--steps 20");
+  fs::remove(at("run") + "/step-00000020.safetensors");  // as if it had been killed after step 10
+  const Json resumed = answer(save + "--steps 20 --resume");
+  EXPECT_EQ(resumed["rows"].back()["loss"], straight["rows"].back()["loss"]) << "to the bit";
+  EXPECT_EQ(resumed["validation_loss"], straight["validation_loss"]);
+  const Json ranks = answer(packed + "--steps 20 --ranks 2 --shard gradients");
+  const Json micros = answer(packed + "--steps 20 --micro-batches 2");
+  EXPECT_EQ(ranks["rows"].back()["loss"], micros["rows"].back()["loss"]) << "whichever ranks take them";
+  refused(base_ + "--save " + at("run") + " --steps 20 --resume", 2, "was trained with documents \"lines\", this run asks for none");
+  refused(packed + "--steps 1 --ranks 2 --split-tokens", 2, "leave --split-tokens out");
+  refused(base_ + "--documents line --steps 1", 2, "did you mean 'lines'?");
+  refused(base_ + "--documents token:256 --steps 1", 2, "beyond the vocabulary of 256");
+  refused(base_ + "--documents token:200 --steps 1", 2, "token 200 is not in");
+  refused(base_ + "--documents jsonl --steps 1", 2, "line 1 of");
+  put("tokens.u16", text);
+  refused("train --device cpu --layers 1 --width 32 --heads 2 --documents lines --tokens " + at("tokens.u16"), 2, "give token:N");
+}
+
+TEST_F(TrainProgram, AStepOfPackedDocumentsSaysSo) {
+  const std::string step =
+      "step --device cpu --width 32 --layers 1 --heads 2 --vocab 50 --batch 2 --phase train --steps 1 --warmup 1 --db " + db_;
+  const auto row = [&](const std::string& more) { return answer(step + more)["rows"][0]; };
+  const Json packed = row(" --documents 5,1,0,58"), whole = row(" --len 64"), apart = row(" --documents 1,31,32");
+  EXPECT_EQ(packed["documents"], "5,1,0,58");
+  EXPECT_EQ(packed["len"], 64);
+  EXPECT_EQ(packed["peak_bytes"], packed["forecast_peak_bytes"]);
+  EXPECT_EQ(apart["peak_bytes"], apart["forecast_peak_bytes"]);
+  EXPECT_GT(packed["peak_bytes"], whole["peak_bytes"]);
+  EXPECT_NEAR(
+      whole["model_tflops"].get<double>() * whole["ms"].get<double>() - apart["model_tflops"].get<double>() * apart["ms"].get<double>(),
+      3.5 * 4 * 32 * 2 * (64 * 65 - 1 * 2 - 31 * 32 - 32 * 33) / 2 * 1e-9, 1e-9)
+      << "pairs that nobody sees are not counted";
+  refused(step + " --documents 5 --len 5", 2, "leave --len out");
+  refused(step + " --documents 0", 2, "they have no token");
+  refused("profile step --device cpu --documents 5 --len 5", 2, "leave --len out");
+}
+
+TEST_F(TrainProgram, ASampledDocumentEndsWhereItsEndIsDrawn) {
+  std::string text;
+  for (int d = 0; d < 200; ++d) text += "abcd\n";
+  put("text.txt", text);
+  const std::string packed = base_ + "--documents lines --steps 60 --lr 0.02 --warmup 5 --temperature 0.01 --sample 40 ";
+  EXPECT_EQ(answer(packed)["sample"], "abcd");
+  EXPECT_EQ(answer(packed + "--prompt ab")["sample"], "cd");
+}
+
 TEST_F(TrainProgram, TooLittleToValidateOnIsASentence) {
   put("text.txt", std::string(150, 'a') + std::string(50, 'b'));  // the held-out tenth is 20 tokens: one sequence of 16, no batch of 2
   const Json j = answer(base_ + "--steps 2");

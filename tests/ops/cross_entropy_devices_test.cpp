@@ -178,10 +178,44 @@ TEST_P(CrossEntropy, ACertainAnswerCostsNothingAndAWrongOneItsDistance) {
   }
 }
 
+// The other rows have the bits that they have alone, and what scale is divided by may be known only on the device.
+TEST_P(CrossEntropy, RowsWithoutATargetHaveNoLossAndNoGradient) {
+  for (Where where : devices())
+    for (DType of_logits : float_types)
+      for (Place place : {Place::none, Place::apart, Place::inside})
+        for (std::int64_t vocab : {7, 1000, 5000, 9000, 16000, 60000}) {
+          SCOPED_TRACE(fmt::format("{} vocab {} place {}", name_of(of_logits), vocab, int(place)));
+          Tensors all(of_logits, place, 5, vocab, 3, 0, of_logits), some = all;
+          Twin over(DType::f64, {1});
+          *over.here().as<double>() = 4;
+          const auto go = [&](Tensors& t, bool divided) {
+            std::vector<Twin*> twins = t.all();
+            twins.push_back(&over);
+            run(where, twins, [&](Context& ctx, const On& at) {
+              Rows rows = t.rows(at);
+              rows.scale = divided ? 1 : 0.25f;
+              if (divided) rows.over = at(over).as<double>();
+              cross_entropy::run(rows, ctx);
+            });
+          };
+          for (int row : {1, 4}) some.targets.here().as<std::int32_t>()[row] = -1;
+          go(all, false);
+          go(some, true);
+          auto losses = all.losses.values();
+          losses[1] = losses[4] = 0;
+          EXPECT_EQ(some.losses.values(), losses);
+          if (place == Place::none) continue;
+          auto gradient = all.gradient();
+          for (std::size_t row : {1, 4}) std::fill_n(gradient.begin() + std::ptrdiff_t(row) * vocab, vocab, 0.0);
+          EXPECT_TRUE(some.gradient() == gradient);
+        }
+}
+
 TEST_P(CrossEntropy, LossesAreAddedUpInFp64) {
   for (Where where : devices())
     for (std::int64_t count : {0, 1, 1000, 100001}) {
-      Twin losses(DType::f32, {count}), total(DType::f64, {1});
+      Twin losses(DType::f32, {count}), total(DType::f64, {1}), over(DType::f64, {1});
+      *over.here().as<double>() = 4;
       losses.normal(1, 10);
       double sum = 0;
       for (double x : losses.values()) sum += x;
@@ -191,6 +225,9 @@ TEST_P(CrossEntropy, LossesAreAddedUpInFp64) {
         add_up(at(losses), 0.25, true, at(total), ctx);
       });
       EXPECT_NEAR(*total.here().as<double>(), 5 + 0.5 * sum, 1e-12 * (10 * double(count) + 5));
+      run(where, {&losses, &total, &over},
+          [&](Context& ctx, const On& at) { add_up(at(losses), 2, false, at(total), ctx, at(over).as<double>()); });
+      EXPECT_NEAR(*total.here().as<double>(), 0.5 * sum, 1e-12 * (10 * double(count) + 5));
       run(where, {&losses, &total}, [&](Context& ctx, const On& at) { add_up(at(losses), 2, false, at(total), ctx); });
       EXPECT_NEAR(*total.here().as<double>(), 2 * sum, 1e-12 * (10 * double(count) + 5));
     }

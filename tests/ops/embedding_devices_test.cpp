@@ -34,11 +34,13 @@ class Embedding : public OnDevices {
     dx.normal(2);
     if (into == Gradient::accumulate) dtable.normal(3);
     const auto words = table.values(), slopes = dx.values();
-    std::vector<double> picked(slopes.size()), sums = into == Gradient::accumulate ? dtable.values() : std::vector<double>(words.size());
+    std::vector<double> picked(slopes.size()), added(slopes.size()),
+        sums = into == Gradient::accumulate ? dtable.values() : std::vector<double>(words.size());
     for (std::size_t row = 0; row < std::size_t(rows); ++row)
       for (std::size_t i = 0; i < std::size_t(width); ++i) {
         const auto at = row * std::size_t(width) + i, word = std::size_t(tokens.here().as<std::int32_t>()[row]) * std::size_t(width) + i;
         picked[at] = stored_as(type, words[word]);
+        added[at] = stored_as(type, double(float(slopes[at]) + float(words[word])));
         sums[word] = double(float(sums[word]) + float(slopes[at]));
       }
     for (Where where : devices()) {
@@ -48,6 +50,9 @@ class Embedding : public OnDevices {
         backward(at(tokens), at(dx), at(d), into, ctx);
       });
       EXPECT_TRUE(x.values() == picked) << "x";
+      Twin y = dx;
+      run(where, {&table, &tokens, &y}, [&](Context& ctx, const On& at) { add(at(table), at(tokens), at(y), ctx); });
+      EXPECT_TRUE(y.values() == added) << "x += a row";
       EXPECT_TRUE(d.values() == sums) << "dtable";
     }
   }

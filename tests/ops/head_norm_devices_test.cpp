@@ -122,6 +122,39 @@ TEST_P(HeadNorm, HeadsFarAboveAndBelowOne) {
   check(DType::f16, 2, 5, 3, 64, Gradient::overwrite, 1e4);
 }
 
+TEST_P(HeadNorm, RowsMayHavePositionsOfTheirOwn) {
+  constexpr std::int64_t rows = 2 * 9, dim = 40;
+  for (Where where : devices())
+    for (DType type : float_types) {
+      Tensors t(type, 2, 9, 3, dim), other(type, 1, rows, 3, dim);  // the same numbers, as one sequence whose table is in their order
+      Twin positions(DType::i32, {rows});
+      run(Where::cpu, {&t.table}, [&](Context& ctx, const On& at) { rope::fill(at(t.table), 10000, ctx); });
+      for (std::int64_t row = 0; row < rows; ++row) {
+        positions.here().as<std::int32_t>()[row] = std::int32_t(row * 7 % 9);
+        std::copy_n(t.table.here().as<float>() + row * 7 % 9 * dim, dim, other.table.here().as<float>() + row * dim);
+      }
+      const auto go = [&](Tensors& of, Twin& where_rows_are) {
+        std::vector<Twin*> all = of.all();
+        if (where_rows_are) all.push_back(&where_rows_are);
+        run(where, all, [&](Context& ctx, const On& at) {
+          const Tensor its = where_rows_are ? at(where_rows_are) : Tensor();
+          forward({.x = of.view(at(of.x)), .weight = at(of.weight), .table = at(of.table), .y = of.view(at(of.y)), .positions = its}, ctx);
+          backward({.x = of.view(at(of.x)),
+                    .weight = at(of.weight),
+                    .table = at(of.table),
+                    .d = of.view(at(of.d)),
+                    .dweight = at(of.dweight),
+                    .positions = its},
+                   ctx);
+        });
+      };
+      Twin none;
+      go(t, positions);
+      go(other, none);
+      EXPECT_TRUE(t.y.bytes() == other.y.bytes() && t.d.bytes() == other.d.bytes() && t.dweight.bytes() == other.dweight.bytes());
+    }
+}
+
 TEST_P(HeadNorm, SameBitsEveryTime) {
   Tensors t(DType::bf16, 2, 350, 3, 128);
   t.table.normal(6);

@@ -111,6 +111,29 @@ TEST_P(Rope, TheFirstPositionStaysAndTurningBackRestores) {
   }
 }
 
+// The bits of the sequences that the rows are of: a table in the rows' order gives the same.
+TEST_P(Rope, RowsMayHavePositionsOfTheirOwn) {
+  constexpr std::int64_t rows = 2 * 9, dim = 32;
+  for (Where where : devices())
+    for (DType type : float_types)
+      for (Turn turn : {Turn::forward, Turn::back}) {
+        Twin x(type, {rows, 5 * dim}), table(DType::f32, {6, dim}), positions(DType::i32, {rows}), in_order(DType::f32, {rows, dim});
+        x.normal(1);
+        run(Where::cpu, {&table}, [&](Context& ctx, const On& at) { fill(at(table), 10000, ctx); });
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const auto position = row * 7 % 6;
+          positions.here().as<std::int32_t>()[row] = std::int32_t(position);
+          std::copy_n(table.here().as<float>() + position * dim, dim, in_order.here().as<float>() + row * dim);
+        }
+        Twin other = x;
+        run(where, {&x, &table, &positions},
+            [&](Context& ctx, const On& at) { rotate(packed(at(x), 2, 9, 3, dim), at(table), turn, ctx, at(positions)); });
+        run(where, {&other, &in_order},
+            [&](Context& ctx, const On& at) { rotate(packed(at(other), 1, rows, 3, dim), at(in_order), turn, ctx); });
+        EXPECT_TRUE(x.bytes() == other.bytes());
+      }
+}
+
 TEST_P(Rope, SameBitsEveryTime) {
   Twin x(DType::bf16, {64, 12 * 64}), table(DType::f32, {32, 64});
   x.normal(1);

@@ -40,11 +40,11 @@ void cap(const Tensor& logits, float softcap, Context& ctx) {
   if (!ctx.dry()) cap_cpu(logits, softcap, ctx);
 }
 
-void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
+void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx, const double* over) {
   check(losses.dtype == DType::f32 && total.dtype == DType::f64, Code::bad_argument, "cross_entropy: losses must be fp32, their sum fp64");
   const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? add_up_cuda(losses, scale, add, total, ctx) : add_up_cpu(losses, scale, add, total);
+  ctx.on_gpu() ? add_up_cuda(losses, scale, add, total, over, ctx) : add_up_cpu(losses, scale, add, total, over);
 }
 
 Tensor gradient_inside(const Tensor& logits, DType storage) {

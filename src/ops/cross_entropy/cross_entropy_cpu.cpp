@@ -12,10 +12,17 @@ namespace HWY_NAMESPACE {
 
 using namespace headroom::HWY_NAMESPACE;
 
+void predict_nothing(const Rows& t, std::int64_t row) {
+  t.losses.as<float>()[row] = 0;
+  if (!t.dlogits) return;
+  with_float(t.dlogits.dtype, [&]<class T>() { std::fill_n(t.dlogits.as<T>() + row * t.dlogits.stride[0], t.dlogits.shape[1], T{}); });
+}
+
 void run_row(const Rows& t, std::int64_t row, float scale) {
   const auto vocab = t.logits.shape[1];
   float* x = t.logits.as<float>() + row * vocab;
   const auto target = t.targets.as<std::int32_t>()[row];
+  if (target < 0) return predict_nothing(t, row);
   const float at_target = x[target], top = max_over(vocab, x);
   float sum;
   if (!t.dlogits) {
@@ -54,6 +61,8 @@ void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
   constexpr std::int64_t most = 256;
   const auto vocab = t.logits.shape[1];
   const L* x = t.logits.as<L>() + row * vocab;
+  const auto target = t.targets.as<std::int32_t>()[row];
+  if (target < 0) return predict_nothing(t, row);
   float piece[most];
   const auto each = [&](auto&& f) {  // f(first element, elements), widened in `piece`
     for (std::int64_t v = 0; v < vocab; v += most) {
@@ -64,7 +73,6 @@ void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
       f(v, n);
     }
   };
-  const auto target = t.targets.as<std::int32_t>()[row];
   const float at_target = t.softcap > 0 ? capped(widen(x[target]), t.softcap) : widen(x[target]);
   float top = -std::numeric_limits<float>::infinity(), sum = 0;
   each([&](std::int64_t, std::int64_t n) { top = std::max(top, max_over(n, piece)); });
@@ -112,7 +120,8 @@ HWY_EXPORT(run_bf16_row);
 HWY_EXPORT(run_f16_row);
 
 void run_cpu(const Rows& t, Context& ctx) {
-  const float scale = t.loss_scale ? float(double(t.scale) * *t.loss_scale) : t.scale;
+  const float each = t.over ? float(double(t.scale) / *t.over) : t.scale;
+  const float scale = t.loss_scale ? float(double(each) * *t.loss_scale) : each;
   ctx.share(t.logits.shape[0], [&](std::int64_t row, int) {
     switch (t.logits.dtype) {
       case DType::bf16: return HWY_DYNAMIC_DISPATCH(run_bf16_row)(t, row, scale);
@@ -126,11 +135,11 @@ void cap_cpu(const Tensor& logits, float softcap, Context& ctx) {
   ctx.share(logits.shape[0], [&](std::int64_t row, int) { HWY_DYNAMIC_DISPATCH(cap_row)(logits, row, softcap); });
 }
 
-void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total) {
+void add_up_cpu(const Tensor& losses, double scale, bool add, const Tensor& total, const double* over) {
   double sum = 0;
   for (std::int64_t i = 0; i < losses.count(); ++i) sum += double(losses.as<float>()[i]);
   double& out = *total.as<double>();
-  out = scale * sum + (add ? out : 0.0);
+  out = (over ? scale / *over : scale) * sum + (add ? out : 0.0);
 }
 
 }  // namespace headroom::cross_entropy

@@ -16,12 +16,16 @@ struct Args {
   const int* targets;
   float* losses;
   T* dlogits;  // or null
-  const double* loss_scale;
+  const double *loss_scale, *over;
   std::int64_t gradient_stride;
   int vocab, held;  // held, in shared memory: a multiple of what a block takes at once, or nothing
   float scale;
 
-  __device__ float whole_scale() const { return loss_scale ? float(double(scale) * *loss_scale) : scale; }
+  __device__ float whole_scale(int target) const {  // 0: nothing is predicted
+    if (target < 0) return 0;
+    const float each = over ? float(double(scale) / *over) : scale;
+    return loss_scale ? float(double(each) * *loss_scale) : each;
+  }
 };
 
 __device__ float power_of_e(float x) {  // what is below 2⁻¹²⁶ is 0; the error grows with |x| as the value shrinks
@@ -60,10 +64,10 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
     }
   });
   sum = block_sum(sum, room[1]);
-  if (target / vec % threads == int(threadIdx.x)) a.losses[row] = logf(sum) + (highest - at_target);
+  if (max(target, 0) / vec % threads == int(threadIdx.x)) a.losses[row] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(), factor = scale / sum;
+  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + row * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
   each([&](const auto& piece, int i) {
@@ -88,7 +92,7 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   using L = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
   L* held = reinterpret_cast<L*>(held_memory);
   const int target = a.targets[blockIdx.x], first = int(threadIdx.x) * vec;
-  const float at_target = widened(x[target]);
+  const float at_target = widened(x[max(target, 0)]);
   float top = -3.4028235e38f, sum = 0;  // finite: −∞ minus it is −∞, not NaN
   const auto take = [&](const Pack<float, vec>& v) {
     float higher = top;
@@ -109,10 +113,10 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   for (int i = a.held + first; i < a.vocab; i += step) take(widened(load<vec>(x + i)));
   const float highest = block_max(top, room[0]);
   sum = block_sum(sum * expf(top - highest), room[1]);
-  if (threadIdx.x == 0) a.losses[blockIdx.x] = logf(sum) + (highest - at_target);
+  if (threadIdx.x == 0) a.losses[blockIdx.x] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(), factor = scale / sum;
+  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
   const auto give = [&](int i, const Pack<float, vec>& v) {
@@ -138,6 +142,7 @@ struct AddArgs {
   double scale;
   double* total;
   bool add;
+  const double* over;
 };
 
 __global__ void __launch_bounds__(1024) cross_entropy_add_up(const __grid_constant__ AddArgs a) {
@@ -146,7 +151,7 @@ __global__ void __launch_bounds__(1024) cross_entropy_add_up(const __grid_consta
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < a.count; i += 1024) sum += double(a.losses[i]);
   sum = block_sum(sum, room);
-  if (threadIdx.x == 0) *a.total = a.scale * sum + (a.add ? *a.total : 0.0);
+  if (threadIdx.x == 0) *a.total = (a.over ? a.scale / *a.over : a.scale) * sum + (a.add ? *a.total : 0.0);
 }
 
 }  // namespace
@@ -163,6 +168,7 @@ void run_typed(const Rows& t, cudaStream_t stream) {
            .losses = t.losses.as<float>(),
            .dlogits = t.dlogits.as<T>(),
            .loss_scale = t.loss_scale,
+           .over = t.over,
            .gradient_stride = t.dlogits.stride[0],
            .vocab = int(vocab),
            .held = 0,
@@ -192,8 +198,9 @@ void run_cuda(const Rows& t, Context& ctx) {
   });
 }
 
-void add_up_cuda(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx) {
-  launch(cuda_stream(ctx.stream), cross_entropy_add_up, {1, 1024}, {losses.as<float>(), losses.count(), scale, total.as<double>(), add});
+void add_up_cuda(const Tensor& losses, double scale, bool add, const Tensor& total, const double* over, Context& ctx) {
+  launch(cuda_stream(ctx.stream), cross_entropy_add_up, {1, 1024},
+         {losses.as<float>(), losses.count(), scale, total.as<double>(), add, over});
 }
 
 }  // namespace headroom::cross_entropy

@@ -9,6 +9,6 @@ namespace {
 }  // namespace
 
 void run_cuda(const Rows&, Context&) { refuse(); }
-void add_up_cuda(const Tensor&, double, bool, const Tensor&, Context&) { refuse(); }
+void add_up_cuda(const Tensor&, double, bool, const Tensor&, const double*, Context&) { refuse(); }
 
 }  // namespace headroom::cross_entropy

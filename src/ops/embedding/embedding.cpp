@@ -27,6 +27,14 @@ void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
   ctx.on_gpu() ? forward_cuda(table, tokens, x, ctx) : forward_cpu(table, tokens, x, scale, ctx);
 }
 
+void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+  check_rows(table, tokens, x);
+  const auto op = ctx.note("embedding.add", {DType::f32},
+                           {double(x.count()), double(x.count()) * double(size_of(table.dtype)) + double(2 * x.bytes() + tokens.bytes())});
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? add_cuda(table, tokens, x, ctx) : add_cpu(table, tokens, x, ctx);
+}
+
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx, float scale) {
   check_rows(dtable, tokens, dx);
   check_scale(scale, ctx);

@@ -11,6 +11,9 @@ namespace headroom::embedding {
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&, float scale = 1);
 
+// x[row] += table[token[row]]: learned positions, where rows have other positions than their numbers. Its gradient is backward's.
+void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
+
 // dtable is FP32. Scratch on a GPU: the rows sorted by token, int32 [vocab + 1 + 2 rows].
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context&, float scale = 1);
 

@@ -23,6 +23,19 @@ void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, flo
   });
 }
 
+void add_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+  const auto width = x.shape[1];
+  with_float(table.dtype, [&]<class From>() {
+    with_float(x.dtype, [&]<class To>() {
+      ctx.share(x.shape[0], [&](std::int64_t row, int) {
+        const From* from = table.as<From>() + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
+        To* to = x.as<To>() + row * width;
+        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(widen(to[i]) + widen(from[i]));
+      });
+    });
+  });
+}
+
 void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, Context& ctx) {
   const bool clear = into_dtable == Gradient::overwrite;
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];

@@ -37,6 +37,14 @@ __global__ void __launch_bounds__(threads) embedding_fwd(const __grid_constant__
   }
 }
 
+// embedding_add — one block per row, x += its row of the table.     limit  bandwidth
+template <class From, class To>
+__global__ void __launch_bounds__(threads) embedding_add(const __grid_constant__ ForwardArgs<From, To> a) {
+  const From* from = a.table + std::int64_t(a.tokens[blockIdx.x]) * a.width;
+  To* to = a.x + std::int64_t(blockIdx.x) * a.width;
+  for (int i = int(threadIdx.x); i < a.width; i += threads) to[i] = rounded<To>(widened(to[i]) + widened(from[i]));
+}
+
 struct SortArgs {
   const int* tokens;
   int *starts, *rows, *unordered;
@@ -148,6 +156,16 @@ void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Co
       const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width)};
       const bool wide = pieces_of<float>(width, args.table, args.x) > 1;  // 16 bytes where they are FP32
       launch(cuda_stream(ctx.stream), wide ? embedding_fwd<4, From, To> : embedding_fwd<1, From, To>, {grid_of(rows), threads}, args);
+    });
+  });
+}
+
+void add_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+  if (x.count() == 0) return;
+  with_float(table.dtype, [&]<class From>() {
+    with_float(x.dtype, [&]<class To>() {
+      launch(cuda_stream(ctx.stream), embedding_add<From, To>, {grid_of(x.shape[0]), threads},
+             {table.as<From>(), tokens.as<int>(), x.as<To>(), int(x.shape[1])});
     });
   });
 }

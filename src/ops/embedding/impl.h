@@ -13,6 +13,9 @@ struct Sorted {      // scratch on a GPU: rows in the order of their tokens, row
   Tensor unordered;  // int32 [rows]: the same, but for the order within a token
 };
 
+void add_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
+
+void add_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
 void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
 void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, const Sorted&, Context&);
 

@@ -9,6 +9,7 @@ namespace {
 }  // namespace
 
 void forward_cuda(const Tensor&, const Tensor&, const Tensor&, Context&) { refuse(); }
+void add_cuda(const Tensor&, const Tensor&, const Tensor&, Context&) { refuse(); }
 void backward_cuda(const Tensor&, const Tensor&, const Tensor&, Gradient, const Sorted&, Context&) { refuse(); }
 
 }  // namespace headroom::embedding

@@ -2,7 +2,8 @@
 // between their product and attention. The rotation is ops/rope's. Backward computes the norm again from x, so nothing is saved.
 //
 // x, y, d are [batch, len, heads, dim] in one storage type, any strides but 1 in the last dimension, dim even and at most 256;
-// weight and dweight [dim] FP32; table as rope::fill wrote it, [≥ len, dim]. Sums are FP32.
+// weight and dweight [dim] FP32; table as rope::fill wrote it, [≥ len, dim]. positions: where a row's
+// position is not its number in its sequence, as of rope::rotate. Sums are FP32.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"
@@ -14,6 +15,7 @@ struct Forward {
   Tensor x, weight, table;
   Tensor y;  // written
   float eps = 1e-6f;
+  Tensor positions = {};
 };
 
 struct Backward {
@@ -22,6 +24,7 @@ struct Backward {
   Tensor dweight;
   Gradient into_dweight = Gradient::overwrite;
   float eps = 1e-6f;
+  Tensor positions = {};
 };
 
 void forward(const Forward&, Context&);

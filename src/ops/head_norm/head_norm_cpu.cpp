@@ -14,6 +14,13 @@ namespace HWY_NAMESPACE {
 
 using headroom::HWY_NAMESPACE::sum_over;
 
+// Where in the table the cosines and sines of a row are.
+template <class Pass>
+const float* turn_of(const Pass& t, std::int64_t b, std::int64_t row) {
+  const std::int64_t position = t.positions ? t.positions.template as<std::int32_t>()[b * t.x.shape[1] + row] : row;
+  return t.table.template as<float>() + position * t.x.shape[3];
+}
+
 template <class T>
 T* head_of(const Tensor& t, std::int64_t b, std::int64_t position, std::int64_t head) {
   return t.as<T>() + b * t.stride[0] + position * t.stride[1] + head * t.stride[2];
@@ -26,7 +33,7 @@ float root_of(const T* x, std::int64_t n, float eps) {  // 1 / √(mean(x²) + e
 
 void forward_position(const Forward& t, std::int64_t b, std::int64_t position) {
   const auto n = t.x.shape[3], half = n / 2;
-  const float *cosine = t.table.as<float>() + position * n, *sine = cosine + half, *w = t.weight.as<float>();
+  const float *cosine = turn_of(t, b, position), *sine = cosine + half, *w = t.weight.as<float>();
   with_float(t.x.dtype, [&]<class T>() {
     for (std::int64_t h = 0; h < t.x.shape[2]; ++h) {
       const T* x = head_of<T>(t.x, b, position, h);
@@ -44,7 +51,7 @@ void forward_position(const Forward& t, std::int64_t b, std::int64_t position) {
 // g = d rotated back; dweight += g·x̂; dx = r·(w·g − x̂·mean(w·g·x̂)), x̂ = r·x.
 void backward_position(const Backward& t, std::int64_t b, std::int64_t position, float* dweight) {
   const auto n = t.x.shape[3], half = n / 2;
-  const float *cosine = t.table.as<float>() + position * n, *sine = cosine + half, *w = t.weight.as<float>();
+  const float *cosine = turn_of(t, b, position), *sine = cosine + half, *w = t.weight.as<float>();
   with_float(t.x.dtype, [&]<class T>() {
     for (std::int64_t h = 0; h < t.x.shape[2]; ++h) {
       const T* x = head_of<T>(t.x, b, position, h);

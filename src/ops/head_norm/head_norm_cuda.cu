@@ -17,7 +17,8 @@ struct Args {
   const T* x;
   T* y;  // forward: the output; backward: the gradient, in and out
   const float *weight, *table;
-  float* sums;  // [parts, dim]
+  const int* where;  // a row's position; null: its number in its sequence
+  float* sums;       // [parts, dim]
   std::int64_t x_batch, x_row, x_head, y_batch, y_row, y_head;
   unsigned len, positions, positions_each;
   int heads, half, lanes;  // lanes that share a head, a power of two
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(32 * warps) head_norm_fwd(const __grid_constan
   T* y = a.y + batch * a.y_batch + row * a.y_row;
   const Pairs<vec> pairs{a.half, a.lanes};
   typename Pairs<vec>::Values c{}, s{}, w{}, z{}, u[at_once], v[at_once];
-  pairs.read(a.table + std::int64_t(row) * 2 * a.half, c, s);
+  pairs.read(a.table + std::int64_t(a.where ? a.where[position] : int(row)) * 2 * a.half, c, s);
   pairs.read(a.weight, w, z);
   for (int first = 0; first < a.heads; first += at_once * pairs.groups()) {
     const auto head_of = [&](int n) { return first + n * pairs.groups() + pairs.group(); };
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
     const unsigned batch = position / a.len, row = position % a.len;
     const T* x = a.x + batch * a.x_batch + row * a.x_row;
     T* y = a.y + batch * a.y_batch + row * a.y_row;
-    pairs.read(a.table + std::int64_t(row) * 2 * a.half, c, s);
+    pairs.read(a.table + std::int64_t(a.where ? a.where[position] : int(row)) * 2 * a.half, c, s);
     for (int first = 0; first < a.heads; first += together * pairs.groups()) {
       const auto head_of = [&](int n) { return first + n * pairs.groups() + pairs.group(); };
 #pragma unroll
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(32 * warps) head_norm_bwd(const __grid_constan
 
 // f.operator()<T, vec>(args): pairs in fours where every head, and its halves, begin at a multiple of four elements.
 template <class F>
-void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& table, float eps, F&& f) {
+void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& table, const Tensor& where, float eps, F&& f) {
   const auto positions = x.shape[0] * x.shape[1], half = x.shape[3] / 2;
   check(positions < (1ll << 31), Code::unsupported, "head_norm: {} positions; a GPU serves fewer than 2^31", positions);
   with_float(x.dtype, [&]<class T>() {
@@ -199,6 +200,7 @@ void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Ten
                        .y = y.as<T>(),
                        .weight = weight.as<float>(),
                        .table = table.as<float>(),
+                       .where = where.as<int>(),
                        .sums = nullptr,
                        .x_batch = x.stride[0],
                        .x_row = x.stride[1],
@@ -221,7 +223,7 @@ void with_args(const Tensor& x, const Tensor& y, const Tensor& weight, const Ten
 
 void forward_cuda(const Forward& t, Context& ctx) {
   if (t.x.count() == 0) return;
-  with_args(t.x, t.y, t.weight, t.table, t.eps, [&]<class T, int vec>(const Args<T>& args) {
+  with_args(t.x, t.y, t.weight, t.table, t.positions, t.eps, [&]<class T, int vec>(const Args<T>& args) {
     launch(cuda_stream(ctx.stream), head_norm_fwd<T, vec>, {grid_of(ceil_div(std::int64_t(args.positions), warps)), 32 * warps}, args);
   });
 }
@@ -229,7 +231,7 @@ void forward_cuda(const Forward& t, Context& ctx) {
 void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
   if (t.x.count() > 0)
-    with_args(t.x, t.d, t.weight, t.table, t.eps, [&]<class T, int vec>(Args<T> args) {
+    with_args(t.x, t.d, t.weight, t.table, t.positions, t.eps, [&]<class T, int vec>(Args<T> args) {
       args.sums = sums.as<float>();
       args.positions_each = unsigned(parts.rows_each);
       launch(stream, head_norm_bwd<T, vec>, {grid_of(parts.count), 32 * warps}, args);

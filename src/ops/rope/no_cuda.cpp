@@ -9,6 +9,6 @@ namespace {
 }  // namespace
 
 void fill_cuda(const Tensor&, double, std::int64_t, Context&) { refuse(); }
-void rotate_cuda(const Tensor&, const Tensor&, Turn, Context&) { refuse(); }
+void rotate_cuda(const Tensor&, const Tensor&, Turn, const Tensor&, Context&) { refuse(); }
 
 }  // namespace headroom::rope

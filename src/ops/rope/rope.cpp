@@ -25,14 +25,16 @@ std::vector<float> table_of(const Frequencies& f, std::int64_t len) {
   return table;
 }
 
-void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
+void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx, const Tensor& positions) {
   check(x.shape.rank == 4 && x.stride[3] == 1 && x.shape[3] % 2 == 0, Code::bad_argument,
         "rope: x must be [batch, len, heads, dim] with an even dim of stride 1; dim is {}, its stride {}", x.shape[3], x.stride[3]);
-  check(table.shape[0] >= x.shape[1] && table.shape[1] == x.shape[3], Code::bad_argument,
+  check(!positions || (positions.dtype == DType::i32 && positions.count() == x.shape[0] * x.shape[1] && positions.contiguous()),
+        Code::bad_argument, "rope: positions must be contiguous int32 [{}, {}]", x.shape[0], x.shape[1]);
+  check((positions || table.shape[0] >= x.shape[1]) && table.shape[1] == x.shape[3], Code::bad_argument,
         "rope: the table holds {} positions of dim {}, x has {} of {}", table.shape[0], table.shape[1], x.shape[1], x.shape[3]);
   const auto op = ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? rotate_cuda(x, table, turn, ctx) : rotate_cpu(x, table, turn, ctx);
+  ctx.on_gpu() ? rotate_cuda(x, table, turn, positions, ctx) : rotate_cpu(x, table, turn, positions, ctx);
 }
 
 }  // namespace headroom::rope

@@ -15,6 +15,7 @@ template <class T>
 struct Args {
   T* x;
   const float* table;
+  const int* positions;  // of every row; null: its number in its sequence
   std::int64_t len, batch_stride, row_stride, head_stride;
   int heads, half, pieces;  // pieces of half a head
   float sign;
@@ -24,9 +25,9 @@ struct Args {
 //   reads, writes  x once     numerics  FP32     limit  bandwidth
 template <class T, int vec>
 __global__ void __launch_bounds__(most_threads) rope_rotate(const __grid_constant__ Args<T> a) {
-  const std::int64_t batch = blockIdx.x / a.len, position = blockIdx.x % a.len;
+  const std::int64_t batch = blockIdx.x / a.len, row = blockIdx.x % a.len, position = a.positions ? a.positions[blockIdx.x] : row;
   const float *cosine = a.table + position * 2 * a.half, *sine = cosine + a.half;
-  T* x = a.x + batch * a.batch_stride + position * a.row_stride;
+  T* x = a.x + batch * a.batch_stride + row * a.row_stride;
   for (int at = int(threadIdx.x); at < a.heads * a.pieces; at += int(blockDim.x)) {
     const int i = at % a.pieces * vec;
     T *first = x + at / a.pieces * a.head_stride + i, *second = first + a.half;
@@ -70,7 +71,7 @@ void fill_cuda(const Tensor& table, double theta, std::int64_t first, Context& c
          {table.as<float>(), count, int(table.shape[1] / 2), theta, first});
 }
 
-void rotate_cuda(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) {
+void rotate_cuda(const Tensor& x, const Tensor& table, Turn turn, const Tensor& positions, Context& ctx) {
   if (x.count() == 0) return;
   const auto half = x.shape[3] / 2;
   with_float(x.dtype, [&]<class T>() {
@@ -80,6 +81,7 @@ void rotate_cuda(const Tensor& x, const Tensor& table, Turn turn, Context& ctx) 
              {grid_of(x.shape[0] * x.shape[1]), unsigned(std::clamp<std::int64_t>((items + 31) / 32 * 32, 32, most_threads))},
              {.x = x.as<T>(),
               .table = table.as<float>(),
+              .positions = positions.as<int>(),
               .len = x.shape[1],
               .batch_stride = x.stride[0],
               .row_stride = x.stride[1],

@@ -51,6 +51,7 @@ struct ProfileResult {
 struct ProfileStep {
   engine::Recipe recipe;  // its purpose is the largest: train is profiled as forward, forward+backward and train
   std::uint64_t memory_bytes = 0;
+  std::vector<std::int64_t> documents = {};  // lengths, where the recipe has them
 };
 ProfileResult profile_step(const ProfileStep&, const Device&, const ProfileOptions&);
 

@@ -20,12 +20,13 @@ using engine::Purpose;
 using engine::Training;
 
 // As `headroom step` runs it: on a GPU recorded once, with the marks listening, and launched whole.
-Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, std::uint64_t limit, const Device& device,
+Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, const ProfileStep& s, const Device& device,
                       const ProfileOptions& o, dist::Comm* comm, profile::TimelineTrace* trace) {
   Place place(device, o.threads);
   const auto stop = [&] { return o.group ? o.group->stop(o.stop()) : o.stop(); };  // all ranks hear the same
   const std::size_t forecast = engine::forecast_peak(recipe, device, place.threads().count());
   const std::size_t bytes = o.group ? o.group->most(forecast, "what they need") : forecast;  // arenas of one size
+  const std::uint64_t limit = s.memory_bytes;
   check(bytes <= limit, Code::out_of_memory, "profile: {} of this model needs {}, {} are available; a smaller --batch or --len, or --keep",
         phase, bytes_in_words(double(bytes)), bytes_in_words(double(limit)));
   const std::shared_ptr<void> shared = comm ? comm->take(bytes) : nullptr;
@@ -37,7 +38,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, st
   if (comm) engine::agree_on(fmt::format("seed {} warmup {} steps {}", o.seed, o.warmup, o.steps), "a profile", ctx, *comm);
   training.initialise(o.seed);
   training.warm();
-  engine::feed_random(training, o.seed);
+  engine::feed_random(training, o.seed, 0, s.documents);
   training.set_rate(1e-4);
   const auto step = [&] {
     if (recipe.purpose == Purpose::forward) return training.forward();
@@ -92,7 +93,7 @@ ProfileResult profile_step(const ProfileStep& s, const Device& device, const Pro
     if (trace) part.emplace(*trace, int(result.profiles.size()) + 1, name);
     const int process = int(result.profiles.size()) + 1;
     try {
-      result.profiles.push_back(profile_phase(r, name, s.memory_bytes, device, o, comm.get(), part ? &*part : nullptr));
+      result.profiles.push_back(profile_phase(r, name, s, device, o, comm.get(), part ? &*part : nullptr));
     } catch (const Error& e) {
       if (e.at.code != Code::interrupted || result.profiles.empty()) throw;
       break;  // what was recorded is shown

@@ -83,9 +83,10 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   ProfileOptions o = options;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
-  s.recipe = {only(t.models, "--model"), t.batch, only(t.lens, "--len"), only(t.precisions, "--precision"), {}, t.attention};
+  s.recipe = {only(t.models, "--model"), t.batch, only(lens_of(t), "--len"), only(t.precisions, "--precision"), {}, t.attention};
   s.recipe.keep_as(t.keep.what.value_or(engine::Keeping{}));
   s.recipe.purpose = phase, s.recipe.holding = t.holding, s.recipe.ranks = t.ranks, s.recipe.logits = t.logits;
+  s.recipe.documents = engine::packed_as(t.documents), s.documents = t.documents;
   engine::check(s.recipe);
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;

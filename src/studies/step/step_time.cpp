@@ -1,6 +1,7 @@
 #include "studies/step/step_time.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/host_link.h"
@@ -54,7 +55,7 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
 
 // On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
 bench::Measurement measured(Training& t, const Context& ctx, const Place& place, const bench::Protocol& protocol, std::uint64_t seed,
-                            DriverBytes& driver, const std::function<bool()>& stop) {
+                            const std::vector<std::int64_t>& documents, DriverBytes& driver, const std::function<bool()>& stop) {
   const auto step = [&] {
     if (t.recipe().purpose == Purpose::forward) return t.forward();
     if (t.recipe().purpose == Purpose::gradients) return t.backward();
@@ -68,7 +69,7 @@ bench::Measurement measured(Training& t, const Context& ctx, const Place& place,
     const bool first = !recorded;
     if (first) {
       t.warm();
-      engine::feed_random(t, seed);
+      engine::feed_random(t, seed, 0, documents);
       recorded.emplace(step, ctx);
     }
     (*recorded)();
@@ -111,17 +112,19 @@ struct StepCase {
 
 std::vector<StepCase> cases_of(const StepTime& s) {
   std::vector<StepCase> cases;
+  const auto lens = lens_of(s);
   std::vector<Purpose> phases = s.phases;
   std::sort(phases.begin(), phases.end());
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
   for (const engine::ModelConfig& model : s.models)
     for (const Precision precision : s.precisions)
-      for (const auto len : s.lens)
+      for (const auto len : lens)
         for (const Purpose phase : phases)
           for (const auto warmup : s.warmups) {
             Recipe r{model, s.batch, len, precision, {}, s.attention};
             r.keep_as(s.keep.what.value_or(engine::Keeping{}));
             r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks, r.logits = s.logits;
+            r.documents = engine::packed_as(s.documents);
             if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
             StepTime alone = s;
             alone.models = {model};
@@ -154,7 +157,7 @@ class StepRows {
 
   StepRow measured_row(const StepCase& c) {
     StepRow row{.model = c.recipe.model.name, .batch = c.recipe.batch, .len = c.recipe.len, .precision = c.recipe.precision};
-    row.ranks = c.recipe.ranks, row.logits = c.recipe.logits;
+    row.ranks = c.recipe.ranks, row.logits = c.recipe.logits, row.documents = in_words(s_.documents);
     if (c.recipe.formats().quantised()) row.scales = c.recipe.scales;
     row.phase = c.recipe.purpose, row.warmup = c.warmup, row.params = engine::param_count(c.recipe.model);
     try {
@@ -210,8 +213,8 @@ class StepRows {
     if (f.host_ms > 0) row.host_ms = f.host_ms, row.host_exposed_ms = f.host_exposed_ms;
     if (f.link_ms > 0) row.link_ms = f.link_ms, row.exposed_ms = f.exposed_ms;
     if (comm_) row.link_bytes = std::int64_t(f.link_bytes), row.comm_bytes = std::int64_t(comm_->own_bytes());
-    const auto m =
-        measured(training, ctx, place_, {.warmup = int(c.warmup), .steps = s_.steps, .seconds = s_.seconds}, s_.seed + 1, driver_, stop_);
+    const auto m = measured(training, ctx, place_, {.warmup = int(c.warmup), .steps = s_.steps, .seconds = s_.seconds}, s_.seed + 1,
+                            s_.documents, driver_, stop_);
     row.status = m.complete ? Status::ok : Status::interrupted;
     row.peak_bytes = std::int64_t(arena.peak());
     row.steps = m.ms.count;
@@ -275,6 +278,9 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
         Part{Note{fmt::format("host_bytes is {} memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.",
                               gpu ? "pinned" : "more")}});
   if (s.warmups.size() > 1) record.add(Part{by_warm_up(rows, s.warmups)});
+  if (!s.documents.empty())
+    record.add(Part{Note{fmt::format("Each row holds {} documents. FLOPs and MFU count the pairs of tokens that see each other inside one.",
+                                     s.documents.size())}});
   if (!gpu)
     return record.add(Part{Note{fmt::format(
         "MFU is against {}.", s.matmul_flops > 0
@@ -290,6 +296,19 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
 }
 
 }  // namespace
+
+std::string in_words(const std::vector<std::int64_t>& documents) {
+  std::string words;
+  for (const std::int64_t one : documents) words += fmt::format("{}{}", words.empty() ? "" : ",", one);
+  return words;
+}
+
+std::vector<std::int64_t> lens_of(const StepTime& s) {
+  if (s.documents.empty()) return s.lens;
+  const std::int64_t sum = std::accumulate(s.documents.begin(), s.documents.end(), std::int64_t(0));
+  check(sum > 0, Code::bad_argument, "--documents {}: they have no token; give lengths above 0", in_words(s.documents));
+  return {sum};
+}
 
 Outcome step_study(const StepTime& asked, const Device& device, const Host& host, dist::Group* group) {
   StepTime s = asked;

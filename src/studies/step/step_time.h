@@ -18,6 +18,7 @@ struct StepTime {
   std::vector<engine::ModelConfig> models;
   std::int64_t batch = 4;
   std::vector<std::int64_t> lens{128};
+  std::vector<std::int64_t> documents{};  // lengths, packed into every row in place of a length; none: a row is one sequence
   std::vector<Precision> precisions{{}};
   std::optional<engine::Scales> scales;  // of fp8
   engine::KeepAsked keep{};
@@ -39,6 +40,9 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.models, {.name = "models"});
   f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
   f(s.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
+  f(s.documents, {.name = "documents",
+                  .about = "Lengths of documents, packed into each row in place of --len; attention stays within each",
+                  .allowed = {0, 1 << 30}});
   f(s.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
   f(s.scales, {.name = "scales", .about = engine::about_scales});
   f(s.keep, {.name = "keep",
@@ -60,6 +64,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
 struct StepRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
+  std::string documents{};  // lengths, with commas between them
   Precision precision;
   engine::Purpose phase = engine::Purpose::forward;
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
@@ -84,6 +89,7 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.model, {.name = "model"});
   f(r.batch, {.name = "batch", .show = detail});
   f(r.len, {.name = "len"});
+  f(r.documents, {.name = "documents", .show = detail});
   f(r.precision, {.name = "precision"});
   f(r.phase, {.name = "phase"});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
@@ -116,6 +122,9 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.host_ms, {.name = "host_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.host_exposed_ms, {.name = "host_exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
 }
+
+std::string in_words(const std::vector<std::int64_t>& documents);  // as StepRow::documents has them
+std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, what they have together; an Error where that is nothing
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.
 Outcome step_study(const StepTime&, const Device&, const Host&, dist::Group* group = nullptr);

@@ -40,15 +40,19 @@ std::string settings_of(const TrainRun& r, const engine::Data& data) {
 Value validation_loss(Training& t, const engine::Data& data, std::int64_t most, const std::function<bool()>& stop) {
   const auto all = data.validation_batches(t.recipe()), taken = most > 0 ? std::min(all, most) : all;
   const int ranks = t.recipe().ranks.batches();
-  double sum = 0;
+  const auto batch = [&](std::int64_t b) { return std::min(b, taken - 1) * all / taken; };
+  double sum = 0, weights = 0;
   for (std::int64_t b = 0; b < taken; b += ranks) {  // ranks share the batches out; their losses are added in the order of the batches
     if (stop()) return {};
-    data.validation(t, std::min(b + t.recipe().batch_of(t.rank()), taken - 1) * all / taken);
+    data.validation(t, batch(b + t.recipe().batch_of(t.rank())));
     t.forward();
     const auto each = t.losses();
-    for (int rank = 0; rank < ranks && b + rank < taken; ++rank) sum += each[std::size_t(rank)];
+    for (int rank = 0; rank < ranks && b + rank < taken; ++rank) {
+      const double weight = data.validated(t.recipe(), batch(b + rank)) / double(t.recipe().batch * t.recipe().len);  // 1 of full rows
+      sum += weight * each[std::size_t(rank)], weights += weight;
+    }
   }
-  return taken > 0 ? Value(sum / double(taken)) : Value();
+  return taken > 0 ? Value(sum / weights) : Value();
 }
 
 std::int32_t drawn(const float* x, std::int64_t choices, double temperature, double uniform) {
@@ -62,11 +66,13 @@ std::int32_t drawn(const float* x, std::int64_t choices, double temperature, dou
   return std::int32_t(v);
 }
 
-// A text goes on from the prompt, token numbers from token 0; each new token is a run of the model over the last `len`.
+// A text goes on from the prompt, token numbers from token 0; each new token is a run of the model over the last `len`. A document begins
+// and ends with its separator.
 std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const std::function<bool()>& stop) {
   const bool text = r.format == engine::TokenFormat::text;
-  const std::string prompt = !text ? std::string(1, '\0') : r.prompt.empty() ? "\n" : r.prompt;
+  const std::string prompt = r.documents ? r.prompt : !text ? std::string(1, '\0') : r.prompt.empty() ? "\n" : r.prompt;
   std::vector<std::int32_t> all;
+  if (r.documents) all.push_back(std::int32_t(r.documents->token));
   for (unsigned char c : prompt) all.push_back(c);
   const auto len = t.recipe().len, vocab = t.recipe().model.vocab;
   for (auto token : all) check(token < vocab, Code::bad_argument, "--prompt: byte {} is beyond the vocabulary of {}", token, vocab);
@@ -80,6 +86,7 @@ std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const 
     t.logits_at(have - 1, logits);
     const auto x = engine::values_of<float>(logits, t.context());
     all.push_back(drawn(x.data(), text ? std::min<std::int64_t>(vocab, 256) : vocab, r.temperature, random.uniform(std::uint64_t(n))));
+    if (r.documents && all.back() == r.documents->token) break;
     out += text ? std::string(1, char(all.back())) : fmt::format("{}{}", n ? " " : "", all.back());
   }
   return out;
@@ -94,16 +101,18 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
   if (before.contains("updating")) before["update"] = before["updating"];                                 // as earlier checkpoints call it
   if (!before.contains("logits")) before["logits"] = names_of<engine::Logits>.of(engine::Logits::whole);  // those had no other
+  if (!before.contains("documents")) before["documents"] = nullptr;
   const auto steps_of = [&](const nlohmann::json& j) {
     return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
   };
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
+  const auto in_words = [](const nlohmann::json& value) { return value.is_null() ? "none" : value.dump(); };
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
     const bool may_differ =
         (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
-          before.contains(key) ? before[key].dump() : "unknown", value.dump());
+          before.contains(key) ? in_words(before[key]) : "unknown", in_words(value));
   };
   refuse_other("lr", mine["lr"]);  // before the floor, which follows from it
   for (const auto& [key, value] : mine.items()) refuse_other(key, value);
@@ -213,11 +222,12 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   Descriptor folder;
   if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
   if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
+  const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out, r.documents, r.recipe.len);
+  r.recipe.documents = data.packed();
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   const std::uint64_t room = r.keep.what ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
   choose_keep(r, room - std::min<std::uint64_t>(room, of_sample), device);
-  const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out);
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
   const std::size_t taken = group ? group->most(needed, "what they need") : needed;  // arenas of one size, on all ranks or on none
@@ -258,7 +268,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
   std::vector<TrainRow> rows;
   const auto from = at.step;
-  const double tokens_per_step = double(r.recipe.batch * r.recipe.len * r.recipe.micro_batches_of_all());
+  double tokens = 0;  // predicted since it began
   const adamw::Hyper hyper = r.recipe.served(r.hyper);
   const auto keep = [&](const TrainRow& row) {  // a store that is full must not cost the steps since the last checkpoint
     try {
@@ -274,6 +284,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   double speed = 0;
   while (at.step < r.schedule.steps && !stop()) {
     for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
+    tokens += double(data.drawn(r.recipe, r.seed, at.step));
     const double rate = r.schedule.at(at.step);
     t.set_rate(rate);
     passes();
@@ -286,7 +297,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
       const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
                                             : t.state(adamw::updates) != double(at.step);
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
-      speed = tokens_per_step * double(at.step - from) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      speed = tokens / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       host.progress(double(at.step - from) / double(r.schedule.steps - from),
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
       TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = speed};
@@ -305,6 +316,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
   Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
+  if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));

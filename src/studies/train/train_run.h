@@ -20,6 +20,7 @@ struct TrainRun {
   std::optional<std::uint64_t> memory{};
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
+  std::optional<engine::DocumentsBy> documents{};  // what ends a document of the data; none: sequences begin anywhere
   double held_out = 0.1;
   adamw::Hyper hyper;
   engine::Schedule schedule;
@@ -33,7 +34,7 @@ struct TrainRun {
   std::int64_t log_every = 50;           // steps between rows
   std::int64_t validation_batches = 64;  // of the held-out part, evenly spread; 0: all
   std::int64_t sample = 0;               // tokens to print at the end: bytes of a text, else numbers
-  std::string prompt = "\n";             // what a sampled text goes on from
+  std::string prompt = "\n";             // what a sampled text goes on from; a document, from its beginning on
   double temperature = 0.8;
   int threads = 0;  // 0: every core
 };
@@ -44,6 +45,9 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   f(r.recipe.batch, {.name = "batch", .about = "Sequences of a micro-batch", .allowed = {1, 4096}});
   f(r.recipe.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 24}});
   f(r.recipe.micro_batches, {.name = "micro_batches", .about = "Micro-batches whose gradients add up to a step", .allowed = {1, 4096}});
+  f(r.documents, {.name = "documents",
+                  .about = "What ends a document; documents are packed into rows of --len tokens, and none sees another. lines, paragraphs "
+                           "and jsonl are of --text; token:N is of any file"});
   f(r.schedule.steps, {.name = "steps", .about = "Steps of the whole run; 0: only validate and sample", .allowed = {0, 1ll << 40}});
   f(r.recipe.precision,
     {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
