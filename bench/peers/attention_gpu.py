@@ -2,7 +2,7 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode] [--pass forward|backward] [--out FILE.csv] [--before LIBRARY]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--out FILE.csv] [--before LIBRARY]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
@@ -33,7 +33,7 @@ GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 class Asked(c.Structure):
     _fields_ = [("variant", c.c_char_p), ("dtype", c.c_int32), ("mask", c.c_int32)] + [
         (name, c.c_int64) for name in ("deterministic", "batch", "heads", "kv_heads", "len_q", "len_k", "dim", "documents")
-    ] + [("softcap", c.c_double)]
+    ] + [("softcap", c.c_double), ("page", c.c_int64), ("pages", c.c_int64)]
 
 
 class Pointers(c.Structure):
@@ -56,9 +56,11 @@ class Ours:
         batch, len_q, heads, dim = t["q"].shape
         dtype = 3 if tf32 else DTYPES[t["q"].dtype]
         documents = t["cu_q"].shape[1] - 1 if "cu_q" in t else 0
+        pages, len_k = (t["k"].shape[0], t["pages"].shape[1] * t["k"].shape[1]) if "pages" in t else (0, t["k"].shape[1])
         self.asked = Asked(
-            variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, t["k"].shape[1], dim, documents, softcap
-        )
+            variant.encode(), dtype, int(causal), int(deterministic), batch, heads, t["k"].shape[2], len_q, len_k, dim, documents, softcap,
+            t["k"].shape[1] if pages else 0, pages,
+        )  # fmt: skip
         workspace, saved = c.c_int64(), c.c_int64()
         self.call(library.variant_needs, c.byref(workspace), c.byref(saved))
         self.memory = [torch.empty(n.value + 256, dtype=torch.uint8, device="cuda") for n in (workspace, saved)]
@@ -165,25 +167,70 @@ def measure(library, before, cell, backward, a):
     for name in filter(None, a.peers.split(",")):
         try:
             candidates[name] = call = Peer(PEERS[name], t, causal, backward)
-            call()
+            tried(name, call)
         except RuntimeError as e:
             candidates.pop(name, None)
             row[f"{name}_why"] = str(e).splitlines()[0][:60]
             continue
         if not errors:
-            for mine in ours.values():
+            for mine_name, mine in ((n, x) for n, x in ours.items() if isinstance(x, Ours)):
                 for result in call.results:
-                    t[result].fill_(torch.nan)
-                mine()
-                errors += [((t[r].float() - x.float()).norm() / x.float().norm()).item() for r, x in call.results.items()]
+                    mine.t[result].fill_(torch.nan)
+                tried(mine_name, mine)
+                errors += [((mine.t[r].float() - x.float()).norm() / x.float().norm()).item() for r, x in call.results.items()]
         call.results = None
-    row["error"] = f"{max(errors, default=0):.1e}"
+    row["error"] = f"{max(errors, key=lambda e: (e != e, e), default=0):.1e}"  # a NaN is the worst of all
     ms = alternate(candidates)
     flops = 4 * batch * heads * len_q * len_k * dim * (2.5 if backward else 1) / (2 if causal else 1)
     best = min((ms[name][0] for name in ms if name not in ours), default=ms["ours"][0])
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{best / ms['ours'][0]:.3f}"}
+
+
+def document_cells():  # lengths of the documents of one row, heads, kv_heads, dim, softcap
+    for dim in (64, 128, 256):
+        for lengths in ([2048] * 8, [512] * 32, [37 + 211 * i % 1987 for i in range(16)]):
+            yield lengths, 2048 // dim, 2048 // dim, dim, 0.0
+        yield [2048] * 8, 2048 // dim, 512 // dim, dim, 0.0
+        yield [2048] * 8, 2048 // dim, 2048 // dim, dim, 30.0
+
+
+def measure_documents(library, cell, backward, a):
+    """Causal documents packed into one row, against rows of a batch: the same documents where they are equally long, else as many rows of the
+    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours."""
+    lengths, heads, kv_heads, dim, softcap = cell
+    total, pairs = sum(lengths), sum(n * (n + 1) // 2 for n in lengths)
+    length = round(sum(n * n for n in lengths) / total)
+    count = max(1, round(pairs / (length * (length + 1) // 2)))
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
+
+    def tensors(batch, n):
+        t = {name: make(batch, n, kv_heads if name in "kv" else heads, dim) for name in "qkvo"} | {"lse": torch.empty(batch, heads, n, device="cuda")}
+        return t | ({"d_o": make(batch, n, heads, dim)} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()} if backward else {})
+
+    packed, dense = tensors(1, total), tensors(count, length)
+    ends = torch.tensor([[0] + lengths], device="cuda").cumsum(1).to(torch.int32)
+    packed |= {"cu_q": ends, "cu_k": ends}
+    given = {"ours": (packed, softcap), "dense": (dense, 0.0)}
+    for t, cap in given.values():
+        Ours(library, a.variant, t, True, False, softcap=cap)()
+    ms = alternate({name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()})
+    dense_pairs = count * length * (length + 1) // 2
+    row = dict(zip("dim heads kv_heads documents len softcap".split(), (dim, heads, kv_heads, len(lengths), total, softcap)))
+    for name, (among, once) in ms.items():
+        row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
+    flops = 4 * heads * pairs * dim * (2.5 if backward else 1)
+    return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{ms['dense'][0] / dense_pairs * pairs / ms['ours'][0]:.3f}"}
+
+
+def tried(name, call):
+    """A call, and the card's own word on it: an error that comes later names nobody."""
+    try:
+        call()
+        torch.cuda.synchronize()
+    except RuntimeError as e:
+        raise RuntimeError(f"{name}: {e}") from e
 
 
 def place_fa3(rows, which):
@@ -206,7 +253,7 @@ def place_fa3(rows, which):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("library")
-    options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode"))
+    options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode", "documents"))
     options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
     options.add_argument("--variant", default="flash_sm90")
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
@@ -220,7 +267,10 @@ def main():
     print(title)
     rows = []
     with torch.cuda.stream(torch.cuda.Stream()):
-        for cell in cells(a.set):
+        for cell in document_cells() if a.set == "documents" else ():
+            rows.append(measure_documents(library, cell, a.which == "backward", a))
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+        for cell in cells(a.set) if a.set != "documents" else ():
             if str(cell[5]) in a.dims.split(","):
                 rows.append(measure(library, before, cell, a.which == "backward", a))
                 print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
@@ -229,13 +279,13 @@ def main():
     def summary(name, values):
         return f" · {name}: geometric mean {statistics.geometric_mean(values):.3f}, lowest {min(values):.3f}" if values else ""
 
-    factors = place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
+    factors = [] if a.set in ("documents", "decode") else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
     title += summary("ratio", [float(row["ratio"]) for row in rows])
     title += summary("fa3_ratio", [float(row["fa3_ratio"]) for row in rows if "fa3_ratio" in row])
     if factors:
         title += f" · card's factor {min(factors):.3f} to {max(factors):.3f}, median {statistics.median(factors):.3f}"
     if a.which == "backward":
-        title += summary("free over ordered", [float(row["ours_ms"]) / float(row["ordered_ms"]) for row in rows])
+        title += summary("free over ordered", [float(row["ours_ms"]) / float(row["ordered_ms"]) for row in rows if "ordered_ms" in row])
     if before:
         title += summary("before over ours", [float(row["before_ms"]) / float(row["ours_ms"]) for row in rows])
     print(title)

@@ -39,14 +39,16 @@ struct Asked {  // everything contiguous, [batch, len, heads, dim]
   std::int32_t mask;   // 0 full, 1 causal
   std::int64_t deterministic;
   std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
-  std::int64_t documents;  // packed into each row of the batch; 0: not packed
-  double softcap;          // 0: none
+  std::int64_t documents;    // packed into each row of the batch; 0: not packed
+  double softcap;            // 0: none
+  std::int64_t page, pages;  // positions of a page, and how many there are; 0: k and v are not paged
 };
 
 struct Pointers {
   void *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv, *workspace, *saved, *stream;
   std::int64_t workspace_bytes, saved_bytes;
   void *cu_q, *cu_k;  // i32 [batch, documents + 1]
+  void* pages;        // i32 [batch, pages of a sequence]
 };
 
 static Problem problem_of(const Asked& a) {
@@ -58,6 +60,7 @@ static Problem problem_of(const Asked& a) {
   p.deterministic = a.deterministic != 0;
   p.documents = a.documents;
   p.softcap = float(a.softcap);
+  p.page = a.page, p.pages = a.pages;
   return p;
 }
 
@@ -96,6 +99,7 @@ __attribute__((visibility("default"))) int variant_run(const Asked* a, int pass,
       with.cu_q = Tensor(t->cu_q, DType::i32, {p.batch, p.documents + 1});
       with.cu_k = Tensor(t->cu_k, DType::i32, {p.batch, p.documents + 1});
     }
+    if (p.page) with.pages = Tensor(t->pages, DType::i32, {p.batch, p.pages_of_sequence()});
     if (Pass(pass) == Pass::forward)
       forward(v, p, {q, k, vv, o, lse, saved, with}, ctx);
     else
