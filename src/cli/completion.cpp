@@ -262,6 +262,7 @@ std::string manual(std::span<const CommandWords> commands, std::string_view over
         out += "\\-";
       else
         out += c;
+      if (c == ',' || c == '|') out += "\\:";  // a line may break here: lists of words are wider than a page
     }
     return out;
   };
@@ -275,7 +276,7 @@ std::string manual(std::span<const CommandWords> commands, std::string_view over
     return out;
   };
   std::string out = fmt::format(
-      ".TH HEADROOM 1 \"\" \"headroom {}\" \"User Commands\"\n.SH NAME\nheadroom \\- bytes and milliseconds of training transformers\n"
+      ".TH HEADROOM 1 \"\" \"headroom {}\" \"User Commands\"\n.ad l\n.SH NAME\nheadroom \\- bytes and milliseconds of training transformers\n"
       ".SH SYNOPSIS\n.B headroom\n.I command\n[\\fItopic\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n.nf\n{}.fi\n",
       HEADROOM_VERSION, safe(overview));
   const auto section = [&](const std::string& heading, const char* kind, const CommandWords& c) {
