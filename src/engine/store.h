@@ -178,7 +178,10 @@ class ParamStore {
   void view_params();
   bool needs_weights(int group, Pass) const;
   template <class Body>
-  void each_run(int group, Body&&) const;  // of those that a group's lease needs
+  void each_run(int group, Body&& body) const {  // of those that a group's lease needs
+    for (const Run& r : runs_)
+      if (r.group == group || (group == last_group_ && shared_by_groups(r))) body(r);
+  }
   std::size_t place_in_loan(int group, const Run&) const;
 
   Tensor owned(const Param&, const Tensor&) const;           // of a tensor that is whole or owned: the owned elements, flat

@@ -7,39 +7,13 @@
 #include <fstream>
 
 #include "base/host_link.h"
-#include "dist/threads.h"
 #include "engine/keep_auto.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/ranks_at_work.h"
 
 namespace headroom::engine {
 namespace host_keep_tests {
 
-using Result = std::pair<std::vector<double>, std::vector<float>>;
-
-Result steps_of(Workshop& w, std::size_t expected_host_bytes) {
-  const Recipe& r = w.training.recipe();
-  Result all;
-  for (std::uint64_t step = 0; step < 2; ++step) {
-    for (int micro = 0; micro < r.micro_batches; ++micro)
-      w.fill(step * 100 + std::uint64_t(r.micro_of_all(micro, w.training.rank())), micro);
-    w.training.step(r.served({.lr = 0.01}));
-    for (const double loss : w.training.losses()) all.first.push_back(loss);
-  }
-  EXPECT_EQ(w.arena.peak(), w.predicted);
-  EXPECT_EQ(w.ledger.peak_bytes(), w.predicted);
-  const HostKeep* host = w.training.host_keep();
-  EXPECT_EQ(host ? host->host_bytes() : 0, expected_host_bytes);
-  for (const Param& p : w.training.store().params()) {
-    const auto values = w.training.store().values(p, Value::weight);
-    all.second.insert(all.second.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
-Result trained(const Recipe& r) {
-  Workshop w(r);
-  return steps_of(w, forecast(r, w.device, 2).host_bytes);
-}
+Taken trained(const Recipe& r) { return alone(r, 2, r.served({.lr = 0.01})); }
 
 Recipe deep(const char* precision) {
   Recipe r{tiny(), 2, 9, *precision_named(precision)};
@@ -52,7 +26,7 @@ TEST(HostKeep, GivesTheSameBitsAndTakesTheBytesForecast) {
     Recipe r = deep(precision);
     r.micro_batches = micro_batches;
     if (micro_batches == 1) r.holding.updating = Updating::during;
-    const Result all = trained(r);
+    const Taken all = trained(r);
     for (const Keeping& k : {Keeping{.host = 1}, Keeping{Keep::no_cheap, 1, 5}, Keeping{Keep::no_attention_inputs, 1, 7}}) {
       r.keep_as(k);
       EXPECT_EQ(trained(r), all) << precision << " " << WordsOf<Keeping>::to(k) << " micro-batches " << micro_batches;
@@ -67,16 +41,12 @@ TEST(HostKeep, GoesWithRanks) {
   Recipe r = deep("bf16");
   r.micro_batches = 2;
   r.keep_as({.host = Keeping::every_block});
-  const Result one = trained(r);
+  const Taken one = trained(r);
   r.micro_batches = 1;
   for (const Sharding sharding : {Sharding::none, Sharding::everything}) {
     r.ranks = {2, sharding};
-    const std::size_t bytes = forecast(r, {}, 1).host_bytes;
-    EXPECT_GT(bytes, 0u);
-    dist::as_threads(2, [&](dist::Comm& comm) {
-      Workshop w(r, 1, {}, &comm);
-      EXPECT_EQ(steps_of(w, bytes), one);
-    });
+    EXPECT_GT(forecast(r, {}, 1).host_bytes, 0u);
+    for (const Taken& each : together(r, 2, r.served({.lr = 0.01}))) EXPECT_EQ(each, one);
   }
 }
 

@@ -2,14 +2,12 @@
 // that the forecast says.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <filesystem>
 #include <mutex>
 
-#include "dist/threads.h"
 #include "engine/save.h"
 #include "ops/copy/split.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/ranks_at_work.h"
 
 namespace headroom::engine {
 namespace {
@@ -23,72 +21,10 @@ Recipe recipe_of(const char* precision, int micro_batches = 1) {
   return r;
 }
 
-struct Taken {  // what a run of steps leaves behind, in whole values
-  std::vector<double> losses, norms;
-  std::vector<float> weights, m, v;
-  friend bool operator==(const Taken&, const Taken&) = default;
-};
-
-Taken values_of(Workshop& w) {  // every rank calls
-  Taken t;
-  ParamStore& store = w.training.store();
-  for (const Param& p : store.params())
-    for (const auto& [what, to] : {std::pair{Value::weight, &t.weights}, std::pair{Value::m, &t.m}, std::pair{Value::v, &t.v}}) {
-      const auto values = store.values(p, what);
-      to->insert(to->end(), values.begin(), values.end());
-    }
-  return t;
-}
-
-Taken taken(Workshop& w, int steps, const adamw::Hyper& hyper) {
-  Taken t;
-  const Recipe& r = w.training.recipe();
-  for (int step = 0; step < steps; ++step) {
-    for (int micro = 0; micro < r.micro_batches; ++micro)
-      w.fill(std::uint64_t(100 * step + r.micro_of_all(micro, w.training.rank())), micro);
-    w.training.step(hyper);
-    t.losses.push_back(w.training.loss());
-    t.norms.push_back(w.training.state(adamw::grad_norm));
-  }
-  Taken values = values_of(w);
-  values.losses = t.losses, values.norms = t.norms;
-  return values;
-}
-
-void expect_forecast(Workshop& w) {
-  const Forecast f = forecast(w.training.recipe(), w.device, w.place.threads().count());
-  EXPECT_EQ(w.ledger.peak_bytes(), f.peak_bytes);
-  EXPECT_EQ(w.arena.peak(), w.predicted);
-  EXPECT_EQ(w.ledger.live_bytes(), f.standing_bytes);
-}
-
-Taken alone(const Recipe& r, int steps, const adamw::Hyper& hyper) {
-  Workshop w(r);
-  const Taken t = taken(w, steps, hyper);
-  expect_forecast(w);
-  return t;
-}
-
 std::vector<Taken> together(Recipe r, int ranks, Sharding sharding, int steps, const adamw::Hyper& hyper) {
   r.ranks = {ranks, sharding};
-  std::vector<Taken> all{std::size_t(ranks)};
-  dist::as_threads(ranks, [&](dist::Comm& comm) {
-    Workshop w(r, 1 + comm.rank() % 2, {}, &comm);
-    all[std::size_t(comm.rank())] = taken(w, steps, hyper);
-    expect_forecast(w);
-  });
-  return all;
+  return engine::together(r, steps, hyper);
 }
-
-void expect_same(const Taken& a, const Taken& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_TRUE(a.weights == b.weights);
-  EXPECT_TRUE(a.m == b.m);
-  EXPECT_TRUE(a.v == b.v);
-}
-
-constexpr std::array shardings = {Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::everything};
 
 TEST(Ranks, OfAnyNumberAndShardingGiveTheBitsOfOneWithAsManyMicroBatches) {
   for (const char* precision : {"fp32", "bf16", "fp16", "fp8"})

@@ -2,7 +2,6 @@
 // the same bits, and each takes the bytes that the forecast says.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -11,12 +10,10 @@
 #include "engine/save.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/oracle.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/ranks_at_work.h"
 
 namespace headroom::engine {
 namespace split_tokens_tests {  // a name: what is used here stays here, where a folder is one source
-
-constexpr std::array shardings = {Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::everything};
 
 Recipe recipe_of(const char* precision, std::int64_t batch, std::int64_t len) {
   return {{"uneven", 301, 40, 2, 4, 2, 12, 52, false, 10000, 1e-5, {}}, batch, len, *precision_named(precision)};
@@ -24,52 +21,6 @@ Recipe recipe_of(const char* precision, std::int64_t batch, std::int64_t len) {
 Recipe split(Recipe r, int ranks, Sharding sharding = Sharding::none) {
   r.ranks = {ranks, sharding, true};
   return r;
-}
-
-struct Taken {
-  std::vector<double> losses, norms;
-  std::vector<float> weights;
-  friend bool operator==(const Taken&, const Taken&) = default;
-};
-
-// Every rank calls. The weights are those after the last step.
-Taken taken(Workshop& w, int steps, const adamw::Hyper& hyper) {
-  Taken t;
-  const Recipe& r = w.training.recipe();
-  for (int step = 0; step < steps; ++step) {
-    for (int micro = 0; micro < r.micro_batches; ++micro)
-      w.fill(std::uint64_t(100 * step + r.micro_of_all(micro, w.training.rank())), micro);
-    w.training.step(hyper);
-    t.losses.push_back(w.training.loss());
-    t.norms.push_back(w.training.state(adamw::grad_norm));
-  }
-  for (const Param& p : w.training.store().params()) {
-    const auto values = w.training.store().values(p, Value::weight);
-    t.weights.insert(t.weights.end(), values.begin(), values.end());
-  }
-  return t;
-}
-
-void expect_forecast(Workshop& w) {
-  const Forecast f = forecast(w.training.recipe(), w.device, w.place.threads().count());
-  EXPECT_EQ(w.ledger.peak_bytes(), f.peak_bytes) << "rank " << w.training.rank();
-  EXPECT_EQ(w.arena.peak(), w.predicted);
-  EXPECT_EQ(w.ledger.live_bytes(), f.standing_bytes);
-}
-
-std::vector<Taken> together(const Recipe& r, int steps, const adamw::Hyper& hyper) {
-  std::vector<Taken> all{std::size_t(r.ranks.count)};
-  dist::as_threads(r.ranks.count, [&](dist::Comm& comm) {
-    Workshop w(r, 1, {}, &comm);
-    all[std::size_t(comm.rank())] = taken(w, steps, hyper);
-    expect_forecast(w);
-  });
-  return all;
-}
-
-Taken alone(const Recipe& r, int steps, const adamw::Hyper& hyper) {
-  Workshop w(r, 1);
-  return taken(w, steps, hyper);
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {  // RMS of the difference over the RMS of b
