@@ -70,6 +70,7 @@ class Forecast:
     flops: float
     model_flops: float  # what MFU is counted by: no recomputation
     traffic_bytes: float
+    host_bytes: int  # of pinned host memory, where blocks keep tensors (keep="host:N"); not in the peak
     ms_at_least: Optional[float]  # a lower bound: every op at its ceiling; None where a ceiling is not known
     at_peak_bytes: Dict[str, int]  # by phase
     components: List[Component] = dataclasses.field(repr=False)

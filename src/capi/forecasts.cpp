@@ -183,6 +183,7 @@ Json forecast_answer(Request& r) {
               {"flops", f.flops},
               {"model_flops", f.model_flops},
               {"traffic_bytes", f.bytes},
+              {"host_bytes", f.host_bytes},
               {"ms_at_least", f.ms > 0 ? Json(f.ms) : Json()},
               {"at_peak_bytes", phases},
               {"components", components_of(f)}};

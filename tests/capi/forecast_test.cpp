@@ -56,6 +56,14 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_EQ(a.at("at_peak_bytes").at("saved"), f.bytes_at_peak(Phase::saved));
   EXPECT_EQ(a.at("at_peak_bytes").size(), std::size_t(phase_count));
   EXPECT_LT(a.at("forward_peak_bytes"), a.at("forward_backward_peak_bytes"));
+  EXPECT_EQ(a.at("host_bytes"), 0);
+  const Json host = ask(headroom_forecast,
+                        R"({"model": "small", "batch": 4, "len": 256, "precision": "bf16", "keep": "host:no-cheap", "device": "h200"})");
+  r.host = int(r.model.layers);
+  EXPECT_EQ(host.at("host_bytes"), engine::forecast(r, h200, 1).host_bytes);
+  EXPECT_GT(host.at("host_bytes"), 0);
+  EXPECT_LT(host.at("peak_bytes"), a.at("peak_bytes"));
+  EXPECT_EQ(host.at("keep"), "host:no-cheap");
   EXPECT_FALSE(
       ask(headroom_forecast, R"({"model": "small", "device": "h200", "memory_bytes": 1000000000, "timeline": 0})").at("fits").get<bool>());
 }
