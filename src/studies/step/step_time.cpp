@@ -190,7 +190,7 @@ class StepRows {
       row.why = who_did_not_fit(f, memory_);
       return;
     }
-    if (const auto most = host_room(); f.host_bytes > most) {
+    if (const auto most = f.host_bytes > 0 ? host_room() : 0; f.host_bytes > most) {
       row.status = Status::oom;
       row.why = fmt::format("its blocks keep {} in host memory, and {} are allowed there; try --keep host:N",
                             bytes_in_words(double(f.host_bytes)), bytes_in_words(double(most)));
@@ -225,7 +225,10 @@ class StepRows {
     row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
   }
 
-  std::uint64_t host_room() const { return host_memory_for(device_, group_ ? group_->rendezvous().local_ranks() : 1); }
+  std::uint64_t host_room() const {  // the same on every rank, and called by all
+    const std::uint64_t most = host_memory_for(device_, group_ ? group_->rendezvous().local_ranks() : 1);
+    return group_ ? group_->least(most, "their host memory") : most;
+  }
 
   void add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
     const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
