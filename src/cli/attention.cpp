@@ -20,7 +20,8 @@ Run attention(CLI::App& app, Common& common) {
       "  headroom attention\n"
       "  headroom attention --batch 8 --dim 16,64,128 --len 256,1024,2048 --mask causal --format json --out sweep.json\n"
       "  headroom attention --variant plain,flash --dim 64 --len 4096,8192 --memory 2     (what fits in 2 GiB?)\n"
-      "  headroom attention --len 1024 --until 0.5%                                       (measure until the mean is known)\n\n"
+      "  headroom attention --len 1024 --until 0.5%                                       (measure until the mean is known)\n"
+      "  headroom attention --dtype fp8,bf16 --dim 128 --pass forward --variant flash             (Hopper's; emulated on a CPU)\n\n"
       "Exit codes: 0 every row was measured; 1 a row is wrong, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [asked, &app, &common] {
     bench::Protocol& p = asked->sweep.protocol;

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "dist/dry.h"
 #include "engine/agree.h"
+#include "engine/fp8_sides.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
 #include "ops/bias/bias.h"
@@ -184,8 +185,15 @@ void check_fp8(const Recipe& r, const Device& device) {
   multiplies(formats.activation, formats.weight, formats.stored.dtype);
   multiplies(formats.gradient, formats.weight, formats.stored.dtype);
   multiplies(formats.gradient_transposed, formats.activation, DType::f32);
-  const auto multiple = [](const char* what, std::int64_t n) {
-    check(n % fp8_multiple == 0, Code::unsupported, "step: {} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
+  const std::string misfit = fp8_misfit(r, device);
+  check(misfit.empty(), Code::unsupported, "step: {}", misfit);
+}
+
+std::string fp8_misfit(const Recipe& r, const Device& device) {
+  if (!fp8_on_gpu(r, device)) return "";
+  std::string said;
+  const auto multiple = [&](const char* what, std::int64_t n) {
+    if (said.empty() && n % fp8_multiple != 0) said = fmt::format("{} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
   };
   const Decoder d = decoder_of(r.model);
   multiple("the width", d.width);
@@ -195,6 +203,7 @@ void check_fp8(const Recipe& r, const Device& device) {
     multiple("the width of q", a.q_width());
     multiple("the feed-forward width", f.width);
   }
+  return said;
 }
 
 Training::~Training() = default;

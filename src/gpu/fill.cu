@@ -33,7 +33,7 @@ void fill_normal(const Tensor& t, Random random, const Stream& s, float scale) {
   if (t.count() == 0) return;
   constexpr int threads = 256;
   const auto blocks = unsigned(std::min<std::int64_t>(ceil_div(t.count(), threads), 1 << 15));
-  with_float(t.dtype, [&]<class T>() {
+  with_filled(t.dtype, [&]<class T>() {
     launch(cuda_stream(s.raw()), fill_normal_kernel<T>, {dim3(blocks), dim3(threads)}, FillArgs<T>{t.as<T>(), t.count(), random, scale});
   });
 }

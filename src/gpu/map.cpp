@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
+#include "gpu/byte_map.h"
 #include "gpu/map.h"
 
 namespace headroom {
@@ -18,19 +19,28 @@ Encode find_encode() {  // from the loaded driver, so that the library does not 
   return reinterpret_cast<Encode>(entry);
 }
 
+Map encoded(const void* data, const MapShape& s, CUtensorMapDataType element, std::uint64_t size, CUtensorMapSwizzle swizzle) {
+  static const Encode encode = find_encode();
+  cuuint64_t stride_bytes[4] = {};
+  for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * size;  // each a multiple of 16, below 2^40
+  const cuuint32_t every[5] = {1, 1, 1, 1, 1};
+  Map m;
+  const CUresult r = encode(&m.raw, element, cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every,
+                            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(r == CUDA_SUCCESS, Code::cuda, "cuTensorMapEncodeTiled refused a tensor: CUresult {}", int(r));
+  return m;
+}
+
 }  // namespace
 
 Map make_map(const void* data, MapType type, const MapShape& s) {
-  static const Encode encode = find_encode();
-  cuuint64_t stride_bytes[4] = {};
-  for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * 2;  // each a multiple of 16, below 2^40
-  const cuuint32_t every[5] = {1, 1, 1, 1, 1};
-  Map m;
-  const CUresult r = encode(&m.raw, type == MapType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                            cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check(r == CUDA_SUCCESS, Code::cuda, "cuTensorMapEncodeTiled refused a tensor: CUresult {}", int(r));
-  return m;
+  return encoded(data, s, type == MapType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                 CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+Map make_byte_map(const void* data, const MapShape& s, BoxLayout box) {
+  return encoded(data, s, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1,
+                 box == BoxLayout::swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 }  // namespace headroom

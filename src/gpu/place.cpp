@@ -18,7 +18,7 @@ PlaceMemory Place::take(std::size_t bytes) const { return on_gpu() ? PlaceMemory
 void Place::fill_normal(const Tensor& t, Random random, float scale) {
   if (on_gpu()) return headroom::fill_normal(t, random, *queue_, scale);
   constexpr std::int64_t piece = 1 << 16;
-  with_float(t.dtype, [&]<class T>() {
+  with_filled(t.dtype, [&]<class T>() {
     threads_.share(ceil_div(t.count(), piece), [&](std::int64_t n, int) {
       for (auto i = n * piece; i < std::min((n + 1) * piece, t.count()); ++i)
         t.as<T>()[i] = narrow<T>(scale * random.normal(std::uint64_t(i)));

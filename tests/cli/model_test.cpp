@@ -43,7 +43,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --precision bf16 --scales row", 2, "only fp8 has scales");
   refused("memory model --precision fp8 --scales rows", 2, "tensor, row, block");
   refused("memory model --device a100 --precision fp8", 1, "sm_80) multiplies no fp8");
-  refused("memory model --device h200 --precision fp8 --width 120 --heads 3", 1, "a multiple of 16");
+  refused("memory model --device h200 --precision fp8 --width 120 --heads 3", 2, "the width is 120; fp8 on a GPU needs a multiple of 16");
   refused("memory model --device h200 --precision fp8 --phase inference", 1, "counted in fp32, tf32, bf16 and fp16");
   refused("plan --precision bf16 --scales row", 2, "only fp8 has scales");
   refused("step --scales row", 2, "only fp8 has scales");

@@ -7,7 +7,7 @@
 #include "engine/recorded.h"
 #include "engine/save.h"
 #include "gpu/device.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/lively.h"
 
 namespace headroom::engine {
 namespace {
@@ -29,17 +29,6 @@ Recipe eight_bits(Scales scales) {
   return r;
 }
 
-void make_wide(Workshop& w) {
-  const Random random{99};
-  std::uint64_t i = 0;
-  for (const Param& p : w.training.store().params()) {
-    std::vector<float> values(std::size_t(p.master.count()));
-    for (float& x : values) x = float(p.spec.mean) + 0.1f * random.normal(i++);
-    write(values.data(), p.master, w.ctx);
-  }
-  w.training.store().refresh_copies();
-}
-
 struct Passed {
   double loss;
   std::vector<std::vector<float>> gradients;
@@ -48,18 +37,11 @@ struct Passed {
 
 Passed pass(const Recipe& r, const Device& d) {
   Workshop w(r, 2, d);
-  make_wide(w);
+  fill_lively(w, 0.1f);
   w.training.backward();
   Passed out{w.training.loss(), {}, w.training.quantised()};
   for (const Param& p : w.training.store().params()) out.gradients.push_back(values_of<float>(p.grad, w.ctx));
   return out;
-}
-
-double apart(const std::vector<float>& expected, const std::vector<float>& got) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    difference += std::pow(double(got[i]) - double(expected[i]), 2), size += std::pow(double(expected[i]), 2);
-  return std::sqrt(difference / size);
 }
 
 // At most twice the error of the CPU's step in the same formats. Weights are the same, so what quantising did to them is too.
@@ -72,10 +54,10 @@ TEST_F(Fp8Gpu, GradientsAreNearTheCpus) {
     const auto table = param_table(r.model);
     EXPECT_NEAR(card.loss, cpu.loss, 2e-3 * cpu.loss);
     for (std::size_t i = 0; i < table.size(); ++i) {
-      const double honest = apart(exact.gradients[i], cpu.gradients[i]);
+      const double honest = size_of_error(exact.gradients[i], cpu.gradients[i]);
       EXPECT_LT(honest, 0.4) << table[i].full_name();
-      EXPECT_LT(apart(exact.gradients[i], card.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
-      EXPECT_LT(apart(cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
+      EXPECT_LT(size_of_error(exact.gradients[i], card.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
+      EXPECT_LT(size_of_error(cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
     }
     ASSERT_EQ(card.counts.size(), cpu.counts.size());
     for (std::size_t i = 0; i < cpu.counts.size(); ++i) {
@@ -94,14 +76,14 @@ TEST_F(Fp8Gpu, EveryKeepLevelGivesTheSameBits) {
   for (const Scales scales : every_scales) {
     Recipe r = eight_bits(scales);
     Workshop all(r, 2, cuda_device(0));
-    make_wide(all);
+    fill_lively(all, 0.1f);
     all.training.warm();  // measures the products: every choice is made before the first of the runs that are compared
     all.fill(1);
     all.training.backward();
     for (const Keep keep : {Keep::no_product, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
       r.keep = {keep};
       Workshop less(r, 2, cuda_device(0));
-      make_wide(less);
+      fill_lively(less, 0.1f);
       less.training.backward();
       EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep) << " " << names_of<Scales>.of(scales);
       EXPECT_EQ(less.training.loss(), all.training.loss());

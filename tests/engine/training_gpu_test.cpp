@@ -11,7 +11,7 @@
 #include "engine/recorded.h"
 #include "engine/save.h"
 #include "gpu/device.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/lively.h"
 
 namespace headroom::engine {
 namespace {
@@ -36,16 +36,8 @@ Recipe recipe(const char* precision, const char* attention = "flash", Keep keep 
   return r;
 }
 
-// Weights large enough that every path matters, the same wherever the workshop stands.
 void make_lively(Workshop& w) {
-  const Random random{99};
-  std::uint64_t i = 0;
-  for (const Param& p : w.training.store().params()) {
-    std::vector<float> values(std::size_t(p.master.count()));
-    for (float& x : values) x = float(p.spec.mean) + 0.2f * random.normal(i++);
-    write(values.data(), p.master, w.ctx);
-  }
-  w.training.store().refresh_copies();
+  fill_lively(w, 0.2f);
   auto state = values_of<double>(w.training.state_tensor(), w.ctx);
   state[adamw::loss_scale] = std::min(state[adamw::loss_scale], 256.0);  // below fp16's overflow here
   write(state.data(), w.training.state_tensor(), w.ctx);
@@ -69,13 +61,6 @@ Ran run(const Recipe& r, const Device& d) {
     for (std::int64_t i = 0; i < p.grad.count(); ++i) out.gradients.back().push_back(load_element(g, p.grad.dtype, i) / scale);
   }
   return out;
-}
-
-double relative_error(const std::vector<double>& expected, const std::vector<double>& got) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    difference += (got[i] - expected[i]) * (got[i] - expected[i]), size += expected[i] * expected[i];
-  return std::sqrt(difference / size);
 }
 
 // fp32: the same arithmetic in another order. The small formats: at most twice the error of the CPU's engine in the same precision.
@@ -108,17 +93,17 @@ TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
         const Ran same = small ? run(r, {}) : exact;
         EXPECT_NEAR(got.loss, exact.loss, (small ? 0x1p-7 : tf32 ? 0x1p-10 : 2e-6) * exact.loss);
         for (std::size_t i = 0; i < table.size(); ++i) {
-          const double honest = relative_error(exact.gradients[i], same.gradients[i]);
-          EXPECT_LT(relative_error(exact.gradients[i], got.gradients[i]), tf32 ? 12 * 0x1p-11 : 2 * honest + 1e-5) << table[i].full_name();
+          const double honest = size_of_error(exact.gradients[i], same.gradients[i]);
+          EXPECT_LT(size_of_error(exact.gradients[i], got.gradients[i]), tf32 ? 12 * 0x1p-11 : 2 * honest + 1e-5) << table[i].full_name();
         }
         if (!small) continue;
         Recipe half = r;  // what is rounded once more may be off by that rounding, and is what the CPU's is
         half.holding.gradients = Gradients::half;
         const Ran narrow = run(half, card), narrow_on_cpu = run(half, {});
         for (std::size_t i = 0; i < table.size(); ++i) {
-          const double honest = relative_error(exact.gradients[i], narrow_on_cpu.gradients[i]);
-          EXPECT_LT(relative_error(exact.gradients[i], narrow.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
-          EXPECT_LT(relative_error(got.gradients[i], narrow.gradients[i]), r.precision.dtype == DType::bf16 ? 0x1p-8 : 0x1p-10)
+          const double honest = size_of_error(exact.gradients[i], narrow_on_cpu.gradients[i]);
+          EXPECT_LT(size_of_error(exact.gradients[i], narrow.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
+          EXPECT_LT(size_of_error(got.gradients[i], narrow.gradients[i]), r.precision.dtype == DType::bf16 ? 0x1p-8 : 0x1p-10)
               << table[i].full_name();
         }
       }

@@ -109,8 +109,29 @@ TEST(PrecisionFp8, TheRecordHasEveryProductOfEveryLayer) {
   EXPECT_EQ(j["hurts"].size(), 5u + 2 * 5) << "gradients in both formats";
   EXPECT_EQ(j["hurts"].back()["snr_db"], "exact") << "zeros";
   EXPECT_EQ(j["formats"].back()["format"], "NVFP4");
-  EXPECT_EQ(j["formats"].back()["cards"].get<std::string>().find("h200"), std::string::npos) << "Hopper multiplies no fp4";
-  EXPECT_NE(j["formats"].back()["cards"].get<std::string>().find("b200"), std::string::npos);
+  const auto says = [&](std::size_t row, const char* column, const char* card) {
+    return j["formats"][row][column].get<std::string>().find(card) != std::string::npos;
+  };
+  const std::size_t last = j["formats"].size() - 1, tensor = 1, row = 2, block = 3;
+  EXPECT_FALSE(says(last, "units_of", "h200")) << "Hopper multiplies no fp4";
+  EXPECT_TRUE(says(last, "units_of", "b200"));
+  EXPECT_EQ(j["formats"][last]["step_runs_on"], "none");
+  EXPECT_TRUE(says(tensor, "step_runs_on", "rtx4090"));
+  for (const std::size_t hoppers : {row, block}) {
+    EXPECT_TRUE(says(hoppers, "step_runs_on", "h200"));
+    for (const char* other : {"b200", "rtx4090"}) {
+      EXPECT_FALSE(says(hoppers, "step_runs_on", other));
+      EXPECT_TRUE(says(hoppers, "units_of", other));
+    }
+  }
+  const auto& attention = j["attention"];
+  ASSERT_EQ(attention.size(), 6u);
+  for (const auto& one : attention) {
+    EXPECT_GT(one["bf16_db"].get<double>(), one["fp8_db"].get<double>() + 10) << one;
+    EXPECT_LT(one["fp8_db"].get<double>(), one["inputs_db"].get<double>() + 0.5) << one;
+    EXPECT_GT(one["kernel_db"].get<double>(), 28) << one;
+  }
+  EXPECT_GT(attention[0]["fp8_db"].get<double>(), 20);
 }
 
 }  // namespace

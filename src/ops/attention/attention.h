@@ -3,6 +3,7 @@
 // Q, dQ are [batch, len_q, heads, head_dim]; O, dO [batch, len_q, heads, dim_v]; K, dK [batch, len_k, kv_heads, head_dim]; V, dV
 // [batch, len_k, kv_heads, dim_v]; any strides, the last dimension's is 1.
 // LSE and dLSE are FP32 [batch, heads, len_q], contiguous: the natural logarithm of the softmax's sum.
+// In fp8, Q, K and V are E4M3 with a scale to a head, V is stored as fp8_layout.h says, O is bf16; there is no backward.
 // A row whose keys are all masked gives O = 0, LSE = −∞ and zero gradients.
 // Order of calls: saved = variant.make_saved, variant.forward, …, variant.backward with the same saved tensors.
 //
@@ -20,6 +21,7 @@
 
 #include "base/divide.h"
 #include "base/tensor.h"
+#include "ops/attention/fp8_layout.h"
 #include "ops/attention/mask.h"
 #include "ops/op.h"
 
@@ -60,7 +62,10 @@ struct Problem {  // what is asked, in words; nothing about how
   Shape q_shape() const { return {batch, len_q, heads, head_dim}; }
   Shape o_shape() const { return {batch, len_q, heads, value_dim()}; }
   Shape k_shape() const { return keys_shape(head_dim); }
-  Shape v_shape() const { return keys_shape(value_dim()); }
+  Shape v_shape() const {
+    if (size_of(precision.dtype) > 1) return keys_shape(value_dim());
+    return {batch, kv_heads, ceil_div(len_k, keys_of_v_block), keys_of_v_block * value_dim()};
+  }
   Shape lse_shape() const { return {batch, heads, len_q}; }
 
  private:

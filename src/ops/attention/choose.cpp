@@ -11,6 +11,8 @@ namespace {
 constexpr Variant table[] = {
     {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
      sm90_backward},
+    {"flash_sm90_fp8", "flash", "Hopper: Q, K and V in E4M3 with a scale to a head, O in bf16; forward only", true, sm90_fp8_supports,
+     nothing_saved, sm90_fp8_forward, no_backward},
     {"flash_sm80", "flash", "CUDA from sm_80 on: cp.async, mma.sync; bf16, fp16 and tf32", true, sm80_supports, nothing_saved, sm80_forward,
      sm80_backward},
     {"flash_simt", "flash", "CUDA: exact fp32 on the ordinary cores, no tf32", true, simt_supports, nothing_saved, simt_forward,
@@ -19,6 +21,8 @@ constexpr Variant table[] = {
      plain_make_saved, plain_cuda_forward, plain_cuda_backward},
     {"flash", "flash", "CPU: tiles, online softmax, keeps O and LSE, recomputes in backward", true, flash_supports, nothing_saved,
      flash_forward, flash_backward},
+    {"flash_fp8", "flash", "CPU: emulates flash_sm90_fp8, number by number; slow, forward only", true, flash_fp8_supports, nothing_saved,
+     flash_fp8_forward, no_backward},
     {"plain", "plain", "CPU: materialises S and P and keeps P, the honest baseline", true, plain_supports, plain_make_saved, plain_forward,
      plain_backward},
 };
@@ -139,6 +143,10 @@ const Variant& choose(const Problem& p, const Device& device, std::string_view w
 }
 
 Saved nothing_saved(const Problem&, Context&) { return {}; }
+
+void no_backward(const Problem& p, const Backward&, Context&) {
+  throw Error(Code::unsupported, fmt::format("attention: {} has no backward", in_words(p)));
+}
 
 Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {
   check(p);

@@ -24,6 +24,14 @@ Support sm90_supports(const Problem&, const Device&, Pass);
 void sm90_forward(const Problem&, const Forward&, Context&);
 void sm90_backward(const Problem&, const Backward&, Context&);
 
+Support sm90_fp8_supports(const Problem&, const Device&, Pass);  // forward alone
+void sm90_fp8_forward(const Problem&, const Forward&, Context&);
+
+// On a CPU, for tests and studies: the arithmetic of flash_sm90_fp8, number by number. Forward alone.
+Support flash_fp8_supports(const Problem&, const Device&, Pass);
+void flash_fp8_forward(const Problem&, const Forward&, Context&);
+void no_backward(const Problem&, const Backward&, Context&);  // of rows that serve none
+
 Support sm80_supports(const Problem&, const Device&, Pass);
 void sm80_forward(const Problem&, const Forward&, Context&);
 void sm80_backward(const Problem&, const Backward&, Context&);

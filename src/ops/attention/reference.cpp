@@ -38,6 +38,27 @@ std::vector<double> gathered(const Problem& p, const Tensor& t, const Tensor& pa
   return out;
 }
 
+// In 8 bits: a tensor's numbers times its heads' scales, [batch, len, heads, dim].
+std::vector<double> scaled(std::vector<double> all, const Tensor& scale, std::int64_t len, std::int64_t heads, std::int64_t dim) {
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    const auto i = std::int64_t(at);
+    all[at] *= double(scale.as<float>()[i / (len * heads * dim) * heads + i / dim % heads]);
+  }
+  return all;
+}
+
+std::vector<double> values_of_8_bits(const Problem& p, const Tensor& v) {  // [batch, len_k, kv_heads, dim_v] of fp8_layout.h's blocks
+  std::vector<double> out;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t key = 0; key < p.len_k; ++key)
+      for (std::int64_t head = 0; head < p.kv_heads; ++head)
+        for (std::int64_t d = 0; d < p.value_dim(); ++d)
+          out.push_back(load_element(v.data, v.dtype,
+                                     b * v.stride[0] + head * v.stride[1] + key / keys_of_v_block * v.stride[2] +
+                                         value_at(key % keys_of_v_block, d, p.value_dim())));
+  return out;
+}
+
 struct Row {                     // one query row: its scores become probabilities
   std::vector<double> p, slope;  // slope: of the capped score by the one before
   std::int64_t first = 0, last = 0;
@@ -82,8 +103,15 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
   const HostLists lists(p, with);
   const auto dim = p.head_dim, dim_v = p.value_dim(), key_step = p.kv_heads * dim, value_step = p.kv_heads * dim_v;
   const bool gradients = bool(d_o);
-  const auto qs = widened(q), gs = gradients ? widened(d_o) : std::vector<double>();
-  const auto ks = p.page ? gathered(p, k, with.pages) : widened(k), vs = p.page ? gathered(p, v, with.pages) : widened(v);
+  const bool eight_bits = p.operands().q.scaled == ScaledBy::head;
+  auto qs = widened(q), gs = gradients ? widened(d_o) : std::vector<double>();
+  auto ks = p.page ? gathered(p, k, with.pages) : widened(k);
+  auto vs = p.page ? gathered(p, v, with.pages) : eight_bits ? values_of_8_bits(p, v) : widened(v);
+  if (eight_bits) {
+    qs = scaled(std::move(qs), with.q_scale, p.len_q, p.heads, dim);
+    ks = scaled(std::move(ks), with.k_scale, p.len_k, p.kv_heads, dim);
+    vs = scaled(std::move(vs), with.v_scale, p.len_k, p.kv_heads, dim_v);
+  }
   Reference r;
   r.o.assign(std::size_t(p.o_shape().count()), 0.0);
   r.lse.assign(std::size_t(p.lse_shape().count()), 0.0);

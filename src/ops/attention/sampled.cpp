@@ -18,6 +18,7 @@ namespace {
 using Doubles = std::vector<double>;
 constexpr double affordable_flops = 2e9;  // spent on more heads when one costs less
 constexpr std::int64_t kept = 64;
+constexpr double matmul_unit_of_8_bits = 0x1p-13;  // of Hopper's sums: ops/matmul/hopper_adder.h
 
 double unit_roundoff(DType t) { return t == DType::bf16 ? 0x1p-9 : t == DType::f16 ? 0x1p-12 : size_of(t) == 1 ? 0x1p-4 : 0x1p-24; }
 
@@ -126,7 +127,32 @@ struct SampledOracle::Work::Asked {
   const ReadHead& read;
   const SumRows& sum_rows;
 
-  Doubles keys(const Tensor& t, std::int64_t batch, std::int64_t head) const {  // of one head, wherever its pages lie
+  // Of 8 bits: a head's numbers times its scale; V from its blocks.
+  bool eight_bits() const { return problem.operands().q.scaled == ScaledBy::head; }
+  static Doubles scaled(Doubles all, const Tensor& scale, std::int64_t batch, std::int64_t head) {
+    for (double& x : all) x *= double(scale.as<float>()[batch * scale.shape[1] + head]);
+    return all;
+  }
+  Doubles values_in_blocks(const Tensor& v, std::int64_t batch, std::int64_t head) const {
+    const std::int64_t dim = problem.value_dim();
+    Tensor lines(v.data, v.dtype, {v.shape[0], v.shape[2] * dim, v.shape[1], keys_of_v_block});  // as heads lie
+    lines.stride = {v.stride[0], keys_of_v_block, v.stride[1], 1};
+    const Doubles stored = read(lines, batch, head);
+    Doubles all(std::size_t(problem.len_k * dim));
+    for (std::int64_t key = 0; key < problem.len_k; ++key)
+      for (std::int64_t d = 0; d < dim; ++d) all[std::size_t(key * dim + d)] = stored[std::size_t(value_at(key, d, dim))];
+    return scaled(std::move(all), with.v_scale, batch, head);
+  }
+  Doubles queries(const Tensor& t, std::int64_t batch, std::int64_t head) const {
+    return eight_bits() ? scaled(read(t, batch, head), with.q_scale, batch, head) : read(t, batch, head);
+  }
+  Doubles values(const Tensor& t, std::int64_t batch, std::int64_t head) const {
+    return eight_bits() ? values_in_blocks(t, batch, head) : in_pages(t, batch, head);
+  }
+  Doubles keys(const Tensor& t, std::int64_t batch, std::int64_t head) const {
+    return eight_bits() ? scaled(read(t, batch, head), with.k_scale, batch, head) : in_pages(t, batch, head);
+  }
+  Doubles in_pages(const Tensor& t, std::int64_t batch, std::int64_t head) const {  // of one head, wherever its pages lie
     if (problem.page == 0) return read(t, batch, head);
     Doubles all;
     for (std::int64_t n = 0; n < problem.pages_of_sequence(); ++n) {
@@ -237,7 +263,7 @@ void SampledOracle::Work::judge_key(const Head& h, const RowSums& sums, std::siz
 
 void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o) {
   const Problem& p = asked.problem;
-  const Doubles km = asked.keys(k, batch, kv_head), vm = asked.keys(v, batch, kv_head);
+  const Doubles km = asked.keys(k, batch, kv_head), vm = asked.values(v, batch, kv_head);
   const auto width = std::size_t(p.head_dim), width_v = std::size_t(p.value_dim()), count = std::size_t(p.group()) * rows.size();
   o.reset(count * width_v);
   dq.reset(count * width);
@@ -246,7 +272,7 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
   lse.assign(count, -std::numeric_limits<double>::infinity());
   for (std::int64_t g = 0; g < p.group(); ++g) {
     const auto head = kv_head * p.group() + g;
-    const Doubles qm = asked.read(q, batch, head), om = d_o ? asked.read(d_o, batch, head) : Doubles();
+    const Doubles qm = asked.queries(q, batch, head), om = d_o ? asked.read(d_o, batch, head) : Doubles();
     const double sink = p.sink ? double(asked.with.sink.as<float>()[head]) : -std::numeric_limits<double>::infinity();
     const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, qm, km, vm, om};
     longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
@@ -262,8 +288,10 @@ SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k,
                              std::uint64_t seed, ReadHead read, const SumRows& sum_rows, const Extras& with)
     : problem_(p), lists_(p, with), with_(with), read_(std::move(read)) {
   openblas_set_num_threads(1);  // the pool shares out the work
-  const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32 ? 0x1p-11 : 0x1p-24;
-  storage_budget_ = 4 * storage;
+  const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32    ? 0x1p-11
+                                                                  : size_of(p.precision.dtype) == 1 ? matmul_unit_of_8_bits
+                                                                                                    : 0x1p-24;
+  storage_budget_ = (size_of(p.precision.dtype) == 1 ? 1.25 : 4) * storage;  // 8 bits: weights are rounded, O is bf16
   sums_budget_ = sums;
   floor_ = p.precision.dtype == DType::f16 ? 0x1p-24 * std::sqrt(double(std::max<std::int64_t>({p.len_q, p.len_k, 1}))) : 0x1p-126;
   const auto heads = p.batch * p.kv_heads;
@@ -301,7 +329,8 @@ Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& d
   Tensor lse_rows(lse.data, lse.dtype, {problem_.batch, len_q, heads, 1});  // as the others lie
   lse_rows.stride = {heads * len_q, 1, len_q, 1};
   for (const auto& w : work_) {
-    const double share = natural_share(storage_budget_, sums_budget_, w->longest, problem_.len_k);
+    const bool rounds_late = size_of(problem_.precision.dtype) == 1;  // 8 bits: weights are added up before they are rounded
+    const double lse_share = natural_share(rounds_late ? 0 : storage_budget_, sums_budget_, w->longest, problem_.len_k);
     // f(element's number in what is expected, what the tensor holds): of the rows `places` of `count` heads from `first` on.
     const auto each = [&](const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first, std::int64_t count, auto&& f) {
       if (!t || places.empty()) return;
@@ -324,7 +353,7 @@ Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& d
     compare(verdict.dk, w->dk, dk, w->keys, w->kv_head, 1, len_q * group);
     compare(verdict.dv, w->dv, dv, w->keys, w->kv_head, 1, len_q * group);
     each(lse_rows, w->rows, w->kv_head * group, group,
-         [&](std::size_t at, double got) { compare_one(verdict.lse, got, w->lse[at], share * (1 + std::abs(w->lse[at]))); });
+         [&](std::size_t at, double got) { compare_one(verdict.lse, got, w->lse[at], lse_share * (1 + std::abs(w->lse[at]))); });
   }
   return verdict;
 }

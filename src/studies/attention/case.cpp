@@ -21,6 +21,11 @@ attention::Extras make_extras(const attention::Problem& p, Arena& arena) {
     with.cu_q = arena.make("cu_q", DType::i32, {p.batch, p.documents + 1});
     with.cu_k = arena.make("cu_k", DType::i32, {p.batch, p.documents + 1});
   }
+  if (p.operands().q.scaled == attention::ScaledBy::head) {
+    with.q_scale = arena.make("q_scale", DType::f32, {p.batch, p.heads});
+    with.k_scale = arena.make("k_scale", DType::f32, {p.batch, p.kv_heads});
+    with.v_scale = arena.make("v_scale", DType::f32, {p.batch, p.kv_heads});
+  }
   return with;
 }
 
@@ -29,20 +34,20 @@ attention::Extras make_extras(const attention::Problem& p, Arena& arena) {
 AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& v, Passes passes, Context& ctx,
                          const AttentionVisit& visit) {
   Arena& arena = ctx.arena;
-  const DType dtype = p.precision.dtype;
+  const attention::Operands stored = p.operands();
   AttentionTensors t;
   const auto all = arena.scope();
   {
     const auto phase = arena.in_phase(Phase::input);
-    t.fwd.q = arena.make("q", dtype, p.q_shape());
-    t.fwd.k = arena.make("k", dtype, p.k_shape());
-    t.fwd.v = arena.make("v", dtype, p.v_shape());
+    t.fwd.q = arena.make("q", stored.q.dtype, p.q_shape());
+    t.fwd.k = arena.make("k", stored.k.dtype, p.k_shape());
+    t.fwd.v = arena.make("v", stored.v.dtype, p.v_shape());
     t.fwd.with = make_extras(p, arena);
   }
   if (visit.fill_inputs) visit.fill_inputs(t);
   {
     const auto phase = arena.in_phase(Phase::saved);
-    t.fwd.o = arena.make("o", dtype, p.o_shape());
+    t.fwd.o = arena.make("o", stored.o.dtype, p.o_shape());
     t.fwd.lse = arena.make("lse", DType::f32, p.lse_shape());
   }
   t.fwd.saved = attention::make_saved(v, p, ctx);
@@ -54,10 +59,10 @@ AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& 
   for (const Entry& e : arena.ledger()->standing()) bytes.saved += std::int64_t(e.bytes);
   if (passes != Passes::forward) {
     const auto phase = arena.in_phase(Phase::backward);
-    t.d_o = arena.make("d_o", dtype, p.o_shape());
-    t.dq = arena.make("dq", dtype, p.q_shape());
-    t.dk = arena.make("dk", dtype, p.k_shape());
-    t.dv = arena.make("dv", dtype, p.v_shape());
+    t.d_o = arena.make("d_o", stored.o.dtype, p.o_shape());
+    t.dq = arena.make("dq", stored.o.dtype, p.q_shape());
+    t.dk = arena.make("dk", stored.o.dtype, p.k_shape());
+    t.dv = arena.make("dv", stored.o.dtype, p.v_shape());
     if (p.sink) t.dsink = arena.make("dsink", DType::f32, {p.heads});
     if (visit.fill_d_o) visit.fill_d_o(t);
     const auto& f = t.fwd;

@@ -165,7 +165,13 @@ class Sweep {
     const std::string name = fmt::format("{} {} {} {}", describe(p), p.batch, p.heads, p.kv_heads);
     if (!oracle_ || oracle_name_ != name) {
       extras_ = {};
-      const attention::Extras here{.sink = here_too(t.fwd.with.sink), .cu_q = here_too(t.fwd.with.cu_q), .cu_k = here_too(t.fwd.with.cu_k)};
+      const attention::Extras& with = t.fwd.with;
+      const attention::Extras here{.sink = here_too(with.sink),
+                                   .cu_q = here_too(with.cu_q),
+                                   .cu_k = here_too(with.cu_k),
+                                   .q_scale = here_too(with.q_scale),
+                                   .k_scale = here_too(with.k_scale),
+                                   .v_scale = here_too(with.v_scale)};
       oracle_ = std::make_unique<attention::SampledOracle>(
           p, t.fwd.q, t.fwd.k, t.fwd.v, t.d_o, place_.threads(), s_.seed,
           [this](const Tensor& x, std::int64_t batch, std::int64_t head) { return head_of(x, batch, head); }, sums_there(), here);

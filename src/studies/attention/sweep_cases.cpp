@@ -37,6 +37,14 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
 void fill_extras(Place& place, const Problem& p, const std::vector<std::int64_t>& documents, std::uint64_t seed,
                  const attention::Extras& with) {
   if (p.sink) place.fill_normal(with.sink, Random{seed}.stream(5));
+  std::uint64_t stream = 6;
+  for (const Tensor* t : {&with.q_scale, &with.k_scale, &with.v_scale}) {  // of 8 bits: 0.75 to 1.25
+    if (!*t) continue;
+    const Random random = Random{seed}.stream(stream++);
+    std::vector<float> scales;
+    for (std::int64_t i = 0; i < t->count(); ++i) scales.push_back(0.75f + 0.5f * float(random.uniform(std::uint64_t(i))));
+    place.copy_in(t->data, scales.data(), t->bytes());
+  }
   if (p.documents == 0) return;
   std::vector<std::int32_t> begins;
   for (std::int64_t b = 0; b < p.batch; ++b) {

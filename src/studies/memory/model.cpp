@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/decoder.h"
+#include "engine/fp8_sides.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
 #include "studies/memory/edge_table.h"
@@ -294,7 +295,12 @@ Outcome memory_of_steps(const ModelMemory& s) {
   for (const Precision p : s.precisions)
     for (const Keeping& k : s.levers.keeps)
       for (const auto batch : s.batches)
-        for (const auto len : s.lens) cases.push_back(case_of(s, recipe_of(s, batch, len, p, k)));
+        for (const auto len : s.lens) {
+          const Recipe r = recipe_of(s, batch, len, p, k);
+          const std::string misfit = engine::fp8_misfit(r, s.device);
+          check(misfit.empty(), Code::bad_argument, "{}", misfit);
+          cases.push_back(case_of(s, r));
+        }
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
   if (const auto words = engine::why_not_trained(s.model, s.device); !words.empty())

@@ -239,11 +239,32 @@ std::vector<Fp8SummaryRow> summary_of(const std::vector<Fp8Row>& rows, const Fp8
   return all;
 }
 
-std::string cards_from(int sm) {
+template <class Does>
+std::string cards_that(Does&& does) {
   std::vector<std::string> names;
   for (const Device& d : known_devices())
-    if (d.sm >= sm) names.push_back(d.key);
-  return joined(names, ", ");
+    if (does(d)) names.push_back(d.key);
+  return names.empty() ? "none" : joined(names, ", ");
+}
+std::string cards_from(int sm) {
+  return cards_that([&](const Device& d) { return d.sm >= sm; });
+}
+
+// Where all three products of a block's weight are multiplied in these formats.
+std::string cards_with_steps_in(Scales scales) {
+  const engine::Formats f = engine::formats_of({DType::e4m3}, scales);
+  constexpr std::int64_t side = 4096;
+  const auto operand = [&](ScaledFormat of) {
+    return Scaled(Tensor(nullptr, of.dtype, {side, side}), Tensor(nullptr, DType::f32, scale_shape(of.scale, side, side)), of.scale);
+  };
+  return cards_that([&](const Device& d) {
+    const auto multiplies = [&](Multiplied which) {
+      const Sides s = sides_of(f, which);
+      const Tensor into(nullptr, which == Multiplied::dw ? DType::f32 : DType::bf16, {side, side});
+      return matmul::supports({.a = operand(s.a), .b = matmul::transposed(operand(s.b)), .c = into, .sums = Sums::two_level}, d).ok;
+    };
+    return multiplies(Multiplied::forward) && multiplies(Multiplied::dx) && multiplies(Multiplied::dw);
+  });
 }
 
 // SNR of a product whose operands went through a block format and back, along k, both in FP64 after that.
@@ -279,10 +300,11 @@ std::vector<SmallFormatRow> small_formats(const Fp8Settings& s, Context& ctx) {
     if (p.multiplied && p.layer >= 0) weights += double(p.shape.count());
   const Case &even = hurting[0], &outliers = hurting[1];
   std::vector<SmallFormatRow> rows;
-  const auto add = [&](std::string name, double bytes, double even_db, double outliers_db, int sm) {
-    rows.push_back({std::move(name), bytes, even_db, outliers_db, std::int64_t(bytes * weights), cards_from(sm)});
+  const auto add = [&](std::string name, double bytes, double even_db, double outliers_db, std::string runs, int units_from_sm) {
+    rows.push_back(
+        {std::move(name), bytes, even_db, outliers_db, std::int64_t(bytes * weights), std::move(runs), cards_from(units_from_sm)});
   };
-  add("bf16", 2, block_format_db("bf16", even, s, ctx), block_format_db("bf16", outliers, s, ctx), 80);
+  add("bf16", 2, block_format_db("bf16", even, s, ctx), block_format_db("bf16", outliers, s, ctx), cards_from(80), 80);
   const auto ours = [&](const Case& c, Scales scales) {
     const Sides sides = sides_of(engine::formats_of({DType::e4m3}, scales), Multiplied::forward);
     std::vector<float> a, b;
@@ -293,9 +315,10 @@ std::vector<SmallFormatRow> small_formats(const Fp8Settings& s, Context& ctx) {
   };
   for (const Scales scales : {Scales::tensor, Scales::row, Scales::block})
     add(fmt::format("fp8, scales by {}", names_of<Scales>.of(scales)), 1 + (scales == Scales::block ? 4.0 / (128 * 128) : 0),
-        ours(even, scales), ours(outliers, scales), 89);
+        ours(even, scales), ours(outliers, scales), cards_with_steps_in(scales), 89);
   for (const BlockFormat& f : block_formats)
-    add(std::string(f.name), f.bytes_per_value(), block_format_db(f.name, even, s, ctx), block_format_db(f.name, outliers, s, ctx), 100);
+    add(std::string(f.name), f.bytes_per_value(), block_format_db(f.name, even, s, ctx), block_format_db(f.name, outliers, s, ctx), "none",
+        100);
   return rows;
 }
 
@@ -348,6 +371,7 @@ Record fp8_record(const Fp8Settings& s) {
   record.add({table_of("summary", "By scales and pass: signal over error, in dB", summary_of(rows, s))});
   record.add({table_of("rows", "Every product of the step", rows)});
   record.add({table_of("hurts", "Data that hurts", rows_that_hurt(s, ctx))});
+  record.add({table_of("attention", "Attention in fp8, a scale to a head: O, 32 rows of a head of 64", fp8_attention_rows(s.seed, ctx))});
   record.add({table_of(
       "formats", fmt::format("Smaller formats: a product's error, and bytes of the blocks' weights of {}", engine::presets().back().name),
       small_formats(s, ctx))});
@@ -357,7 +381,11 @@ Record fp8_record(const Fp8Settings& s) {
       "adds. hopper_db: as Hopper's matrix units are published to add (13 places "
       "below the largest term), one level of sums; two_level_db: the same over 128 of k, FP32 above. With blocks there are always two."}});
   record.add(
-      {Note{"flushed: became 0, share of the operand's numbers. fp4 (MXFP4, NVFP4) is a format and a forecast here; no step runs in it."}});
+      {Note{"flushed: became 0, share of the operand's numbers. Attention: inputs_db is exact attention of Q, K and V as stored in E4M3, "
+            "kernel_db what "
+            "flash_sm90_fp8's arithmetic adds to that (emulated), fp8_db both. step_runs_on: the cards on which a step runs in the format; "
+            "units_of: "
+            "all cards whose matrix units multiply it. fp4 (MXFP4, NVFP4) is a format and a forecast here; no step runs in it."}});
   return record;
 }
 

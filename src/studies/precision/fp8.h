@@ -45,6 +45,9 @@ struct ProductError {
 // a [m, k], b [n, k], FP32. The error is of the first 64 rows and columns of C; scales are made of the whole operands.
 ProductError product_error(const Tensor& a, const Tensor& b, ScaledFormat of_a, ScaledFormat of_b, Context&);
 
+struct Fp8AttentionRow;
+std::vector<Fp8AttentionRow> fp8_attention_rows(std::uint64_t seed, Context&);  // fp8_attention.cpp
+
 Record fp8_record(const Fp8Settings&);
 
 }  // namespace headroom::studies::precision

@@ -78,7 +78,7 @@ struct SmallFormatRow {
   std::string format{};
   double bytes_per_value = 0, snr_db = 0, outliers_db = 0;
   std::int64_t weights_bytes = 0;
-  std::string cards{};
+  std::string runs{}, units{};  // cards on which a step runs in it, and all whose matrix units multiply it
 };
 void describe(Of<SmallFormatRow> auto& r, auto&& f) {
   using enum Role;
@@ -87,7 +87,25 @@ void describe(Of<SmallFormatRow> auto& r, auto&& f) {
   f(r.snr_db, {.name = "snr_db", .role = measured});
   f(r.outliers_db, {.name = "outliers_db", .role = measured});
   f(r.weights_bytes, {.name = "weights_bytes", .role = noted, .unit = Unit::bytes});
-  f(r.cards, {.name = "cards", .role = noted});
+  f(r.runs, {.name = "step_runs_on", .role = noted});
+  f(r.units, {.name = "units_of", .role = noted});
+}
+
+struct Fp8AttentionRow {
+  std::string data{};
+  std::int64_t keys = 0;
+  Value bf16_db{}, inputs_db{}, kernel_db{}, fp8_db{};
+  double lse_error = 0;
+};
+void describe(Of<Fp8AttentionRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.data, {.name = "data"});
+  f(r.keys, {.name = "keys"});
+  f(r.bf16_db, {.name = "bf16_db", .role = measured});
+  f(r.inputs_db, {.name = "inputs_db", .role = measured});
+  f(r.kernel_db, {.name = "kernel_db", .role = measured});
+  f(r.fp8_db, {.name = "fp8_db", .role = measured});
+  f(r.lse_error, {.name = "lse_error", .role = measured});
 }
 
 struct AccumulateRow {

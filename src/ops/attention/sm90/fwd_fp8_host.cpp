@@ -1,0 +1,119 @@
+// flash_sm90_fp8 — host side: what it serves, tensor maps, launches. Tiles are whole and dealt in turn. No workspace.
+#include <cuda_fp8.h>
+
+#include <climits>
+
+#include "base/error.h"
+#include "gpu/byte_map.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/on_stream.h"
+#include "ops/attention/sm90/fwd_fp8.h"
+#include "ops/attention/sm90/tensors.h"
+#include "ops/attention/sm90/tiles_fp8.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace sm90;
+
+constexpr std::int64_t aligned = 16;  // bytes, and numbers of 8 bits
+
+void check_reachable_fp8(const char* name, const Tensor& t) {
+  check(reinterpret_cast<std::uintptr_t>(t.data) % aligned == 0, Code::unsupported, "flash_sm90_fp8: {} must start on 16 bytes", name);
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t stride = t.stride[std::size_t(i)];
+    check(t.shape[i] <= 1 || (stride > 0 && stride % aligned == 0 && stride < (1ll << 40)), Code::unsupported,
+          "flash_sm90_fp8: {} has stride {} in dimension {}; strides must be positive multiples of 16 bytes", name, stride, i);
+  }
+}
+
+std::uint64_t stride_of(const Tensor& t, int i) { return std::uint64_t(t.shape[i] > 1 ? t.stride[std::size_t(i)] : aligned); }
+
+Map rows_map_of(const Tensor& t, int box_rows) {  // [batch, len, heads, dim] → (dim, len, heads, batch)
+  return make_byte_map(t.data,
+                       {.rank = 4,
+                        .dim = {std::uint64_t(t.shape[3]), std::uint64_t(t.shape[1]), std::uint64_t(t.shape[2]), std::uint64_t(t.shape[0])},
+                        .stride = {1, stride_of(t, 1), stride_of(t, 2), stride_of(t, 0)},
+                        .box = {128, std::uint32_t(box_rows), 1, 1}},
+                       BoxLayout::swizzled);
+}
+
+// [batch, kv_heads, blocks, dim_v · 16] → (256, dim_v / 16, blocks, kv_heads, batch): a block's bytes in lines of 256
+Map values_map_of(const Tensor& t, int dim, int keys) {
+  constexpr std::uint64_t line = 256;
+  return make_byte_map(
+      t.data,
+      {.rank = 5,
+       .dim = {line, std::uint64_t(t.shape[3]) / line, std::uint64_t(t.shape[2]), std::uint64_t(t.shape[1]), std::uint64_t(t.shape[0])},
+       .stride = {1, line, stride_of(t, 2), stride_of(t, 1), stride_of(t, 0)},
+       .box = {std::uint32_t(line), std::uint32_t(dim / 16), std::uint32_t(keys / int(keys_of_v_block)), 1, 1}},
+      BoxLayout::as_it_is);
+}
+
+template <class Tiles>
+void fp8_forward_by(const Problem& p, const Forward& t, const Context& ctx) {
+  constexpr int rows = Tiles::consumers * 64;
+  ForwardFp8Args a{};
+  a.band = in_32_bits(p.band());
+  const std::int64_t row_tiles = ceil_div(p.len_q, rows), tiles = row_tiles * p.batch * p.heads;
+  check(tiles <= INT_MAX, Code::unsupported, "flash_sm90_fp8: {} tiles are too many for one launch", tiles);
+  a.batch = int(p.batch);
+  a.heads = int(p.heads);
+  a.kv_heads = int(p.kv_heads);
+  a.head_dim = int(p.head_dim);
+  a.dim_v = int(p.value_dim());
+  a.rows = int(p.len_q);
+  a.row_tiles = int(row_tiles);
+  a.blocks_of_tile = 1;
+  a.scale_log2 = p.scale_or_default() * 1.44269504f;
+  a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * p.heads));
+  a.q = rows_map_of(t.q, 64);
+  a.k = rows_map_of(t.k, Tiles::keys);
+  a.v = values_map_of(t.v, Tiles::dim, Tiles::keys);
+  a.o = map_of(t.o, 64);
+  a.o_data = t.o.data;
+  a.o_batch = t.o.stride[0];
+  a.o_row = t.o.stride[1];
+  a.o_head = t.o.stride[2];
+  a.lse = t.lse.as<float>();
+  a.q_scale = t.with.q_scale.as<float>();
+  a.k_scale = t.with.k_scale.as<float>();
+  a.v_scale = t.with.v_scale.as<float>();
+  const auto stream = cuda_stream(ctx.stream);
+  switch (a.band.reach) {
+    case Reach::all: return start_forward_fp8<Tiles, Reach::all>(a, ctx.device.units, stream);
+    case Reach::before: return start_forward_fp8<Tiles, Reach::before>(a, ctx.device.units, stream);
+    default: return start_forward_fp8<Tiles, Reach::run>(a, ctx.device.units, stream);
+  }
+}
+
+}  // namespace
+
+Support sm90_fp8_supports(const Problem& p, const Device& device, Pass pass) {
+  if (p.precision.dtype != DType::e4m3) return Support::no(fmt::format("serves fp8, {} was asked", name_of(p.precision)));
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
+  if (pass == Pass::backward) return Support::no("fp8 attention is forward only: ask for --pass forward");
+  for (const std::int64_t dim : {p.head_dim, p.value_dim()}) {
+    if (dim % aligned != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 16 (16 bytes), it is {}", dim));
+    if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
+  }
+  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  return asks_no_more_than(p, {.dim_v = true});
+}
+
+void sm90_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const auto op = ctx.note("attention.flash_sm90_fp8.forward", p.precision, forward_cost(p), Work::attention);
+  if (ctx.dry() || p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}}) check_reachable_fp8(name, *tensor);
+  check_reachable("o", t.o);
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim > 128) return fp8_forward_by<Fp8Forward256<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
+  if (dim > 64) return fp8_forward_by<Fp8Forward128<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
+  return fp8_forward_by<Fp8Forward64<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
+}
+
+}  // namespace headroom::attention

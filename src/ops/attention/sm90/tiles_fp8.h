@@ -1,0 +1,23 @@
+// tiles_fp8.h — the tuned numbers of Hopper's 8-bit forward, beside tiles.h. T is O's type. A step of a product adds 32 keys, so `keys` is a multiple of that.
+#pragma once
+#include "ops/attention/sm90/tiles.h"
+
+namespace headroom::attention {
+
+template <class Type, class Stored>
+struct Fp8Forward64 : Forward64<Type> {
+  using Operand = Stored;
+  static constexpr bool turns = true;  // groups start their products one after another
+};
+template <class Type, class Stored>
+struct Fp8Forward128 : Fp8Forward64<Type, Stored> {
+  static constexpr int dim = 128, keys = 96, stages = 4;
+};
+template <class Type, class Stored>
+struct Fp8Forward256 : Fp8Forward64<Type, Stored> {
+  static constexpr int dim = 256, consumers = 2, keys = 96, stages = 3;
+  static constexpr int producer_registers = 40, consumer_registers = 232;
+  static constexpr bool stages_o = false, maxima_first = false;
+};
+
+}  // namespace headroom::attention
