@@ -37,6 +37,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --as pytorch --shard everything", 2, "name --gpus");
   refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
   refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
+  refused("memory model --as pytorch --compile model --attention flash --keep input", 2, "choose --compile blocks");
+  refused("memory model --as pytorch --compile blocks", 2, "with --attention flash");
   refused("memory model --lora 8", 2, "--lora: only with --as pytorch");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");
