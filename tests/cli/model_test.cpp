@@ -32,6 +32,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
   refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
   refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
+  refused("memory model --as pytorch --keep host:2:input", 2, "choose from everything, input");
   refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
   refused("memory model --as pytorch --gpus 2 --shard optimizer", 2, "FSDP2 has no such setting");
   refused("memory model --as pytorch --shard everything", 2, "name --gpus");

@@ -474,7 +474,7 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
   check(size_of(m.precision.dtype) >= 2, Code::unsupported,
         "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   using engine::Keep;
-  check(m.keep.level == Keep::everything || m.keep.level == Keep::input, Code::bad_argument,
+  check((m.keep.level == Keep::everything || m.keep.level == Keep::input) && m.keep.host == 0, Code::bad_argument,
         "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "
         "groups:K:everything",
         WordsOf<engine::Keeping>::to(m.keep));
