@@ -250,6 +250,7 @@ def memory_as_pytorch(
     softmax: Optional[str] = None,
     adam: Optional[str] = None,
     keep: Optional[Words] = None,
+    compile: Optional[str] = None,
     lora: Optional[int] = None,
     accumulate: Optional[int] = None,
     ranks: Optional[int] = None,
@@ -262,14 +263,14 @@ def memory_as_pytorch(
     """What PyTorch eager would hold in a training step of `model`: its allocator, its saved tensors, its workspaces.
 
     attention: "plain" (N×N matrices) or "flash" (F.scaled_dot_product_attention); adam: "foreach", "fused" or "8bit"; keep: "everything",
-    "input" (each block checkpointed), "groups:K", "groups:K:everything"; lora: rank of adapters; ranks and shard: "none" (DDP), "gradients"
+    "input" (each block checkpointed), "groups:K", "groups:K:everything"; compile: "none", "blocks" or "model"; lora: rank of adapters; ranks and shard: "none" (DDP), "gradients"
     or "everything" (FSDP2).
     """
     answer = _ask(
         "memory_as_pytorch",
         dict(
             model=_model(model), batch=batch, len=len, precision=precision, attention=attention, softmax=softmax, adam=adam,
-            keep=keep, lora=lora, accumulate=accumulate, ranks=ranks, shard=shard,
+            keep=keep, compile=compile, lora=lora, accumulate=accumulate, ranks=ranks, shard=shard,
             device=device, memory_bytes=_memory(memory_gib, memory_bytes), workspace_bytes=workspace_bytes,
         ),
     )  # fmt: skip

@@ -32,11 +32,14 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
   refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
   refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
+  refused("memory model --as pytorch --keep host:2:input", 2, "choose from everything, input");
   refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
   refused("memory model --as pytorch --gpus 2 --shard optimizer", 2, "FSDP2 has no such setting");
   refused("memory model --as pytorch --shard everything", 2, "name --gpus");
   refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
   refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
+  refused("memory model --as pytorch --compile model --attention flash --keep input", 2, "choose --compile blocks");
+  refused("memory model --as pytorch --compile blocks", 2, "with --attention flash");
   refused("memory model --lora 8", 2, "--lora: only with --as pytorch");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");

@@ -153,6 +153,7 @@ LanguageModel language_model_of(const ModelMemory& asked) {
   m.fused_attention = asked.attention_family() == "flash";
   m.softmax = asked.as_pytorch.softmax;
   m.adam = asked.as_pytorch.adam;
+  m.compile = asked.as_pytorch.compile;
   m.lora = asked.as_pytorch.lora;
   m.accumulate = asked.as_pytorch.accumulate;
   m.gpus = asked.levers.ranks.count;
@@ -164,7 +165,9 @@ LanguageModel language_model_of(const ModelMemory& asked) {
 }
 
 std::string in_words(const LanguageModel& m) {
-  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : " eager";
+  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
+  if (m.compile != pytorch::Compile::none)
+    words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
   if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
   if (m.lora > 0) words += fmt::format(", LoRA of rank {}", m.lora);
   if (m.accumulate > 1) words += fmt::format(", {} micro-batches", m.accumulate);
@@ -208,6 +211,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                .phase = asked.use,
                                .keep = keep,
                                .adam = m.adam,
+                               .compile = m.compile,
                                .lora = m.lora,
                                .accumulate = m.accumulate,
                                .gpus = m.gpus,

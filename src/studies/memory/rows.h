@@ -283,6 +283,7 @@ struct PyTorchModelRow {
   ModelUse phase = ModelUse::train;
   engine::Keeping keep{};
   pytorch::Adam adam{};
+  pytorch::Compile compile{};
   std::int64_t lora = 0, accumulate = 1, gpus = 1;
   engine::Sharding shard{};
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
@@ -300,6 +301,7 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.phase, {.name = "phase"});
   f(r.keep, {.name = "keep"});
   f(r.adam, {.name = "adam", .show = detail});
+  f(r.compile, {.name = "compile", .show = detail});
   f(r.lora, {.name = "lora", .show = detail});
   f(r.accumulate, {.name = "accumulate", .show = detail});
   f(r.gpus, {.name = "gpus", .show = detail});

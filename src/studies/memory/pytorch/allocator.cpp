@@ -99,6 +99,14 @@ std::shared_ptr<Storage> Allocator::make(std::string name, DType dtype, Shape sh
   return take({std::move(name), dtype, shape, bytes, rounded(bytes), phase_});
 }
 
+std::shared_ptr<Storage> Allocator::make_empty(std::string name, DType dtype, Shape shape) {
+  const auto index = std::uint32_t(pieces_.size());
+  pieces_.push_back({std::move(name), dtype, shape, std::uint64_t(shape.count()) * size_of(dtype), 0, phase_, false});
+  auto storage = std::make_shared<Storage>(*this, index);
+  storage->empty_ = true;
+  return storage;
+}
+
 std::shared_ptr<Storage> Allocator::make_bytes(std::string name, std::uint64_t bytes) {
   return take({std::move(name), DType::u8, {std::int64_t(bytes)}, bytes, rounded(bytes), Phase::workspace});
 }

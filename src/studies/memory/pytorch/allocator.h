@@ -84,6 +84,7 @@ class Allocator {
 
   explicit Allocator(Count count = Count::rounded) : count_(count) {}
   std::shared_ptr<Storage> make(std::string name, DType, Shape);
+  std::shared_ptr<Storage> make_empty(std::string name, DType, Shape);         // until it is refilled
   std::shared_ptr<Storage> make_bytes(std::string name, std::uint64_t bytes);  // a workspace
 
   void becomes(const Storage& s, std::string name, Phase p) { pieces_[s.piece_].name = std::move(name), pieces_[s.piece_].phase = p; }

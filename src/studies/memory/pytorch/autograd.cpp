@@ -14,8 +14,10 @@ Value Engine::make(const std::string& name, DType dtype, Shape shape) {
 }
 
 // The first gradient is taken over as it is when its rows are in order, and copied otherwise; later ones are added in place.
-Parameter Engine::parameter(const std::string& name, DType dtype, Shape shape) {
-  Parameter p{make(name, dtype, shape)};
+Parameter Engine::parameter(const std::string& name, DType dtype, Shape shape) { return parameter(name, make(name, dtype, shape)); }
+
+Parameter Engine::parameter(const std::string& name, Value value) {
+  Parameter p{std::move(value)};
   p.value.node = std::make_shared<Node>();
   p.value.node->name = name;
   p.value.node->age = leaf_age;

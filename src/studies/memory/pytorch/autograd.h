@@ -52,6 +52,7 @@ class Engine {
   explicit Engine(Allocator& memory) : memory_(memory) {}
   Value make(const std::string& name, DType, Shape);
   Parameter parameter(const std::string& name, DType, Shape);
+  Parameter parameter(const std::string& name, Value);  // of a tensor that is there
   // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept when nobody asks.
   Value record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward);
   void run_backward(Value root, Value gradient);

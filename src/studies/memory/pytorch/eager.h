@@ -34,6 +34,7 @@ class Eager : public Engine {
     if (!to) cast_parameters_.clear();
   }
   void in_block(int layer) { layer_ = layer; }
+  void touch_workspace();  // a product runs on this thread
 
   Value matmul(const std::string& name, Value a, Value b);
   Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
@@ -72,7 +73,6 @@ class Eager : public Engine {
   std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
   Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }
   Value as_type(const std::string& name, const Value& v, DType t) { return v.dtype == t ? v : make(name, t, v.shape); }
-  void touch_workspace();
 
   std::uint64_t workspace_bytes_;
   std::shared_ptr<Storage> forward_workspace_, backward_workspace_;

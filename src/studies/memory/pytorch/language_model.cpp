@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "studies/memory/pytorch/compiled.h"
 #include "studies/memory/pytorch/watch.h"
 
 namespace headroom::studies::pytorch {
@@ -42,9 +43,26 @@ struct Model {
   std::vector<Parameter> trained;
   std::vector<Shape> updated;  // what the optimiser sees
   Value cos, sin;
+  Compiled compiled;
   Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
 
-  Model(Eager& t, const LanguageModel& asked) : torch(t), m(asked) {
+  static Compiled::Sizes sizes_of(const LanguageModel& m) {
+    return {.batch = m.batch,
+            .len = m.len,
+            .width = m.width,
+            .heads = m.heads,
+            .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
+            .dim = m.head_dim ? m.head_dim : m.width / m.heads,
+            .ffn = m.ffn,
+            .vocab = m.vocab,
+            .low = m.precision.dtype,
+            .casts = m.precision.dtype != DType::f32 && !m.sharded()};
+  }
+  static BlockParameters parameters_of(const BlockWeights& b) {
+    return {&b.norm1, &b.norm2, &b.q.weight, &b.k.weight, &b.v.weight, &b.o.weight, &b.up.weight, &b.gate.weight, &b.down.weight};
+  }
+
+  Model(Eager& t, const LanguageModel& asked) : torch(t), m(asked), compiled(t, sizes_of(asked)) {
     kv_heads = m.kv_heads ? m.kv_heads : m.heads;
     dim = m.head_dim ? m.head_dim : m.width / m.heads;
     low = m.precision.dtype;
@@ -109,9 +127,7 @@ struct Model {
       Shape padded = real;
       padded.dim[0] = local.dim[0] * m.gpus;
       p = {};
-      p = torch.parameter(name, low, padded);
-      p.value.shape = real;
-      p.value.storage->resize_to_nothing();
+      p = torch.parameter(name, {torch.memory().make_empty(name, low, padded), low, real, Layout::fresh, nullptr});
       g.shard += local.count();
       g.params.push_back(p);
       trained.push_back(p);
@@ -276,10 +292,14 @@ struct Model {
       gather(groups[i], When::forward);
       x = torch.when_backward(x, [this, i] { scatter(groups[i]); });
     }
-    Value out = m.keep.level == engine::Keep::input
-                    ? torch.checkpointed(
-                          "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass)
-                    : whole_block(i, std::move(x), t, pass);
+    Value out =
+        m.compile == Compile::blocks
+            ? compiled.block(int(i), x, parameters_of(blocks[i]), m.sharded() ? std::vector<Value>{t.cos, t.sin} : std::vector<Value>{},
+                             m.keep.level == engine::Keep::input ? Compiled::Keeps::input : Compiled::Keeps::all)
+        : m.keep.level == engine::Keep::input
+            ? torch.checkpointed(
+                  "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass)
+            : whole_block(i, std::move(x), t, pass);
     x = {};
     if (!m.sharded()) return out;
     if (m.shard == engine::Sharding::everything) release(groups[i]);
@@ -295,6 +315,11 @@ struct Model {
   }
 
   Value loss() {
+    if (m.compile == Compile::model) {
+      std::vector<BlockParameters> all;
+      for (const BlockWeights& b : blocks) all.push_back(parameters_of(b));
+      return compiled.model({&embed, &norm_weight, &head.weight, m.tied}, all);
+    }
     if (low != DType::f32 && !m.sharded()) torch.autocast(low);
     if (m.sharded()) gather(groups.back(), When::forward);
     Value x = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
@@ -449,11 +474,16 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
   check(size_of(m.precision.dtype) >= 2, Code::unsupported,
         "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   using engine::Keep;
-  check(m.keep.level == Keep::everything || m.keep.level == Keep::input, Code::bad_argument,
+  check((m.keep.level == Keep::everything || m.keep.level == Keep::input) && m.keep.host == 0, Code::bad_argument,
         "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "
         "groups:K:everything",
         WordsOf<engine::Keeping>::to(m.keep));
   check(m.keep.group <= m.layers, Code::bad_argument, "--as pytorch --keep groups:{}: the model has {} blocks", m.keep.group, m.layers);
+  check(m.compile == Compile::none || (m.fused_attention && m.lora == 0 && m.keep.group == 1), Code::bad_argument,
+        "--as pytorch --compile {}: accounted for with --attention flash, without --lora and groups of blocks",
+        names_of<Compile>.of(m.compile));
+  check(m.compile != Compile::model || (m.gpus == 1 && m.keep == engine::Keeping{}), Code::bad_argument,
+        "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");
   check(m.shard != engine::Sharding::optimizer, Code::bad_argument,
         "--as pytorch --shard optimizer: FSDP2 has no such setting; choose from none (DDP), gradients (weights kept until backward), "
         "everything");

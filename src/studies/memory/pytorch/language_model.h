@@ -16,24 +16,34 @@ enum class Adam : std::uint8_t {
   eight_bit  // bitsandbytes: moments in 8 bits, with a scale for every 256 of them; parameters of less than 4096 numbers in FP32
 };
 
+enum class Compile : std::uint8_t {
+  none,
+  blocks,  // torch.compile of each block by itself, as torchtitan does
+  model    // of the whole model with its loss
+};
+
 }  // namespace headroom::studies::pytorch
 
 namespace headroom {
 template <>
+inline constexpr auto names_of<studies::pytorch::Compile> = names<studies::pytorch::Compile>("none", "blocks", "model");
+template <>
 inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit");
-}
+}  // namespace headroom
 
 namespace headroom::studies::pytorch {
 
 struct StepChoices {
   Softmax softmax = Softmax::builtin;
   Adam adam = Adam::foreach;
+  Compile compile = Compile::none;
   std::int64_t lora = 0, accumulate = 1;
   std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
 };
 void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.softmax, softmax_choice);
   f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters; fused; or bitsandbytes'"});
+  f(c.compile, {.name = "compile", .about = "As pytorch: torch.compile of nothing, of each block, or of the model with its loss"});
   f(c.lora, {.name = "lora",
              .about = "As pytorch: rank of LoRA adapters of the blocks' matrices; all else is frozen, in the precision. 0: none",
              .allowed = {0, 1 << 16}});
@@ -56,6 +66,7 @@ struct LanguageModel {
   Softmax softmax = Softmax::builtin;
   Adam adam = Adam::foreach;
   Until until = Until::update;
+  Compile compile = Compile::none;
   engine::Keeping keep{};       // everything; input: each block checkpointed; groups:K[:everything]: K blocks at once
   std::int64_t lora = 0;        // rank; 0: every parameter is trained
   std::int64_t accumulate = 1;  // micro-batches
