@@ -21,6 +21,7 @@ attention::Extras make_extras(const attention::Problem& p, Arena& arena) {
     with.cu_q = arena.make("cu_q", DType::i32, {p.batch, p.documents + 1});
     with.cu_k = arena.make("cu_k", DType::i32, {p.batch, p.documents + 1});
   }
+  if (p.page != 0) with.pages = arena.make("pages", DType::i32, {p.batch, p.pages_of_sequence()});
   return with;
 }
 

@@ -66,7 +66,12 @@ class Sweep {
     r.dim = p.head_dim;
     r.len_q = p.len_q;
     r.len_k = p.len_k;
-    for (const std::int64_t one : s_.documents) r.documents += fmt::format("{}{}", r.documents.empty() ? "" : ",", one);
+    const auto listed = [](const std::vector<std::int64_t>& lengths, std::string& words) {
+      for (const std::int64_t one : lengths) words += fmt::format("{}{}", words.empty() ? "" : ",", one);
+    };
+    listed(s_.documents, r.documents);
+    listed(s_.cached, r.cached);
+    r.page = p.page;
     r.dim_v = p.value_dim();
     r.softcap = s_.softcap;
     r.sink = p.sink;
@@ -115,7 +120,7 @@ class Sweep {
       place_.fill_normal(t.fwd.q, random.stream(1));
       place_.fill_normal(t.fwd.k, random.stream(2));
       place_.fill_normal(t.fwd.v, random.stream(3));
-      fill_extras(place_, p, s_.documents, s_.seed, t.fwd.with);
+      s_.fill(place_, p, t.fwd.with);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { place_.fill_normal(t.d_o, random.stream(4)); };
     visit.forward = [&](const std::function<void()>& pass) { once_or_measured("forward", s_.passes != Passes::backward, pass, row.fwd); };
@@ -165,7 +170,10 @@ class Sweep {
     const std::string name = fmt::format("{} {} {} {}", describe(p), p.batch, p.heads, p.kv_heads);
     if (!oracle_ || oracle_name_ != name) {
       extras_ = {};
-      const attention::Extras here{.sink = here_too(t.fwd.with.sink), .cu_q = here_too(t.fwd.with.cu_q), .cu_k = here_too(t.fwd.with.cu_k)};
+      const attention::Extras here{.sink = here_too(t.fwd.with.sink),
+                                   .cu_q = here_too(t.fwd.with.cu_q),
+                                   .cu_k = here_too(t.fwd.with.cu_k),
+                                   .pages = here_too(t.fwd.with.pages)};
       oracle_ = std::make_unique<attention::SampledOracle>(
           p, t.fwd.q, t.fwd.k, t.fwd.v, t.d_o, place_.threads(), s_.seed,
           [this](const Tensor& x, std::int64_t batch, std::int64_t head) { return head_of(x, batch, head); }, sums_there(), here);
