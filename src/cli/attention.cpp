@@ -21,9 +21,16 @@ Run attention(CLI::App& app, Common& common) {
       "  headroom attention --batch 8 --dim 16,64,128 --len 256,1024,2048 --mask causal --format json --out sweep.json\n"
       "  headroom attention --variant plain,flash --dim 64 --len 4096,8192 --memory 2     (what fits in 2 GiB?)\n"
       "  headroom attention --len 1024 --until 0.5%                                       (measure until the mean is known)\n"
-      "  headroom attention --dtype fp8,bf16 --dim 128 --pass forward --variant flash             (Hopper's; emulated on a CPU)\n\n"
+      "  headroom attention --dtype fp8,bf16 --dim 128 --pass forward --variant flash             (Hopper's; emulated on a CPU)\n"
+      "  headroom attention --documents 700,24,1,299 --mask causal --dim 128              (packed into each row)\n"
+      "  headroom attention --cached 4096,512,77 --page 16 --heads 32 --kv-heads 8 --dim 128 --pass forward   (one new position each)\n\n"
       "Exit codes: 0 every row was measured; 1 a row is wrong, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [asked, &app, &common] {
+    check(asked->sweep.documents.empty() || app.count("--len") == 0, Code::bad_argument,
+          "--documents: a row is as long as they are together; leave --len out");
+    check(asked->sweep.cached.empty() || app.count("--batch") == 0, Code::bad_argument,
+          "--cached: there are as many sequences as lengths; leave --batch out");
+    if (!asked->sweep.cached.empty() && app.count("--len") == 0) asked->sweep.lens = {1};
     bench::Protocol& p = asked->sweep.protocol;
     const bool exactly = app.count("--steps") > 0, as_long_as_needed = p.until > 0 && !exactly;
     if (as_long_as_needed) p.steps = 1'000'000;

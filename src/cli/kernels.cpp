@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/mask_words.h"
 #include "report/described_table.h"
+#include "studies/attention/sweep.h"
 
 namespace headroom::cli {
 
@@ -14,10 +15,11 @@ namespace {
 
 struct KernelsAsked {
   Precision dtype;
-  std::int64_t batch = 1, heads = 1, kv_heads = 0, dim = 64, len = 1024;
+  std::int64_t batch = 1, heads = 1, kv_heads = 0, dim = 64, len = 1024, len_k = 0;
   attention::Mask mask;
   std::int64_t dim_v = 0, documents = 0, page = 0;
-  bool softcap = false, sink = false, deterministic = false;
+  double softcap = 0;
+  bool sink = false, deterministic = false;
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.dtype, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
@@ -27,9 +29,10 @@ void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});
   f(a.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
   f(a.len, {.name = "len", .about = "Length", .allowed = {0, (1ll << 31) - 1}});
+  f(a.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, (1ll << 31) - 1}});
   f(a.mask, {.name = "mask", .about = attention::mask_help});
   f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
-  f(a.softcap, {.name = "softcap", .about = "Scores are capped"});
+  f(a.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
   f(a.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
   f(a.page, {.name = "page", .about = "Keys and values lie in pages of so many positions; 0: they do not", .allowed = {0, 1 << 29}});
   f(a.deterministic, {.name = "deterministic", .about = "Only variants with the same bits on every run"});
@@ -58,30 +61,30 @@ Run kernels(CLI::App& app, Common& common) {
   add_described(app, *asked);
   app.footer(
       "Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal\n  headroom kernels --dtype bf16 --device "
-      "h200     (a GPU that is not present)");
+      "h200     (a GPU that is not present)\n  headroom kernels --dim 128 --documents 4 --softcap 30 --sink\n"
+      "  headroom kernels --len 1 --len-k 4096 --page 16 --kv-heads 2 --heads 8");
   common.only_counts = true;
   return [asked, &common] {
     const Device d = described_device(common);
+    const std::int64_t len_k = asked->len_k ? asked->len_k : asked->len;
     const attention::Problem p{.batch = asked->batch,
                                .heads = asked->heads,
                                .kv_heads = asked->kv_heads ? asked->kv_heads : asked->heads,
                                .len_q = asked->len,
-                               .len_k = asked->len,
+                               .len_k = len_k,
                                .head_dim = asked->dim,
                                .mask = asked->mask,
                                .precision = asked->dtype,
                                .scale = {},
                                .deterministic = asked->deterministic,
                                .dim_v = asked->dim_v,
-                               .softcap = asked->softcap ? 30.0f : 0.0f,
+                               .softcap = float(asked->softcap),
                                .sink = asked->sink,
                                .documents = asked->documents,
                                .page = asked->page,
-                               .pages = asked->page ? asked->batch * ceil_div(asked->len, asked->page) : 0};
+                               .pages = asked->page ? asked->batch * ceil_div(len_k, asked->page) : 0};
     attention::check(p);
-    Record r{"kernels",
-             fmt::format("attention on {}: {} head_dim {} len {} {}", d.name, name_of(p.precision), p.head_dim, p.len_q, name_of(p.mask)),
-             {}};
+    Record r{"kernels", fmt::format("attention on {}: {}", d.name, studies::describe(p)), {}};
     std::vector<KernelRow> rows;
     const auto answer = [](const Support& s) { return s.ok ? std::string("yes") : "no: " + s.why; };
     bool served = false;

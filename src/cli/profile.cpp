@@ -82,9 +82,14 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   });
 }
 
-int run_attention(const ProfileAsked& a, const Common& common) {
+int run_attention(const ProfileAsked& a, const CLI::App& app, const Common& common) {
+  check(a.attention.documents.empty() || app.count("--len") == 0, Code::bad_argument,
+        "--documents: a row is as long as they are together; leave --len out");
+  check(a.attention.cached.empty() || app.count("--batch") == 0, Code::bad_argument,
+        "--cached: there are as many sequences as lengths; leave --batch out");
   Device d = chosen_device(common);
   studies::AttentionSweep sweep = a.attention;
+  if (!sweep.cached.empty() && app.count("--len") == 0) sweep.lens = {1};
   sweep.seed = common.seed;
   studies::variants_that_serve(sweep, d);  // before ceilings are measured, for seconds
   d = with_ceilings(std::move(d), common);
@@ -163,7 +168,7 @@ Run profile(CLI::App& app, Common& common) {
     const bool of_ours = step->parsed() || attention->parsed();
     check(!of_ours || a->command.empty(), Code::bad_argument, "'{}' is not the value of any option",
           a->command.empty() ? "" : a->command[0]);
-    if (attention->parsed()) return run_attention(*a, common);
+    if (attention->parsed()) return run_attention(*a, *attention, common);
     if (!step->parsed()) {
       check(!a->command.empty(), Code::bad_argument, "give step, attention, or -- and a program (see headroom profile --help)");
       return run_program(*a, common);

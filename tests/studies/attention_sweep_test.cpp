@@ -52,6 +52,48 @@ TEST(AttentionSweep, TheForecastIsThePeakToTheByteInEveryRow) {
   }
 }
 
+// Judged by the oracle, and to the byte; caches' lengths take the place of the batch, and their pages lie in any order.
+TEST(AttentionSweep, DocumentsCachesAndPagesAreRowsLikeAnyOther) {
+  AttentionSweep s = quick();
+  s.heads = 4, s.kv_heads = 2, s.dims = {40},
+  s.masks = {attention::Mask::causal(), attention::Mask::sliding(7, attention::Align::bottom_right, 2)};
+  const auto expect_good = [&](std::size_t rows, const std::vector<std::string>& refused) {
+    const auto result = run_sweep(s, cpu_device());
+    ASSERT_EQ(result.rows.size(), rows);
+    for (const AttentionRow& r : result.rows) {
+      SCOPED_TRACE(json_of(r).dump());
+      if (std::find(refused.begin(), refused.end(), r.variant) != refused.end()) {
+        EXPECT_EQ(r.status, Status::refused);
+        continue;
+      }
+      EXPECT_EQ(r.status, Status::ok) << r.why;
+      EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
+      EXPECT_TRUE(r.max_error_o);
+    }
+  };
+  s.documents = {5, 1, 0, 90}, s.lens = {7};
+  expect_good(4, {});
+  s.documents.clear(), s.cached = {100, 0, 1, 33}, s.lens = {1, 3};
+  expect_good(8, {});
+  s.passes = Passes::forward, s.page = 16;
+  expect_good(8, {"plain"});
+  s.cached.clear(), s.lens = {50};
+  expect_good(4, {"plain"});
+
+  const Precision fp32;
+  s = quick(), s.cached = {10, 4}, s.page = 4;
+  const auto p = s.problem(fp32, attention::Mask::causal(), 40, 3);
+  EXPECT_EQ(p.batch, 2);
+  EXPECT_EQ(p.len_k, 10);
+  EXPECT_EQ(p.pages, 6);
+  EXPECT_EQ(p.batch * p.visible(), (8 + 9 + 10) + (2 + 3 + 4)) << "the last position sees the whole cache";
+  EXPECT_THROW((void)cases_of(s, cpu_device()), Error) << "pages have no backward";
+  s.page = 0, s.documents = {3};
+  EXPECT_THROW((void)cases_of(s, cpu_device()), Error);
+  s.documents.clear(), s.len_k = 5;
+  EXPECT_THROW((void)cases_of(s, cpu_device()), Error);
+}
+
 TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
   AttentionSweep s = quick();
   s.dims = {16};
@@ -317,10 +359,11 @@ TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
   std::string names;
   const auto row = json_of(AttentionRow());
   for (const auto& [name, value] : row.items()) names += name + " ";
-  EXPECT_EQ(names,
-            "variant device dtype batch heads kv_heads dim len_q len_k mask documents dim_v softcap sink fwd_ms bwd_ms fwd_ms_std "
-            "bwd_ms_std fwd_tflops bwd_tflops "
-            "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
+  EXPECT_EQ(
+      names,
+      "variant device dtype batch heads kv_heads dim len_q len_k mask documents cached page dim_v softcap sink fwd_ms bwd_ms fwd_ms_std "
+      "bwd_ms_std fwd_tflops bwd_tflops "
+      "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
 }
 
 }  // namespace

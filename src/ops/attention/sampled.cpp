@@ -164,7 +164,7 @@ struct SampledOracle::Work::Asked {
   }
   bool others_can_sum() const {  // the rows: what a device is asked knows none of these
     const Problem& p = problem;
-    return sum_rows && p.softcap == 0 && !p.sink && p.documents == 0 && p.value_dim() == p.head_dim && p.head_dim <= 256;
+    return sum_rows && p.softcap == 0 && !p.sink && p.documents == 0 && p.page == 0 && p.value_dim() == p.head_dim && p.head_dim <= 256;
   }
 };
 

@@ -202,9 +202,18 @@ Chart growth(const std::vector<Series>& all, const char* title, auto member, Uni
 
 // What every row has in common, in the words of the options.
 std::string in_common(const AttentionSweep& s) {
-  std::string words = fmt::format("batch {}, heads {}", s.batch, s.heads);
+  std::string words = fmt::format("batch {}, heads {}", s.cached.empty() ? s.batch : std::int64_t(s.cached.size()), s.heads);
   if (s.kv_heads && s.kv_heads != s.heads) words += fmt::format(", kv_heads {}", s.kv_heads);
   if (s.len_k) words += fmt::format(", len_k {}", s.len_k);
+  if (!s.documents.empty()) words += fmt::format(", {} documents in each row", s.documents.size());
+  if (!s.cached.empty()) {
+    const auto [least, most] = std::minmax_element(s.cached.begin(), s.cached.end());
+    words += fmt::format(", caches of {} to {} positions", *least, *most);
+  }
+  if (s.page) words += fmt::format(", pages of {}", s.page);
+  if (s.dim_v) words += fmt::format(", dim_v {}", s.dim_v);
+  if (s.softcap > 0) words += fmt::format(", softcap {:g}", s.softcap);
+  if (s.sink) words += ", a sink";
   if (s.passes != Passes::both) words += s.passes == Passes::forward ? ", forward alone" : ", backward alone";
   return words;
 }

@@ -26,6 +26,7 @@ attention::Extras make_extras(const attention::Problem& p, Arena& arena) {
     with.k_scale = arena.make("k_scale", DType::f32, {p.batch, p.kv_heads});
     with.v_scale = arena.make("v_scale", DType::f32, {p.batch, p.kv_heads});
   }
+  if (p.page != 0) with.pages = arena.make("pages", DType::i32, {p.batch, p.pages_of_sequence()});
   return with;
 }
 

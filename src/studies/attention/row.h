@@ -18,6 +18,8 @@ struct AttentionRow {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, dim = 0, len_q = 0, len_k = 0;
   attention::Mask mask;
   std::string documents;  // lengths, with commas between them
+  std::string cached;     // the same of caches, one of each sequence
+  std::int64_t page = 0;  // positions of one; 0: none
   std::int64_t dim_v = 0;
   double softcap = 0;
   bool sink = false;
@@ -47,6 +49,8 @@ void describe(Of<AttentionRow> auto& r, auto&& f) {
   f(r.len_k, {.name = "len_k", .show = detail});
   f(r.mask, {.name = "mask"});
   f(r.documents, {.name = "documents", .show = detail});
+  f(r.cached, {.name = "cached", .show = detail});
+  f(r.page, {.name = "page", .show = detail});
   f(r.dim_v, {.name = "dim_v", .show = detail});
   f(r.softcap, {.name = "softcap", .show = detail});
   f(r.sink, {.name = "sink", .show = detail});

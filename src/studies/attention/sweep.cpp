@@ -66,7 +66,12 @@ class Sweep {
     r.dim = p.head_dim;
     r.len_q = p.len_q;
     r.len_k = p.len_k;
-    for (const std::int64_t one : s_.documents) r.documents += fmt::format("{}{}", r.documents.empty() ? "" : ",", one);
+    const auto listed = [](const std::vector<std::int64_t>& lengths, std::string& words) {
+      for (const std::int64_t one : lengths) words += fmt::format("{}{}", words.empty() ? "" : ",", one);
+    };
+    listed(s_.documents, r.documents);
+    listed(s_.cached, r.cached);
+    r.page = p.page;
     r.dim_v = p.value_dim();
     r.softcap = s_.softcap;
     r.sink = p.sink;
@@ -115,7 +120,7 @@ class Sweep {
       place_.fill_normal(t.fwd.q, random.stream(1));
       place_.fill_normal(t.fwd.k, random.stream(2));
       place_.fill_normal(t.fwd.v, random.stream(3));
-      fill_extras(place_, p, s_.documents, s_.seed, t.fwd.with);
+      s_.fill(place_, p, t.fwd.with);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { place_.fill_normal(t.d_o, random.stream(4)); };
     visit.forward = [&](const std::function<void()>& pass) { once_or_measured("forward", s_.passes != Passes::backward, pass, row.fwd); };
@@ -169,6 +174,7 @@ class Sweep {
       const attention::Extras here{.sink = here_too(with.sink),
                                    .cu_q = here_too(with.cu_q),
                                    .cu_k = here_too(with.cu_k),
+                                   .pages = here_too(with.pages),
                                    .q_scale = here_too(with.q_scale),
                                    .k_scale = here_too(with.k_scale),
                                    .v_scale = here_too(with.v_scale)};

@@ -21,6 +21,8 @@ struct AttentionSweep {                                    // the settings
   std::vector<std::int64_t> dims = {64}, lens = {256, 512, 1024, 2048};
   std::int64_t len_k = 0;                 // 0: len
   std::vector<std::int64_t> documents{};  // lengths, packed into each row of the batch in place of a length; none: not packed
+  std::vector<std::int64_t> cached{};     // lengths of caches, one of each sequence, in place of batch and len_k; none: all are len_k
+  std::int64_t page = 0;                  // positions of a page of the cache; 0: it lies in one piece
   std::int64_t dim_v = 0;                 // 0: dim
   double softcap = 0;                     // 0: none
   bool sink = false;
@@ -31,6 +33,7 @@ struct AttentionSweep {                                    // the settings
   bench::Protocol protocol{.seconds = 1};
 
   attention::Problem problem(Precision, const attention::Mask&, std::int64_t dim, std::int64_t len) const;
+  void fill(Place&, const attention::Problem&, const attention::Extras&) const;  // what inputs have beside Q, K and V, wherever they lie
   // Bytes that a case may take: the machine's, or --memory where that is less; and which of the two it is.
   std::uint64_t limit(const Device&) const;
   std::string limit_name(const Device&) const;
@@ -50,6 +53,12 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.documents, {.name = "documents",
                   .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask applies within each",
                   .allowed = {0, most_len}});
+  f(s.cached, {.name = "cached",
+               .about = "Lengths of caches, one of each sequence, in place of --batch and --len-k: --len new positions read each",
+               .allowed = {0, most_len}});
+  f(s.page, {.name = "page",
+             .about = "Keys and values lie in pages of so many positions, in any order; with --pass forward; 0: they do not",
+             .allowed = {0, 1 << 29}});
   f(s.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
   f(s.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
   f(s.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
@@ -71,10 +80,6 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
 // What is available, less what else will live there: beside the CPU's arena the program and the oracle, a sixteenth; on a GPU kernels and
 // cuBLAS's own memory, at most a GiB.
 std::uint64_t machine_limit(const Device&);
-
-// Fills what the inputs have beside Q, K and V, wherever they lie: a sink's logits, and where documents begin.
-void fill_extras(Place&, const attention::Problem&, const std::vector<std::int64_t>& documents, std::uint64_t seed,
-                 const attention::Extras&);
 
 struct AttentionCase {  // one row to be: a problem and who is asked to serve it
   attention::Problem problem;

@@ -31,11 +31,17 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
     p.len_q = p.len_k = std::accumulate(documents.begin(), documents.end(), std::int64_t(0));
     for (const std::int64_t one : documents) p.visible_in_documents += attention::band_of(mask, one, one).visible();
   }
+  if (!cached.empty()) {
+    p.batch = std::int64_t(cached.size()), p.documents = 1;
+    p.len_k = *std::max_element(cached.begin(), cached.end());
+    for (const std::int64_t one : cached) p.visible_in_documents += attention::band_of(mask, len, one).visible() / double(cached.size());
+  }
+  if (page > 0) p.page = page, p.pages = p.batch * p.pages_of_sequence();
   return p;
 }
 
-void fill_extras(Place& place, const Problem& p, const std::vector<std::int64_t>& documents, std::uint64_t seed,
-                 const attention::Extras& with) {
+void AttentionSweep::fill(Place& place, const Problem& p, const attention::Extras& with) const {
+  const auto copy = [&](const Tensor& to, const std::vector<std::int32_t>& values) { place.copy_in(to.data, values.data(), to.bytes()); };
   if (p.sink) place.fill_normal(with.sink, Random{seed}.stream(5));
   std::uint64_t stream = 6;
   for (const Tensor* t : {&with.q_scale, &with.k_scale, &with.v_scale}) {  // of 8 bits: 0.75 to 1.25
@@ -45,13 +51,22 @@ void fill_extras(Place& place, const Problem& p, const std::vector<std::int64_t>
     for (std::int64_t i = 0; i < t->count(); ++i) scales.push_back(0.75f + 0.5f * float(random.uniform(std::uint64_t(i))));
     place.copy_in(t->data, scales.data(), t->bytes());
   }
-  if (p.documents == 0) return;
-  std::vector<std::int32_t> begins;
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    begins.push_back(0);
-    for (const std::int64_t one : documents) begins.push_back(begins.back() + std::int32_t(one));
+  std::vector<std::int32_t> begins_q, begins_k, pages;
+  for (std::int64_t b = 0; p.documents > 0 && b < p.batch; ++b) {
+    for (auto* begins : {&begins_q, &begins_k}) begins->push_back(0);
+    for (const std::int64_t one : documents)
+      for (auto* begins : {&begins_q, &begins_k}) begins->push_back(begins->back() + std::int32_t(one));
+    if (cached.empty()) continue;
+    begins_q.push_back(std::int32_t(p.len_q));
+    begins_k.push_back(std::int32_t(cached[std::size_t(b)]));
   }
-  for (const Tensor* t : {&with.cu_q, &with.cu_k}) place.copy_in(t->data, begins.data(), t->bytes());
+  if (p.documents > 0) copy(with.cu_q, begins_q), copy(with.cu_k, begins_k);
+  if (p.page == 0) return;
+  for (std::int64_t n = 0; n < p.pages; ++n) {  // a shuffle
+    pages.push_back(std::int32_t(n));
+    std::swap(pages.back(), pages[std::size_t(Random{seed}.stream(6).below(std::uint64_t(n), std::uint64_t(n + 1)))]);
+  }
+  copy(with.pages, pages);
 }
 
 std::uint64_t machine_limit(const Device& d) {
@@ -69,6 +84,7 @@ std::string describe(const Problem& p) {
   if (p.softcap != 0) more += fmt::format(" softcap {}", p.softcap);
   if (p.sink) more += " sink";
   if (p.documents != 0) more += fmt::format(" {} documents", p.documents);
+  if (p.page != 0) more += fmt::format(" pages of {}", p.page);
   return fmt::format("{} dim {} len {}x{} {}{}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, name_of(p.mask), more);
 }
 
@@ -140,12 +156,16 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
 
 std::vector<AttentionCase> cases_of(const AttentionSweep& s, const Device& device) {
   check(s.protocol.steps >= 1, Code::bad_argument, "--steps: {} measures nothing; at least 1", s.protocol.steps);
+  check(s.documents.empty() || (s.cached.empty() && s.len_k == 0 && s.page == 0), Code::bad_argument,
+        "--documents: a row is as long as they are together, and no cache; leave --cached, --len-k and --page out");
+  check(s.cached.empty() || s.len_k == 0, Code::bad_argument, "--cached: it says how long the keys are; leave --len-k out");
+  check(s.page == 0 || s.passes == Passes::forward, Code::bad_argument, "--page: a cache in pages has no backward; add --pass forward");
   const auto wanted = variants_of(s, device);
   std::vector<AttentionCase> cases;
   std::set<std::string> asked;
   const std::size_t axes[] = {s.dtypes.size(), s.masks.size(), s.dims.size(), s.lens.size(), wanted.size()};
   const auto smallest = [](Problem p) {
-    for (auto* size : {&p.batch, &p.len_q, &p.len_k}) *size = std::min<std::int64_t>(*size, 1);
+    for (auto* size : {&p.batch, &p.len_q, &p.len_k, &p.pages}) *size = std::min<std::int64_t>(*size, 1);
     return p;
   };
   bench::for_each_point(axes, [&](std::span<const std::size_t> at) {

@@ -35,7 +35,7 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
       place.fill_normal(t.fwd.q, random.stream(1));
       place.fill_normal(t.fwd.k, random.stream(2));
       place.fill_normal(t.fwd.v, random.stream(3));
-      fill_extras(place, p, asked.documents, o.seed, t.fwd.with);
+      asked.of.fill(place, p, t.fwd.with);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { place.fill_normal(t.d_o, random.stream(4)); };
     visit.forward = [&](const Pass& pass) { passes == Passes::backward ? pass() : each(pass); };
@@ -69,7 +69,8 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
 ProfileResult profile_attention(const ProfileAttention& a, const Device& device, const ProfileOptions& o) {
   attention::check(a.problem);
   std::vector<const attention::Variant*> variants;  // before the first is run: whether all can be
-  for (const std::string& wanted : a.variants) variants.push_back(&attention::choose(a.problem, device, wanted));
+  const auto last = a.passes == Passes::forward ? attention::Pass::forward : attention::Pass::backward;
+  for (const std::string& wanted : a.variants) variants.push_back(&attention::choose(a.problem, device, wanted, last));
   std::unique_ptr<profile::TraceWriter> trace;
   if (!o.trace.empty()) trace = std::make_unique<profile::TraceWriter>(o.trace);
   ProfileResult result;

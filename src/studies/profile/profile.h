@@ -11,7 +11,7 @@
 #include "instruments/profile/clock_samples.h"
 #include "instruments/profile/counters.h"
 #include "instruments/profile/record.h"
-#include "studies/attention/case.h"
+#include "studies/attention/sweep.h"
 #include "studies/profile/tables.h"
 
 namespace headroom::studies {
@@ -59,7 +59,7 @@ struct ProfileAttention {
   attention::Problem problem;
   std::vector<std::string> variants;  // names or families
   Passes passes = Passes::both;
-  std::vector<std::int64_t> documents = {};  // lengths, where the problem has them
+  AttentionSweep of{};  // that the problem is from: it fills what inputs have beside Q, K and V
 };
 ProfileResult profile_attention(const ProfileAttention&, const Device&, const ProfileOptions&);
 

@@ -74,7 +74,7 @@ KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& d
   p.problem =
       sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
   p.variants = variants_that_serve(sweep, device), p.passes = sweep.passes;
-  p.documents = sweep.documents;
+  p.of = sweep, p.of.seed = o.seed;
   return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
 }
 

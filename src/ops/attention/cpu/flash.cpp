@@ -93,16 +93,22 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]
     return in_place ? t.dq : Tensor(parts.as<float>() + chunk * parts.stride[0], DType::f32, {p.batch, p.len_q, p.heads, padded(dim)});
   };
+  // Rows of a chunk's dQ that none of its keys is seen by are neither written here nor read below: documents and windows leave most out.
+  const auto adds_to = [&](std::int64_t chunk, const Band& band, std::int64_t row) {
+    const std::int64_t first = chunk * chunks.keys, last = std::min(first + chunks.keys, p.len_k) - 1;
+    return last >= first && row >= band.first_row(first) && row < band.last_row(last);
+  };
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
       for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
         const auto [b, head, row] = query_row(p, at);
+        const Band band = band_of(p, lists, b);
         const T *o = row_of<T>(t.o, b, row, head), *d_o = row_of<T>(t.d_o, b, row, head);
         float sum = t.dlse ? -t.dlse.as<float>()[at] : 0.0f;
         for (std::int64_t d = 0; d < p.value_dim(); ++d) sum += widen(d_o[d]) * widen(o[d]);
         delta.as<float>()[at] = sum;
         for (std::int64_t c = 0; c < chunks.count; ++c)
-          std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
+          if (c == 0 || adds_to(c, band, row)) std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
       }
     });
   });
@@ -128,8 +134,10 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
     ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
       for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
         const auto [b, head, row] = query_row(p, at);
+        const Band band = band_of(p, lists, b);
         float* sum = row_of<float>(part(0), b, row, head);
         for (std::int64_t c = 1; c < chunks.count; ++c) {
+          if (!adds_to(c, band, row)) continue;
           const float* more = row_of<float>(part(c), b, row, head);
           for (std::int64_t d = 0; d < dim; ++d) sum[d] += more[d];
         }
