@@ -20,6 +20,7 @@ Run plan(CLI::App& app, Common& common) {
       "Examples:\n  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
       "  headroom plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40\n"
       "  headroom plan --model 8B --batch 16 --len 4096 --gpus 8 --device h100 --precision bf16\n"
+      "  headroom plan --as pytorch --model 8B --batch 8 --len 4096 --gpus 8 --device h100 --precision bf16\n"
       "  headroom plan --phase inference --model DIR/config.json --batch 8 --len 8192 --device h100\n\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
   common.only_counts = true;
@@ -28,6 +29,7 @@ Run plan(CLI::App& app, Common& common) {
     p.model = a->model.config();
     p.device = described_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
+    if (p.whose == studies::Whose::pytorch) return show(studies::plan(p), common);
     const bool here = !gpu || !p.device.bus.empty();
     if (here) p.device.ceilings = ceilings_here(p.device, common);
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);

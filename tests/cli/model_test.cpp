@@ -256,6 +256,19 @@ TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
     refused("memory model --measure --phase " + phase + size, 2, "--measure runs a training step");
     refused("memory model --update during --phase " + phase + size, 2, "has no update");
   }
+  const Json torch =
+      answer("plan --as pytorch --device h200 --batch 4 --len 64 --gpus 2 --precision bf16 --layers 2 --width 64 --heads 2 --vocab 100");
+  ASSERT_EQ(torch["settings"], 24) << "keep, compile, micro-batch, sharding";
+  EXPECT_EQ(torch["rows"][0]["compile"], "blocks");
+  const Json same = answer(
+      "memory model --as pytorch --device h200 --batch 2 --len 64 --gpus 2 --precision bf16 --attention flash --adam fused "
+      "--compile blocks --layers 2 --width 64 --heads 2 --vocab 100")["rows"][0];
+  EXPECT_EQ(torch["rows"][0]["peak_bytes"], same["train_peak_bytes"]);
+  EXPECT_EQ(torch["rows"][0]["needed_bytes"], same["needed_bytes"]);
+  EXPECT_EQ(run("plan --as pytorch --device h200 --memory 1 --model small --format json").code, 3);
+  refused("plan --as pytorch --device h200 --masters halves --model small", 2, "leave --masters out");
+  refused("plan --as pytorch --device h200 --gpus 3 --batch 4 --model small", 2, "does not divide");
+  refused("plan --as pytorch --device cpu --model small", 2, "name a GPU");
   const auto pytorch = [&](const std::string& phase) {
     return answer("memory model --as pytorch --len 32 --phase " + phase + small_model)["rows"][0];
   };

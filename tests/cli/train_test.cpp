@@ -74,6 +74,13 @@ TEST_F(TrainProgram, TwoCurvesAreCompared) {
   EXPECT_NE(run("report 1 2 --format md --db " + db_).out.find("Loss of both runs"), std::string::npos);
 }
 
+TEST_F(TrainProgram, TheFolderOfInitIsNotReplaced) {
+  answer(base_ + "--steps 1 --save-hf " + at("tuned"));
+  refused("train --device cpu --len 16 --batch 2 --validate 0 --steps 1 --db " + db_ + " --text " + at("text.txt") + " --init " +
+              at("tuned") + " --save-hf " + at("tuned/"),
+          2, "whose weights it would replace");
+}
+
 TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   std::string text;
   for (int d = 0; d < 40; ++d) text += std::string(1 + std::size_t(d * 7 % 20), char('a' + d % 9)) + "\n";

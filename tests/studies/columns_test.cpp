@@ -49,6 +49,15 @@ TEST(Columns, KnowEveryTableOfMemoryModel) {
   expect_described(memory_model(m).record);
 }
 
+TEST(Columns, KnowEveryTableOfPyTorchsPlan) {
+  Plan p;
+  p.model = engine::tiny();
+  p.len = 32;
+  p.whose = Whose::pytorch;
+  p.device = device_described("h200");
+  expect_described(plan(p).record);
+}
+
 TEST(Columns, KnowEveryTableOfMemoryAttention) {
   AttentionMemory a;
   a.dims = {16};

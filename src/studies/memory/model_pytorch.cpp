@@ -139,7 +139,26 @@ Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, st
   return table_of("beside", "The last row's bytes on the card, by who takes them", rows);
 }
 
-LanguageModel language_model_of(const ModelMemory& asked) {
+std::string in_words(const LanguageModel& m) {
+  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
+  if (m.compile != pytorch::Compile::none)
+    words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
+  if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
+  if (m.lora > 0) words += fmt::format(", LoRA of rank {}", m.lora);
+  if (m.accumulate > 1) words += fmt::format(", {} micro-batches", m.accumulate);
+  return words;
+}
+
+std::vector<std::string> left_out(const engine::ModelConfig& c) {
+  std::vector<std::string> all = c.left_out;
+  if (c.qkv_bias) all.emplace_back("the biases of q, k and v");
+  if (c.qk_norm) all.emplace_back("the norms of q and k");
+  return all;
+}
+
+}  // namespace
+
+pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
   const engine::ModelConfig& c = asked.model;
   LanguageModel m;
   m.vocab = c.vocab;
@@ -163,25 +182,6 @@ LanguageModel language_model_of(const ModelMemory& asked) {
                                                : pytorch::Until::update;
   return m;
 }
-
-std::string in_words(const LanguageModel& m) {
-  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
-  if (m.compile != pytorch::Compile::none)
-    words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
-  if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
-  if (m.lora > 0) words += fmt::format(", LoRA of rank {}", m.lora);
-  if (m.accumulate > 1) words += fmt::format(", {} micro-batches", m.accumulate);
-  return words;
-}
-
-std::vector<std::string> left_out(const engine::ModelConfig& c) {
-  std::vector<std::string> all = c.left_out;
-  if (c.qkv_bias) all.emplace_back("the biases of q, k and v");
-  if (c.qk_norm) all.emplace_back("the norms of q and k");
-  return all;
-}
-
-}  // namespace
 
 Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   check_account(asked);

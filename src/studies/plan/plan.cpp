@@ -12,6 +12,7 @@
 #include "report/described_table.h"
 #include "studies/memory/inference.h"
 #include "studies/plan/picture.h"
+#include "studies/plan/pytorch.h"
 #include "studies/plan/ways.h"
 
 namespace headroom::studies {
@@ -352,6 +353,7 @@ Outcome plan_of_training(const Plan& p) {
 }  // namespace
 
 Outcome plan(const Plan& asked) {
+  if (asked.whose == Whose::pytorch) return plan_as_pytorch(asked);
   Plan p = asked;
   if (p.precisions.empty()) p.precisions = usual_precisions(p);
   check_plan(p);

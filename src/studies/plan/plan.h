@@ -39,6 +39,7 @@ struct Plan {
   std::optional<std::uint64_t> memory_bytes;
   std::int64_t most = 10;
   ModelUse use = ModelUse::train;
+  Whose whose = Whose::headroom;
   Device device;
   int workers = 1;                                    // threads that the CPU's scratch is counted for
   std::function<bool()> stop = [] { return false; };  // asked between forecasts
@@ -60,6 +61,7 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.memory_bytes, memory_limit);
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
   f(p.use, {.name = "phase", .about = about_phase});
+  f(p.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch's (DDP, FSDP2, checkpoints, torch.compile)"});
 }
 
 struct Setting {

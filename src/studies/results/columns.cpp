@@ -12,6 +12,7 @@
 #include "studies/device/described.h"
 #include "studies/memory/rows.h"
 #include "studies/plan/plan.h"
+#include "studies/plan/pytorch.h"
 #include "studies/precision/rows.h"
 #include "studies/profile/program_rows.h"
 #include "studies/profile/rows.h"
@@ -37,6 +38,7 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<TrainRow>()},
       {"rows", columns_of<TimedLine>()},
       {"rows", columns_of<PlanRow>()},
+      {"rows", columns_of<PyTorchPlanRow>()},
       {"rows", columns_of<ModelMemoryRow>()},
       {"rows", columns_of<PyTorchModelRow>()},
       {"rows", columns_of<InferenceRow>()},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -221,6 +222,9 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   Descriptor folder;
   if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
+  std::error_code no_such_folder;
+  check(r.init.empty() || r.hugging_face.empty() || !std::filesystem::equivalent(r.init, r.hugging_face, no_such_folder),
+        Code::bad_argument, "--save-hf: '{}' is the folder of --init, whose weights it would replace; name another folder", r.hugging_face);
   if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out, r.documents, r.recipe.len);
   r.recipe.documents = data.packed();

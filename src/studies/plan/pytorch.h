@@ -1,0 +1,34 @@
+// plan --as pytorch: the settings of PyTorch's training step that fit, for someone who will run torchtitan or a program like it.
+#pragma once
+#include "studies/memory/pytorch/language_model.h"
+#include "studies/plan/plan.h"
+
+namespace headroom::studies {
+
+struct PyTorchPlanRow {
+  std::uint64_t needed_bytes = 0;
+  engine::Keeping keep{};
+  pytorch::Compile compile{};
+  Precision precision;
+  std::int64_t micro_batch = 0, micro_batches = 0;
+  engine::Sharding shard{};
+  std::uint64_t peak_bytes = 0, reserved_bytes = 0;
+  std::int64_t gpus = 1;
+};
+void describe(Of<PyTorchPlanRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
+  f(r.keep, {.name = "keep"});
+  f(r.compile, {.name = "compile"});
+  f(r.precision, {.name = "precision"});
+  f(r.micro_batch, {.name = "micro_batch"});
+  f(r.micro_batches, {.name = "micro_batches"});
+  f(r.shard, {.name = "shard"});
+  f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.gpus, {.name = "gpus", .show = Show::detail});
+}
+
+Outcome plan_as_pytorch(const Plan&);
+
+}  // namespace headroom::studies
