@@ -225,7 +225,7 @@ class Attack : public Program {
     if (option == "--out" || option == "--trace") return value.starts_with(at("mine/")) && !store;
     const bool fresh = !value.empty() && value.find('/') == std::string::npos;  // a profile would measure the ceilings for each
     if (option == "--db") return (!reads_only && (store || value == at("mine/empty"))) || (command == "profile" && fresh);
-    return option == "--save" && (value == "/" || value == "../.." || value.starts_with(at("mine")));
+    return (option == "--save" || option == "--save-hf") && (value == "/" || value == "../.." || value.starts_with(at("mine")));
   }
 
   // Of all pairs of an option and a value, each command tries this share; HEADROOM_ATTACK=all: every one.
