@@ -448,6 +448,7 @@ def _directly(q, k, v):
         and type(q) in _plain
         and type(k) in _plain
         and type(v) in _plain
+        and not (q.is_nested or k.is_nested or v.is_nested)
         and _modes[0]() == 0
         and _modes[1]() == 0
         and _transforms() is None
@@ -638,6 +639,7 @@ def attention(
     sink: Optional[torch.Tensor] = None,
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
+    mask: None = None,
 ) -> Union[torch.Tensor, WithLse]:
     """softmax(scale * q k^T + mask) v, exactly; the arguments of torch's scaled_dot_product_attention, and more.
 
@@ -652,8 +654,12 @@ def attention(
     positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it, and nobody sees another's. cu_seqlens_k: the
     same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA nobody looks, and the result is undefined.
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
-    tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and dropout_p are refused.
+    tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask, mask and dropout_p are refused.
+    deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     """
+    if mask is not None:
+        raise TypeError("headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     key = None
     if attn_mask is None and not dropout_p and _directly(q, k, v) and type(sink) in _plain_or_none and cu_seqlens_q is None:
         dtype = q.dtype
@@ -667,6 +673,7 @@ def attention(
             key = (
                 q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), dtype, k.dtype, v.dtype, device,
                 is_causal, scale, window, align, layout, softcap, tf32, variant, deterministic, enable_gqa, cu_seqlens_k,
+                type(is_causal), type(window), type(deterministic), type(tf32),  # 1 and True are one key, and not one answer
                 None if sink is None else (sink.shape, sink.dtype, sink.device),
             )  # fmt: skip
             try:
@@ -853,8 +860,8 @@ _replacing = []  # the innermost last
 
 
 class Replacement:
-    """What a replace_sdpa() saw: `served` calls, and how many were `left` to torch for which reason (calls of compiled code are
-    counted when they are compiled)."""
+    """What a replace_sdpa() saw: `served` calls, and how many were `left` to torch for which reason. Calls of compiled code are
+    not counted: its graph shows headroom.attention_forward where ours is."""
 
     def __init__(self) -> None:
         self.served = 0
@@ -883,7 +890,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     reason = why_not(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if reason is not None:
         return _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    options = _options(bool(is_causal), scale, None, "top-left", "bhld", None, False, None)
+    options = _options(bool(is_causal), scale, None, "top-left", "bhld", None, torch.are_deterministic_algorithms_enabled(), None)
     try:
         o = _run((q, k, v, None, None, None, None), options)[0]
     except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA

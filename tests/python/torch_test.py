@@ -412,6 +412,33 @@ class AttentionTest(Base):
         with self.assertRaisesRegex(TypeError, "requires gradients"):
             headroom.attention_forward(*[x.transpose(1, 2).requires_grad_() for x in (q, k, v)])
 
+    def test_checks_do_not_depend_on_what_was_asked_before(self):
+        q = torch.randn(1, 2, 4, 8)
+        for argument, good, bad in (("is_causal", True, 1), ("window", 4, 4.0), ("deterministic", True, 1)):
+            ht.attention(q, q, q, **{argument: good})
+            with self.assertRaisesRegex(TypeError, argument):
+                ht.attention(q, q, q, **{argument: bad})
+        with self.assertRaisesRegex(TypeError, "there is no mask here: say is_causal=True"):
+            ht.attention(q, q, q, mask=True)
+        nested = torch.nested.nested_tensor([torch.randn(2, 4, 8), torch.randn(2, 3, 8)])
+        with self.assertRaisesRegex(ValueError, "nested"):
+            ht.attention(nested, nested, nested)
+
+    def test_torchs_word_for_fixed_bits(self):
+        asked = []
+        options, ht._options = ht._options, lambda *a: asked.append(a[6]) or options(*a)
+        q = torch.randn(1, 2, 5, 8)
+        try:
+            for said in (False, True):
+                torch.use_deterministic_algorithms(said)
+                ht.attention(q, q, q)
+                with ht.replace_sdpa():
+                    torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        finally:
+            torch.use_deterministic_algorithms(False)
+            ht._options = options
+        self.assertEqual(asked, [False, False, True, True])
+
     def test_explain(self):
         q, k, v = tensors(grad=False)
         self.assertIn("flash: chosen", ht.explain(q, k, v, is_causal=True))
