@@ -110,10 +110,8 @@ void sm90_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}}) check_reachable_fp8(name, *tensor);
   check_reachable("o", t.o);
-  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
-  if (dim > 128) return fp8_forward_by<Fp8Forward256<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
-  if (dim > 64) return fp8_forward_by<Fp8Forward128<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
-  return fp8_forward_by<Fp8Forward64<__nv_bfloat16, __nv_fp8_e4m3>>(p, t, ctx);
+  with_fp8_tiles<__nv_bfloat16, __nv_fp8_e4m3>(std::max(p.head_dim, p.value_dim()),
+                                               [&]<class Tiles>(Tiles) { fp8_forward_by<Tiles>(p, t, ctx); });
 }
 
 }  // namespace headroom::attention

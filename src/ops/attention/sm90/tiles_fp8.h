@@ -20,4 +20,12 @@ struct Fp8Forward256 : Fp8Forward64<Type, Stored> {
   static constexpr bool stages_o = false, maxima_first = false;
 };
 
+// body(tiles) with those that serve a head dim: Q's and K's or V's, whichever is wider.
+template <class Type, class Stored, class Body>
+decltype(auto) with_fp8_tiles(std::int64_t widest, Body&& body) {
+  if (widest > 128) return body(Fp8Forward256<Type, Stored>{});
+  if (widest > 64) return body(Fp8Forward128<Type, Stored>{});
+  return body(Fp8Forward64<Type, Stored>{});
+}
+
 }  // namespace headroom::attention
