@@ -105,6 +105,7 @@ inline Fp8Result run_fp8(const Fp8Case& c, const Fp8Inputs& in, const Variant& v
   o.stride = {o_shape[1] * o_row, o_row, o_shape[3], 1};
   const Tensor lse_memory = arena.make("lse", DType::f32, {p.lse_shape().count() + 64});
   const Tensor lse(lse_memory.as<float>() + 32, DType::f32, p.lse_shape());
+  for (const Tensor* t : {&o_memory, &lse_memory}) place.copy_in(t->data, poison.data(), t->bytes());  // where to_fp8 had its scratch
   const Extras with{.q_scale = made.q_scale, .k_scale = made.k_scale, .v_scale = made.v_scale};
   attention::forward(variant, p, {.q = made.q8, .k = made.k8, .v = made.v8, .o = o, .lse = lse, .saved = {}, .with = with}, ctx);
 
