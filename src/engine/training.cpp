@@ -111,6 +111,8 @@ void check(const Recipe& r) {
   check(r.host == 0 || r.group == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
   check(r.host == 0 || !r.model.counted, Code::unsupported,
         "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
+  check(!r.model.counted || std::find(r.keep.begin(), r.keep.end(), Keep::gate_up_fp8) == r.keep.end(), Code::unsupported,
+        "step: --keep gate-up-fp8 is forecast for models that are trained here; {} is only counted. no-cheap is served", r.model.name);
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
   check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
@@ -167,8 +169,6 @@ std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t oth
 // A product adds over each of these at some time.
 void check_fp8(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return;
-  check(r.holding.gradients != Gradients::none, Code::unsupported,
-        "step: on {} no kernel updates a weight from fp8 (gradients none); --gradients half runs, and on a CPU none", device.name);
   const Formats formats = r.formats();
   const auto operand = [](ScaledFormat of) {
     constexpr std::int64_t n = scale_block;
