@@ -93,29 +93,16 @@ std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t oth
   return (n + by - 1) / by * by;
 }
 
-// A product adds over each of these at some time.
 void check_fp8(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return;
-  const Formats formats = r.formats();
-  const auto operand = [](ScaledFormat of) {
-    constexpr std::int64_t n = scale_block;
-    return Scaled{Tensor(nullptr, of.dtype, {n, n}), Tensor(nullptr, DType::f32, scale_shape(of.scale, n, n)), of.scale};
-  };
-  const auto multiplies = [&](ScaledFormat a, ScaledFormat b, DType into) {
-    const Scaled left = operand(a), right = matmul::transposed(operand(b));
-    const Support s =
-        matmul::supports({.a = left, .b = right, .c = {nullptr, into, left.values.shape}, .sums = formats.backward_sums}, device);
-    check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}",
-          names_of<Scales>.of(r.scales.value_or(usual_scales)), s.why,
-          device.sm >= 89 && formats.weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
-  };
-  multiplies(formats.activation, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient_transposed, formats.activation, DType::f32);
+  const Support s = products_in(r.formats(), device);
+  check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}", names_of<Scales>.of(r.scales.value_or(usual_scales)),
+        s.why, device.sm >= 89 && r.formats().weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
   const std::string misfit = fp8_misfit(r, device);
   check(misfit.empty(), Code::unsupported, "step: {}", misfit);
 }
 
+// A product adds over each of these at some time.
 std::string fp8_misfit(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return "";
   std::string said;
