@@ -10,8 +10,10 @@ struct Fp8Forward64 : Forward64<Type> {
   static constexpr bool turns = true;  // groups start their products one after another
 };
 template <class Type, class Stored>
-struct Fp8Forward128 : Fp8Forward64<Type, Stored> {
+struct Fp8Forward128
+    : Fp8Forward64<Type, Stored> {  // of two groups with 96 to 224 keys none was faster, and 64 keys of three are 9 % slower
   static constexpr int dim = 128, keys = 96, stages = 4;
+  static constexpr bool maxima_first = false;  // 2–3 % faster
 };
 template <class Type, class Stored>
 struct Fp8Forward256 : Fp8Forward64<Type, Stored> {
