@@ -3,6 +3,7 @@
 // Both operands are stored with the tokens contiguous. A multiplier has 64 rows of X and all of the tile's of dY, so that a row's scale is one of two
 // numbers of a thread and dY's 128 x 128 scale is one number for all; the gradient is transposed on its way to shared memory. Every 128 tokens the
 // unit's sum is scaled and added to an FP32 one: while one group of multipliers adds, the other's products run.
+// Of 16 warps, 0 fetches, 1–7 update and 8–15 multiply (64 x 128 each four): with three that update, as in bf16, the moments were waited for.
 #include <cuda_fp8.h>
 
 #include "base/divide.h"
@@ -14,8 +15,10 @@ namespace headroom::product_update {
 
 namespace {
 
-constexpr int side = 128, depth = int(scale_block), stages = 5, threads = 384;  // a block's tile is side x side; depth: tokens of a stage
-static_assert(depth == 128);                                                    // a panel of 8-bit numbers
+constexpr int side = 128, depth = int(scale_block), stages = 5, threads = 512;  // a block's tile is side x side; depth: tokens of a stage
+constexpr int updaters = 7, at_once = 1;  // warps; times two runs of weights that a lane updates together
+constexpr int registers_of_updaters = 96, registers_of_multipliers = 160;
+static_assert(depth == 128);  // a panel of 8-bit numbers
 
 struct ScaledWeight : Weight {
   const float *dy_scale, *x_scale;
@@ -112,8 +115,8 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                               word(j, 1), word(j + 1, 0), word(j + 1, 1));
     s.out_full.arrive();  // every lane, for what it has stored
   }
-  update<side>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
-               parity);  // no products left: update too
+  update<side, at_once>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                        parity);  // no products left: update too
 }
 
 // product_update_fp8_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
@@ -125,6 +128,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
 template <class OfDy, bool along_tokens>
 __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
+  static_assert(2 * (registers_of_updaters + registers_of_multipliers) <= 65536 / 128);
   if (a.numbers->go == 0) return;  // nothing may change
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared*>(memory);
@@ -140,16 +144,17 @@ __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __gr
   }
   cluster_meet();
 
-  if (warp >= 4) {
-    multiply<OfDy, along_tokens>(a, s, first, stride, rank, (warp - 4) / 4);
-  } else if (warp == 0) {
-    if (threadIdx.x == 0) fetch<along_tokens>(a, s, first, stride, rank);
-    __syncwarp();
+  if (warp >= 8) {
+    registers_up<registers_of_multipliers>();
+    multiply<OfDy, along_tokens>(a, s, first, stride, rank, (warp - 8) / 4);
   } else {
+    registers_down<registers_of_updaters>();
+    if (threadIdx.x == 0) fetch<along_tokens>(a, s, first, stride, rank);
     int parity = 0;
-    for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
+    for (int number = first; warp > 0 && number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
-      update<side>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters, parity);
+      update<side, at_once>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters,
+                            parity);
       s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();

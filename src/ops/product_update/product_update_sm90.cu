@@ -13,6 +13,7 @@ namespace {
 
 using T = __nv_bfloat16;
 constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: tokens of a stage
+constexpr int updaters = 3, at_once = 2;  // warps; times two runs of weights that a lane updates together
 constexpr int panel = panel_bytes(depth);
 
 using Args = ArgsOf<Weight>;
@@ -84,8 +85,8 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
     s.out_full.arrive();  // every lane, for what it has stored
   }
-  update<tile_n>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
-                 parity);  // no products left: update too
+  update<tile_n, at_once>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                          parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
@@ -119,7 +120,8 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
     int parity = 0;
     for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
-      update<tile_n>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters, parity);
+      update<tile_n, at_once>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters,
+                              parity);
       s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();

@@ -11,8 +11,8 @@
 
 namespace headroom::product_update {
 
-constexpr int cluster = 2;  // blocks, one above the other in the weight: both read the same X, and each fetches half of it for both
-constexpr int updaters = 3, multipliers = 8;  // warps
+constexpr int cluster = 2;      // blocks, one above the other in the weight: both read the same X, and each fetches half of it for both
+constexpr int multipliers = 8;  // warps
 
 struct Weight {
   Map dy, x;
@@ -59,9 +59,9 @@ void add_weight(ArgsOf<W>& a, W weight, const Item& i) {
   a.tiles += weight.rows / (tile_rows * cluster) * (weight.columns / tile_columns);
 }
 
-template <int columns>
+template <int columns, int n>
 struct Rows {  // rows of a tile that a warp updates together; a lane has n times two runs of four weights
-  static constexpr int n = 2, runs_of_row = columns / 128, count = 2 * n / runs_of_row;
+  static constexpr int runs_of_row = columns / 128, count = 2 * n / runs_of_row;
   float4 m[n][2], v[n][2];
   uint2 upper[n][2], rest[n][2];
 
@@ -112,10 +112,10 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
 };
 
 // Every workers-th of the tile's groups of rows, the next one fetched before the last one is finished.
-template <int columns, class W>
+template <int columns, int n, class W>
 __device__ __forceinline__ void update(const adamw::Numbers* numbers, const TileOf<W>& t, const Gradient<columns>& gradient, Barrier& full,
                                        int worker, int workers, int parity) {
-  using These = Rows<columns>;
+  using These = Rows<columns, n>;
   const adamw::Numbers k = *numbers;
   These now, next;
   now.fetch(t, worker * These::count);
