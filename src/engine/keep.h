@@ -40,14 +40,13 @@ struct Keeping {
   friend bool operator==(const Keeping&, const Keeping&) = default;
 };
 
-inline constexpr const char* keep_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block";
-inline constexpr const char* keep_auto_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block; auto: a level for each block, to fit --memory";
+#define HEADROOM_KEEP_HELP                                                                                                               \
+  "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of " \
+  "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the "        \
+  "blocks; host:N:LEVEL: N blocks keep what LEVEL says in pinned host memory; host: every block keeps everything there"
+inline constexpr const char* keep_help = HEADROOM_KEEP_HELP;
+inline constexpr const char* keep_auto_help = HEADROOM_KEEP_HELP "; auto: a level for each block, to fit --memory";
+#undef HEADROOM_KEEP_HELP
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 

@@ -54,6 +54,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
   refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
   refused("plan --device cpu --gpus 2", 2, "name a GPU");
+  refused("plan --device cpu --keep host", 2, "a CPU's own memory is the host's");
+  refused("plan --device b200 --keep host:input", 2, "have nothing to move to the host");
   refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
   refused("plan --device h200 --gpus 0", 2, "--gpus");
   refused("plan --memory 0", 2, "GiB");

@@ -210,7 +210,8 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host;
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
   }
-  if (c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
+  const bool has_host = s.device.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
+  if (has_host && c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
       !c.recipe.model.counted) {
     Recipe r = c.recipe;
     r.host = int(r.model.layers);
