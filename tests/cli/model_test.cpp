@@ -485,6 +485,9 @@ TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
     EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
     refused(std::string(model).append(other).append(" ").append(none), 1, "--gradients half");
   }
+  const auto two = run(model + "--device h200 --gpus 2 --gradients half");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(two.out.find(none), std::string::npos);
 }
 
 TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {

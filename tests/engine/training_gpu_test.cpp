@@ -197,8 +197,6 @@ TEST_F(TrainingGpu, HoldingLessGivesTheSameBits) {
   EXPECT_NEAR(halves.training.loss(), on_cpu.training.loss(), 2e-2);
 }
 
-ModelConfig whole_tiles() { return {"whole tiles", 97, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}}; }
-
 TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
   const Device card = cuda_device(0);
   if (card.sm / 10 != 9) GTEST_SKIP() << "needs Hopper";
