@@ -155,10 +155,8 @@ bool same_model(const ModelConfig& a, const ModelConfig& b) {
   return to_json(named) == to_json(b);
 }
 
-std::string why_not_trained(const ModelConfig& c, const Device& device) {
-  if (c.counted) return fmt::format("Counted, not trained here: this engine has no {}.", c.counted->untrained);
-  const std::string lacks = device.kind == DeviceKind::cuda ? lacks_on_gpu(decoder_of(c)) : "";
-  return lacks.empty() ? "" : fmt::format("Counted for a GPU and trained on a CPU alone: on a GPU this engine has no {} yet.", lacks);
+std::string why_not_trained(const ModelConfig& c) {
+  return c.counted ? fmt::format("Counted, not trained here: this engine has no {}.", c.counted->untrained) : "";
 }
 
 void check_pytorch_account(const ModelConfig& c) {

@@ -33,7 +33,7 @@ double times_roofline(std::string_view op, const Measured& m) {
 }  // namespace
 
 std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const Device& device) {
-  if (r.ranks.count > 1 || r.host > 0 || r.model.counted || !r.attention.starts_with("flash") || !lacks_on_gpu(decoder_of(r.model)).empty())
+  if (r.ranks.count > 1 || r.host > 0 || r.model.counted || !r.attention.starts_with("flash") || !computes_as_llama(decoder_of(r.model)))
     return {};
   for (const Measured& m : on_record) {
     if (m.card != device.name || !(m.precision == r.precision)) continue;

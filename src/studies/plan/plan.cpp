@@ -254,7 +254,7 @@ Outcome plan_of_training(const Plan& p) {
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(all.size())).add("settings_that_fit", std::int64_t(fitting.size()));
-  if (const auto words = engine::why_not_trained(p.model, p.device); !words.empty()) r.add(Part{Note{words}});
+  if (const auto words = engine::why_not_trained(p.model); !words.empty()) r.add(Part{Note{words}});
   for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   std::vector<Recipe> recipes;
