@@ -86,7 +86,8 @@ void check(const ModelConfig& c) {
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
       gpt("small", 10000, 768, 3072, 12, 12), gpt("medium", 10000, 1024, 4096, 24, 16), gpt("large", 10000, 1280, 5120, 36, 20),
-      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("8B", 151936, 4096, 11008, 34, 32),
+      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("xl-2026", 10000, 2560, 10240, 32, 32),
+      gpt("10B", 10000, 4608, 12288, 50, 36), gpt("8B", 151936, 4096, 11008, 34, 32),
   };
   return all;
 }

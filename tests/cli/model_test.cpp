@@ -24,7 +24,7 @@ class ModelProgram : public Program {
 };
 
 TEST_F(ModelProgram, BadInputGetsOneLine) {
-  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, 8B");
+  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, xl-2026, 10B, 8B");
   refused("memory model --width 100", 2, "not a multiple of 12 heads");
   refused("memory model --batch 1000000 --len 1000000", 2, "2^31");
   refused("memory model --keep all", 2, "no-attention-inputs");
