@@ -7,7 +7,12 @@
 
 namespace headroom::cli {
 
-void add_model(CLI::App& app, ModelOptions& m) { add_described(app, m); }
+void add_model(CLI::App& app, ModelOptions& m) {
+  add_described(app, m);
+  std::string names;
+  for (const engine::ModelConfig& c : engine::presets()) names += c.name + "|";
+  app.get_option("--model")->type_name(names + "FILE");
+}
 
 std::vector<engine::ModelConfig> ModelOptions::configs() const {
   std::vector<engine::ModelConfig> all;

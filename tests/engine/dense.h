@@ -32,7 +32,7 @@ inline std::vector<DenseModel> dense_models(const ModelConfig& base = tiny()) {
     d.layer_norm = d.tied = true, d.positions = 64;
     each(d, [](SelfAttention& a, FeedForward& f, std::size_t i) {
       a.qkv_bias = a.out_bias = true;
-      f = {.width = 24, .gated = false, .bias = true, .function = Function::gelu_tanh};
+      f = {.width = f.width, .gated = false, .bias = true, .function = Function::gelu_tanh};
       if (i == 1) a.scale = 0.3;
     });
   });

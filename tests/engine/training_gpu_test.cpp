@@ -79,7 +79,8 @@ TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
     exactly.model = model;
     const Ran exact = run(exactly, {});
     int served = 0;
-    const bool jumps = decoder_of(model).layers[0].ffn.function == activation::Function::relu;  // its slope does, where rounding turns a sign
+    const bool jumps =
+        decoder_of(model).layers[0].ffn.function == activation::Function::relu;  // its slope does, where rounding turns a sign
     for (const char* precision : {"fp32", "tf32", "bf16", "fp16"})
       for (const char* attention : {"flash", "plain"}) {
         if (jumps && precision != std::string("fp32")) continue;

@@ -216,10 +216,12 @@ TEST_P(DenseOps, RmsNormOfRowsThatLieApart) {
                  rmsnorm::forward({at(x), at(w), at(added), at(rstd), 1e-5f, at(residual)}, ctx);
                  rmsnorm::forward({at(x), at(w), at(over), at(rstd), 1e-5f, at(over)}, ctx);
                });
-      const bool same = GetParam() == Where::cpu;  // on a GPU rows that lie apart are shared out otherwise, and may be rounded to the neighbour
+      const bool same =
+          GetParam() == Where::cpu;  // on a GPU rows that lie apart are shared out otherwise, and may be rounded to the neighbour
       const auto alike = [&](const char* what, Twin& a, Twin& b, DType of) {
         const auto u = a.values(), v = b.values();
-        for (std::size_t i = 0; i < u.size(); ++i) ASSERT_NEAR(u[i], v[i], same ? 0 : 2 * ulp(of) * std::abs(v[i]) + 4e-6) << what << " " << i;
+        for (std::size_t i = 0; i < u.size(); ++i)
+          ASSERT_NEAR(u[i], v[i], same ? 0 : 2 * ulp(of) * std::abs(v[i]) + 4e-6) << what << " " << i;
       };
       alike("y", y_apart, y, type);
       alike("dx", d_apart, dx, type);
@@ -263,8 +265,7 @@ TEST_P(DenseOps, CappedLogitsLoseAndTheirGradients) {
           EXPECT_NEAR(loss[r], target < 0 ? 0 : std::log(sum) - capped(std::size_t(target)), 3e-6);
           for (std::size_t v = 0; v < std::size_t(vocab); ++v) {
             const double t = std::tanh(given[row + v] / cap);
-            const double expected =
-                target < 0 ? 0 : 0.5 * (std::exp(capped(v)) / sum - (std::int64_t(v) == target ? 1 : 0)) * (1 - t * t);
+            const double expected = target < 0 ? 0 : 0.5 * (std::exp(capped(v)) / sum - (std::int64_t(v) == target ? 1 : 0)) * (1 - t * t);
             ASSERT_NEAR(d[row + v], expected, ulp(type) * std::abs(expected) + 3e-7) << v;
           }
         }

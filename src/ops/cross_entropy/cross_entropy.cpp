@@ -5,9 +5,7 @@
 namespace headroom::cross_entropy {
 
 namespace {
-void check_cap(float softcap) {
-  check(softcap >= 0, Code::bad_argument, "cross_entropy: softcap is {}, it must be at least 0", softcap);
-}
+void check_cap(float softcap) { check(softcap >= 0, Code::bad_argument, "cross_entropy: softcap is {}, it must be at least 0", softcap); }
 }  // namespace
 
 void run(const Rows& t, Context& ctx) {

@@ -19,7 +19,7 @@ struct Args {
   T* dlogits;  // or null
   const double *loss_scale, *over;
   std::int64_t gradient_stride;
-  int vocab, held;  // held, in shared memory: a multiple of what a block takes at once, or nothing
+  int vocab, held;       // held, in shared memory: a multiple of what a block takes at once, or nothing
   float scale, softcap;  // softcap: of long rows alone; 0: none
 
   __device__ float whole_scale(int target) const {  // 0: nothing is predicted
@@ -211,7 +211,8 @@ void run_typed(const Rows& t, cudaStream_t stream) {
     if (!caps && vocab <= 32 * 512) return start.template operator()<32, 512>();
     constexpr std::int64_t each = vec * std::int64_t(long_threads), most_held = most_held_bytes / std::int64_t(sizeof(L));
     if (t.dlogits) args.held = int(vocab <= most_held ? vocab : most_held / each * each);
-    launch(stream, caps ? cross_entropy_long_rows<A, vec, true> : cross_entropy_long_rows<A, vec, false>, {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(L)}, args);
+    launch(stream, caps ? cross_entropy_long_rows<A, vec, true> : cross_entropy_long_rows<A, vec, false>,
+           {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(L)}, args);
   };
   constexpr int most = 16 / int(sizeof(L));
   const bool wide = pieces_of<L>(vocab, t.logits.as<char>(), t.dlogits.as<char>()) > 1 && t.dlogits.stride[0] % most == 0;

@@ -17,6 +17,7 @@ void add_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
 
 void add_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
 void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context&);
-void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, const Sorted&, Context&);
+void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, const Sorted&,
+                   Context&);
 
 }  // namespace headroom::embedding

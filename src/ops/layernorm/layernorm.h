@@ -23,7 +23,8 @@ struct Backward {
 };
 
 void forward(const Forward&, Context&);
-void backward(const Backward&, Context&);  // scratch: FP32 partial sums of both weights' gradients, at most 64 rows of 2 · width (512 on a GPU)
+void backward(const Backward&,
+              Context&);  // scratch: FP32 partial sums of both weights' gradients, at most 64 rows of 2 · width (512 on a GPU)
 
 constexpr std::int64_t widest_on_gpu = 16384;
 

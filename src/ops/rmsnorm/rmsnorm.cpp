@@ -10,8 +10,8 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tens
   const auto laid_out = [](const Tensor& t) { return t.contiguous() || t.stride[1] == 1; };
   bool same = x.shape.rank == 2 && laid_out(x);
   for (const Tensor& t : alike) same = same && t.shape == x.shape && t.dtype == x.dtype && laid_out(t);
-  check(same, Code::bad_argument, "rmsnorm: x [{}, {}] {}, y and their gradients must be alike, with stride 1 in their rows", x.shape[0], x.shape[1],
-        name_of(x.dtype));
+  check(same, Code::bad_argument, "rmsnorm: x [{}, {}] {}, y and their gradients must be alike, with stride 1 in their rows", x.shape[0],
+        x.shape[1], name_of(x.dtype));
   check(weight.dtype == DType::f32 && weight.count() == x.shape[1] && rstd.dtype == DType::f32 && rstd.count() == x.shape[0],
         Code::bad_argument, "rmsnorm: weight must be fp32 [{}] and rstd fp32 [{}]", x.shape[1], x.shape[0]);
   check(!ctx.on_gpu() || x.shape[1] <= widest_on_gpu, Code::unsupported, "rmsnorm: rows of {} elements; a GPU serves up to {}", x.shape[1],

@@ -139,19 +139,19 @@ void start_forward(const Forward& t, Context& ctx) {
   const auto rows = t.x.shape[0], width = t.x.shape[1];
   with_row<least>(width, {t.x, t.y, t.residual, t.weight}, [&]<class T, class Row>() {
     const unsigned threads = Row::threads(width);
-    launch(cuda_stream(ctx.stream), rmsnorm_fwd<T, Row, layout>,
-           {grid_of(std::min(rows, blocks_at_once(ctx.device, threads))), threads,
-            sizeof(Room) + Rows<T, Row, tensors>::shared_bytes(width)},
-           {.x = t.x.as<T>(),
-            .residual = t.residual.as<T>(),
-            .weight = t.weight.as<float>(),
-            .y = t.y.as<T>(),
-            .rstd = t.rstd.as<float>(),
-            .rows = rows,
-            .width = int(width),
-            .eps = t.eps,
-            .strides = {t.x.stride[0], t.residual.stride[0]},
-            .y_stride = t.y.stride[0]});
+    launch(
+        cuda_stream(ctx.stream), rmsnorm_fwd<T, Row, layout>,
+        {grid_of(std::min(rows, blocks_at_once(ctx.device, threads))), threads, sizeof(Room) + Rows<T, Row, tensors>::shared_bytes(width)},
+        {.x = t.x.as<T>(),
+         .residual = t.residual.as<T>(),
+         .weight = t.weight.as<float>(),
+         .y = t.y.as<T>(),
+         .rstd = t.rstd.as<float>(),
+         .rows = rows,
+         .width = int(width),
+         .eps = t.eps,
+         .strides = {t.x.stride[0], t.residual.stride[0]},
+         .y_stride = t.y.stride[0]});
   });
 }
 
