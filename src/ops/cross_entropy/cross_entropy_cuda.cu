@@ -22,8 +22,7 @@ struct Args {
   int vocab, held;       // held, in shared memory: a multiple of what a block takes at once, or nothing
   float scale, softcap;  // softcap: of long rows alone; 0: none
 
-  __device__ float whole_scale(int target) const {  // 0: nothing is predicted
-    if (target < 0) return 0;
+  __device__ float whole_scale() const {
     const float each = over ? float(double(scale) / *over) : scale;
     return loss_scale ? float(double(each) * *loss_scale) : each;
   }
@@ -68,9 +67,10 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   if (max(target, 0) / vec % threads == int(threadIdx.x)) a.losses[row] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + row * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
+  if (target < 0) return each([&](const auto&, int i) { store(d + i, Pack<T, vec>{}); });
+  const float scale = a.whole_scale(), factor = scale / sum;
   each([&](const auto& piece, int i) {
     Pack<T, vec> out;
 #pragma unroll
@@ -128,9 +128,13 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   if (threadIdx.x == 0) a.losses[blockIdx.x] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
+  if (target < 0) {  // every thread has read its logits
+    for (int i = first; i < a.vocab; i += step) store(d + i, Pack<T, vec>{});
+    return;
+  }
+  const float scale = a.whole_scale(), factor = scale / sum;
   const auto give = [&](int i, const Pack<float, vec>& unbent) {
     const Pack<float, vec> v = bend(unbent);
     Pack<T, vec> out;
