@@ -118,7 +118,12 @@ void add_common(CLI::App& app, Common& common) {
     check_out("--out", s);
     common.out = s;
   });
-  add_read(app, "--device", common.only_counts ? "cpu|cuda|cuda:N|NAME|FILE" : "cpu|cuda|cuda:N", "",
+  std::string machines = "cpu|cuda|cuda:N";
+  if (common.only_counts) {
+    for (const Device& d : known_devices()) machines += "|" + d.key;
+    machines += "|FILE";
+  }
+  add_read(app, "--device", machines, "",
            common.only_counts ? "The machine, present or not: a name from headroom device --known, or a JSON file"
                               : "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });

@@ -71,6 +71,7 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   const dist::Seat seat = find_seat(a.ranks.asked());
   check_for_ranks(app, seat);
   t.ranks.count = seat.ranks;
+  studies::recipe_of(t, a.phase);  // before ceilings are measured, for seconds
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
     const Device d = first ? with_ceilings(chosen_device(common, group), common) : chosen_device(common, group);

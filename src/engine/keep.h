@@ -99,6 +99,13 @@ struct WordsOf<engine::Keeping> {
     k.level = *named;
     return k;
   }
+  static std::string why_not(std::string_view word) {  // of a word that is not named
+    const bool host = word.starts_with("host:");
+    if (!host && !word.starts_with("groups:")) return {};
+    return host ? fmt::format("in host:N, host:LEVEL and host:N:LEVEL, N is 1 or more and LEVEL one of {}",
+                              joined(names_of<engine::Keep>.all()))
+                : fmt::format("in groups:K and groups:K:LEVEL, K is 2 or more and LEVEL one of {}", joined(names_of<engine::Keep>.all()));
+  }
   static std::vector<std::string> all() {
     auto words = names_of<engine::Keep>.all();
     words.insert(words.end(), {"groups", "groups:K", "groups:K:LEVEL", "host", "host:LEVEL", "host:N", "host:N:LEVEL"});

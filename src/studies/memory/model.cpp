@@ -304,7 +304,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
         }
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
-  if (const auto words = engine::why_not_trained(s.model, s.device); !words.empty())
+  if (const auto words = engine::why_not_trained(s.model); !words.empty())
     r.add(Part{Note{words + (s.model.counted ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   std::vector<Recipe> recipes;

@@ -183,9 +183,8 @@ Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, boo
   return t;
 }
 
-}  // namespace
-
-std::vector<Setting> settings_of(const Plan& p) {
+// The recipes of every combination that the engine takes; an Error where there is none.
+auto recipes_or_why_none(const Plan& p) {
   check(p.gpus >= 1 && !shares_of(p).empty(), Code::bad_argument,
         "--batch {} is of all GPUs together and cannot be shared out to {}; make it a multiple{}", p.batch, p.gpus,
         p.batch < p.gpus ? fmt::format(", or --len a multiple of {}, so that tokens are", 2 * p.gpus) : "");
@@ -207,6 +206,13 @@ std::vector<Setting> settings_of(const Plan& p) {
                 fmt::format("--phase {}: no update is made and nothing is kept; leave --keep, --gradients and --update out",
                             names_of<ModelUse>.of(p.use)));
   }
+  return recipes;
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const Plan& p) {
+  const auto recipes = recipes_or_why_none(p);
   auto all = forecasts_of(p, recipes);
   if (all.empty() && !(p.stop())) engine::forecast(recipes[0].recipe, p.device, p.workers);  // says why it is not served
   const bool timed =
@@ -273,7 +279,7 @@ Outcome plan_of_training(const Plan& p) {
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(all.size())).add("settings_that_fit", std::int64_t(fitting.size()));
-  if (const auto words = engine::why_not_trained(p.model, p.device); !words.empty()) r.add(Part{Note{words}});
+  if (const auto words = engine::why_not_trained(p.model); !words.empty()) r.add(Part{Note{words}});
   for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   std::vector<Recipe> recipes;
@@ -369,13 +375,22 @@ Outcome plan_of_training(const Plan& p) {
   return yes_or_no(std::move(r), fits);
 }
 
+Plan checked(Plan p) {
+  if (p.precisions.empty()) p.precisions = usual_precisions(p);
+  check_plan(p);
+  return p;
+}
+
 }  // namespace
+
+void check(const Plan& asked) {
+  const Plan p = checked(asked);
+  if (p.use != ModelUse::inference) recipes_or_why_none(p);
+}
 
 Outcome plan(const Plan& asked) {
   if (asked.whose == Whose::pytorch) return plan_as_pytorch(asked);
-  Plan p = asked;
-  if (p.precisions.empty()) p.precisions = usual_precisions(p);
-  check_plan(p);
+  const Plan p = checked(asked);
   return p.use == ModelUse::inference ? plan_of_inference(p) : plan_of_training(p);
 }
 

@@ -12,7 +12,7 @@ namespace headroom::studies::pytorch {
 namespace {
 
 struct Matrix {
-  Parameter weight, a, b;  // adapters where there are any
+  Parameter weight, a = {}, b = {};  // a, b: adapters where there are any
 };
 struct BlockWeights {
   Parameter norm1, norm2;
