@@ -10,8 +10,7 @@ namespace headroom::product_update {
 Support supports(std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out < 256 || in < 256 || out % 256 || in % 256)
-    return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
+  if (out % 8 || in % 8) return Support::no(fmt::format("8 must divide the sides of a weight; one is {} x {}", out, in));
   return {};
 }
 
