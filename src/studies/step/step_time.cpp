@@ -4,7 +4,6 @@
 #include <numeric>
 #include <optional>
 
-#include "base/host_link.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -179,7 +178,7 @@ class StepRows {
  private:
   void measure(const StepCase& c, StepRow& row) {
     Recipe recipe = c.recipe;
-    engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads);
+    keep_as_first(s_.keep, recipe, group_, [&] { engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads); });
     row.kept = engine::kept_in_words(recipe);
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
@@ -190,10 +189,8 @@ class StepRows {
       row.why = who_did_not_fit(f, memory_);
       return;
     }
-    if (const auto most = f.host_bytes > 0 ? host_room() : 0; f.host_bytes > most) {
+    if (row.why = host_misfit(f.host_bytes, device_, group_); !row.why.empty()) {
       row.status = Status::oom;
-      row.why = fmt::format("its blocks keep {} in host memory, and {} are allowed there; try --keep host:N",
-                            bytes_in_words(double(f.host_bytes)), bytes_in_words(double(most)));
       return;
     }
     driver_.before_arena();
@@ -223,11 +220,6 @@ class StepRows {
     row.driver_bytes = driver_.used();
     row.loaded_bytes = driver_.loaded();
     row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
-  }
-
-  std::uint64_t host_room() const {  // the same on every rank, and called by all
-    const std::uint64_t most = host_memory_for(device_, group_ ? group_->rendezvous().local_ranks() : 1);
-    return group_ ? group_->least(most, "their host memory") : most;
   }
 
   void add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
