@@ -246,9 +246,8 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
 Map map_of(const Tensor& t, bool cut) {
   const auto tokens = std::uint64_t(t.shape[0]), columns = std::uint64_t(t.shape[1]);
   if (cut)
-    return make_map(
-        t.data, MapType::bf16,
-        {.rank = 3, .dim = {columns, tokens, 1}, .stride = {1, columns, columns * tokens}, .box = {panel_columns, depth, 1}});
+    return make_map(t.data, MapType::bf16,
+                    {.rank = 3, .dim = {columns, tokens, 1}, .stride = {1, columns, columns * tokens}, .box = {panel_columns, depth, 1}});
   return make_map(t.data, MapType::bf16,
                   {.rank = 3,
                    .dim = {panel_columns, tokens, columns / panel_columns},

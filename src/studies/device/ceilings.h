@@ -12,9 +12,9 @@
 namespace headroom::studies {
 
 struct CeilingRow {
-  std::string what, dtype;                   // "copy", "matmul", or between a card and pinned host memory: "to host", "from host", "both ways"
-  std::int64_t size = 0;                     // bytes of one side of the copy, or each way; n of an n³ product
-  bench::Stats ms{};                         // not a column: its mean and spread are
+  std::string what, dtype;  // "copy", "matmul", or between a card and pinned host memory: "to host", "from host", "both ways"
+  std::int64_t size = 0;    // bytes of one side of the copy, or each way; n of an n³ product
+  bench::Stats ms{};        // not a column: its mean and spread are
   std::optional<double> copy_bytes_per_s{};  // read plus written
   std::optional<double> host_bytes_per_s{};  // each way
   std::optional<double> flops_per_s{};
@@ -41,8 +41,8 @@ void describe(Of<CeilingRow> auto& r, auto&& f) {
 
 struct MeasuredCeilings {
   std::vector<CeilingRow> rows;
-  Ceilings ceilings;  // the best of the rows
-  std::string how;    // what a rate is the rate of
+  Ceilings ceilings;                // the best of the rows
+  std::string how;                  // what a rate is the rate of
   std::string without_host_link{};  // why it was not measured; empty: it was
 };
 

@@ -6,7 +6,6 @@ namespace headroom::studies {
 
 std::vector<CeilingRow> measure_on_gpu(const Device&, const bench::Protocol&, const std::function<bool()>& stop);
 
-
 constexpr const char* both_ways = "both ways";
 
 // Adds rows of copies between the card and pinned host memory; says why if there are none.

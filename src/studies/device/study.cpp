@@ -58,7 +58,8 @@ Outcome device_study(const Device& d, const Host& host) {
   outcome.record.add(Part{std::move(t)});
   if (gpu) outcome.record.add(Part{Note{std::string("Timed by ") + gpu_timing + "."}});
   if (const auto link = host_link_of(measured.rows))
-    outcome.record.add(Part{Note{fmt::format("{:.1f} GB/s to or from pinned host memory: forecasts of --keep host and auto go by it.", *link / 1e9)}});
+    outcome.record.add(
+        Part{Note{fmt::format("{:.1f} GB/s to or from pinned host memory: forecasts of --keep host and auto go by it.", *link / 1e9)}});
   else if (!measured.without_host_link.empty())
     outcome.record.add(Part{Note{fmt::format("No link to host memory was measured: {}.", measured.without_host_link)}});
   const auto after = gpu ? clocks_of(d) : std::nullopt;
@@ -82,7 +83,8 @@ struct KeptRows {  // of a finished run
 };
 
 // The newest run that `serves`.
-std::optional<KeptRows> kept_rows(const Device& d, const std::string& store, const std::function<bool(const std::vector<CeilingRow>&)>& serves) {
+std::optional<KeptRows> kept_rows(const Device& d, const std::string& store,
+                                  const std::function<bool(const std::vector<CeilingRow>&)>& serves) {
   const auto results = results_if_any(store);
   for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;

@@ -154,10 +154,11 @@ Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory
   record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   record.add("memory_bytes", std::int64_t(memory), Unit::bytes);
-  record.add("why", !on_host.empty()
-                        ? on_host
-                        : fmt::format("this needs {}, {} are available; try {}a smaller --batch with more --micro-batches, or headroom plan",
-                                      bytes_in_words(double(needed)), bytes_in_words(double(memory)), r.keep.what ? "--keep input, " : ""));
+  record.add("why",
+             !on_host.empty()
+                 ? on_host
+                 : fmt::format("this needs {}, {} are available; try {}a smaller --batch with more --micro-batches, or headroom plan",
+                               bytes_in_words(double(needed)), bytes_in_words(double(memory)), r.keep.what ? "--keep input, " : ""));
   return {std::move(record), Answer::no};
 }
 
