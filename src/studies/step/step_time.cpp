@@ -264,10 +264,11 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
     record.add("matmul_ceiling_tflops", study.cpu_ceiling() / 1e12, Unit::tflops).add("threads", std::int64_t(s.threads));
   record.add(Part{std::move(t)});
   if (s.ranks.count > 1)
-    record.add(
-        Part{Note{fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
-                              "call of this row.",
-                              s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each")}});
+    record.add(Part{Note{
+        fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
+                    "call of this row; link_ms and exposed_ms, how long that takes and what of it the step waits for, are forecasts{}.",
+                    s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each",
+                    device.ceilings.link_bytes_per_s > 0 ? " (profile step measures them)" : ": headroom comm measures the link")}});
   if (on_host)
     record.add(
         Part{Note{fmt::format("host_bytes is {} memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.",
