@@ -38,7 +38,7 @@ Run step(CLI::App& app, Common& common) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
         if (d.kind == DeviceKind::cpu && s.threads == 0) s.matmul_flops = kept->fp32_flops;  // it used every core
       }
-      take_kept_link(d, common);
+      take_kept_links(d, common);
       return with_host("step", common, a->resume, [&](const studies::Host& host) { return studies::step_study(s, d, host, group); });
     });
   };
