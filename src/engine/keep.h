@@ -45,16 +45,14 @@ struct Keeping {
   friend bool operator==(const Keeping&, const Keeping&) = default;
 };
 
-inline constexpr const char* keep_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to "
-    "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block";
-inline constexpr const char* keep_auto_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to "
-    "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block; auto: a level for each block, to fit --memory";
+#define HEADROOM_KEEP_HELP                                                                                                               \
+  "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of " \
+  "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to " \
+  "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; host:N:LEVEL: N blocks keep " \
+  "what LEVEL says in pinned host memory; host: every block keeps everything there"
+inline constexpr const char* keep_help = HEADROOM_KEEP_HELP;
+inline constexpr const char* keep_auto_help = HEADROOM_KEEP_HELP "; auto: a level for each block, to fit --memory";
+#undef HEADROOM_KEEP_HELP
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
@@ -100,6 +98,13 @@ struct WordsOf<engine::Keeping> {
     if (!named || !word.empty()) return std::nullopt;
     k.level = *named;
     return k;
+  }
+  static std::string why_not(std::string_view word) {  // of a word that is not named
+    const bool host = word.starts_with("host:");
+    if (!host && !word.starts_with("groups:")) return {};
+    return host ? fmt::format("in host:N, host:LEVEL and host:N:LEVEL, N is 1 or more and LEVEL one of {}",
+                              joined(names_of<engine::Keep>.all()))
+                : fmt::format("in groups:K and groups:K:LEVEL, K is 2 or more and LEVEL one of {}", joined(names_of<engine::Keep>.all()));
   }
   static std::vector<std::string> all() {
     auto words = names_of<engine::Keep>.all();

@@ -32,6 +32,8 @@ void check(const Recipe& r) {
         "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
   check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
   const std::int64_t keeping = std::int64_t(r.blocks_that_keep().size());
+  check(r.host == 0 || keeping > 0, Code::bad_argument,
+        "step: blocks that keep only their input have nothing to move to the host; name another level, as in --keep host:everything");
   check(r.host >= 0 && r.host <= keeping, Code::bad_argument,
         "step: {} blocks keep their tensors on the host, and {} of {} keep more than their input; --keep host:N takes 1 to that many",
         r.host, keeping, r.model.layers);

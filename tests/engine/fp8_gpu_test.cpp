@@ -7,6 +7,7 @@
 #include "engine/recorded.h"
 #include "engine/save.h"
 #include "gpu/device.h"
+#include "tests/engine/dense.h"
 #include "tests/engine/lively.h"
 
 namespace headroom::engine {
@@ -45,30 +46,37 @@ Passed pass(const Recipe& r, const Device& d) {
 }
 
 // At most twice the error of the CPU's step in the same formats. Weights are the same, so what quantising did to them is too.
+void expect_near_the_cpus(const Recipe& r) {
+  SCOPED_TRACE(fmt::format("{} {}", r.model.name, names_of<Scales>.of(*r.scales)));
+  Recipe exactly = r;
+  exactly.precision = {}, exactly.scales = {};
+  const Passed exact = pass(exactly, {}), cpu = pass(r, {}), card = pass(r, cuda_device(0));
+  const auto table = param_table(r.model);
+  EXPECT_NEAR(card.loss, cpu.loss, 2e-3 * cpu.loss);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const double honest = size_of_error(exact.gradients[i], cpu.gradients[i]);
+    EXPECT_LT(honest, 0.4) << table[i].full_name();
+    EXPECT_LT(size_of_error(exact.gradients[i], card.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
+    EXPECT_LT(size_of_error(cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
+  }
+  ASSERT_EQ(card.counts.size(), cpu.counts.size());
+  for (std::size_t i = 0; i < cpu.counts.size(); ++i) {
+    const QuantisedCount &a = cpu.counts[i], &b = card.counts[i];
+    EXPECT_EQ(b.numbers, a.numbers);
+    EXPECT_EQ(b.clipped, 0);
+    EXPECT_EQ(b.nan, 0);
+    if (a.which == Quantised::qkv || a.which == Quantised::out || a.which == Quantised::gate_up || a.which == Quantised::down) {
+      EXPECT_EQ(b.flushed, a.flushed) << a.layer << " " << names_of<Quantised>.of(a.which);
+    }
+  }
+}
+
 TEST_F(Fp8Gpu, GradientsAreNearTheCpus) {
-  for (const Scales scales : every_scales) {
-    SCOPED_TRACE(names_of<Scales>.of(scales));
-    Recipe r = eight_bits(scales), exactly = r;
-    exactly.precision = {}, exactly.scales = {};
-    const Passed exact = pass(exactly, {}), cpu = pass(r, {}), card = pass(r, cuda_device(0));
-    const auto table = param_table(r.model);
-    EXPECT_NEAR(card.loss, cpu.loss, 2e-3 * cpu.loss);
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      const double honest = size_of_error(exact.gradients[i], cpu.gradients[i]);
-      EXPECT_LT(honest, 0.4) << table[i].full_name();
-      EXPECT_LT(size_of_error(exact.gradients[i], card.gradients[i]), 2 * honest + 1e-5) << table[i].full_name();
-      EXPECT_LT(size_of_error(cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
-    }
-    ASSERT_EQ(card.counts.size(), cpu.counts.size());
-    for (std::size_t i = 0; i < cpu.counts.size(); ++i) {
-      const QuantisedCount &a = cpu.counts[i], &b = card.counts[i];
-      EXPECT_EQ(b.numbers, a.numbers);
-      EXPECT_EQ(b.clipped, 0);
-      EXPECT_EQ(b.nan, 0);
-      if (a.which == Quantised::qkv || a.which == Quantised::out || a.which == Quantised::gate_up || a.which == Quantised::down) {
-        EXPECT_EQ(b.flushed, a.flushed) << a.layer << " " << names_of<Quantised>.of(a.which);
-      }
-    }
+  for (const Scales scales : every_scales) expect_near_the_cpus(eight_bits(scales));
+  Recipe r = eight_bits(usual_scales);
+  for (const DenseModel& m : dense_models(r.model)) {
+    r.model = m.config;
+    expect_near_the_cpus(r);
   }
 }
 

@@ -118,8 +118,8 @@ TEST(ProductUpdate, RefusesWhatItDoesNotServe) {
   EXPECT_EQ(refusal(h200, {good, good, good, good}), "");
   expect_refusal(h200, {good, good, good, good, good}, "5 weights; a launch takes 4");
 
-  expect_refusal(h200, {made(shapes, 192, 256, 500)}, "256 must divide the sides of a weight");
-  expect_refusal(h200, {good, made(shapes, 192, 128, 512)}, "one is 128 x 512");
+  expect_refusal(h200, {made(shapes, 192, 256, 500)}, "8 must divide the sides of a weight");
+  expect_refusal(h200, {good, made(shapes, 192, 100, 512)}, "one is 100 x 512");
   expect_refusal(h200, {made(shapes, 0, 256, 512)}, "is no gradient of a weight of 256x512");
   EXPECT_EQ(refusal(cpu, {made(shapes, 100, 24, 500)}), "");
   Device ampere = h200;

@@ -10,8 +10,7 @@ namespace headroom::product_update {
 Support supports(std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out < 256 || in < 256 || out % 256 || in % 256)
-    return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
+  if (out % 8 || in % 8) return Support::no(fmt::format("8 must divide the sides of a weight; one is {} x {}", out, in));
   return {};
 }
 
@@ -34,6 +33,11 @@ void check_scales(const Item& i, const Context& ctx) {
         "it does",
         name_of(dy.kind), name_of(x.kind));
   check(x.values.dtype == DType::e4m3, Code::unsupported, "product_update: on a GPU x is e4m3, it is {}", name_of(x.values.dtype));
+  const Shape& w = i.weight.copy.shape;
+  check(w[0] % 256 == 0 && w[1] % 256 == 0, Code::unsupported,
+        "product_update: in fp8 256 must divide the sides of a weight on a GPU; one is {} x {}; a gradient that is held until the update "
+        "(--gradients half) is served everywhere",
+        w[0], w[1]);
   check(i.tokens() % 16 == 0, Code::unsupported, "product_update: a GPU adds over fp8 numbers that 16 divides; there are {} tokens",
         i.tokens());
 }

@@ -29,6 +29,8 @@ struct Shared {
 };
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
+// Cut: some weight's sides are no multiples of a tile. Then a box is one panel, and zeros lie past the last column.
+template <bool Cut>
 __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int stride, int rank) {
   Turn<stages> turn;
   for (int number = first; number < a.tiles; number += stride) {
@@ -38,13 +40,23 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
       Barrier& full = s.full[turn.stage];
       s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(sizeof stage);
-      load(stage.dy, t.w->dy, full, CachePolicy::normal, 0, token, t.row / 64);
-      load_in_all(stage.x + rank * 2 * panel, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
+      char* const x = stage.x + rank * 2 * panel;
+      if constexpr (Cut) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          load(stage.dy + i * panel, t.w->dy, full, CachePolicy::normal, t.row + i * 64, token, 0);
+          load_in_all(x + i * panel, t.w->x, full, CachePolicy::normal, 3, t.column + (rank * 2 + i) * 64, token, 0);
+        }
+      } else {
+        load(stage.dy, t.w->dy, full, CachePolicy::normal, 0, token, t.row / 64);
+        load_in_all(x, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
+      }
     }
   }
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
+template <bool Cut>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, int stride, int rank, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
@@ -85,15 +97,16 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
     s.out_full.arrive();  // every lane, for what it has stored
   }
-  update<tile_n, at_once>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
-                          parity);  // no products left: update too
+  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                               parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
-//   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
+//   needs   sm_90a, sides that 8 divides (Cut: not all 256), tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
 //   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
 //   limit   the tensor cores; the update's 24 bytes a weight overlap them, except the last tile's
+template <bool Cut>
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   if (a.numbers->go == 0) return;  // nothing may change
@@ -112,16 +125,16 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   cluster_meet();
 
   if (warp >= 4) {
-    multiply(a, s, first, stride, rank, (warp - 4) / 4);
+    multiply<Cut>(a, s, first, stride, rank, (warp - 4) / 4);
   } else if (warp == 0) {
-    if (threadIdx.x == 0) fetch(a, s, first, stride, rank);
+    if (threadIdx.x == 0) fetch<Cut>(a, s, first, stride, rank);
     __syncwarp();
   } else {
     int parity = 0;
     for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
-      update<tile_n, at_once>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters,
-                              parity);
+      update<tile_n, at_once, Cut>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1,
+                                   last ? updaters + multipliers : updaters, parity);
       s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();
@@ -129,11 +142,15 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   cluster_meet();  // no block exits while the other still sends
 }
 
-Map map_of(const Tensor& t) {  // [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box
-  const auto columns = std::uint64_t(t.shape[1]);
+// [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box; cut: (column, token, 0), one panel.
+Map map_of(const Tensor& t, bool cut) {
+  const auto tokens = std::uint64_t(t.shape[0]), columns = std::uint64_t(t.shape[1]);
+  if (cut)
+    return make_map(t.data, MapType::bf16,
+                    {.rank = 3, .dim = {columns, tokens, 1}, .stride = {1, columns, columns * tokens}, .box = {panel_columns, depth, 1}});
   return make_map(t.data, MapType::bf16,
                   {.rank = 3,
-                   .dim = {panel_columns, std::uint64_t(t.shape[0]), columns / panel_columns},
+                   .dim = {panel_columns, tokens, columns / panel_columns},
                    .stride = {1, columns, panel_columns},
                    .box = {panel_columns, depth, 2}});
 }
@@ -144,9 +161,11 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
   if (all.empty()) return;
   Args a{};
   a.numbers = numbers.as<adamw::Numbers>();
-  for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy), .x = map_of(i.x)}, i);
+  const auto cut_at = [](const Tensor& w) { return w.shape[0] % (tile_m * cluster) != 0 || w.shape[1] % tile_n != 0; };
+  const bool cut = std::any_of(all.begin(), all.end(), [&](const Item& i) { return cut_at(i.weight.copy); });
+  for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy, cut), .x = map_of(i.x, cut)}, i);
   const int clusters = std::min(ctx.device.units / cluster, a.tiles);
-  launch(cuda_stream(ctx.stream), product_update_sm90,
+  launch(cuda_stream(ctx.stream), cut ? product_update_sm90<true> : product_update_sm90<false>,
          {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
 }
 

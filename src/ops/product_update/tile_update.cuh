@@ -1,8 +1,10 @@
-// The update's half of a product that updates its weights, for kernels of either width of operands: tiles are numbered over all weights of a launch; a
-// tile's gradient comes through shared memory as bf16, and warps update the weights under it.
+// The update's half of a product that updates its weights, for kernels of either width of operands: tiles are numbered over all weights of
+// a launch; a tile's gradient comes through shared memory as bf16, and warps update the weights under it. Cut: some weight's sides are no
+// multiples of a tile, and what lies past them is left alone.
 #pragma once
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/launch.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
@@ -42,7 +44,7 @@ __device__ __forceinline__ TileOf<W> tile_of(const ArgsOf<W>& a, int number,
   int i = 0;
   while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
   const W& w = a.weight[i];
-  const int n = number - w.first, high = w.rows / (tile_rows * cluster), wide = w.columns / tile_columns;
+  const int n = number - w.first, high = ceil_div(w.rows, tile_rows * cluster), wide = ceil_div(w.columns, tile_columns);
   const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
   return {&w, (y * cluster + rank) * tile_rows, x * tile_columns};
 }
@@ -56,10 +58,10 @@ void add_weight(ArgsOf<W>& a, W weight, const Item& i) {
   weight.m = u.m.as<float>(), weight.v = u.v.as<float>(), weight.upper = u.copy.as<bf16>(), weight.rest = u.rest.as<std::uint16_t>();
   weight.rows = int(u.copy.shape[0]), weight.columns = int(u.copy.shape[1]), weight.tokens = int(i.tokens()), weight.first = a.tiles;
   a.weight[a.count++] = weight;
-  a.tiles += weight.rows / (tile_rows * cluster) * (weight.columns / tile_columns);
+  a.tiles += ceil_div(weight.rows, tile_rows * cluster) * ceil_div(weight.columns, tile_columns);
 }
 
-template <int columns, int n>
+template <int columns, int n, bool Cut>
 struct Rows {  // rows of a tile that a warp updates together; a lane has n times two runs of four weights
   static constexpr int runs_of_row = columns / 128, count = 2 * n / runs_of_row;
   float4 m[n][2], v[n][2];
@@ -72,12 +74,20 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
     return std::int64_t(t.row + row) * t.w->columns + t.column + run * 128 + threadIdx.x % 32 * 4;
   }
   template <class W>
+  static __device__ __forceinline__ bool within(const TileOf<W>& t, int row, int run) {
+    return !Cut || (t.row + row < t.w->rows && t.column + run * 128 + int(threadIdx.x) % 32 * 4 < t.w->columns);
+  }
+  template <class W>
   __device__ __forceinline__ void fetch(const TileOf<W>& t, int first) {  // evict-first in L2
     const W& w = *t.w;
 #pragma unroll
     for (int i = 0; i < n; ++i)
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
+        if (!within(t, first + row_of(i, j), run_of(i, j))) {
+          m[i][j] = v[i][j] = {1, 1, 1, 1}, upper[i][j] = rest[i][j] = {0, 0};  // usual numbers, which nobody stores
+          continue;
+        }
         const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
         m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o));
         v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
@@ -101,6 +111,7 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
       advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
+        if (!within(t, first + row_of(i, j), run_of(i, j))) continue;
         const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
         __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]);
         __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
@@ -112,10 +123,10 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
 };
 
 // Every workers-th of the tile's groups of rows, the next one fetched before the last one is finished.
-template <int columns, int n, class W>
+template <int columns, int n, bool Cut = false, class W>
 __device__ __forceinline__ void update(const adamw::Numbers* numbers, const TileOf<W>& t, const Gradient<columns>& gradient, Barrier& full,
                                        int worker, int workers, int parity) {
-  using These = Rows<columns, n>;
+  using These = Rows<columns, n, Cut>;
   const adamw::Numbers k = *numbers;
   These now, next;
   now.fetch(t, worker * These::count);

@@ -210,7 +210,8 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host;
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
   }
-  if (c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
+  const bool has_host = s.device.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
+  if (has_host && c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
       !c.recipe.model.counted) {
     Recipe r = c.recipe;
     r.host = int(r.model.layers);
@@ -303,7 +304,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
         }
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
-  if (const auto words = engine::why_not_trained(s.model, s.device); !words.empty())
+  if (const auto words = engine::why_not_trained(s.model); !words.empty())
     r.add(Part{Note{words + (s.model.counted ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   std::vector<Recipe> recipes;
