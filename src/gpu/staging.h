@@ -13,7 +13,7 @@ void write_to_device(void* to, const void* from, std::size_t bytes, void* stream
 void copy_across(void* to, const void* from, std::size_t bytes, void* stream);
 
 // Host memory that copy engines reach, allocated once and freed by the destructor. The driver makes and locks page after page, a second for
-// each 1.4 GB; of large memory every core makes pages first, 2 MiB at a time where the system has such, and the driver only locks them.
+// each 1.7 GB; of large memory every core makes pages first, 2 MiB at a time where the system has such, and the driver only locks them.
 class Pinned {
  public:
   explicit Pinned(std::size_t bytes);  // throws Error (out_of_memory)
