@@ -8,7 +8,12 @@
 
 namespace headroom::cli {
 
-void add_model(CLI::App& app, ModelOptions& m) { add_described(app, m); }
+void add_model(CLI::App& app, ModelOptions& m) {
+  add_described(app, m);
+  std::string names;
+  for (const engine::ModelConfig& c : engine::presets()) names += c.name + "|";
+  app.get_option("--model")->type_name(names + "FILE");
+}
 
 std::vector<engine::ModelConfig> ModelOptions::configs() const {
   std::vector<engine::ModelConfig> all;
@@ -70,6 +75,7 @@ namespace {
 Ceilings ceilings_without_links(const Device& d, const Common& common) {
   if (auto kept = kept_ceilings(d, common)) return *kept;
   if (!d.ceilings.source.empty()) return d.ceilings;
+  say(fmt::format("measuring the ceilings of {}, a few seconds; `headroom device` measures longer and keeps them", d.name));
   Ceilings c = studies::measure_ceilings(d, {.warmup = 1, .steps = 10, .seconds = 0.3}, interrupted).ceilings;
   const bool fp16_too = c.fp16_flops > 0;
   if (!fp16_too) c.fp16_flops = c.bf16_flops;

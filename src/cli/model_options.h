@@ -17,8 +17,7 @@ struct ModelOptions {
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};
-  f(m.name,
-    {.name = "model", .about = "small, medium, large, xl, 2.7B, 8B, a JSON file (ours or a Hugging Face config.json), or its folder"});
+  f(m.name, {.name = "model", .about = "A preset, a JSON file (ours or a Hugging Face config.json), or the folder it is in"});
   f(m.layers, {.name = "layers", .about = "Blocks; 0: the model's", .allowed = size});
   f(m.width, {.name = "width",
               .about = "Width; 0: the model's. Keeps the number of heads if it divides the width, else the size of a head",

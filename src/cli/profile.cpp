@@ -67,12 +67,12 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
   t.models = a.model.configs(), t.seed = common.seed;
-  check(t.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-        "--documents: a row is as long as they are together; leave --len out");
+  check_lengths_said_once(app, !t.documents.empty());
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());
   const dist::Seat seat = find_seat(a.ranks.asked());
   check_for_ranks(app, seat);
   t.ranks.count = seat.ranks;
+  studies::recipe_of(t, a.phase);  // before ceilings are measured, for seconds
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
     Device d = chosen_device(common, group);
@@ -85,10 +85,7 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
 }
 
 int run_attention(const ProfileAsked& a, const CLI::App& app, const Common& common) {
-  check(a.attention.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-        "--documents: a row is as long as they are together; leave --len out");
-  check(a.attention.cached.empty() || app.count("--batch") == 0, Code::bad_argument,
-        "--cached: there are as many sequences as lengths; leave --batch out");
+  check_lengths_said_once(app, !a.attention.documents.empty(), !a.attention.cached.empty());
   Device d = chosen_device(common);
   studies::AttentionSweep sweep = a.attention;
   if (!sweep.cached.empty() && app.count("--len") == 0) sweep.lens = {1};

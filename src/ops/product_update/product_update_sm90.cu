@@ -4,58 +4,29 @@
 // One block of 12 warps per multiprocessor; two blocks are a cluster over 256 x 256 of dW: 128 rows each, so that both read the same X and each
 // fetches half of it for both. Warp 0 fetches, warps 4–11 multiply (64 x 256 each four), the other three update: the products leave the tile in
 // shared memory as bf16 and go on with the next one. After the last tile all eleven update.
-#include <algorithm>
-
 #include "base/divide.h"
-#include "gpu/launch.cuh"
-#include "gpu/mma.cuh"
-#include "gpu/tma.cuh"
-#include "ops/product_update/eight_weights.cuh"
-#include "ops/product_update/impl.h"
+#include "ops/product_update/tile_update.cuh"
 
 namespace headroom::product_update {
 
 namespace {
 
 using T = __nv_bfloat16;
-constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, cluster = 2;  // of a block; depth: tokens of a stage
-constexpr int threads = 384, updaters = 3, multipliers = 8;                     // warps
+constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: tokens of a stage
+constexpr int updaters = 3, at_once = 2;  // warps; times two runs of weights that a lane updates together
 constexpr int panel = panel_bytes(depth);
 
-struct Weight {
-  Map dy, x;
-  float *m, *v;
-  bf16* upper;
-  std::uint16_t* rest;
-  int rows, columns, tokens, first;  // first: number of its first tile (of a whole cluster)
-};
-struct Args {
-  const adamw::Numbers* numbers;
-  Weight weight[most_items];
-  int count, tiles;
-};
+using Args = ArgsOf<Weight>;
+using Tile = TileOf<Weight>;
+__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) { return tile_of<tile_m, tile_n>(a, number, rank); }
 
 struct Shared {
   struct Stage {
     char dy[tile_m / 64 * panel], x[tile_n / 64 * panel];
   } stage[stages];
-  char out[2][tile_n / 64][panel_bytes(64)];  // the gradient, of each group of multipliers
+  Gradient<tile_n> out;
   Barrier full[stages], empty[stages], out_full, out_empty;
 };
-
-// ---- tiles -------------------------------------------------------------------------------------------------------
-struct Tile {
-  const Weight* w;
-  int row, column;
-};
-__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {  // the shorter side first: concurrent tiles form a square
-  int i = 0;
-  while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
-  const Weight& w = a.weight[i];
-  const int n = number - w.first, high = ceil_div(w.rows, tile_m * cluster), wide = ceil_div(w.columns, tile_n);
-  const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
-  return {&w, (y * cluster + rank) * tile_m, x * tile_n};
-}
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
 // Cut: some weight's sides are no multiples of a tile. Then a box is one panel, and zeros lie past the last column.
@@ -81,79 +52,6 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
         load_in_all(x, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
       }
     }
-  }
-}
-
-// ---- warps that update ---------------------------------------------------------------------------------------------
-template <bool Cut>
-struct Rows {  // two rows of 256 weights that a warp updates; a lane has four weights of each half row
-  static constexpr int n = 2;
-  float4 m[n][2], v[n][2];
-  uint2 upper[n][2], rest[n][2];
-
-  static __device__ __forceinline__ std::int64_t at(const Tile& t, int row, int half) {
-    return std::int64_t(t.row + row) * t.w->columns + t.column + half * 128 + threadIdx.x % 32 * 4;
-  }
-  static __device__ __forceinline__ bool within(const Tile& t, int row, int half) {
-    return !Cut || (t.row + row < t.w->rows && t.column + half * 128 + int(threadIdx.x) % 32 * 4 < t.w->columns);
-  }
-  __device__ __forceinline__ void fetch(const Tile& t, int first) {  // evict-first in L2
-    const Weight& w = *t.w;
-#pragma unroll
-    for (int i = 0; i < n; ++i)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (!within(t, first + i, j)) {
-          m[i][j] = v[i][j] = {1, 1, 1, 1}, upper[i][j] = rest[i][j] = {0, 0};  // usual numbers, which nobody stores
-          continue;
-        }
-        const std::int64_t o = at(t, first + i, j);
-        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o));
-        v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
-        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
-        rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
-      }
-  }
-  __device__ __forceinline__ void finish(const adamw::Numbers& k, const Tile& t, const Shared& s, int first) {
-    const Weight& w = *t.w;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      const int row = first + i;
-      if (Cut && t.row + row >= w.rows) return;
-      uint2 g[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j)
-        g[j] = *reinterpret_cast<const uint2*>(s.out[row / 64][j * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) + lane % 2 * 8);
-      advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (!within(t, row, j)) continue;
-        const std::int64_t o = at(t, row, j);
-        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]);
-        __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
-      }
-    }
-  }
-};
-
-// Every workers-th pair of rows of the tile, the next one fetched before the last one is finished.
-template <bool Cut>
-__device__ __forceinline__ void update(const Args& a, const Tile& t, Shared& s, int worker, int workers, int parity) {
-  const adamw::Numbers k = *a.numbers;
-  using Two = Rows<Cut>;
-  Two now, next;
-  now.fetch(t, worker * Two::n);
-  s.out_full.wait(parity);
-#pragma unroll 1
-  for (int first = worker * Two::n; first < tile_m;) {
-    const int then = first + workers * Two::n;
-    if (then < tile_m) next.fetch(t, then);
-    now.finish(k, t, s, first);
-    now = next;
-    first = then;
   }
 }
 
@@ -199,7 +97,8 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
     s.out_full.arrive();  // every lane, for what it has stored
   }
-  update<Cut>(a, t, s, updaters + group * 4 + warp, updaters + multipliers, parity);  // no products left: update too
+  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                               parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
@@ -234,7 +133,8 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
     int parity = 0;
     for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
-      update<Cut>(a, tile_of(a, number, rank), s, warp - 1, last ? updaters + multipliers : updaters, parity);
+      update<tile_n, at_once, Cut>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1,
+                                   last ? updaters + multipliers : updaters, parity);
       s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();
@@ -263,23 +163,7 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
   a.numbers = numbers.as<adamw::Numbers>();
   const auto cut_at = [](const Tensor& w) { return w.shape[0] % (tile_m * cluster) != 0 || w.shape[1] % tile_n != 0; };
   const bool cut = std::any_of(all.begin(), all.end(), [&](const Item& i) { return cut_at(i.weight.copy); });
-  for (const Item& i : all) {
-    const adamw::Update& w = i.weight;
-    for (const Tensor* t : {&w.m, &w.v, &w.copy, &w.rest})
-      check(reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0, Code::bad_argument,
-            "product_update: weights and moments must begin on 16 bytes; one is at {}", t->data);
-    a.weight[a.count++] = {.dy = map_of(i.dy, cut),
-                           .x = map_of(i.x, cut),
-                           .m = w.m.as<float>(),
-                           .v = w.v.as<float>(),
-                           .upper = w.copy.as<bf16>(),
-                           .rest = w.rest.as<std::uint16_t>(),
-                           .rows = int(w.copy.shape[0]),
-                           .columns = int(w.copy.shape[1]),
-                           .tokens = int(i.dy.shape[0]),
-                           .first = a.tiles};
-    a.tiles += int(ceil_div(w.copy.shape[0], tile_m * cluster) * ceil_div(w.copy.shape[1], tile_n));
-  }
+  for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy, cut), .x = map_of(i.x, cut)}, i);
   const int clusters = std::min(ctx.device.units / cluster, a.tiles);
   launch(cuda_stream(ctx.stream), cut ? product_update_sm90<true> : product_update_sm90<false>,
          {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);

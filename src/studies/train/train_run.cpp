@@ -334,7 +334,9 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (t.host_keep()) record.add("host_bytes", std::int64_t(t.host_keep()->host_bytes()), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)
-    record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
+    record.add(
+        Part{Note{r.recipe.documents ? "No validation loss: no document is held out; the last one is more than a tenth of the tokens."
+                                     : "No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
   if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
   Table losses = table_of("rows", "Loss", rows);
