@@ -67,7 +67,8 @@ void fp8_forward_by(const Problem& p, const Forward& t, const Context& ctx) {
   a.row_tiles = int(row_tiles);
   a.blocks_of_tile = 1;
   a.scale_log2 = p.scale_or_default() * 1.44269504f;
-  a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * p.heads));
+  a.pairs_in_turn = int(p.batch * p.heads);
+  a.units = int(dealt_units(a.band.reach, row_tiles, a.pairs_in_turn));
   a.q = rows_map_of(t.q, 64);
   a.k = rows_map_of(t.k, Tiles::keys);
   a.v = values_map_of(t.v, Tiles::dim, Tiles::keys);

@@ -1,6 +1,6 @@
 // flash_sm90 — Hopper's attention, host side: what it serves, how its work is dealt, tensor maps, launches.
 //
-// Workspace: nothing, except for Way::parts: two partial outputs (FP32) for each block, and the counters by which the last part of a
+// Workspace: a counter where blocks ask for tiles; for Way::parts two partial outputs (FP32) for each block, and the counters by which the last part of a
 // row tile to arrive adds them up.
 #include <algorithm>
 #include <climits>
@@ -72,11 +72,15 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-// Whether tiles are handed out as blocks ask for them, or long and short ones in pairs. FlashAttention-3's time over ours, pairs → asked, on one H200
-// (2026-11-22): causal 64 at 2k 1.017 → 1.019, 4k 1.000 → 1.014, 8k 0.976 → 1.010, 16k 0.979 → 0.973; 128 and 256 lose 1–16 %.
-bool deal_as_asked(const ForwardArgs& a) {
-  if (a.band.reach == Reach::listed) return true;  // nobody knows how long they are
-  return a.band.reach == Reach::before && std::max(a.head_dim, a.dim_v) <= 64 && a.band.len_k > 2048 && a.band.len_k <= 8192;
+// How many of the last (batch, head) pairs have their tiles handed out as blocks ask; the others are dealt in turn. About six tiles a block
+// even out what turns leave uneven; all of them would give blocks the keys of too many heads at once. FlashAttention-3's time over ours with
+// none, six and all (H200, 2026-11-22, bench/lab/attention_fwd.md): causal 64 at 16k 0.98, 1.03, 1.04; 128 at 16k 0.98, 1.01, 1.01, at 2k
+// 1.03, 1.05, 0.87, at 1k 1.08, 1.06, 0.80.
+std::int64_t pairs_asked(const ForwardArgs& a, std::int64_t pairs, int units) {
+  constexpr std::int64_t tiles_of_block = 6;        // half of them long
+  if (a.band.reach == Reach::listed) return pairs;  // nobody knows how long their tiles are
+  if (a.band.reach != Reach::before || a.band.len_k <= 1024) return 0;
+  return std::min(pairs, ceil_div(tiles_of_block * units, std::int64_t(a.row_tiles)));
 }
 
 // As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
@@ -132,14 +136,18 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     if (!ctx.dry()) cuda(cudaMemsetAsync(arrivals.data, 0, arrivals.bytes(), cuda_stream(ctx.stream)));
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
-  } else if (deal_as_asked(a)) {
-    a.units = int(tiles);
-    a.heads_at_once = pairs_at_once(p.batch * heads, 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()));
-    const Tensor counter = ctx.arena.make("attention.next_unit", DType::i32, {1});
-    a.next_unit = counter.as<int>();
-    if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
   } else {
-    a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * heads));
+    const std::int64_t pairs = p.batch * heads, asked = pairs_asked(a, pairs, ctx.device.units);
+    a.pairs_in_turn = int(pairs - asked);
+    a.units = int(dealt_units(a.band.reach, row_tiles, pairs - asked));
+    if (asked > 0) {
+      const double bytes = 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group());
+      a.heads_at_once = a.band.reach == Reach::listed ? pairs_at_once(pairs, bytes) : int(asked);
+      a.tiles_asked = int(asked * row_tiles);
+      const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
+      a.next_tile = counter.as<int>();
+      if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+    }
   }
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
