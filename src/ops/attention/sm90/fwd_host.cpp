@@ -12,6 +12,7 @@
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tensors.h"
 #include "ops/attention/sm90/tiles.h"
@@ -72,21 +73,9 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-// How many of the last (batch, head) pairs have their tiles handed out as blocks ask; the others are dealt in turn. About six tiles a block
-// even out what turns leave uneven; all of them would give blocks the keys of too many heads at once. FlashAttention-3's time over ours with
-// none, six and all (H200, 2026-11-22, bench/lab/attention_fwd.md): causal 64 at 16k 0.98, 1.03, 1.04; 128 at 16k 0.98, 1.01, 1.01, at 2k
-// 1.03, 1.05, 0.87, at 1k 1.08, 1.06, 0.80.
-std::int64_t pairs_asked(const ForwardArgs& a, std::int64_t pairs, int units) {
-  constexpr std::int64_t tiles_of_block = 6;        // half of them long
-  if (a.band.reach == Reach::listed) return pairs;  // nobody knows how long their tiles are
-  if (a.band.reach != Reach::before || a.band.len_k <= 1024) return 0;
-  return std::min(pairs, ceil_div(tiles_of_block * units, std::int64_t(a.row_tiles)));
-}
-
-// As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
-int pairs_at_once(std::int64_t pairs, double bytes) {
-  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((24 << 20) / std::max(bytes, 1.0)), 1, pairs);
-  return int(ceil_div(pairs, ceil_div(pairs, fit)));
+Deal deal_of(const ForwardArgs& a) {
+  if (a.band.reach == Reach::listed) return Deal::asked;  // nobody knows how long they are
+  return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs;
 }
 
 // Rows are (position, query head within the pack), positions outermost.
@@ -137,17 +126,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
   } else {
-    const std::int64_t pairs = p.batch * heads, asked = pairs_asked(a, pairs, ctx.device.units);
-    a.pairs_in_turn = int(pairs - asked);
-    a.units = int(dealt_units(a.band.reach, row_tiles, pairs - asked));
-    if (asked > 0) {
-      const double bytes = 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group());
-      a.heads_at_once = a.band.reach == Reach::listed ? pairs_at_once(pairs, bytes) : int(asked);
-      a.tiles_asked = int(asked * row_tiles);
-      const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
-      a.next_tile = counter.as<int>();
-      if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
-    }
+    deal_whole_tiles(a, deal_of(a), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()), ctx);
   }
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
