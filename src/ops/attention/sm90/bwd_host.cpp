@@ -227,12 +227,13 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
 }
 
 // Where the fixed order is the faster one though nobody asked for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
-// step. Time over FlashAttention-3's, free → fixed, at 1k, 4k, 16k (bench/results/h200_attention_backward_order_2026-11-22.txt): 64 full 0.99 0.99 0.99 →
-// 0.95 0.97 0.96, 128 full 0.99 1.00 1.01 → 0.96 0.99 1.01; causal 0.99 1.02 1.06 → 0.95 1.05 1.09 (64).
+// step. FlashAttention-3's time over ours, free and fixed (one H200, bench/lab/attention_bwd.md): 64 full 1.05 and 1.12 at 512, 1.07 and 1.06 at 2k;
+// 128 full 1.00 and 1.03 at 2k, causal 0.98 and 0.99 at 2k, 0.98 and 0.97 at 4k.
 template <class Tiles>
 bool better_in_order(const Problem& p, int units) {
   const Reach reach = p.band().reach;
-  if (reach == Reach::run || (reach == Reach::before && std::max(p.len_q, p.len_k) > 1024)) return false;
+  const std::int64_t longest = std::max(p.len_q, p.len_k);
+  if (reach == Reach::run || (Tiles::dim == 64 && longest > 1024) || (reach == Reach::before && longest > 2048)) return false;
   const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
   return rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), reach == Reach::before, units).count <=
          ceil_div(pairs * key_tiles, units);

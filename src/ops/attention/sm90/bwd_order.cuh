@@ -47,6 +47,7 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   const TileSpan seen_by = band_in<C::reach>(a.band, pair / a.kv_heads).template row_tiles<C::reach>(n * keys, keys, C::rows);
   int count = pair >= pairs ? 0 : seen_by.end - seen_by.begin, start = 0, stride = 0;
   if (ordered && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
+  if (!ordered && C::dim == 64 && a.band.reach == Reach::all) start = n % count;
   return {.n = n,
           .kv_head = pair % a.kv_heads,
           .batch = pair / a.kv_heads,

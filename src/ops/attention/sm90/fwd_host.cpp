@@ -1,6 +1,6 @@
 // flash_sm90 — Hopper's attention, host side: what it serves, how its work is dealt, tensor maps, launches.
 //
-// Workspace: nothing, except for Way::parts: two partial outputs (FP32) for each block, and the counters by which the last part of a
+// Workspace: a counter where blocks ask for tiles; for Way::parts two partial outputs (FP32) for each block, and the counters by which the last part of a
 // row tile to arrive adds them up.
 #include <algorithm>
 #include <climits>
@@ -73,12 +73,9 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-// Whether tiles are handed out as blocks ask for them, or long and short ones in pairs. FlashAttention-3's time over ours, pairs → asked, on one H200
-// (2026-11-22): causal 64 at 2k 1.017 → 1.019, 4k 1.000 → 1.014, 8k 0.976 → 1.010, 16k 0.979 → 0.973; 128 and 256 lose 1–16 %.
 Deal deal_of(const ForwardArgs& a) {
   if (a.band.reach == Reach::listed) return Deal::asked;  // nobody knows how long they are
-  const bool asked = a.band.reach == Reach::before && std::max(a.head_dim, a.dim_v) <= 64 && a.band.len_k > 2048 && a.band.len_k <= 8192;
-  return asked ? Deal::asked : Deal::pairs;
+  return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs;
 }
 
 // Rows are (position, query head within the pack), positions outermost.
