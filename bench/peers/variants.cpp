@@ -51,6 +51,12 @@ struct Pointers {
   void* pages;        // i32 [batch, pages of a sequence]
 };
 
+// The caller compares: where a struct of its own lacks a field, ours would be read past its end.
+__attribute__((visibility("default"))) void variant_struct_bytes(std::int64_t* asked, std::int64_t* pointers) {
+  *asked = sizeof(Asked);
+  *pointers = sizeof(Pointers);
+}
+
 static Problem problem_of(const Asked& a) {
   Problem p;
   constexpr Precision precisions[] = {{DType::bf16}, {DType::f16}, {DType::f32}, {DType::f32, Math::tf32}};
