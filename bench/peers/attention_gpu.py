@@ -229,7 +229,8 @@ def document_cells():  # lengths of the documents of one row, heads, kv_heads, d
 
 def measure_documents(library, cell, backward, a):
     """Causal documents packed into one row, against rows of a batch: the same documents where they are equally long, else as many rows of the
-    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours."""
+    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours, `ordered_ratio` the
+    same where both passes sum in a fixed order."""
     lengths, heads, kv_heads, dim, softcap = cell
     total, pairs = sum(lengths), sum(n * (n + 1) // 2 for n in lengths)
     length = round(sum(n * n for n in lengths) / total)
@@ -246,12 +247,17 @@ def measure_documents(library, cell, backward, a):
     given = {"ours": (packed, softcap), "dense": (dense, 0.0)}
     for t, cap in given.values():
         Ours(library, a.variant, t, True, False, softcap=cap)()
-    ms = alternate({name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()})
+    candidates = {name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()}
+    if backward and not softcap:
+        candidates |= {name: Ours(library, a.variant, given[of][0], True, True, deterministic=True) for name, of in (("ordered", "ours"), ("dense_ordered", "dense"))}
+    ms = alternate(candidates)
     dense_pairs = count * length * (length + 1) // 2
     row = dict(zip("dim heads kv_heads documents len softcap".split(), (dim, heads, kv_heads, len(lengths), total, softcap)))
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
     flops = 4 * heads * pairs * dim * (2.5 if backward else 1)
+    if "ordered" in ms:
+        row["ordered_ratio"] = f"{ms['dense_ordered'][0] / dense_pairs * pairs / ms['ordered'][0]:.3f}"
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{ms['dense'][0] / dense_pairs * pairs / ms['ours'][0]:.3f}"}
 
 

@@ -2,7 +2,7 @@
 //
 // The query heads of a key head and their positions are the rows of a tile of 16 (`tiles` of them, a warp each). A team of `tiles` warps has a ring of
 // stages of its own and fills it by asynchronous copies that run ahead across the borders of units, so that memory never waits for a sum.
-#include "gpu/launch.cuh"
+#include "gpu/launch_early.cuh"
 #include "gpu/mma_sm80.cuh"
 #include "ops/attention/decode.h"
 #include "ops/attention/softmax.cuh"
@@ -27,7 +27,8 @@ __device__ __forceinline__ Run keys_of_row(const Args& a, int batch, int positio
 __device__ __forceinline__ Sequence sequence(const Args& a, int batch) {  // both ends of a row's keys never move left from row to row
   const Run top = keys_of_row(a, batch, 0);
   const int first = top.first, last = max(first, a.band.len_q == 1 ? top.last : keys_of_row(a, batch, a.band.len_q - 1).last);
-  return {first, last, max(1, (last - first + step_keys - 1) / step_keys)};  // rows that see nothing are written too
+  const int log2 = step_log2 + a.cluster_log2;
+  return {first, last, max(1, (last - first + (1 << log2) - 1) >> log2)};  // rows that see nothing are written too
 }
 
 __device__ __forceinline__ void advance(const Args& a, int units, Place& at) {
@@ -87,7 +88,7 @@ struct Line {
   }
 };
 
-// The runs of a line that blocks walk: the first `longer` of them have a step more than `each`.
+// The runs of a line that clusters walk: the first `longer` of them have a step more than `each`.
 struct Runs {
   int blocks, each, longer;
   __device__ __forceinline__ Runs(int all, int most) : blocks(min(all, most)), each(all / blocks), longer(all - each * blocks) {}
@@ -98,30 +99,85 @@ struct Runs {
   }
 };
 
+__device__ __forceinline__ void put(Word* at, const Word& w) {
+  asm volatile("{.reg .b64 two; .reg .b128 all; mov.b64 two, {%1, %2}; mov.b128 all, {two, %3}; st.relaxed.gpu.global.b128 [%0], all;}" ::"l"(at), "f"(w.x),
+               "f"(w.y), "l"(w.number)
+               : "memory");
+}
+__device__ __forceinline__ Word get(const Word* at) {
+  Word w;
+  asm volatile("{.reg .b64 two; .reg .b128 all; ld.relaxed.gpu.global.b128 all, [%3]; mov.b128 {two, %2}, all; mov.b64 {%0, %1}, two;}"
+               : "=f"(w.x), "=f"(w.y), "=l"(w.number)
+               : "l"(at)
+               : "memory");
+  return w;
+}
+
+// Of all threads of a cluster; each then sees the others' earlier writes to shared memory. Kernels for cards before sm_90 are launched without clusters.
+__device__ __forceinline__ void cluster_barrier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ float read_there(const float* here, int rank) {  // the float at this place in block `rank` of the cluster
+  float x = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there];}"
+               : "=f"(x)
+               : "r"(warp::shared_address(here)), "r"(rank)
+               : "memory");
+#endif
+  return x;
+}
+
+// Two columns of a row, added up from parts that took different maxima as their reference.
+struct Sum {
+  float maximum = -INFINITY, total = 0, x = 0, y = 0;
+  template <int n>
+  __device__ __forceinline__ void add(const float2 (&stat)[n], const float2 (&two)[n], float scale_log2) {
+    float high = maximum;
+#pragma unroll
+    for (int i = 0; i < n; ++i) high = fmaxf(high, stat[i].x);
+    const float reference = high == -INFINITY ? 0 : high, before = exp2_fast((maximum - reference) * scale_log2);
+    total *= before, x *= before, y *= before;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const float weight = exp2_fast((stat[i].x - reference) * scale_log2);
+      total += weight * stat[i].y, x += weight * two[i].x, y += weight * two[i].y;
+    }
+    maximum = high;
+  }
+};
+
 template <class T, int dim, int tiles>
 struct Block {
+  static constexpr bool clustered = tiles < 4;  // else the sums of a block of rows are more than its place
+  static constexpr int whole = -1;              // the part of a unit that nobody else saw anything of
   static constexpr int teams = warps / tiles, team_keys = 16 * tiles, pitch = dim * 2, tile_bytes = team_keys * pitch;
   static constexpr int stage_bytes = 2 * tile_bytes, chunk_keys = tiles == 1 ? 16 : 32, chunks = dim / 8;  // chunks: 16 bytes each
   static constexpr int depth = stages<dim>;
 
   const Args& a;
   char* const ring;     // of this team
-  float* const sums;    // [2][dim / 2][32]
-  float2* const stats;  // [teams][16 · tiles]
-  int* const flag;
-  const int warp, lane, tile, team, units;
+  float* const sums;         // [2][dim / 2][32]
+  float2* const stats;       // [teams][16 · tiles]
+  float2* const block_stats; // [16 · tiles]: of all teams
+  const int warp, lane, tile, team, units, rank, clusters, cluster;  // rank: of this block in its cluster
 
   __device__ __forceinline__ Block(const Args& args, char* shared)
       : a(args),
         ring(shared + threadIdx.x / 32 / tiles * (depth * stage_bytes)),
         sums(reinterpret_cast<float*>(shared + teams * depth * stage_bytes)),
         stats(reinterpret_cast<float2*>(sums + 2 * 16 * dim)),
-        flag(reinterpret_cast<int*>(stats + warps * 16)),
+        block_stats(stats + warps * 16),
         warp(threadIdx.x / 32),
         lane(threadIdx.x % 32),
         tile(warp % tiles),
         team(warp / tiles),
-        units(args.kv_heads * args.row_blocks) {}
+        units(args.kv_heads * args.row_blocks),
+        rank(int(blockIdx.x) & ((1 << args.cluster_log2) - 1)),
+        clusters(int(gridDim.x) >> args.cluster_log2),
+        cluster(int(blockIdx.x) >> args.cluster_log2) {}
 
   __device__ __forceinline__ void together() const {  // the warps of a team
     if constexpr (tiles == 1)
@@ -131,12 +187,16 @@ struct Block {
   }
   static __device__ __forceinline__ int swizzled(int row, int chunk) { return row * pitch + ((chunk ^ (row & 7)) << 4); }
 
+  __device__ __forceinline__ int first_key(const Place& at) const {  // of this team's share of a step
+    return at.keys.first + (((at.step << a.cluster_log2) + rank) * step_keys) + team * team_keys;
+  }
+
   // ---- in ------------------------------------------------------------------------------------------------------------
   // The rows of this warp's share of the team's keys and values; what lies past the last key, or in no page, becomes zeros.
   __device__ __forceinline__ void fetch(char* to, const Place& at) const {
     constexpr int rows_at_once = 32 / chunks;
     const int kv_head = a.row_blocks == 1 ? at.unit : at.unit / a.row_blocks;
-    const int first = at.keys.first + at.step * step_keys + team * team_keys + tile * 16, valid = at.keys.last - first;
+    const int first = first_key(at) + tile * 16, valid = at.keys.last - first;
     const int chunk = lane % chunks, column = chunk * 8, my_row = lane / chunks;
     const bool in_k = column < a.head_dim, in_v = column < a.dim_v;
     const T* const k_head = static_cast<const T*>(a.k.data) + kv_head * a.k.head + column;
@@ -223,7 +283,7 @@ struct Block {
   }
 
   __device__ __forceinline__ void multiply_tile(State& s, const char* stage, const Place& at) const {
-    const int tile_first = at.keys.first + at.step * step_keys + team * team_keys;
+    const int tile_first = first_key(at);
 #pragma unroll
     for (int chunk = 0; chunk < team_keys / chunk_keys; ++chunk) {
       const int first_key = tile_first + chunk * chunk_keys;
@@ -322,102 +382,130 @@ struct Block {
     if (column < a.dim_v) *reinterpret_cast<std::uint32_t*>(to + column) = warp::pair<T>(x, y);
   }
 
-  __device__ __forceinline__ void write_result(State& s, const Place& at) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const Row row = row_of(at, row_of_thread(r));
-      const float inverse = finish_row(at, row, s.rows.maximum[r], s.rows.sum[r], lane % 4 == 0);
-      if (!row.exists) continue;
-      T* const to = o_of(at, row);
-#pragma unroll
-      for (int j = 0; j < dim / 8; ++j) store_two(to, 8 * j + lane % 4 * 2, s.o[4 * j + 2 * r] * inverse, s.o[4 * j + 2 * r + 1] * inverse);
-    }
+  __device__ __forceinline__ Word* words_of(int part, int row_in_block) const {
+    return a.words + ((long long)part * a.kept_rows + row_in_block) * (dim / 2 + 1);
   }
-  __device__ __forceinline__ void write_part(const State& s, const Place& at, int slot) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (!row_of(at, row_of_thread(r)).exists) continue;
-      const long long row = (long long)slot * 16 * tiles + row_of_thread(r);
-      if (lane % 4 == 0) a.partial_stats[row] = {s.rows.maximum[r], s.rows.sum[r]};
-      float2* const to = reinterpret_cast<float2*>(a.partial_o + row * dim);
-#pragma unroll
-      for (int j = 0; j < dim / 8; ++j) to[4 * j + lane % 4] = {s.o[4 * j + 2 * r], s.o[4 * j + 2 * r + 1]};
+
+  // Two sums of a row: into O, scaled, or as words of a part.
+  __device__ __forceinline__ void give(const Place& at, int row_in_block, int column, const Sum& sum, int part) const {
+    const Row row = row_of(at, row_in_block);
+    if (part == whole) {
+      const float inverse = finish_row(at, row, sum.maximum, sum.total, column == 0);
+      store_two(o_of(at, row), column, sum.x * inverse, sum.y * inverse);
+    } else {
+      Word* const words = words_of(part, row_in_block);
+      put(words + column / 2, {sum.x, sum.y, a.number});
+      if (column == 0) put(words + dim / 2, {sum.maximum, sum.total, a.number});
     }
   }
 
-  // The first of a unit's blocks has its beginning in its second slot.
-  static __device__ __forceinline__ int slot_of(int first, int part) { return 2 * (first + part) + (part == 0); }
-
-  // By a whole warp, behind a barrier: says that a part is there, and whether all are. Whoever finds them all adds them up; of several that come together
-  // more than one may, and all write the same. The fence between one's own word and the others' is what lets nobody miss the last one.
-  __device__ __forceinline__ bool finds_all(int slot, int first, int parts) const {
-    if (lane == 0) {
-      __threadfence();
-      *static_cast<volatile unsigned long long*>(a.arrivals + slot) = a.number;
-      __threadfence();
-    }
-    __syncwarp();
-    bool all = true;
-    for (int part = lane; part < parts; part += 32) all &= __ldcg(a.arrivals + slot_of(first, part)) == a.number;
-    all = __all_sync(~0u, all);
-    __threadfence();
-    return all;
-  }
-  __device__ __forceinline__ void forget_parts(int first, int parts) const {  // for the next run of a recorded launch
-    for (int part = threadIdx.x; part < parts; part += warps * 32) a.arrivals[slot_of(first, part)] = 0;
-  }
-
-  // Adds up the parts of blocks first … first + parts − 1, in that order: a thread for four columns of a row.
-  __device__ __forceinline__ void add_parts(const Place& at, int first, int parts) const {
-    constexpr int fours = dim / 4, at_once = 8;
+  // Every two sums that exist, once: dealt to the warps of the cluster. Rows 8 … 15 of a tile come last: often there are none.
+  template <class F>
+  __device__ __forceinline__ void each_two(const Place& at, F&& f) const {
 #pragma unroll 1
-    for (int i = threadIdx.x; i < 16 * tiles * fours; i += warps * 32) {
-      const int r = i / fours, column = i % fours * 4;
-      const Row row = row_of(at, r);
-      if (!row.exists) break;
-      if (column >= a.dim_v) continue;
-      float maximum = -INFINITY, total = 0;
-      float4 sum = {};
+    for (int i = rank * warps + warp; i < tiles * dim / 4; i += warps << a.cluster_log2) {
+      const int half = i / (dim / 8) % 2, row = i / (dim / 4) * 16 + 8 * half + lane / 4, column = i % (dim / 8) * 8 + lane % 4 * 2;
+      if (row_of(at, row).exists && column < a.dim_v) f(row, column, sums + (i / (dim / 4) * (dim / 2) + i % (dim / 8) * 4 + 2 * half) * 32 + lane);
+    }
+  }
+
+  // What the cluster saw of a unit, from the registers of each block's first team.
+  __device__ __forceinline__ void give_all(const State& s, const Place& at, int part) const {
+    if (!clustered || a.cluster_log2 == 0) {
+      if (team > 0) return;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        if (!row_of(at, row_of_thread(r)).exists) continue;
+#pragma unroll
+        for (int j = 0; j < dim / 8; ++j) {
+          const int column = 8 * j + lane % 4 * 2;
+          if (column < a.dim_v) give(at, row_of_thread(r), column, {s.rows.maximum[r], s.rows.sum[r], s.o[4 * j + 2 * r], s.o[4 * j + 2 * r + 1]}, part);
+        }
+      }
+      return;
+    }
+    if (team == 0) {  // where this thread read the last of the sums that it added up
+      float* const mine = sums + tile * 16 * dim + lane;
+#pragma unroll
+      for (int i = 0; i < dim / 2; ++i) mine[i * 32] = s.o[i];
+      if (lane % 4 == 0)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) block_stats[row_of_thread(r)] = {s.rows.maximum[r], s.rows.sum[r]};
+    }
+    cluster_barrier();
+    each_two(at, [&](int row, int column, const float* from) {
+      Sum sum;
+      constexpr int at_once = 4;
 #pragma unroll 1
-      for (int begin = 0; begin < parts; begin += at_once) {
-        float2 stat[at_once];
-        float4 o[at_once];
-        float high = maximum;
+      for (int begin = 0; begin < 1 << a.cluster_log2; begin += at_once) {
+        float2 stat[at_once], two[at_once];
 #pragma unroll
         for (int n = 0; n < at_once; ++n) {
-          stat[n] = {-INFINITY, 0};
-          o[n] = {};
-          if (begin + n < parts) {
-            const long long place = slot_of(first, begin + n) * 16ll * tiles + r;
-            stat[n] = __ldcg(a.partial_stats + place);
-            o[n] = __ldcg(reinterpret_cast<const float4*>(a.partial_o + place * dim + column));
+          stat[n] = {-INFINITY, 0}, two[n] = {};
+          if (begin + n < 1 << a.cluster_log2) {
+            stat[n] = {read_there(&block_stats[row].x, begin + n), read_there(&block_stats[row].y, begin + n)};
+            two[n] = {read_there(from, begin + n), read_there(from + 32, begin + n)};
           }
         }
-#pragma unroll
-        for (int n = 0; n < at_once; ++n) high = fmaxf(high, stat[n].x);
-        const float reference = high == -INFINITY ? 0 : high, before = exp2_fast((maximum - reference) * a.scale_log2);
-        total *= before, sum.x *= before, sum.y *= before, sum.z *= before, sum.w *= before;
-#pragma unroll
-        for (int n = 0; n < at_once; ++n) {
-          const float weight = exp2_fast((stat[n].x - reference) * a.scale_log2);
-          total += weight * stat[n].y;
-          sum.x += weight * o[n].x, sum.y += weight * o[n].y, sum.z += weight * o[n].z, sum.w += weight * o[n].w;
-        }
-        maximum = high;
+        sum.add(stat, two, a.scale_log2);
       }
-      const float inverse = finish_row(at, row, maximum, total, column == 0);
-      T* const to = o_of(at, row);
-      store_two(to, column, sum.x * inverse, sum.y * inverse);
-      store_two(to, column + 2, sum.z * inverse, sum.w * inverse);
-    }
+      give(at, row, column, sum, part);
+    });
+    cluster_barrier();  // nobody reads from here any more
+  }
+
+  // The first of a unit's clusters has its beginning in its second part.
+  static __device__ __forceinline__ int part_of(int first, int n) { return 2 * (first + n) + (n == 0); }
+
+  // Adds up the parts of clusters first … first + parts − 1, in that order. They were started before this one, and wait for nobody who was started later.
+  __device__ __forceinline__ void add_parts(const Place& at, int first, int parts) const {
+    each_two(at, [&](int row, int column, const float*) {
+      Sum sum;
+      constexpr int at_once = 8;
+#pragma unroll 1
+      for (int begin = 0; begin < parts; begin += at_once) {
+        float2 stat[at_once], two[at_once];
+        bool all;
+        do {
+          all = true;
+          Word word[at_once][2];
+#pragma unroll
+          for (int n = 0; n < at_once; ++n) {
+            if (begin + n >= parts) break;
+            const Word* const words = words_of(part_of(first, begin + n), row);
+            word[n][0] = get(words + dim / 2), word[n][1] = get(words + column / 2);
+          }
+#pragma unroll
+          for (int n = 0; n < at_once; ++n) {
+            stat[n] = {-INFINITY, 0}, two[n] = {};
+            if (begin + n >= parts) continue;
+            all &= word[n][0].number == a.number && word[n][1].number == a.number;
+            stat[n] = {word[n][0].x, word[n][0].y}, two[n] = {word[n][1].x, word[n][1].y};
+          }
+        } while (!all);
+        sum.add(stat, two, a.scale_log2);
+        for (int n = begin; n < min(begin + at_once, parts); ++n) words_of(part_of(first, n), row)[column / 2].number = 0;
+      }
+      give(at, row, column, sum, whole);
+    });
+    if (clustered && a.cluster_log2)
+      cluster_barrier();
+    else
+      __syncthreads();
+    if (rank) return;
+    for (int i = threadIdx.x; i < parts * a.kept_rows; i += warps * 32) words_of(part_of(first, i / a.kept_rows), i % a.kept_rows)[dim / 2].number = 0;
   }
 
   __device__ __forceinline__ void run() const {
+    if (a.documents.count) wait_for_earlier_kernels();  // else the card can do the sums below before
     Line line(a, units);
-    const Runs runs(line.all, gridDim.x);
-    if (int(blockIdx.x) >= runs.blocks) return;
-    const int begin_at = runs.begin(blockIdx.x), end_at = runs.begin(blockIdx.x + 1);
-    Place here = line.place(begin_at), ahead = here;
+    const Runs runs(line.all, clusters);
+    if (cluster >= runs.blocks) return wait_for_earlier_kernels();
+    const int begin_at = runs.begin(cluster), end_at = runs.begin(cluster + 1);
+    Place here = line.place(begin_at), ahead = here, late = here;
+    int late_begins = -1;  // of the unit that began before this run and ended in it
+    if (!a.documents.count) wait_for_earlier_kernels();
+    let_later_kernels_come();
     int ahead_at = begin_at, stage = 0;  // the one that is worked on; the one before it is filled meanwhile
     State s;
 #pragma unroll 1
@@ -439,24 +527,15 @@ struct Block {
       if (here.step == here.keys.steps - 1 || at == end_at - 1) {
         const int unit_begins = at - here.step, unit_ends = unit_begins + here.keys.steps;
         merge_teams(s);
-        if (unit_begins >= begin_at && unit_ends <= end_at) {
-          if (team == 0) write_result(s, here);
-        } else {
-          const int slot = 2 * blockIdx.x + (unit_begins >= begin_at);
-          if (team == 0) write_part(s, here, slot);
-          const int first = runs.block_of(unit_begins), parts = runs.block_of(unit_ends - 1) - first + 1;
-          __syncthreads();
-          if (warp == 0) *flag = finds_all(slot, first, parts);
-          __syncthreads();
-          if (*flag) {
-            add_parts(here, first, parts);
-            forget_parts(first, parts);
-          }
-          __syncthreads();
-        }
+        const bool begins_here = unit_begins >= begin_at, ends_here = unit_ends <= end_at;
+        give_all(s, here, begins_here && ends_here ? whole : 2 * cluster + begins_here);
+        if (!begins_here && ends_here) late = here, late_begins = unit_begins;
       }
       if (at + 1 < end_at) advance(a, units, here);
     }
+    if (late_begins < 0) return;
+    const int first = runs.block_of(late_begins);
+    add_parts(late, first, cluster - first + 1);
   }
 };
 
@@ -471,8 +550,12 @@ __global__ void __launch_bounds__(warps * 32, dim == 256 ? 1 : 2) attention_fwd_
 }  // namespace
 
 template <class T, int dim, int tiles>
-void start(const Args& a, int blocks, cudaStream_t stream) {
-  launch(stream, attention_fwd_decode<T, dim, tiles>, {dim3(unsigned(blocks)), warps * 32, shared_bytes<dim>}, a);
+void start(const Args& a, int clusters, cudaStream_t stream) {
+  const Grid grid{dim3(unsigned(clusters) << a.cluster_log2), warps * 32, shared_bytes<dim>, 1 << a.cluster_log2};
+  if (a.early)
+    launch_early(stream, attention_fwd_decode<T, dim, tiles>, grid, a);
+  else
+    launch(stream, attention_fwd_decode<T, dim, tiles>, grid, a);
 }
 
 #define HEADROOM_DECODE(T, dim)                                   \

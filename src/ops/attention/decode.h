@@ -1,7 +1,8 @@
 // flash_decode, between its host side (decode_host.cpp) and its kernels (decode.cu).
 //
-// All pairs of a step of keys and a unit (sequence, key head, block of rows) are one line; every block of threads walks an even run of it,
-// whatever the sequences' lengths. A unit that several blocks share is added up by the one that arrives last, in the order of the line.
+// All pairs of a step of keys and a unit (sequence, key head, block of rows) are one line; every cluster of blocks walks an even run of it,
+// whatever the sequences' lengths. Its blocks share each step's keys, and add up what they saw through each other's shared memory. Of a unit that several
+// clusters share, each but the last leaves words in global memory; the last one waits for them and adds them up, in the order of the line.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -25,6 +26,14 @@ struct Divisor {
   HEADROOM_HD unsigned of_number(unsigned n) const { return unsigned((unsigned long long)n * multiplier >> shift); }
 };
 
+// Two sums of a row, or at the row's end its maximum and its sum of weights, written and read at once (16 bytes). A word is there once it carries the
+// launch's number, so that no fence and no second word is needed. Nothing has to be zeroed before: memory that nobody wrote holds the number with a chance
+// of 2⁻⁶⁴. Whoever has read a word takes the number away, for the next run of a recorded launch.
+struct alignas(16) Word {
+  float x, y;
+  std::uint64_t number;
+};
+
 struct Args {
   Strided q, k, v, o;  // paged: k and v are [pages, page, kv_heads, dim]
   float* lse;
@@ -36,14 +45,14 @@ struct Args {
   int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
   float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
   float to_cap;      // capped: softmax scale / cap; else 0
-  float* partial_o;  // two for each block [16 · tiles, dim]: of the unit that began before its run, and of the one that goes on after it
-  float2* partial_stats;  // maximum and sum of each of their rows
-  // Per part: the launch's number once it is written. Nothing has to be zeroed before: memory that nobody wrote holds this number with a chance of 2⁻⁶⁴.
-  unsigned long long* arrivals;
-  unsigned long long number;
+  int cluster_log2;   // blocks of a cluster
+  bool early;         // launched so: from sm_90 on
+  Word* words;        // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
+  int kept_rows;      // of a block of rows
+  std::uint64_t number;  // of this launch; see Word
 };
 
-constexpr int warps = 4, step_keys = 16 * warps;  // of a block of threads; keys that it walks at once
+constexpr int warps = 4, step_log2 = 6, step_keys = 1 << step_log2;  // of a block of threads; keys that it takes of a step
 constexpr int row_tiles[] = {1, 2, 4};            // of 16 rows, in a block of rows
 constexpr int dims[] = {64, 128, 256};
 
@@ -51,9 +60,9 @@ template <int dim>
 constexpr int stages = dim == 64 ? 6 : 3;
 template <int dim>
 constexpr int shared_bytes =
-    stages<dim>* step_keys* dim * 4 /* K and V */ + 2 * 16 * dim * 4 /* sums of two warps */ + step_keys * 8 /* maxima and sums */ + 16;
+    stages<dim>* step_keys* dim * 4 /* K and V */ + 2 * 16 * dim * 4 /* sums of two warps */ + 2 * step_keys * 8 /* maxima and sums: of warps, of the block */;
 
 template <class T, int dim, int tiles>
-void start(const Args&, int blocks, cudaStream_t);
+void start(const Args&, int clusters, cudaStream_t);
 
 }  // namespace headroom::attention::decode

@@ -32,8 +32,12 @@ int row_tiles_of(const Problem& p) {
 }
 int bytes_of(int dim) { return dim == 64 ? shared_bytes<64> : dim == 128 ? shared_bytes<128> : shared_bytes<256>; }
 
-// As many blocks of threads as run at once, unless there are fewer steps of keys.
-std::int64_t blocks_of(const Problem& p, const Device& device, std::int64_t units) {
+struct Deal {
+  int cluster_log2;
+  std::int64_t clusters;
+};
+
+Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr int kept_by_cuda = 1024;  // of shared memory, a block
   const int dim = dim_of(p),
             at_once = dim == 256
@@ -44,9 +48,12 @@ std::int64_t blocks_of(const Problem& p, const Device& device, std::int64_t unit
     const Band band = p.band();
     keys = std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
   }
-  const std::int64_t steps = units * std::max<std::int64_t>(ceil_div(keys, step_keys), 1);
-  check(steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", steps, step_keys);
-  return std::min<std::int64_t>(steps, std::int64_t(device.units) * at_once);
+  int log2 = 0, most = 0;
+  if (const char* lab = std::getenv("DECODE_LAB")) std::sscanf(lab, "%d,%d", &log2, &most);
+  if (device.sm != 90 || row_tiles_of(p) == 4) log2 = 0;
+  const std::int64_t steps = units * std::max<std::int64_t>(ceil_div(keys, step_keys << log2), 1);
+  check(steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", steps, step_keys << log2);
+  return {log2, std::min<std::int64_t>(steps, most ? most : (std::int64_t(device.units) * at_once) >> log2)};
 }
 
 Strided strided(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
@@ -60,19 +67,19 @@ void check_reached(const char* name, const Tensor& t) {  // 16 bytes at a time
 }
 
 template <class T, int dim>
-void start_tiles(int tiles, const Args& a, int blocks, cudaStream_t stream) {
+void start_tiles(int tiles, const Args& a, int clusters, cudaStream_t stream) {
   switch (tiles) {
-    case 1: return start<T, dim, 1>(a, blocks, stream);
-    case 2: return start<T, dim, 2>(a, blocks, stream);
-    default: return start<T, dim, 4>(a, blocks, stream);
+    case 1: return start<T, dim, 1>(a, clusters, stream);
+    case 2: return start<T, dim, 2>(a, clusters, stream);
+    default: return start<T, dim, 4>(a, clusters, stream);
   }
 }
 template <class T>
-void start_dim(int dim, int tiles, const Args& a, int blocks, cudaStream_t stream) {
+void start_dim(int dim, int tiles, const Args& a, int clusters, cudaStream_t stream) {
   switch (dim) {
-    case 64: return start_tiles<T, 64>(tiles, a, blocks, stream);
-    case 128: return start_tiles<T, 128>(tiles, a, blocks, stream);
-    default: return start_tiles<T, 256>(tiles, a, blocks, stream);
+    case 64: return start_tiles<T, 64>(tiles, a, clusters, stream);
+    case 128: return start_tiles<T, 128>(tiles, a, clusters, stream);
+    default: return start_tiles<T, 256>(tiles, a, clusters, stream);
   }
 }
 
@@ -114,10 +121,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const int dim = dim_of(p), tiles = row_tiles_of(p);
   const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, 16 * tiles), units = p.batch * p.kv_heads * row_blocks;
-  const std::int64_t blocks = blocks_of(p, ctx.device, units), parts = 2 * blocks;
-  const Tensor partial_o = ctx.arena.make("attention.partial_o", DType::f32, {parts, 16 * tiles, dim}),
-               partial_stats = ctx.arena.make("attention.partial_stats", DType::f32, {parts, 16 * tiles, 2}),
-               arrivals = ctx.arena.make("attention.arrivals", DType::i32, {parts, 2});
+  const Deal deal = deal_of(p, ctx.device, units);
+  const std::int64_t kept_rows = std::min<std::int64_t>(rows, 16 * tiles);
+  const Tensor words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
   if (ctx.dry()) return;
   for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}}) check_reached(name, *tensor);
   Args a{.q = strided(t.q),
@@ -143,15 +149,16 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .dim_v = int(p.value_dim()),
          .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f,
          .to_cap = p.softcap == 0 ? 0 : p.scale_or_default() / p.softcap,
-         .partial_o = partial_o.as<float>(),
-         .partial_stats = partial_stats.as<float2>(),
-         .arrivals = arrivals.as<unsigned long long>(),
+         .cluster_log2 = deal.cluster_log2,
+         .early = ctx.device.sm >= 90 && !std::getenv("DECODE_NOT_EARLY"),
+         .words = words.as<Word>(),
+         .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
   if (p.precision.dtype == DType::bf16)
-    start_dim<__nv_bfloat16>(dim, tiles, a, int(blocks), cuda_stream(ctx.stream));
+    start_dim<__nv_bfloat16>(dim, tiles, a, int(deal.clusters), cuda_stream(ctx.stream));
   else
-    start_dim<__half>(dim, tiles, a, int(blocks), cuda_stream(ctx.stream));
+    start_dim<__half>(dim, tiles, a, int(deal.clusters), cuda_stream(ctx.stream));
 }
 
 void decode_backward(const Problem& p, const Backward& t, Context& ctx) {

@@ -226,9 +226,8 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   }
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  const bool more = p.documents != 0 || p.softcap != 0;
-  if (pass == Pass::backward && more && p.deterministic)
-    return Support::no("sums dQ of packed documents and of capped scores in no fixed order");
+  if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
+    return Support::no("sums dQ of capped scores in no fixed order up to head dim 128");
   return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
 }
 

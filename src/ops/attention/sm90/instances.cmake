@@ -57,6 +57,11 @@ foreach(type __nv_bfloat16 __half)
     headroom_instances(headroom_sm90_instances flash_sm90_bwd_${part}_${type} ops/attention/sm90/bwd_wide_${part}.cuh ${backward}
       LINES "start_${part}<Backward256<${type}>>(const WideArgs&, int, cudaStream_t)")
   endforeach()
+  set(lines "")
+  foreach(shape Backward64 Backward128)
+    list(APPEND lines "start_main<Asking<${shape}<${type}>, Reach::listed, false>, true>(const Args&, int, cudaStream_t)")
+  endforeach()
+  headroom_instances(headroom_sm90_instances flash_sm90_bwd_documents_${type}_ordered_true ops/attention/sm90/bwd.cuh ${backward} LINES ${lines})
   # Packed documents and capped scores, in any order of sums.
   set(documents "Reach::listed, false")
   set(cap "Reach::run, true")
