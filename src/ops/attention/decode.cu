@@ -27,8 +27,7 @@ __device__ __forceinline__ Run keys_of_row(const Args& a, int batch, int positio
 __device__ __forceinline__ Sequence sequence(const Args& a, int batch) {  // both ends of a row's keys never move left from row to row
   const Run top = keys_of_row(a, batch, 0);
   const int first = top.first, last = max(first, a.band.len_q == 1 ? top.last : keys_of_row(a, batch, a.band.len_q - 1).last);
-  const int log2 = step_log2 + a.cluster_log2;
-  return {first, last, max(1, (last - first + (1 << log2) - 1) >> log2)};  // rows that see nothing are written too
+  return {first, last, max(1, int(a.by_span.of_number(unsigned(last - first + a.span - 1))))};  // rows that see nothing are written too
 }
 
 __device__ __forceinline__ void advance(const Args& a, int units, Place& at) {
@@ -69,7 +68,7 @@ struct Line {
   }
   __device__ __forceinline__ Place place(int at) {
     if (!a.documents.count) {
-      const int unit = at / mine.steps, batch = unit / units;
+      const int unit = int(a.by_steps.of_number(unsigned(at))), batch = int(a.by_units.of_number(unsigned(unit)));
       return {batch, unit - batch * units, at - unit * mine.steps, mine};
     }
     for (int base = 0;; base += 32) {
@@ -91,7 +90,8 @@ struct Line {
 // The runs of a line that clusters walk: the first `longer` of them have a step more than `each`.
 struct Runs {
   int blocks, each, longer;
-  __device__ __forceinline__ Runs(int all, int most) : blocks(min(all, most)), each(all / blocks), longer(all - each * blocks) {}
+  __device__ __forceinline__ Runs(const Args& a, int all)
+      : blocks(min(all, a.clusters)), each(all < a.clusters ? 1 : int(a.by_clusters.of_number(unsigned(all)))), longer(all - each * blocks) {}
   __device__ __forceinline__ int begin(int block) const { return block * each + min(block, longer); }
   __device__ __forceinline__ int block_of(int step) const {
     const int in_longer = longer * (each + 1);
@@ -113,17 +113,32 @@ __device__ __forceinline__ Word get(const Word* at) {
   return w;
 }
 
-// Of all threads of a cluster; each then sees the others' earlier writes to shared memory. Kernels for cards before sm_90 are launched without clusters.
+// This block's place in its cluster, and the cluster's in the grid; the float2 at a place in another block's shared memory; and a barrier of all threads of
+// a cluster, each of which then sees the others' earlier writes to shared memory. Cards before sm_90 have no clusters.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ float read_there(const float* here, int rank) {  // the float at this place in block `rank` of the cluster
-  float x = 0;
+__device__ __forceinline__ int rank_in_cluster() {
+  int rank = 0;
 #if __CUDA_ARCH__ >= 900
-  asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there];}"
-               : "=f"(x)
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return rank;
+}
+__device__ __forceinline__ int number_of_cluster() {
+  int number = int(blockIdx.x);
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(number));
+#endif
+  return number;
+}
+__device__ __forceinline__ float2 read_there(const float2* here, int rank) {
+  float2 x{};
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %2, %3; ld.shared::cluster.v2.f32 {%0, %1}, [there];}"
+               : "=f"(x.x), "=f"(x.y)
                : "r"(warp::shared_address(here)), "r"(rank)
                : "memory");
 #endif
@@ -151,33 +166,31 @@ struct Sum {
 
 template <class T, int dim, int tiles>
 struct Block {
-  static constexpr bool clustered = tiles < 4;  // else the sums of a block of rows are more than its place
-  static constexpr int whole = -1;              // the part of a unit that nobody else saw anything of
+  static constexpr int whole = -1;  // the part of a unit that nobody else saw anything of
   static constexpr int teams = warps / tiles, team_keys = 16 * tiles, pitch = dim * 2, tile_bytes = team_keys * pitch;
   static constexpr int stage_bytes = 2 * tile_bytes, chunk_keys = tiles == 1 ? 16 : 32, chunks = dim / 8;  // chunks: 16 bytes each
   static constexpr int depth = stages<dim>;
 
   const Args& a;
   char* const ring;     // of this team
-  float* const sums;         // [2][dim / 2][32]
-  float2* const stats;       // [teams][16 · tiles]
-  float2* const block_stats; // [16 · tiles]: of all teams
-  const int warp, lane, tile, team, units, rank, clusters, cluster;  // rank: of this block in its cluster
+  float2* const sums;         // [warps][dim / 8][32]: of 8 rows of each warp's tile
+  float2* const stats;        // [warps][8]: their maxima, and sums of weights
+  float2* const block_stats;  // [tiles][8]: of all teams
+  const int warp, lane, tile, team, units, rank, cluster;  // rank: of this block in its cluster
 
   __device__ __forceinline__ Block(const Args& args, char* shared)
       : a(args),
         ring(shared + threadIdx.x / 32 / tiles * (depth * stage_bytes)),
-        sums(reinterpret_cast<float*>(shared + teams * depth * stage_bytes)),
-        stats(reinterpret_cast<float2*>(sums + 2 * 16 * dim)),
-        block_stats(stats + warps * 16),
+        sums(reinterpret_cast<float2*>(shared + teams * depth * stage_bytes)),
+        stats(sums + warps * dim / 8 * 32),
+        block_stats(stats + warps * 8),
         warp(threadIdx.x / 32),
         lane(threadIdx.x % 32),
         tile(warp % tiles),
         team(warp / tiles),
         units(args.kv_heads * args.row_blocks),
-        rank(int(blockIdx.x) & ((1 << args.cluster_log2) - 1)),
-        clusters(int(gridDim.x) >> args.cluster_log2),
-        cluster(int(blockIdx.x) >> args.cluster_log2) {}
+        rank(rank_in_cluster()),
+        cluster(number_of_cluster()) {}
 
   __device__ __forceinline__ void together() const {  // the warps of a team
     if constexpr (tiles == 1)
@@ -188,14 +201,14 @@ struct Block {
   static __device__ __forceinline__ int swizzled(int row, int chunk) { return row * pitch + ((chunk ^ (row & 7)) << 4); }
 
   __device__ __forceinline__ int first_key(const Place& at) const {  // of this team's share of a step
-    return at.keys.first + (((at.step << a.cluster_log2) + rank) * step_keys) + team * team_keys;
+    return at.keys.first + at.step * a.span + rank * step_keys + team * team_keys;
   }
 
   // ---- in ------------------------------------------------------------------------------------------------------------
   // The rows of this warp's share of the team's keys and values; what lies past the last key, or in no page, becomes zeros.
   __device__ __forceinline__ void fetch(char* to, const Place& at) const {
     constexpr int rows_at_once = 32 / chunks;
-    const int kv_head = a.row_blocks == 1 ? at.unit : at.unit / a.row_blocks;
+    const int kv_head = int(a.by_row_blocks.of_number(unsigned(at.unit)));
     const int first = first_key(at) + tile * 16, valid = at.keys.last - first;
     const int chunk = lane % chunks, column = chunk * 8, my_row = lane / chunks;
     const bool in_k = column < a.head_dim, in_v = column < a.dim_v;
@@ -236,8 +249,9 @@ struct Block {
     bool exists;
   };
   __device__ __forceinline__ Row row_of(const Place& at, int row_in_block) const {
-    const int row = at.unit % a.row_blocks * 16 * tiles + row_in_block, kept = min(row, a.rows - 1);
-    return {kept / a.group, at.unit / a.row_blocks * a.group + kept % a.group, row < a.rows};
+    const int kv_head = int(a.by_row_blocks.of_number(unsigned(at.unit))), row = (at.unit - kv_head * a.row_blocks) * 16 * tiles + row_in_block,
+              kept = min(row, a.rows - 1), position = int(a.by_group.of_number(unsigned(kept)));
+    return {position, kv_head * a.group + kept - position * a.group, row < a.rows};
   }
   __device__ __forceinline__ int row_of_thread(int r) const { return tile * 16 + lane / 4 + 8 * r; }
 
@@ -288,7 +302,7 @@ struct Block {
     for (int chunk = 0; chunk < team_keys / chunk_keys; ++chunk) {
       const int first_key = tile_first + chunk * chunk_keys;
       if (first_key >= at.keys.last) break;
-      float x[chunk_keys / 2] = {};
+      float x[chunk_keys / 2] = {}, odd[chunk_keys / 2] = {};  // products of every other 16 dimensions: two short chains instead of a long one
 #pragma unroll
       for (int k16 = 0; k16 < dim / 16; ++k16)
 #pragma unroll
@@ -296,9 +310,11 @@ struct Block {
           std::uint32_t b[4];
           const int row = chunk * chunk_keys + n * 16 + (lane & 7) + (lane >> 4) * 8;
           warp::load_blocks(b, stage + swizzled(row, 2 * k16 + (lane >> 3 & 1)));
-          warp::multiply<T>(x + 8 * n, s.q[k16], b[0], b[1]);
-          warp::multiply<T>(x + 8 * n + 4, s.q[k16], b[2], b[3]);
+          warp::multiply<T>((k16 % 2 ? odd : x) + 8 * n, s.q[k16], b[0], b[1]);
+          warp::multiply<T>((k16 % 2 ? odd : x) + 8 * n + 4, s.q[k16], b[2], b[3]);
         }
+#pragma unroll
+      for (int i = 0; i < chunk_keys / 2; ++i) x[i] += odd[i];
       if (a.to_cap != 0)
 #pragma unroll
         for (float& score : x) score = tanh_of(score * a.to_cap);
@@ -324,44 +340,6 @@ struct Block {
   }
 
   // ---- out -----------------------------------------------------------------------------------------------------------
-  // What all teams saw of a unit, in the first team's registers. Pairs of teams first, so that the order is always the same.
-  __device__ __forceinline__ void merge_teams(State& s) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      for (int step = 1; step < 4; step *= 2) s.rows.sum[r] += __shfl_xor_sync(~0u, s.rows.sum[r], step);
-    if constexpr (teams == 1) return;
-    if (lane % 4 == 0)
-      for (int r = 0; r < 2; ++r) stats[team * 16 * tiles + row_of_thread(r)] = {s.rows.maximum[r], s.rows.sum[r]};
-    __syncthreads();
-    float factor[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float maximum = -INFINITY, sum = 0;
-      for (int t = 0; t < teams; ++t) maximum = fmaxf(maximum, stats[t * 16 * tiles + row_of_thread(r)].x);
-      const float reference = maximum == -INFINITY ? 0 : maximum;
-      for (int t = 0; t < teams; ++t) {
-        const float2 one = stats[t * 16 * tiles + row_of_thread(r)];
-        sum += one.y * exp2_fast((one.x - reference) * a.scale_log2);
-      }
-      factor[r] = exp2_fast((s.rows.maximum[r] - reference) * a.scale_log2);
-      s.rows.maximum[r] = maximum, s.rows.sum[r] = sum;
-    }
-#pragma unroll
-    for (int i = 0; i < dim / 2; ++i) s.o[i] *= i % 4 < 2 ? factor[0] : factor[1];
-#pragma unroll
-    for (int half = teams / 2; half; half /= 2) {
-      float* const mine = sums + ((team % half) * tiles + tile) * 16 * dim + lane;
-      if (team >= half && team < 2 * half)
-#pragma unroll
-        for (int i = 0; i < dim / 2; ++i) mine[i * 32] = s.o[i];
-      __syncthreads();
-      if (team < half)
-#pragma unroll
-        for (int i = 0; i < dim / 2; ++i) s.o[i] += mine[i * 32];
-      if (half > 1) __syncthreads();
-    }
-  }
-
   __device__ __forceinline__ Rows::Result result_of(float maximum, float sum) const {  // of one row, in [0]
     Rows::Result result{};
     const bool empty = maximum == -INFINITY && sum == 0;
@@ -399,59 +377,68 @@ struct Block {
     }
   }
 
-  // Every two sums that exist, once: dealt to the warps of the cluster. Rows 8 … 15 of a tile come last: often there are none.
+  // f(row, column, place): for every two sums of rows 8 · half … of each tile that exist, dealt to `all` warps of which this one is the n-th.
   template <class F>
-  __device__ __forceinline__ void each_two(const Place& at, F&& f) const {
+  __device__ __forceinline__ void each_two(const Place& at, int half, int n, int all, F&& f) const {
 #pragma unroll 1
-    for (int i = rank * warps + warp; i < tiles * dim / 4; i += warps << a.cluster_log2) {
-      const int half = i / (dim / 8) % 2, row = i / (dim / 4) * 16 + 8 * half + lane / 4, column = i % (dim / 8) * 8 + lane % 4 * 2;
-      if (row_of(at, row).exists && column < a.dim_v) f(row, column, sums + (i / (dim / 4) * (dim / 2) + i % (dim / 8) * 4 + 2 * half) * 32 + lane);
+    for (int i = n; i < tiles * dim / 8; i += all) {
+      const int row = i / (dim / 8) * 16 + 8 * half + lane / 4, column = i % (dim / 8) * 8 + lane % 4 * 2;
+      if (row_of(at, row).exists && column < a.dim_v) f(row, column, i * 32 + lane);
     }
   }
+  __device__ __forceinline__ int halves() const { return a.kept_rows <= 8 ? 1 : 2; }
+  __device__ __forceinline__ void everybody() const {  // of the cluster
+    if (a.cluster > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
 
-  // What the cluster saw of a unit, from the registers of each block's first team.
-  __device__ __forceinline__ void give_all(const State& s, const Place& at, int part) const {
-    if (!clustered || a.cluster_log2 == 0) {
-      if (team > 0) return;
+  // What a cluster saw of a unit: first the warps of a block are added up, then its blocks, always in this order.
+  __device__ __forceinline__ void give_all(State& s, const Place& at, int part) const {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (!row_of(at, row_of_thread(r)).exists) continue;
+    for (int r = 0; r < 2; ++r)
+      for (int step = 1; step < 4; step *= 2) s.rows.sum[r] += __shfl_xor_sync(~0u, s.rows.sum[r], step);
 #pragma unroll
-        for (int j = 0; j < dim / 8; ++j) {
-          const int column = 8 * j + lane % 4 * 2;
-          if (column < a.dim_v) give(at, row_of_thread(r), column, {s.rows.maximum[r], s.rows.sum[r], s.o[4 * j + 2 * r], s.o[4 * j + 2 * r + 1]}, part);
+    for (int half = 0; half < 2; ++half) {
+      if (half == halves()) break;
+#pragma unroll
+      for (int j = 0; j < dim / 8; ++j) sums[(warp * (dim / 8) + j) * 32 + lane] = {s.o[4 * j + 2 * half], s.o[4 * j + 2 * half + 1]};
+      if (lane % 4 == 0) stats[warp * 8 + lane / 4] = {s.rows.maximum[half], s.rows.sum[half]};
+      __syncthreads();
+      each_two(at, half, warp, warps, [&](int row, int column, int place) {
+        float2 stat[teams], two[teams];
+#pragma unroll
+        for (int t = 0; t < teams; ++t) {
+          stat[t] = stats[t * tiles * 8 + row / 16 * 8 + row % 8];
+          two[t] = sums[t * tiles * (dim / 8) * 32 + place];
         }
-      }
-      return;
-    }
-    if (team == 0) {  // where this thread read the last of the sums that it added up
-      float* const mine = sums + tile * 16 * dim + lane;
-#pragma unroll
-      for (int i = 0; i < dim / 2; ++i) mine[i * 32] = s.o[i];
-      if (lane % 4 == 0)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) block_stats[row_of_thread(r)] = {s.rows.maximum[r], s.rows.sum[r]};
-    }
-    cluster_barrier();
-    each_two(at, [&](int row, int column, const float* from) {
-      Sum sum;
-      constexpr int at_once = 4;
-#pragma unroll 1
-      for (int begin = 0; begin < 1 << a.cluster_log2; begin += at_once) {
-        float2 stat[at_once], two[at_once];
-#pragma unroll
-        for (int n = 0; n < at_once; ++n) {
-          stat[n] = {-INFINITY, 0}, two[n] = {};
-          if (begin + n < 1 << a.cluster_log2) {
-            stat[n] = {read_there(&block_stats[row].x, begin + n), read_there(&block_stats[row].y, begin + n)};
-            two[n] = {read_there(from, begin + n), read_there(from + 32, begin + n)};
-          }
-        }
+        Sum sum;
         sum.add(stat, two, a.scale_log2);
-      }
-      give(at, row, column, sum, part);
-    });
-    cluster_barrier();  // nobody reads from here any more
+        if (a.cluster == 1) return give(at, row, column, sum, part);
+        sums[place] = {sum.x, sum.y};  // which only this thread has read
+        if (column == 0) block_stats[row / 16 * 8 + row % 8] = {sum.maximum, sum.total};
+      });
+      everybody();
+      if (a.cluster == 1) continue;
+      each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int place) {
+        constexpr int at_once = 8;
+        Sum sum;
+#pragma unroll 1
+        for (int begin = 0; begin < a.cluster; begin += at_once) {
+          float2 stat[at_once], two[at_once];
+#pragma unroll
+          for (int n = 0; n < at_once; ++n) {
+            stat[n] = {-INFINITY, 0}, two[n] = {};
+            if (begin + n >= a.cluster) continue;
+            stat[n] = read_there(&block_stats[row / 16 * 8 + row % 8], begin + n), two[n] = read_there(&sums[place], begin + n);
+          }
+          sum.add(stat, two, a.scale_log2);
+        }
+        give(at, row, column, sum, part);
+      });
+      cluster_barrier();  // nobody reads from here any more
+    }
   }
 
   // The first of a unit's clusters has its beginning in its second part.
@@ -459,53 +446,53 @@ struct Block {
 
   // Adds up the parts of clusters first … first + parts − 1, in that order. They were started before this one, and wait for nobody who was started later.
   __device__ __forceinline__ void add_parts(const Place& at, int first, int parts) const {
-    each_two(at, [&](int row, int column, const float*) {
-      Sum sum;
-      constexpr int at_once = 8;
+    for (int half = 0; half < halves(); ++half)
+      each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int) {
+        constexpr int at_once = 16;
+        Sum sum;
 #pragma unroll 1
-      for (int begin = 0; begin < parts; begin += at_once) {
-        float2 stat[at_once], two[at_once];
-        bool all;
-        do {
-          all = true;
-          Word word[at_once][2];
+        for (int begin = 0; begin < parts; begin += at_once) {
+          float2 stat[at_once], two[at_once];
+          bool all;
+          do {
+            all = true;
+            Word word[at_once][2];
 #pragma unroll
-          for (int n = 0; n < at_once; ++n) {
-            if (begin + n >= parts) break;
-            const Word* const words = words_of(part_of(first, begin + n), row);
-            word[n][0] = get(words + dim / 2), word[n][1] = get(words + column / 2);
-          }
+            for (int n = 0; n < at_once; ++n) {
+              if (begin + n >= parts) continue;
+              const Word* const words = words_of(part_of(first, begin + n), row);
+              word[n][0] = get(words + dim / 2), word[n][1] = get(words + column / 2);
+            }
 #pragma unroll
-          for (int n = 0; n < at_once; ++n) {
-            stat[n] = {-INFINITY, 0}, two[n] = {};
-            if (begin + n >= parts) continue;
-            all &= word[n][0].number == a.number && word[n][1].number == a.number;
-            stat[n] = {word[n][0].x, word[n][0].y}, two[n] = {word[n][1].x, word[n][1].y};
-          }
-        } while (!all);
-        sum.add(stat, two, a.scale_log2);
-        for (int n = begin; n < min(begin + at_once, parts); ++n) words_of(part_of(first, n), row)[column / 2].number = 0;
-      }
-      give(at, row, column, sum, whole);
-    });
-    if (clustered && a.cluster_log2)
-      cluster_barrier();
-    else
-      __syncthreads();
+            for (int n = 0; n < at_once; ++n) {
+              stat[n] = {-INFINITY, 0}, two[n] = {};
+              if (begin + n >= parts) continue;
+              all &= word[n][0].number == a.number && word[n][1].number == a.number;
+              stat[n] = {word[n][0].x, word[n][0].y}, two[n] = {word[n][1].x, word[n][1].y};
+            }
+          } while (!all);
+          sum.add(stat, two, a.scale_log2);
+#pragma unroll
+          for (int n = 0; n < at_once; ++n)
+            if (begin + n < parts) words_of(part_of(first, begin + n), row)[column / 2].number = 0;
+        }
+        give(at, row, column, sum, whole);
+      });
+    everybody();
     if (rank) return;
     for (int i = threadIdx.x; i < parts * a.kept_rows; i += warps * 32) words_of(part_of(first, i / a.kept_rows), i % a.kept_rows)[dim / 2].number = 0;
   }
 
   __device__ __forceinline__ void run() const {
+    let_later_kernels_come();
     if (a.documents.count) wait_for_earlier_kernels();  // else the card can do the sums below before
     Line line(a, units);
-    const Runs runs(line.all, clusters);
+    const Runs runs(a, line.all);
     if (cluster >= runs.blocks) return wait_for_earlier_kernels();
     const int begin_at = runs.begin(cluster), end_at = runs.begin(cluster + 1);
     Place here = line.place(begin_at), ahead = here, late = here;
     int late_begins = -1;  // of the unit that began before this run and ended in it
     if (!a.documents.count) wait_for_earlier_kernels();
-    let_later_kernels_come();
     int ahead_at = begin_at, stage = 0;  // the one that is worked on; the one before it is filled meanwhile
     State s;
 #pragma unroll 1
@@ -526,7 +513,6 @@ struct Block {
       if (++stage == depth) stage = 0;
       if (here.step == here.keys.steps - 1 || at == end_at - 1) {
         const int unit_begins = at - here.step, unit_ends = unit_begins + here.keys.steps;
-        merge_teams(s);
         const bool begins_here = unit_begins >= begin_at, ends_here = unit_ends <= end_at;
         give_all(s, here, begins_here && ends_here ? whole : 2 * cluster + begins_here);
         if (!begins_here && ends_here) late = here, late_begins = unit_begins;
@@ -550,18 +536,20 @@ __global__ void __launch_bounds__(warps * 32, dim == 256 ? 1 : 2) attention_fwd_
 }  // namespace
 
 template <class T, int dim, int tiles>
-void start(const Args& a, int clusters, cudaStream_t stream) {
-  const Grid grid{dim3(unsigned(clusters) << a.cluster_log2), warps * 32, shared_bytes<dim>, 1 << a.cluster_log2};
+void start(const Args& a, cudaStream_t stream) {
+  const auto kernel = attention_fwd_decode<T, dim, tiles>;
+  const Grid grid{dim3(unsigned(a.clusters * a.cluster)), warps * 32, shared_bytes<dim>, a.cluster};
+  if (a.cluster > 8) cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
   if (a.early)
-    launch_early(stream, attention_fwd_decode<T, dim, tiles>, grid, a);
+    launch_early(stream, kernel, grid, a);
   else
-    launch(stream, attention_fwd_decode<T, dim, tiles>, grid, a);
+    launch(stream, kernel, grid, a);
 }
 
 #define HEADROOM_DECODE(T, dim)                                   \
-  template void start<T, dim, 1>(const Args&, int, cudaStream_t); \
-  template void start<T, dim, 2>(const Args&, int, cudaStream_t); \
-  template void start<T, dim, 4>(const Args&, int, cudaStream_t);
+  template void start<T, dim, 1>(const Args&, cudaStream_t); \
+  template void start<T, dim, 2>(const Args&, cudaStream_t); \
+  template void start<T, dim, 4>(const Args&, cudaStream_t);
 #define HEADROOM_DECODE_DIMS(T) HEADROOM_DECODE(T, 64) HEADROOM_DECODE(T, 128) HEADROOM_DECODE(T, 256)
 HEADROOM_DECODE_DIMS(__nv_bfloat16)
 HEADROOM_DECODE_DIMS(__half)

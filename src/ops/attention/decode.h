@@ -14,7 +14,7 @@ namespace headroom::attention::decode {
 using blocks::Paged;
 using blocks::Strided;
 
-// n / d for n below 2^31 by a multiplication: of page lengths that are no powers of two.
+// n / d for n below 2^31 by a multiplication.
 struct Divisor {
   unsigned multiplier = 0;
   int shift = 0;
@@ -45,14 +45,16 @@ struct Args {
   int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
   float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
   float to_cap;      // capped: softmax scale / cap; else 0
-  int cluster_log2;   // blocks of a cluster
-  bool early;         // launched so: from sm_90 on
+  int cluster, clusters;  // blocks of a cluster; and how many of them there are
+  int span;               // keys of a step, all blocks' of a cluster together
+  Divisor by_span, by_units, by_steps, by_clusters, by_group, by_row_blocks;  // by_steps: of every sequence, where there are no documents
+  bool early;             // launched so: from sm_90 on
   Word* words;        // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
   int kept_rows;      // of a block of rows
   std::uint64_t number;  // of this launch; see Word
 };
 
-constexpr int warps = 4, step_log2 = 6, step_keys = 1 << step_log2;  // of a block of threads; keys that it takes of a step
+constexpr int warps = 4, step_keys = 16 * warps;  // of a block of threads; keys that it takes of a step
 constexpr int row_tiles[] = {1, 2, 4};            // of 16 rows, in a block of rows
 constexpr int dims[] = {64, 128, 256};
 
@@ -60,9 +62,9 @@ template <int dim>
 constexpr int stages = dim == 64 ? 6 : 3;
 template <int dim>
 constexpr int shared_bytes =
-    stages<dim>* step_keys* dim * 4 /* K and V */ + 2 * 16 * dim * 4 /* sums of two warps */ + 2 * step_keys * 8 /* maxima and sums: of warps, of the block */;
+    stages<dim>* step_keys* dim * 4 /* K and V */ + warps * 8 * dim * 4 /* sums of 8 rows of each warp */ + 2 * warps * 8 * 8 /* maxima and sums: of warps, of the block */;
 
 template <class T, int dim, int tiles>
-void start(const Args&, int clusters, cudaStream_t);
+void start(const Args&, cudaStream_t);
 
 }  // namespace headroom::attention::decode

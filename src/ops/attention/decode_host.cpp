@@ -33,8 +33,8 @@ int row_tiles_of(const Problem& p) {
 int bytes_of(int dim) { return dim == 64 ? shared_bytes<64> : dim == 128 ? shared_bytes<128> : shared_bytes<256>; }
 
 struct Deal {
-  int cluster_log2;
-  std::int64_t clusters;
+  int cluster;
+  std::int64_t clusters, steps;  // steps: of one unit, where all sequences are alike
 };
 
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
@@ -48,12 +48,12 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     const Band band = p.band();
     keys = std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
   }
-  int log2 = 0, most = 0;
-  if (const char* lab = std::getenv("DECODE_LAB")) std::sscanf(lab, "%d,%d", &log2, &most);
-  if (device.sm != 90 || row_tiles_of(p) == 4) log2 = 0;
-  const std::int64_t steps = units * std::max<std::int64_t>(ceil_div(keys, step_keys << log2), 1);
-  check(steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", steps, step_keys << log2);
-  return {log2, std::min<std::int64_t>(steps, most ? most : (std::int64_t(device.units) * at_once) >> log2)};
+  int cluster = 1, most = 0;
+  if (const char* lab = std::getenv("DECODE_LAB")) std::sscanf(lab, "%d,%d", &cluster, &most);
+  if (device.sm != 90) cluster = 1;
+  const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * cluster), 1), all = units * steps;
+  check(all < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", all, step_keys * cluster);
+  return {cluster, std::min<std::int64_t>(all, most ? most : std::int64_t(device.units) * at_once / cluster), steps};
 }
 
 Strided strided(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
@@ -67,19 +67,19 @@ void check_reached(const char* name, const Tensor& t) {  // 16 bytes at a time
 }
 
 template <class T, int dim>
-void start_tiles(int tiles, const Args& a, int clusters, cudaStream_t stream) {
+void start_tiles(int tiles, const Args& a, cudaStream_t stream) {
   switch (tiles) {
-    case 1: return start<T, dim, 1>(a, clusters, stream);
-    case 2: return start<T, dim, 2>(a, clusters, stream);
-    default: return start<T, dim, 4>(a, clusters, stream);
+    case 1: return start<T, dim, 1>(a, stream);
+    case 2: return start<T, dim, 2>(a, stream);
+    default: return start<T, dim, 4>(a, stream);
   }
 }
 template <class T>
-void start_dim(int dim, int tiles, const Args& a, int clusters, cudaStream_t stream) {
+void start_dim(int dim, int tiles, const Args& a, cudaStream_t stream) {
   switch (dim) {
-    case 64: return start_tiles<T, 64>(tiles, a, clusters, stream);
-    case 128: return start_tiles<T, 128>(tiles, a, clusters, stream);
-    default: return start_tiles<T, 256>(tiles, a, clusters, stream);
+    case 64: return start_tiles<T, 64>(tiles, a, stream);
+    case 128: return start_tiles<T, 128>(tiles, a, stream);
+    default: return start_tiles<T, 256>(tiles, a, stream);
   }
 }
 
@@ -149,16 +149,24 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .dim_v = int(p.value_dim()),
          .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f,
          .to_cap = p.softcap == 0 ? 0 : p.scale_or_default() / p.softcap,
-         .cluster_log2 = deal.cluster_log2,
-         .early = ctx.device.sm >= 90 && !std::getenv("DECODE_NOT_EARLY"),
+         .cluster = deal.cluster,
+         .clusters = int(deal.clusters),
+         .span = step_keys * deal.cluster,
+         .by_span = Divisor::of(unsigned(step_keys * deal.cluster)),
+         .by_units = Divisor::of(unsigned(p.kv_heads * row_blocks)),
+         .by_steps = Divisor::of(unsigned(deal.steps)),
+         .by_clusters = Divisor::of(unsigned(deal.clusters)),
+         .by_group = Divisor::of(unsigned(p.group())),
+         .by_row_blocks = Divisor::of(unsigned(row_blocks)),
+         .early = ctx.device.sm >= 90 && std::getenv("DECODE_EARLY"),
          .words = words.as<Word>(),
          .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
   if (p.precision.dtype == DType::bf16)
-    start_dim<__nv_bfloat16>(dim, tiles, a, int(deal.clusters), cuda_stream(ctx.stream));
+    start_dim<__nv_bfloat16>(dim, tiles, a, cuda_stream(ctx.stream));
   else
-    start_dim<__half>(dim, tiles, a, int(deal.clusters), cuda_stream(ctx.stream));
+    start_dim<__half>(dim, tiles, a, cuda_stream(ctx.stream));
 }
 
 void decode_backward(const Problem& p, const Backward& t, Context& ctx) {
