@@ -101,7 +101,6 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   constexpr int rows = Tiles::consumers * 64;
   ForwardArgs a{};
   const Lists lists = make_lists(p, ctx);
-  list_documents_on_gpu(p, t.with, lists, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
   if ((asks == Asks::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
@@ -137,10 +136,11 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     a.heads_at_once = pairs_at_once(p.batch * heads, 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()));
     const Tensor counter = ctx.arena.make("attention.next_unit", DType::i32, {1});
     a.next_unit = counter.as<int>();
-    if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+    if (!ctx.dry() && !p.documents) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
   } else {
     a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * heads));
   }
+  list_documents_on_gpu(p, t.with, lists, ctx, a.next_unit);
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
   a.k = map_of(t.k, Tiles::keys);
