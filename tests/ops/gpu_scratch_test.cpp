@@ -55,7 +55,7 @@ TEST(GpuScratch, IsNotTheCpus) {
 }
 
 // Few new positions against a cache: which problems, by whom, and what of scratch, on cards that are described only.
-TEST(GpuScratch, OfDecodingIsTwoPartsOfABlock) {
+TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
   using namespace attention;
   const Variant* decode = variant_named("flash_decode");
   ASSERT_NE(decode, nullptr);
@@ -66,24 +66,28 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfABlock) {
     EXPECT_EQ(s.why, "this build has no CUDA");
     GTEST_SKIP() << s.why;
   }
-  const auto bytes_of = [&](std::int64_t blocks, std::int64_t rows, std::int64_t dim) {
-    const auto parts = std::size_t(2 * blocks);
-    return Arena::rounded(parts * std::size_t(rows * dim) * 4) + Arena::rounded(parts * std::size_t(rows) * 8) + Arena::rounded(parts * 8);
+  const auto bytes_of = [&](std::int64_t clusters, std::int64_t rows, std::int64_t dim) {
+    return Arena::rounded(std::size_t(2 * clusters * rows * (dim / 2 + 1) * 16));
   };
   const auto bytes = [&] { return workspace_bytes(*decode, p, h200(), Pass::forward, 1); };
   const auto chosen = [&](const Device& d) { return choose(p, d).name; };
   EXPECT_EQ(chosen(h200()), "flash_decode");
   EXPECT_EQ(chosen(device_described("a100")), "flash_decode");
   EXPECT_EQ(chosen(device_described("rtx4090")), "flash_sm80");  // too little shared memory a block
-  EXPECT_EQ(bytes(), bytes_of(264, 16, 128));
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 128));
   p.documents = 1;  // lengths that differ: the same scratch whatever they are
-  EXPECT_EQ(bytes(), bytes_of(264, 16, 128));
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 128));
   p.len_q = 5;
-  EXPECT_EQ(bytes(), bytes_of(264, 32, 128));
+  EXPECT_EQ(bytes(), bytes_of(128, 20, 128));
+  p.len_k = 1024;  // a cluster for each unit
+  EXPECT_EQ(bytes(), bytes_of(32, 20, 128));
   p.documents = 0, p.batch = 1, p.len_k = 300, p.len_q = 1, p.head_dim = 64;
-  EXPECT_EQ(bytes(), bytes_of(8 * 5, 16, 64));  // fewer steps of 64 keys than blocks
+  EXPECT_EQ(bytes(), 0u);  // each unit is one cluster's alone
+  p.len_k = 65536;
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 64));
   p.mask = Mask::sliding(100);
-  EXPECT_EQ(bytes(), bytes_of(8 * 2, 16, 64));
+  EXPECT_EQ(bytes(), 0u);
+  p.len_k = 304;
   p.page = 16, p.pages = 19;
   EXPECT_EQ(choose(p, h200(), "", Pass::forward).name, "flash_decode");
   EXPECT_FALSE(decode->supports(p, h200(), Pass::backward));
@@ -95,7 +99,7 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfABlock) {
   EXPECT_EQ(chosen(h200()), "flash_sm90");
   p.page = 16;  // which flash_sm90 does not serve
   EXPECT_EQ(choose(p, h200(), "", Pass::forward).name, "flash_decode");
-  EXPECT_EQ(bytes(), bytes_of(4, 64, 64));
+  EXPECT_EQ(bytes(), 0u);
 }
 
 TEST(Doors, RefuseTensorsThatDoNotFitTogether) {

@@ -164,6 +164,9 @@ struct Sum {
   }
 };
 
+template <class T, int dim, int tiles>  // a function of its own: its registers would be missed in the loop
+__device__ __noinline__ void collect(const Args& a, const Place& at, int first, int parts);
+
 template <class T, int dim, int tiles>
 struct Block {
   static constexpr int whole = -1;  // the part of a unit that nobody else saw anything of
@@ -302,6 +305,11 @@ struct Block {
     for (int chunk = 0; chunk < team_keys / chunk_keys; ++chunk) {
       const int first_key = tile_first + chunk * chunk_keys;
       if (first_key >= at.keys.last) break;
+#ifdef LAB_ONE_CHAIN
+      constexpr int two = 0;
+#else
+      constexpr int two = 1;
+#endif
       float x[chunk_keys / 2] = {}, odd[chunk_keys / 2] = {};  // products of every other 16 dimensions: two short chains instead of a long one
 #pragma unroll
       for (int k16 = 0; k16 < dim / 16; ++k16)
@@ -310,11 +318,11 @@ struct Block {
           std::uint32_t b[4];
           const int row = chunk * chunk_keys + n * 16 + (lane & 7) + (lane >> 4) * 8;
           warp::load_blocks(b, stage + swizzled(row, 2 * k16 + (lane >> 3 & 1)));
-          warp::multiply<T>((k16 % 2 ? odd : x) + 8 * n, s.q[k16], b[0], b[1]);
-          warp::multiply<T>((k16 % 2 ? odd : x) + 8 * n + 4, s.q[k16], b[2], b[3]);
+          warp::multiply<T>((two && k16 % 2 ? odd : x) + 8 * n, s.q[k16], b[0], b[1]);
+          warp::multiply<T>((two && k16 % 2 ? odd : x) + 8 * n + 4, s.q[k16], b[2], b[3]);
         }
 #pragma unroll
-      for (int i = 0; i < chunk_keys / 2; ++i) x[i] += odd[i];
+      for (int i = 0; i < chunk_keys / 2; ++i) if (two) x[i] += odd[i];
       if (a.to_cap != 0)
 #pragma unroll
         for (float& score : x) score = tanh_of(score * a.to_cap);
@@ -448,7 +456,7 @@ struct Block {
   __device__ __forceinline__ void add_parts(const Place& at, int first, int parts) const {
     for (int half = 0; half < halves(); ++half)
       each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int) {
-        constexpr int at_once = 16;
+        constexpr int at_once = 8;
         Sum sum;
 #pragma unroll 1
         for (int begin = 0; begin < parts; begin += at_once) {
@@ -521,9 +529,15 @@ struct Block {
     }
     if (late_begins < 0) return;
     const int first = runs.block_of(late_begins);
-    add_parts(late, first, cluster - first + 1);
+    collect<T, dim, tiles>(a, late, first, cluster - first + 1);
   }
 };
+
+template <class T, int dim, int tiles>
+__device__ __noinline__ void collect(const Args& a, const Place& at, int first, int parts) {
+  extern __shared__ __align__(1024) char shared[];
+  Block<T, dim, tiles>(a, shared).add_parts(at, first, parts);
+}
 
 // attention_fwd_decode — reads Q, K, V (and cu_q, cu_k, pages) once; writes O and LSE; numerics: products of 16-bit values, sums FP32.
 // limit: memory.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "base/random.h"
 #include "gpu/architecture.h"
@@ -32,28 +33,72 @@ int row_tiles_of(const Problem& p) {
 }
 int bytes_of(int dim) { return dim == 64 ? shared_bytes<64> : dim == 128 ? shared_bytes<128> : shared_bytes<256>; }
 
+// How the line is dealt: `clusters` of `cluster` blocks each.
 struct Deal {
   int cluster;
   std::int64_t clusters, steps;  // steps: of one unit, where all sequences are alike
 };
 
+// Clusters that run at once, of blocks of which two share a multiprocessor and of those that have one alone: cudaOccupancyMaxActiveClusters for 113 and 225
+// KB on an H200 of 132 multiprocessors (2026-11-22).
+struct Occupancy {
+  int cluster, by_two, alone;
+};
+constexpr Occupancy hopper[] = {{1, 264, 132}, {2, 132, 66}, {3, 79, 39}, {4, 62, 30}, {6, 39, 17}, {8, 30, 15}, {16, 14, 7}};
+
+bool whole_units(std::int64_t units, std::int64_t clusters) { return units % clusters == 0; }
+
+std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at most
+  if (p.documents != 0) return p.len_k;
+  const Band band = p.band();
+  return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
+}
+
+// The deal that takes least. Every cluster walks as many whole units, or as many parts of units, or units are cut anywhere and all clusters that run at once
+// walk as far. Constants in µs from one H200 (bench/lab/attention_decode.md): few blocks do not reach the memory's rate, a cluster's blocks meet where a unit
+// ends, and parts of a unit have a way to go.
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr int kept_by_cuda = 1024;  // of shared memory, a block
+  constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
+  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 2, part = 0.15, cut = 5;
   const int dim = dim_of(p),
             at_once = dim == 256
                           ? 1
                           : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (bytes_of(dim) + kept_by_cuda), 1, 2);
-  std::int64_t keys = p.len_k;
-  if (p.documents == 0 && p.len_q > 0) {
-    const Band band = p.band();
-    keys = std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
+  const std::int64_t keys = keys_of(p), most = device.units * at_once;
+  const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
+  Deal best{};
+  double least = 0;
+  const auto try_deal = [&](int cluster, std::int64_t clusters, std::int64_t steps) {
+    if (clusters == 0) return;
+    const std::int64_t walked = ceil_div(units * steps, clusters);
+    const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
+    double time = double(walked * clusters * cluster) * step_bytes / (rate * double(device.units) * std::pow(busy, 0.45));
+    const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
+    time += cluster == 1 ? block_ends + more_units * block_goes_on : cluster_ends + rank_ends * cluster + more_units * cluster_goes_on;
+    if (!whole_units(units, clusters)) {
+      const bool alike = clusters % units == 0 && steps % (clusters / units) == 0;
+      time += parts_meet + part * double(ceil_div(steps, walked)) + (alike ? 0 : cut);
+    }
+    if (best.cluster == 0 || time < least) best = {cluster, clusters, steps}, least = time;
+  };
+  for (const Occupancy& of : hopper) {
+    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * of.cluster), 1),
+                       fit = of.cluster == 1 ? most : device.units * (at_once == 2 ? of.by_two : of.alone) / 132;
+    if (of.cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < of.cluster)) break;
+    try_deal(of.cluster, ceil_div(units, ceil_div(units, fit)), steps);
+    try_deal(of.cluster, std::min(fit / units, steps) * units, steps);
+    try_deal(of.cluster, std::min(fit, units * steps), steps);
   }
-  int cluster = 1, most = 0;
-  if (const char* lab = std::getenv("DECODE_LAB")) std::sscanf(lab, "%d,%d", &cluster, &most);
-  if (device.sm != 90) cluster = 1;
-  const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * cluster), 1), all = units * steps;
-  check(all < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", all, step_keys * cluster);
-  return {cluster, std::min<std::int64_t>(all, most ? most : std::int64_t(device.units) * at_once / cluster), steps};
+  if (const char* lab = std::getenv("DECODE_LAB")) {
+    int cluster = 1, clusters = 0;
+    std::sscanf(lab, "%d,%d", &cluster, &clusters);
+    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * cluster), 1);
+    best = {cluster, std::min<std::int64_t>(units * steps, clusters ? clusters : std::max<std::int64_t>(most / cluster, 1)), steps};
+  }
+  check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", units * best.steps,
+        step_keys * best.cluster);
+  return best;
 }
 
 Strided strided(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
@@ -123,7 +168,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, 16 * tiles), units = p.batch * p.kv_heads * row_blocks;
   const Deal deal = deal_of(p, ctx.device, units);
   const std::int64_t kept_rows = std::min<std::int64_t>(rows, 16 * tiles);
-  const Tensor words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
+  Tensor words;
+  if (p.documents != 0 || !whole_units(units, deal.clusters))
+    words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
   if (ctx.dry()) return;
   for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}}) check_reached(name, *tensor);
   Args a{.q = strided(t.q),
@@ -158,8 +205,8 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .by_clusters = Divisor::of(unsigned(deal.clusters)),
          .by_group = Divisor::of(unsigned(p.group())),
          .by_row_blocks = Divisor::of(unsigned(row_blocks)),
-         .early = ctx.device.sm >= 90 && std::getenv("DECODE_EARLY"),
-         .words = words.as<Word>(),
+         .early = ctx.device.sm == 90 && !std::getenv("DECODE_LATE"),
+         .words = static_cast<Word*>(words.data),
          .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
