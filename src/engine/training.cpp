@@ -11,7 +11,6 @@
 #include "base/random.h"
 #include "dist/dry.h"
 #include "engine/agree.h"
-#include "engine/fp8_sides.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
 #include "ops/bias/bias.h"
@@ -80,132 +79,6 @@ const Recipe& checked(const Recipe& r, const Context& ctx) {
 
 }  // namespace
 
-std::vector<int> Recipe::blocks_that_keep() const {
-  std::vector<int> all;
-  for (int i = 0; i < int(model.layers); ++i)
-    if (keep_of(i) != Keep::input) all.push_back(i);
-  return all;
-}
-
-std::vector<int> Recipe::blocks_on_host() const {
-  std::vector<int> all = blocks_that_keep();
-  const auto of = std::int64_t(all.size());
-  std::int64_t n = 0;
-  std::erase_if(all, [&](int) { return n++ * host % of >= host; });
-  return all;
-}
-
-void check(const Recipe& r) {
-  check(r.model);
-  check(r.batch >= 1 && r.len >= 1, Code::bad_argument, "step: batch {} and len {} must be at least 1", r.batch, r.len);
-  check(double(r.batch) * double(r.len) < 0x1p31, Code::bad_argument, "step: batch {} times len {} is past 2^31 tokens", r.batch, r.len);
-  check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
-        "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
-  check(r.group >= 1 && r.group <= std::max<std::int64_t>(r.model.layers, 1), Code::bad_argument,
-        "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
-  check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
-  const std::int64_t keeping = std::int64_t(r.blocks_that_keep().size());
-  check(r.host >= 0 && r.host <= keeping, Code::bad_argument,
-        "step: {} blocks keep their tensors on the host, and {} of {} keep more than their input; --keep host:N takes 1 to that many",
-        r.host, keeping, r.model.layers);
-  check(r.host == 0 || r.group == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
-  check(r.host == 0 || !r.model.counted, Code::unsupported,
-        "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
-  const DType stored = r.formats().stored.dtype;
-  check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
-  check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
-        name_of(r.precision));
-  check(!r.formats().quantised() || !r.model.counted, Code::unsupported,
-        "step: fp8 is forecast for models that are trained here; {} is only counted. bf16 is served", r.model.name);
-  check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
-  check(r.holding.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16),
-        Code::bad_argument, "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
-  check(r.holding.masters == Masters::whole || stored == DType::bf16, Code::bad_argument,
-        "step: masters in halves need bf16 or fp8, {} was asked", name_of(r.precision));
-  check(r.holding.gradients != Gradients::none || (r.holding.masters == Masters::halves && r.holding.updating == Updating::during),
-        Code::bad_argument, "step: gradients none need --masters halves and --update during; {} and {} were asked",
-        name_of(r.holding.masters), name_of(r.holding.updating));
-  check(r.holding.gradients == Gradients::whole || size_of(stored) == 2, Code::bad_argument,
-        "step: gradients in half need bf16, fp16 or fp8; {} was asked", name_of(r.precision));
-  check(r.ranks.count == 1 || r.holding.gradients != Gradients::none, Code::bad_argument,
-        "step: gradients none let a product update its weight, and with {} ranks it has only this rank's part of the gradient; take half",
-        r.ranks.count);
-  check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
-  if (r.ranks.split_tokens) {
-    const std::int64_t stripes = 2 * std::int64_t(r.ranks.count);
-    check(r.ranks.count > 1, Code::bad_argument, "step: tokens are split over ranks, and there is one; give --ranks or --gpus");
-    check(r.len % stripes == 0, Code::bad_argument,
-          "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
-          std::max<std::int64_t>(stripes, r.len / stripes * stripes));
-    check(!r.model.counted, Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
-    check(!r.model.decoder || r.model.decoder->positions == 0, Code::bad_argument,
-          "step: tokens of a model with learned positions ({}) are not split; leave --split-tokens out", r.model.name);
-  }
-  if (r.documents) {
-    check(!r.ranks.split_tokens, Code::bad_argument, "step: rows of packed documents are not split over ranks; leave --split-tokens out");
-    check(!r.model.counted, Code::unsupported, "step: a model that is only counted ({}) has no packed documents; leave --documents out",
-          r.model.name);
-    check(r.len <= attention::longest_in_32_bits, Code::bad_argument, "step: packed rows of {} tokens are past 2^29", r.len);
-  }
-  check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
-  const std::int64_t positions = r.model.decoder ? r.model.decoder->positions : 0;
-  check(positions == 0 || r.len <= positions, Code::bad_argument, "step: len is {}, and model {} has learned {} positions", r.len,
-        r.model.name, positions);
-}
-
-namespace {
-constexpr std::int64_t fp8_multiple = 16;  // that 8-bit units of a GPU take at once
-bool fp8_on_gpu(const Recipe& r, const Device& device) { return r.formats().quantised() && device.kind == DeviceKind::cuda; }
-}  // namespace
-
-std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t other, std::int64_t n) {
-  if (!fp8_on_gpu(r, device)) return n;
-  const std::int64_t by = fp8_multiple / std::gcd(fp8_multiple, other);
-  return (n + by - 1) / by * by;
-}
-
-// A product adds over each of these at some time.
-void check_fp8(const Recipe& r, const Device& device) {
-  if (!fp8_on_gpu(r, device)) return;
-  check(r.holding.gradients != Gradients::none, Code::unsupported,
-        "step: on {} no kernel updates a weight from fp8 (gradients none); --gradients half runs, and on a CPU none", device.name);
-  const Formats formats = r.formats();
-  const auto operand = [](ScaledFormat of) {
-    constexpr std::int64_t n = scale_block;
-    return Scaled{Tensor(nullptr, of.dtype, {n, n}), Tensor(nullptr, DType::f32, scale_shape(of.scale, n, n)), of.scale};
-  };
-  const auto multiplies = [&](ScaledFormat a, ScaledFormat b, DType into) {
-    const Scaled left = operand(a), right = matmul::transposed(operand(b));
-    const Support s =
-        matmul::supports({.a = left, .b = right, .c = {nullptr, into, left.values.shape}, .sums = formats.backward_sums}, device);
-    check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}",
-          names_of<Scales>.of(r.scales.value_or(usual_scales)), s.why,
-          device.sm >= 89 && formats.weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
-  };
-  multiplies(formats.activation, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient_transposed, formats.activation, DType::f32);
-  const std::string misfit = fp8_misfit(r, device);
-  check(misfit.empty(), Code::unsupported, "step: {}", misfit);
-}
-
-std::string fp8_misfit(const Recipe& r, const Device& device) {
-  if (!fp8_on_gpu(r, device)) return "";
-  std::string said;
-  const auto multiple = [&](const char* what, std::int64_t n) {
-    if (said.empty() && n % fp8_multiple != 0) said = fmt::format("{} is {}; fp8 on a GPU needs a multiple of {}", what, n, fp8_multiple);
-  };
-  const Decoder d = decoder_of(r.model);
-  multiple("the width", d.width);
-  multiple("batch times len", r.batch * r.len);
-  for (const auto& [a, f] : d.layers) {
-    multiple("the width of q, k and v together", a.q_width() + a.k_width() + a.v_width());
-    multiple("the width of q", a.q_width());
-    multiple("the feed-forward width", f.width);
-  }
-  return said;
-}
-
 Training::~Training() = default;
 
 Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
@@ -221,16 +94,14 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
       head_{.decoder = decoder_,
             .precision = products_.formats.stored,
             .rows = recipe_.rows_of_rank(),
-            .logits_type = type_of(recipe_.logits, stored_type())} {
+            .logits_type = type_of(recipe_.logits, stored_type())},
+      feed_(recipe_, head_.rows, ctx) {
   const auto rows = head_.rows;
   kept_.resize(std::size_t(recipe_.model.layers));
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
                                       : chunk_of(recipe_.model, stored_type(), head_.logits_type, ctx.device, rows);
   {
     auto phase = ctx.arena.in_phase(Phase::input);
-    tokens_ = ctx.arena.make("tokens", DType::i32, {recipe_.micro_batches, rows});
-    targets_ = ctx.arena.make("targets", DType::i32, {recipe_.micro_batches, rows});
-    make_documents();
     make_attention();
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
@@ -241,10 +112,6 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (recipe_.host > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
-  const std::size_t bytes_of_documents =
-      recipe_.documents ? (positions_.bytes() + borders_.bytes() + predicted_.bytes()) / std::size_t(recipe_.micro_batches) : 0;
-  if (ctx.on_gpu() && !ctx.dry())
-    staging_ = std::make_unique<Staging>(std::size_t(2 * rows) * sizeof(std::int32_t) + bytes_of_documents, 2 * recipe_.micro_batches);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
 }
 
@@ -265,29 +132,6 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
                               : std::make_unique<dist::Lane>();
   host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), host_bytes_per_s(ctx_.device));
 }
-
-void Training::make_documents() {
-  if (!recipe_.documents) return;
-  const std::int64_t micros = recipe_.micro_batches;
-  positions_ = ctx_.arena.make("positions", DType::i32, {micros, recipe_.batch, recipe_.len});
-  borders_ = ctx_.arena.make("documents", DType::i32, {micros, recipe_.batch, recipe_.documents.most + 1});
-  predicted_ = ctx_.arena.make("predicted", DType::f64, {micros});
-}
-
-Tensor Training::positions() const {
-  if (!positions_) return {};
-  return {positions_.as<std::int32_t>() + micro_ * positions_.stride[0], DType::i32, {recipe_.batch, recipe_.len}};
-}
-
-attention::Extras Training::documents() const {
-  attention::Extras with;
-  if (borders_)
-    with.cu_q =
-        with.cu_k = {borders_.as<std::int32_t>() + micro_ * borders_.stride[0], DType::i32, {recipe_.batch, recipe_.documents.most + 1}};
-  return with;
-}
-
-const double* Training::predicted() const { return predicted_ && !ctx_.dry() ? predicted_.as<double>() + micro_ : nullptr; }
 
 // Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.
 void Training::make_attention() {
@@ -366,79 +210,6 @@ bool Training::stands_in() const {
   });
 }
 
-Tensor Training::tokens(int micro) const { return {tokens_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
-Tensor Training::targets(int micro) const { return {targets_.as<std::int32_t>() + micro * head_.rows, DType::i32, {head_.rows}}; }
-
-void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
-  std::vector<std::int32_t> borders;
-  for (std::int64_t b = 0; recipe_.documents && b < recipe_.batch; ++b) {
-    borders.push_back(0);
-    borders.resize(borders.size() + std::size_t(recipe_.documents.most), std::int32_t(recipe_.len));
-  }
-  send(micro, tokens, targets, {borders, double(recipe_.batch * recipe_.len * recipe_.micro_batches_of_all())});
-}
-
-void Training::feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments& d) {
-  const std::int64_t each = recipe_.documents.most + 1;
-  check(bool(recipe_.documents) && std::int64_t(d.borders.size()) == recipe_.batch * each, Code::bad_argument,
-        "step: {} borders of documents are fed, it takes {}", d.borders.size(), recipe_.documents ? recipe_.batch * each : 0);
-  for (std::int64_t b = 0; b < recipe_.batch; ++b) {
-    const auto row = d.borders.subspan(std::size_t(b * each), std::size_t(each));
-    check(row.front() == 0 && row.back() <= recipe_.len && std::is_sorted(row.begin(), row.end()), Code::bad_argument,
-          "step: documents of row {} must lie one behind another from 0 to at most {}", b, recipe_.len);
-  }
-  send(micro, tokens, targets, d);
-}
-
-void Training::send(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments& d) {
-  const auto rows = std::size_t(head_.rows), all = std::size_t(recipe_.batch * recipe_.len);
-  check(tokens.size() == all && targets.size() == all && micro >= 0 && micro < recipe_.micro_batches, Code::bad_argument,
-        "step: micro-batch {} of {} is fed {} tokens and {} targets, it takes {}", micro, recipe_.micro_batches, tokens.size(),
-        targets.size(), all);
-  const auto copy_own = [&](std::span<const std::int32_t> from, std::int32_t* to) {
-    if (!split()) return void(std::copy(from.begin(), from.end(), to));
-    for (std::int64_t b = 0; b < recipe_.batch; ++b)
-      for (const int which : {0, 1}) {
-        const auto n = split()->stripes().rows;
-        to = std::copy_n(from.begin() + b * recipe_.len + split()->first_token(which), n, to);
-      }
-  };
-  std::vector<std::int32_t> positions(recipe_.documents ? rows : 0, 0);
-  for (std::size_t i = 0, each = std::size_t(recipe_.documents.most + 1); recipe_.documents && i < d.borders.size(); ++i)
-    if (i % each > 0)
-      for (auto at = d.borders[i - 1]; at < d.borders[i]; ++at)
-        positions[i / each * std::size_t(recipe_.len) + std::size_t(at)] = at - d.borders[i - 1];
-  const double predicted = std::max(d.predicted, 1.0);  // a micro-batch of nothing has no loss
-  const auto into = [&](const Tensor& all) {            // this micro-batch's part
-    const auto bytes = all.bytes() / std::size_t(recipe_.micro_batches);
-    return std::pair{static_cast<char*>(all.data) + std::size_t(micro) * bytes, bytes};
-  };
-  const std::pair<const Tensor*, const void*> of_documents[] = {
-      {&predicted_, &predicted}, {&positions_, positions.data()}, {&borders_, d.borders.data()}};
-  if (!staging_) {
-    for (const auto& [to, from] : of_documents)
-      if (*to) std::memcpy(into(*to).first, from, into(*to).second);
-    copy_own(tokens, this->tokens(micro).as<std::int32_t>());
-    copy_own(targets, this->targets(micro).as<std::int32_t>());
-    return;
-  }
-  auto* slot = static_cast<std::int32_t*>(staging_->next());
-  const std::size_t bytes = rows * sizeof(std::int32_t);
-  copy_own(tokens, slot);
-  copy_own(targets, slot + rows);
-  staging_->send(this->tokens(micro).data, 0, bytes, ctx_.stream);
-  staging_->send(this->targets(micro).data, bytes, bytes, ctx_.stream);
-  std::size_t at = 2 * bytes;
-  for (const auto& [to, from] : of_documents) {
-    if (!*to) continue;
-    const auto [there, size] = into(*to);
-    std::memcpy(reinterpret_cast<char*>(slot) + at, from, size);
-    staging_->send(there, at, size, ctx_.stream);
-    at += size;
-  }
-  staging_->sent(ctx_.stream);
-}
-
 std::vector<double> Training::losses() const {
   const auto each = values_of<double>(loss_, ctx_);
   std::vector<double> all;
@@ -459,7 +230,7 @@ Tensor Training::loss_of(int micro) const {
 
 // Adds up the losses of a micro-batch's tokens, in their order. Ranks that split them all have the sum.
 void Training::add_losses(int micro, double scale) {
-  if (recipe_.documents) return cross_entropy::add_up(losses_, 1, false, loss_of(micro), ctx_, predicted());
+  if (recipe_.documents) return cross_entropy::add_up(losses_, 1, false, loss_of(micro), ctx_, feed_.predicted(micro_));
   if (!split()) return cross_entropy::add_up(losses_, scale, false, loss_of(micro), ctx_);
   auto scope = ctx_.arena.scope();
   const Tensor all = ctx_.arena.make("losses in order", DType::f32, {recipe_.batch * recipe_.len});
@@ -483,7 +254,8 @@ Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_t
 Block Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
   const DecoderLayer& layer = decoder_.layers[std::size_t(i)];
-  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), documents(), positions()},
+  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), feed_.documents(micro_),
+           feed_.positions(micro_)},
           {decoder_, layer.ffn, products_, head_.rows, i}};
 }
 
@@ -509,7 +281,7 @@ void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& x) {
   const auto here = ctx_.inside("embedding");
   embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(decoder_.embedding_scale));
   if (decoder_.positions == 0) return;
-  if (recipe_.documents) return embedding::add(w[Role::positions].w, positions(), x, ctx_);
+  if (recipe_.documents) return embedding::add(w[Role::positions].w, feed_.positions(micro_), x, ctx_);
   const std::int64_t each = recipe_.len * decoder_.width;
   bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[Role::positions].w.data, DType::f32, {each}), ctx_);
 }
@@ -520,7 +292,7 @@ void Training::embedding_gradients(int micro, const Tensor& d) {
   const auto into = decoder_.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
   embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(decoder_.embedding_scale));
   if (decoder_.positions == 0) return;
-  if (recipe_.documents) return embedding::backward(positions(), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
+  if (recipe_.documents) return embedding::backward(feed_.positions(micro_), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
   const std::int64_t each = recipe_.len * decoder_.width, rest = (decoder_.positions - recipe_.len) * decoder_.width;
   auto* dw = w[Role::positions].dw.as<float>();
   bias::backward(Tensor(d.data, d.dtype, {recipe_.batch, each}), Tensor(dw, DType::f32, {each}), Gradient::overwrite, ctx_);
@@ -570,9 +342,12 @@ void Training::backward(int micro) {
   auto scope = ctx_.arena.scope();
   auto phase = ctx_.arena.in_phase(Phase::backward);
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
-  const Head::Targets targets{
-      this->targets(micro),  losses_,    ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale, recipe_.documents ? 1.0 : 1.0 / of,
-      recipe_.ranks.parts(), predicted()};
+  const Head::Targets targets{this->targets(micro),
+                              losses_,
+                              ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale,
+                              recipe_.documents ? 1.0 : 1.0 / of,
+                              recipe_.ranks.parts(),
+                              feed_.predicted(micro_)};
   {
     auto saved = ctx_.arena.in_phase(Phase::saved);
     if (host_keep_) host_keep_->begin();

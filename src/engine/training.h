@@ -17,68 +17,14 @@
 #include "dist/comm.h"
 #include "engine/block.h"
 #include "engine/decoder.h"
-#include "engine/documents.h"
+#include "engine/feed.h"
 #include "engine/head.h"
 #include "engine/host_keep.h"
+#include "engine/recipe.h"
 #include "engine/split_tokens.h"
 #include "engine/store.h"
-#include "gpu/staging.h"
 
 namespace headroom::engine {
-
-struct Recipe {
-  ModelConfig model;
-  std::int64_t batch = 1, len = 128;
-  Precision precision;                          // of activations and matmul operands; bf16, fp16 and fp8 keep FP32 master weights
-  std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
-  std::string attention = "flash";              // a family or a variant
-  std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
-  Logits logits = Logits::whole;
-  int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
-  Purpose purpose = Purpose::training;
-  Holding holding{};
-  Ranks ranks{};                   // `batch` and `micro_batches` are of each
-  std::optional<Scales> scales{};  // of fp8; none: the usual ones
-  Packed documents{};              // of every row; none: a row is one sequence
-  int group = 1;  // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
-  int host = 0;   // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
-
-  // What follows from the above, said here and nowhere else.
-  Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
-  void keep_as(const Keeping& k) {
-    keep = {k.level}, group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers))));
-    host = k.host == Keeping::every_block ? int(model.layers) : k.host;
-  }
-  Keeping kept_as() const { return {keep.front(), group, host}; }  // of the first block, where blocks differ
-  Keep keep_of(int block) const { return keep[keep.size() == 1 ? 0 : std::size_t(block)]; }
-  std::vector<int> blocks_that_keep() const;                               // more than their input
-  std::vector<int> blocks_on_host() const;                                 // spread evenly, the first among them
-  bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
-  bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
-  adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
-  adamw::Hyper served(adamw::Hyper asked) const {                          // no clipping without a norm; loss scaling where it is needed
-    if (!knows_norm()) asked.clip = 0;
-    asked.dynamic_scale = scales_loss();
-    return asked;
-  }
-  // The number of a micro-batch among those of all ranks: what a step's data is drawn by, and the order that gradients are added in.
-  int micro_of_all(int micro, int rank) const { return micro * ranks.batches() + batch_of(rank); }
-  int micro_batches_of_all() const { return micro_batches * ranks.batches(); }
-  int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // of those that are taken at once, the one it is in
-  std::int64_t rows_of_rank() const { return batch * (len / ranks.parts()); }  // tokens of a micro-batch that a rank computes
-};
-
-void check(const Recipe&);
-void check_fp8(const Recipe&, const Device&);  // whether the device could take this step in fp8: an Error (unsupported) says why not
-
-// The least n from this one on with which `other` · n tokens are served: fp8 takes multiples on a GPU, everything else any number.
-std::int64_t served_from(const Recipe&, const Device&, std::int64_t other, std::int64_t n);
-
-// Where the documents of a micro-batch begin and end, and how many tokens the whole step predicts, over all micro-batches and ranks.
-struct FedDocuments {
-  std::span<const std::int32_t> borders;  // [batch, documents.most + 1], each row rising from 0: what lies past the last is of no document
-  double predicted;
-};
 
 // What became of the numbers that fp8 quantised since the step began, of one tensor of one layer.
 struct QuantisedCount {
@@ -97,12 +43,16 @@ class Training {
   // On a GPU: everything a step does, once, so that kernels are loaded and plans made before a step is recorded. Tokens,
   // gradients and losses are meaningless afterwards; weights, moments and state are to the bit what they were. On a CPU: nothing.
   void warm();
-  Tensor tokens(int micro = 0) const;   // int32 [rows of this rank], each below vocab: the writer has checked
-  Tensor targets(int micro = 0) const;  // a target below 0 is none
+  Tensor tokens(int micro = 0) const { return feed_.tokens(micro); }  // of this rank, each below vocab: the writer has checked
+  Tensor targets(int micro = 0) const { return feed_.targets(micro); }
   // Whole sequences, [batch · len]: a rank that computes a part of each takes it. Does not wait.
-  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+    feed_.take(micro, tokens, targets, split());
+  }
   // The same where rows hold documents. Without it each row is one, and everything is predicted.
-  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments&);
+  void feed(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments& d) {
+    feed_.take(micro, tokens, targets, d, split());
+  }
   void forward();
   void backward(int micro = 0);
   void update(const adamw::Hyper&);  // not where updates happen during backward: there passes() is the whole
@@ -165,23 +115,17 @@ class Training {
   std::unique_ptr<dist::Comm> owned_comm_;
   dist::Comm* comm_;
   ParamStore store_;
-  void make_documents();
-  void send(int micro, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, const FedDocuments&);
-  Tensor positions() const;             // of the rows of the micro-batch that runs; none: their numbers in their sequence
-  attention::Extras documents() const;  // of the same
-  const double* predicted() const;
   void gather_losses();
   void add_losses(int micro, double scale);
   int losses_made_ = 0;    // micro-batches
   double loss_share_ = 1;  // what their sum is divided by
   Tensor loss_of(int micro) const;
   Products::With products_;
-  Tensor tokens_, targets_, losses_, loss_, state_;
-  Tensor positions_, borders_, predicted_;  // of each micro-batch; none where rows are not packed
-  int micro_ = 0;                           // that runs
+  Tensor losses_, loss_, state_;
+  int micro_ = 0;  // that runs
   Head head_;
-  std::vector<BlockSaved> kept_;      // by each block, from its forward to its backward
-  std::unique_ptr<Staging> staging_;  // of tokens, on a GPU
+  Feed feed_;
+  std::vector<BlockSaved> kept_;  // by each block, from its forward to its backward
   std::unique_ptr<HostKeep> host_keep_;
 };
 

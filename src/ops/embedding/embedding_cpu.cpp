@@ -8,32 +8,30 @@ namespace headroom::embedding {
 
 namespace {
 constexpr std::int64_t columns_per_piece = 64;  // backward is split by columns: each piece adds all rows in order, on any thread
-}
 
-void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context& ctx) {
+// set(to, from): one number of x, and the one of its token in the table.
+template <class Set>
+void each_number(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx, Set set) {
   const auto width = x.shape[1];
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
       ctx.share(x.shape[0], [&](std::int64_t row, int) {
         const From* from = table.as<From>() + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
         To* to = x.as<To>() + row * width;
-        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(scale * widen(from[i]));
+        for (std::int64_t i = 0; i < width; ++i) set(to[i], widen(from[i]));
       });
     });
   });
+}
+
+}  // namespace
+
+void forward_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context& ctx) {
+  each_number(table, tokens, x, ctx, [scale]<class To>(To& to, float from) { to = narrow<To>(scale * from); });
 }
 
 void add_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
-  const auto width = x.shape[1];
-  with_float(table.dtype, [&]<class From>() {
-    with_float(x.dtype, [&]<class To>() {
-      ctx.share(x.shape[0], [&](std::int64_t row, int) {
-        const From* from = table.as<From>() + std::int64_t(tokens.as<std::int32_t>()[row]) * width;
-        To* to = x.as<To>() + row * width;
-        for (std::int64_t i = 0; i < width; ++i) to[i] = narrow<To>(widen(to[i]) + widen(from[i]));
-      });
-    });
-  });
+  each_number(table, tokens, x, ctx, []<class To>(To& to, float from) { to = narrow<To>(widen(to) + from); });
 }
 
 void backward_cpu(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, Context& ctx) {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/decoder.h"
-#include "engine/fp8_sides.h"
+#include "engine/recipe.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
 #include "studies/memory/edge_table.h"

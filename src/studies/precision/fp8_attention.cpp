@@ -52,7 +52,8 @@ Value decibels_of(const std::vector<double>& exact, const std::function<double(s
 }
 
 Fp8AttentionRow row_of(const Data& data, std::uint64_t seed, Context& outer) {
-  Problem p{.len_q = queries, .len_k = data.keys, .head_dim = head_dim};
+  Problem p;
+  p.len_q = queries, p.len_k = data.keys, p.head_dim = head_dim;
   Problem p16 = p, p8 = p;
   p16.precision = {DType::bf16}, p8.precision = {DType::e4m3};
   const Block room(std::size_t(p.k_shape().count()) * 24 + (4u << 20) + std::size_t(outer.workers()) * (1u << 20));
