@@ -14,12 +14,14 @@
 #include "engine/params.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
+#include "ops/activation/activation.h"
 #include "ops/adamw/adamw.h"
 #include "ops/bias/bias.h"
 #include "ops/copy/copy.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/head_norm/head_norm.h"
+#include "ops/layernorm/layernorm.h"
 #include "ops/quantise/quantise.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope/rope.h"
@@ -111,6 +113,57 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
                               Gradient::overwrite};
     return [=](Context& ctx) { rmsnorm::backward(t, ctx); };
   });
+  clock.time(name("rmsnorm.forward + x"), [&](Arena& a) {  // a norm after a half: into the residual stream
+    const rmsnorm::Forward t{
+        a.make("x", type, {rows, w}), a.make("w", DType::f32, {w}), a.make("y", type, {rows, w}), a.make("rstd", DType::f32, {rows}), 1e-5f,
+        a.make("h", type, {rows, w})};
+    return [=](Context& ctx) { rmsnorm::forward(t, ctx); };
+  });
+  const auto q_rows = [&](Arena& a) {  // of [rows, q + k + v]
+    Tensor t = a.make("qkv", type, {rows, c.qkv_width()});
+    t.shape = {rows, c.q_width()};
+    return t;
+  };
+  clock.time(name("rmsnorm.forward of q"), [&](Arena& a) {  // over all heads
+    const rmsnorm::Forward t{q_rows(a), a.make("w", DType::f32, {c.q_width()}), q_rows(a), a.make("rstd", DType::f32, {rows})};
+    return [=](Context& ctx) { rmsnorm::forward(t, ctx); };
+  });
+  clock.time(name("rmsnorm.backward of q"), [&](Arena& a) {
+    const Tensor x = q_rows(a), d = q_rows(a), weight = a.make("w", DType::f32, {c.q_width()}),
+                 dw = a.make("dw", DType::f32, {c.q_width()});
+    const rmsnorm::Backward t{x, weight, a.make("rstd", DType::f32, {rows}), d, d, dw};
+    return [=](Context& ctx) { rmsnorm::backward(t, ctx); };
+  });
+  clock.time(name("layernorm.forward"), [&](Arena& a) {
+    const layernorm::Forward t{a.make("x", type, {rows, w}), a.make("w", DType::f32, {w}),       a.make("b", DType::f32, {w}),
+                               a.make("y", type, {rows, w}), a.make("mean", DType::f32, {rows}), a.make("rstd", DType::f32, {rows})};
+    return [=](Context& ctx) { layernorm::forward(t, ctx); };
+  });
+  clock.time(name("layernorm.backward, adding"), [&](Arena& a) {
+    const layernorm::Backward t{.x = a.make("x", type, {rows, w}),
+                                .weight = a.make("w", DType::f32, {w}),
+                                .mean = a.make("mean", DType::f32, {rows}),
+                                .rstd = a.make("rstd", DType::f32, {rows}),
+                                .dy = a.make("dy", type, {rows, w}),
+                                .dx = a.make("dx", type, {rows, w}),
+                                .dweight = a.make("dw", DType::f32, {w}),
+                                .dbias = a.make("db", DType::f32, {w}),
+                                .into_dx = Gradient::accumulate};
+    return [=](Context& ctx) { layernorm::backward(t, ctx); };
+  });
+  using activation::Function;
+  for (const auto& [function, gates] : {std::pair{Function::gelu, 1}, {Function::gelu_tanh, 1}, {Function::gelu_tanh, 2}}) {
+    const std::string words = fmt::format("{}{}", names_of<Function>.of(function), gates == 2 ? ", gated" : "");
+    clock.time(name((words + " forward").c_str()), [&](Arena& a) {
+      const activation::Forward t{a.make("in", type, {rows, gates * c.ffn}), a.make("act", type, {rows, c.ffn}), function};
+      return [=](Context& ctx) { activation::forward(t, ctx); };
+    });
+    clock.time(name((words + " backward").c_str()), [&](Arena& a) {
+      const Tensor in = a.make("in", type, {rows, gates * c.ffn});
+      const activation::Backward t{in, a.make("dact", type, {rows, c.ffn}), in, {}, function};
+      return [=](Context& ctx) { activation::backward(t, ctx); };
+    });
+  }
   clock.time(name("swiglu.forward"), [&](Arena& a) {
     const swiglu::Forward t{a.make("gate_up", type, {rows, 2 * c.ffn}), a.make("act", type, {rows, c.ffn})};
     return [=](Context& ctx) { swiglu::forward(t, ctx); };
@@ -193,11 +246,16 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     engine::ModelConfig of_vocab = c;
     of_vocab.vocab = vocab;
     const std::int64_t chunk = engine::chunk_of(of_vocab, type, DType::f32, clock.device(), rows);
-    clock.time(name(fmt::format("cross_entropy {}x{}", chunk, vocab).c_str()), [&](Arena& a) {
-      const Tensor logits = a.make("logits", DType::f32, {chunk, vocab}), losses = a.make("losses", DType::f32, {chunk});
-      const Tensor t = tokens_in(a, {tokens.begin(), tokens.begin() + chunk}, clock.stream());
-      return [=](Context& ctx) { cross_entropy::run({logits, t, losses, cross_entropy::gradient_inside(logits, type)}, ctx); };
-    });
+    for (const float cap : {0.0f, 30.0f})
+      clock.time(name(fmt::format("cross_entropy{} {}x{}", cap > 0 ? " capped" : "", chunk, vocab).c_str()), [&](Arena& a) {
+        const Tensor logits = a.make("logits", DType::f32, {chunk, vocab}), losses = a.make("losses", DType::f32, {chunk});
+        const Tensor t = tokens_in(a, {tokens.begin(), tokens.begin() + chunk}, clock.stream());
+        return [=](Context& ctx) {
+          cross_entropy::run(
+              {.logits = logits, .targets = t, .losses = losses, .dlogits = cross_entropy::gradient_inside(logits, type), .softcap = cap},
+              ctx);
+        };
+      });
   }
   clock.time(name("adamw, norm and step"), [&](Arena& a) {
     std::vector<adamw::Update> all;

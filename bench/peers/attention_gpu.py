@@ -2,14 +2,14 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--out FILE.csv] [--before LIBRARY]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
 `ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. `fa3_ratio` places FlashAttention-3, which is not
 run here: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
 alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
-card is hot enough to throttle, so it is 1. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
+card is hot enough to throttle, so it is 1. In fp8 (forward alone) the peers and our `bf16` get the numbers that ours has in 8 bits. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
 are checked against the first peer's.
 """
 
@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 ROUNDS = 15
-DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
+DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 4}
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 
@@ -38,8 +38,8 @@ class Asked(c.Structure):
 
 class Pointers(c.Structure):
     _fields_ = [(name, c.c_void_p) for name in "q k v o lse d_o dq dk dv workspace saved stream".split()] + [
-        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64), ("cu_q", c.c_void_p), ("cu_k", c.c_void_p), ("pages", c.c_void_p)
-    ]  # fmt: skip
+        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64)
+    ] + [(name, c.c_void_p) for name in "cu_q cu_k pages q_scale k_scale v_scale".split()]  # fmt: skip
 
     def __init__(self, **values):
         if unknown := set(values) - {name for name, _ in self._fields_}:  # ctypes itself would keep them beside the struct, unsent
@@ -85,6 +85,19 @@ class Ours:
     def __call__(self):
         self.pointers.stream = torch.cuda.current_stream().cuda_stream
         self.call(self.library.variant_run, c.byref(self.pointers))
+
+
+def in_fp8(t):
+    """Q, K and V in E4M3 with a scale to a head; V in blocks of 16 keys, as src/ops/attention/fp8_layout.h says."""
+    made = dict(t)
+    for name in "qkv":
+        scale = t[name].float().abs().amax(dim=(1, 3)) / 448
+        made[name], made[f"{name}_scale"] = (t[name].float() / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale
+    keys = [place // 2 % 2 * 8 + place // 4 * 2 + place % 2 for place in range(16)]
+    batch, length, heads, dim = t["v"].shape
+    codes = torch.nn.functional.pad(made["v"].view(torch.uint8), (0, 0, 0, 0, 0, -length % 16))
+    made["v"] = codes.view(batch, -1, 16, heads, dim)[:, :, keys].permute(0, 3, 1, 4, 2).contiguous()
+    return made
 
 
 class Peer:
@@ -179,16 +192,20 @@ def beside_decoding(library, t):
 
 def measure(library, before, cell, backward, a):
     batch, heads, kv_heads, len_q, len_k, dim, causal = cell
-    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, "bfloat16" if a.dtype == "fp8" else a.dtype))  # noqa: E731
     t = {name: make(batch, len_k, kv_heads, dim) if name in "kv" else make(batch, len_q, heads, dim) for name in "qkvo"}
     t["lse"] = torch.empty(batch, heads, len_q, device="cuda")
-    ours = {"ours": Ours(library, a.variant, t, causal, False)}
+    if a.dtype == "fp8":
+        eight = in_fp8(t)
+        ours = {"ours": Ours(library, a.variant, eight, causal, False), "bf16": Ours(library, "flash_sm90", t, causal, False)}
+    else:
+        eight, ours = t, {"ours": Ours(library, a.variant, t, causal, False)}
     if backward:
         ours["ours"]()
         t |= {"d_o": torch.randn_like(t["q"])} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
         ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, deterministic=True)}
     if before:
-        ours["before"] = Ours(before, a.variant, t, causal, backward)
+        ours["before"] = Ours(before, a.variant, eight, causal, backward)
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
     if a.set == "decode":
         ours |= beside_decoding(library, t)
@@ -292,14 +309,16 @@ def main():
     options.add_argument("library")
     options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode", "documents"))
     options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
-    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90")
-    options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90, in fp8 flash_sm90_fp8")
+    options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "fp8"))
     options.add_argument("--peers", default="cudnn,flash")
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
     options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
     a = options.parse_args()
-    a.variant = a.variant or ("flash_decode" if a.set == "decode" else "flash_sm90")
+    a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_decode" if a.set == "decode" else "flash_sm90")
+    if a.dtype == "fp8" and (a.which == "backward" or a.set in ("documents", "decode")):
+        options.error("--dtype fp8 is of --pass forward, and not of documents or decoding")
     library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)
@@ -317,7 +336,7 @@ def main():
     def summary(name, values):
         return f" · {name}: geometric mean {statistics.geometric_mean(values):.3f}, lowest {min(values):.3f}" if values else ""
 
-    factors = [] if a.set in ("documents", "decode") else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
+    factors = [] if a.set in ("documents", "decode") or a.dtype == "fp8" else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
     title += summary("ratio", [float(row["ratio"]) for row in rows])
     title += summary("fa3_ratio", [float(row["fa3_ratio"]) for row in rows if "fa3_ratio" in row])
     if factors:

@@ -1,6 +1,6 @@
 """Bytes and time of a training step before it runs: no GPU, no NumPy and no torch are needed.
 
-`model` is everywhere a preset's name ("small", "medium", "large", "xl", "2.7B", "8B"), a path of a config.json, a dict of its keys,
+`model` is everywhere a preset's name ("small", "medium", "large", "xl", "2.7B", "xl-2026", "10B", "8B"), a path of a config.json, a dict of its keys,
 or a transformers config object. `device` is "h200" or another known GPU, a path of a JSON file, "cpu", "cuda:0"; None is this machine.
 """
 

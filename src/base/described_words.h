@@ -34,9 +34,12 @@ T word_read(const std::string& word, std::string_view who, const Description& d)
   else
     value = word;
   const bool any = !d.choices && value;  // a type may read more words than it lists: a mask's window has a number
-  check(any || (value && std::find(allowed.begin(), allowed.end(), word) != allowed.end()), Code::bad_argument,
-        "{}: there is no '{}'; choose from {}{}", who, word, joined(allowed), did_you_mean(word, allowed));
-  return *value;
+  if (any || (value && std::find(allowed.begin(), allowed.end(), word) != allowed.end())) return *value;
+  std::string why;  // of a type that reads numbers and words inside a word
+  if constexpr (requires { WordsOf<T>::why_not(word); }) why = WordsOf<T>::why_not(word);
+  throw Error(Code::bad_argument,
+              why.empty() ? fmt::format("{}: there is no '{}'; choose from {}{}", who, word, joined(allowed), did_you_mean(word, allowed))
+                          : fmt::format("{} {}: {}", who, word, why));
 }
 
 }  // namespace headroom

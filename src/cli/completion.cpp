@@ -19,9 +19,14 @@ std::vector<std::string> split_at(const std::string& text, char at) {
   return parts;
 }
 
-// A word to type as it is, where W and N stand for numbers and NAME for a name.
-bool is_literal(const std::string& word) {
-  return !word.empty() && word != "..." && std::none_of(word.begin(), word.end(), [](unsigned char c) { return std::isupper(c) != 0; });
+// What can be typed of a word of a shape: all of "fp32" and "2.7B", "groups:" of "groups:K:LEVEL", nothing of "N" and "FILE".
+std::string typed(const std::string& word) {
+  if (word == "...") return "";
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (!std::isupper(static_cast<unsigned char>(word[i])) || (i > 0 && std::isdigit(static_cast<unsigned char>(word[i - 1])))) continue;
+    return i > 0 && word[i - 1] == ':' ? word.substr(0, i) : "";
+  }
+  return word;
 }
 
 // "fp32,bf16" and "plain|flash" say what a value may be; "N,N,..." and "FILE" do not.
@@ -30,8 +35,10 @@ void read_shape(OptionWords& o) {
   o.list = o.shape.find(',') != std::string::npos;
   const std::vector<std::string> parts = split_at(o.shape, o.list ? ',' : '|');
   if (parts.size() < 2) return;
-  for (const std::string& word : parts)
-    if (is_literal(word)) o.words.push_back(word);
+  for (const std::string& part : parts)
+    if (std::string word = typed(part); !word.empty() && std::find(o.words.begin(), o.words.end(), word) == o.words.end())
+      o.words.push_back(std::move(word));
+  o.or_file = !o.words.empty() && parts.back() == "FILE";
 }
 
 OptionWords words_of(const CLI::Option& option) {
@@ -101,13 +108,14 @@ std::string bash_completion(std::span<const CommandWords> commands) {
                            o.file            ? "kind=file"
                            : o.folder        ? "kind=folder"
                            : o.words.empty() ? "kind=any"
-                                             : fmt::format("kind={} words='{}'", o.list ? "list" : "word", joined(o.words, " ")));
+                                             : fmt::format("kind={}{} words='{}'", o.list ? "list" : "word", o.or_file ? " or_file=1" : "",
+                                                           joined(o.words, " ")));
     }
     cases += "      esac ;;\n";
   });
   return fmt::format(R"(# Completion of headroom for bash, made by `headroom completion bash`.
 _headroom() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} before='' at=0 path='' word words='' options='' kind='' first=''
+  local current=${{COMP_WORDS[COMP_CWORD]}} before='' at=0 path='' word words='' options='' kind='' first='' or_file=''
   ((COMP_CWORD > 0)) && before=${{COMP_WORDS[COMP_CWORD-1]}}
   if [[ $current == '=' ]]; then current=''; elif [[ $before == '=' ]] && ((COMP_CWORD > 1)); then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi
   for ((at = 1; at < COMP_CWORD; at++)); do
@@ -126,7 +134,11 @@ _headroom() {{
     list)
       [[ $current == *,* ]] && first=${{current%,*}},
       mapfile -t COMPREPLY < <(compgen -P "$first" -W "$words" -- "${{current##*,}}"); return ;;
-    word) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
+    word)
+      mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+      [[ ${{#COMPREPLY[@]}} == 0 && $or_file ]] && mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      [[ ${{#COMPREPLY[@]}} == 1 && $COMPREPLY == *: ]] && compopt -o nospace 2> /dev/null
+      return ;;
   esac
   [[ $current == -* ]] && words=$options
   if [[ -z $words ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; fi
@@ -276,7 +288,8 @@ std::string manual(std::span<const CommandWords> commands, std::string_view over
     return out;
   };
   std::string out = fmt::format(
-      ".TH HEADROOM 1 \"\" \"headroom {}\" \"User Commands\"\n.ad l\n.SH NAME\nheadroom \\- bytes and milliseconds of training transformers\n"
+      ".TH HEADROOM 1 \"\" \"headroom {}\" \"User Commands\"\n.ad l\n.SH NAME\nheadroom \\- bytes and milliseconds of training "
+      "transformers\n"
       ".SH SYNOPSIS\n.B headroom\n.I command\n[\\fItopic\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n.nf\n{}.fi\n",
       HEADROOM_VERSION, safe(overview));
   const auto section = [&](const std::string& heading, const char* kind, const CommandWords& c) {

@@ -9,11 +9,11 @@
 namespace headroom::cli {
 
 struct OptionWords {
-  std::vector<std::string> names;   // "--keep", "--recompute"; none: a word that belongs to no option
-  std::string about, shape, usual;  // shape: as --help writes the value; empty: takes none. usual: without the option
-  std::vector<std::string> words;   // that the value may be; empty: any
-  bool list = false;                // of such words, with commas between
-  bool file = false, folder = false;
+  std::vector<std::string> names;                      // "--keep", "--recompute"; none: a word that belongs to no option
+  std::string about, shape, usual;                     // shape: as --help writes the value; empty: takes none. usual: without the option
+  std::vector<std::string> words;                      // that the value may be; empty: any
+  bool list = false;                                   // of such words, with commas between
+  bool file = false, folder = false, or_file = false;  // or_file: one of the words, or a file
 };
 struct CommandWords {
   std::string name, about, footer;

@@ -1,5 +1,7 @@
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <sys/ioctl.h>
@@ -23,17 +25,21 @@ void say(const std::string& sentence) {
 }
 
 namespace {
-// Of the terminal that standard output is; 0: it is none.
-int terminal_columns() {
+// Of the terminal that standard output is, or what COLUMNS says where it is none; 0: as wide as the table.
+int columns_of_output() {
   winsize size{};
-  return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
+  const char* said = std::getenv("COLUMNS");
+  int columns = 0;
+  if (said && std::from_chars(said, said + std::strlen(said), columns).ec == std::errc() && columns > 0) return columns;
+  return 0;
 }
 }  // namespace
 
 int deliver(const Record& record, const Common& common, int code) {
   if (common.silent) return code;
   const bool for_reader = common.out.empty() && common.format == Format::text;
-  const std::string text = for_reader ? render_text(record, terminal_columns()) : render(record, common.format);
+  const std::string text = for_reader ? render_text(record, columns_of_output()) : render(record, common.format);
   if (common.out.empty()) {
     print(text);
     return code;

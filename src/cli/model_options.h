@@ -17,8 +17,7 @@ struct ModelOptions {
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};
-  f(m.name,
-    {.name = "model", .about = "small, medium, large, xl, 2.7B, 8B, a JSON file (ours or a Hugging Face config.json), or its folder"});
+  f(m.name, {.name = "model", .about = "A preset, a JSON file (ours or a Hugging Face config.json), or the folder it is in"});
   f(m.layers, {.name = "layers", .about = "Blocks; 0: the model's", .allowed = size});
   f(m.width, {.name = "width",
               .about = "Width; 0: the model's. Keeps the number of heads if it divides the width, else the size of a head",
@@ -36,6 +35,7 @@ Device described_device(const Common&);
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
 Ceilings ceilings_here(const Device&, const Common&);
-void take_kept_link(Device&, const Common&);  // as `headroom comm` measured it last, if it ever did
+// As `headroom comm` measured the link to other cards last, and `headroom device` the link to the host, if they ever did.
+void take_kept_links(Device&, const Common&);
 
 }  // namespace headroom::cli

@@ -118,7 +118,12 @@ void add_common(CLI::App& app, Common& common) {
     check_out("--out", s);
     common.out = s;
   });
-  add_read(app, "--device", common.only_counts ? "cpu|cuda|cuda:N|NAME|FILE" : "cpu|cuda|cuda:N", "",
+  std::string machines = "cpu|cuda|cuda:N";
+  if (common.only_counts) {
+    for (const Device& d : known_devices()) machines += "|" + d.key;
+    machines += "|FILE";
+  }
+  add_read(app, "--device", machines, "",
            common.only_counts ? "The machine, present or not: a name from headroom device --known, or a JSON file"
                               : "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
@@ -140,6 +145,11 @@ std::int64_t run_number(const std::string& word) {
   check(number, Code::bad_argument, "{}; headroom results lists the runs",
         there ? why_no_file(word) : fmt::format("'{}' is neither a file nor a run's number", word));
   return parse_integer(word, "RUN");
+}
+
+void check_lengths_said_once(const CLI::App& app, bool documents, bool cached) {
+  check(!documents || app.count("--len") == 0, Code::bad_argument, "--documents: a row is as long as they are together; leave --len out");
+  check(!cached || app.count("--batch") == 0, Code::bad_argument, "--cached: there are as many sequences as lengths; leave --batch out");
 }
 
 void check_outputs(const CLI::App& app, Common& common) {

@@ -10,7 +10,7 @@
 namespace headroom::dist {
 
 namespace {
-constexpr int most_lanes = 4, steps = 2;
+constexpr int steps = 2;
 constexpr std::size_t word_bytes = 64;  // each in a line of its own
 }  // namespace
 
@@ -83,16 +83,22 @@ const Peers::Region* Peers::region_of(const void* data) const {
   return nullptr;
 }
 
-int Peers::lane_of(void* stream) {
-  const auto found = std::find(lanes_.begin(), lanes_.end(), stream);
-  if (found != lanes_.end()) return int(found - lanes_.begin());
-  if (lanes_.size() == most_lanes) return -1;
-  lanes_.push_back(stream);
-  return int(lanes_.size()) - 1;
+void Peers::open_lane(void* stream) {
+  const auto free = std::find(lanes_.begin() + 1, lanes_.end(), nullptr);
+  check(free != lanes_.end(), Code::bad_argument, "ranks: {} queues beside the main one are in use, and that is all there are",
+        most_lanes - 1);
+  *free = stream;
+}
+
+void Peers::close_lane(void* stream) noexcept { std::replace(lanes_.begin() + 1, lanes_.end(), stream, static_cast<void*>(nullptr)); }
+
+int Peers::lane_of(void* stream) const {
+  const auto found = stream ? std::find(lanes_.begin() + 1, lanes_.end(), stream) : lanes_.end();
+  return found == lanes_.end() ? 0 : int(found - lanes_.begin());
 }
 
 bool Peers::serve(const void* whole, std::size_t bytes, void* stream) {
-  return bytes >= from_bytes && region_of(whole) && lane_of(stream) >= 0;
+  return bytes >= (lane_of(stream) == 0 ? from_bytes : from_bytes_beside) && region_of(whole);
 }
 
 // Where it is said to `rank` by rank `of`.
@@ -100,18 +106,22 @@ std::size_t Peers::word(int rank, Step step, int of, int lane) const {
   return word_bytes * std::size_t(((rank * most_lanes + lane) * steps + int(step)) * ranks_ + of);
 }
 
-void Peers::meet(Step step, int lane, void* stream) const {
-  char* const words = words_of_gpu_.device_data();
+std::vector<Signal> Peers::said(Step step, int lane) const {
   std::vector<Signal> signals;
   for (int i = 0; i < ranks_; ++i)
-    if (i != rank_) signals.push_back({Signal::What::write, words + word(i, step, rank_, lane), 1});
+    if (i != rank_) signals.push_back({Signal::What::write, words_of_gpu_.device_data() + word(i, step, rank_, lane), 1});
+  return signals;
+}
+
+std::vector<Signal> Peers::heard(Step step, int lane) const {
+  std::vector<Signal> signals;
   for (int i = 0; i < ranks_; ++i) {
     if (i == rank_) continue;
-    void* const said = words + word(rank_, step, i, lane);
-    signals.push_back({Signal::What::wait, said, 1});
-    signals.push_back({Signal::What::write, said, 0});
+    void* const from = words_of_gpu_.device_data() + word(rank_, step, i, lane);
+    signals.push_back({Signal::What::wait, from, 1});
+    signals.push_back({Signal::What::write, from, 0});
   }
-  put_signals(signals, stream);
+  return signals;
 }
 
 // from(i): what rank i gets; it lies at this rank's place of the whole there.
@@ -120,14 +130,17 @@ void Peers::send(const From& from, char* whole, std::size_t part, void* stream) 
   const Region& region = *region_of(whole);
   const auto place = whole - static_cast<char*>(region.mine->data()) + std::ptrdiff_t(std::size_t(rank_) * part);
   const int lane = lane_of(stream);
-  meet(Step::come, lane, stream);
+  put_signals(said(Step::come, lane), stream);
+  char* const own = whole + std::size_t(rank_) * part;
+  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);  // while others come
+  put_signals(heard(Step::come, lane), stream);
   for (int n = 1; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all write to one
     const int i = (rank_ + n) % ranks_;
     copy_by_engine(region.theirs[std::size_t(i)]->data() + place, from(i), part, stream);
   }
-  char* const own = whole + std::size_t(rank_) * part;
-  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);
-  meet(Step::done, lane, stream);
+  auto signals = said(Step::done, lane);
+  for (const Signal& one : heard(Step::done, lane)) signals.push_back(one);
+  put_signals(signals, stream);
 }
 
 void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {

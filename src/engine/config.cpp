@@ -86,7 +86,8 @@ void check(const ModelConfig& c) {
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
       gpt("small", 10000, 768, 3072, 12, 12), gpt("medium", 10000, 1024, 4096, 24, 16), gpt("large", 10000, 1280, 5120, 36, 20),
-      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("8B", 151936, 4096, 11008, 34, 32),
+      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("xl-2026", 10000, 2560, 10240, 32, 32),
+      gpt("10B", 10000, 4608, 12288, 50, 36), gpt("8B", 151936, 4096, 11008, 34, 32),
   };
   return all;
 }
@@ -155,10 +156,8 @@ bool same_model(const ModelConfig& a, const ModelConfig& b) {
   return to_json(named) == to_json(b);
 }
 
-std::string why_not_trained(const ModelConfig& c, const Device& device) {
-  if (c.counted) return fmt::format("Counted, not trained here: this engine has no {}.", c.counted->untrained);
-  const std::string lacks = device.kind == DeviceKind::cuda ? lacks_on_gpu(decoder_of(c)) : "";
-  return lacks.empty() ? "" : fmt::format("Counted for a GPU and trained on a CPU alone: on a GPU this engine has no {} yet.", lacks);
+std::string why_not_trained(const ModelConfig& c) {
+  return c.counted ? fmt::format("Counted, not trained here: this engine has no {}.", c.counted->untrained) : "";
 }
 
 void check_pytorch_account(const ModelConfig& c) {

@@ -41,9 +41,9 @@ std::string to_json(const ModelConfig&);
 
 std::int64_t param_count(const ModelConfig&);  // from the table of parameters
 
-Decoder decoder_of(const ModelConfig&);                          // any model, layer by layer
-bool same_model(const ModelConfig&, const ModelConfig&);         // whatever they are called
-std::string why_not_trained(const ModelConfig&, const Device&);  // there by this engine, as a sentence; empty: it is
+Decoder decoder_of(const ModelConfig&);                   // any model, layer by layer
+bool same_model(const ModelConfig&, const ModelConfig&);  // whatever they are called
+std::string why_not_trained(const ModelConfig&);          // by this engine, as a sentence; empty: it is
 void check_pytorch_account(const ModelConfig&);  // an Error (unsupported) where a step of PyTorch's holds more than that of a Llama
 void check_trained(const ModelConfig&);          // an Error (unsupported) that says what the engine lacks for one that is only counted
 

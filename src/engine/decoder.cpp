@@ -123,10 +123,10 @@ void add_unlike_llama(const Decoder& d, Words& words) {
 
 }  // namespace
 
-std::string lacks_on_gpu(const Decoder& d) {
+bool computes_as_llama(const Decoder& d) {
   Words words;
   add_unlike_llama(d, words);
-  return words.text();
+  return words.text().empty();
 }
 
 std::string more_than_llama(const Decoder& d) {

@@ -83,8 +83,8 @@ struct Decoder {
 // What holds other tensors in a step than a Llama, in words; empty: nothing.
 std::string more_than_llama(const Decoder&);
 
-// What this engine lacks to train it on a GPU, in words; empty: nothing. On a CPU it trains everything that is not `untrained`.
-std::string lacks_on_gpu(const Decoder&);
+// Whether its ops are those of a Llama with biases, windows and norms of heads: the kinds whose times are on record.
+bool computes_as_llama(const Decoder&);
 
 // What a layer's attention is asked: `batch` sequences of len_q new positions against len_k.
 attention::Problem problem_of(const SelfAttention&, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision);

@@ -11,7 +11,11 @@ struct Expected {
   double ms = 0, low_ms = 0, high_ms = 0;  // every recorded step lay between
 };
 
+struct LinkTime {
+  double ms = 0, exposed_ms = 0;  // that the link is busy, and that the step waits for it
+};
+
 // Nothing for a card, a precision, a kind of attention or a number of ranks of which no steps are on record.
-std::optional<Expected> expected_time(const Recipe&, const Walk&, const Device&);
+std::optional<Expected> expected_time(const Recipe&, const Walk&, const LinkTime&, const Device&);
 
 }  // namespace headroom::engine

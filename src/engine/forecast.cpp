@@ -113,7 +113,7 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
       (f.host_moved_bytes > 0 && f.host_ms <= 0 && device.kind == DeviceKind::cuda))
     f.ms = 0;
   f.model_flops = model_flops(recipe);
-  if (f.ms > 0) f.expected = expected_time(recipe, f.walk, device);
+  if (f.ms > 0) f.expected = expected_time(recipe, f.walk, {f.link_ms, f.exposed_ms}, device);
   return f;
 }
 

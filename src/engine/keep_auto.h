@@ -44,6 +44,7 @@ struct WordsOf<engine::KeepAsked> {
     const auto k = WordsOf<engine::Keeping>::named(word);
     return k ? std::optional(engine::KeepAsked{*k}) : std::nullopt;
   }
+  static std::string why_not(std::string_view word) { return WordsOf<engine::Keeping>::why_not(word); }
   static std::vector<std::string> all() {
     auto words = WordsOf<engine::Keeping>::all();
     words.emplace_back("auto");

@@ -71,9 +71,6 @@ const Recipe& checked(const Recipe& r, const Context& ctx) {
   check_trained(r.model);
   check(r);
   check_fp8(r, ctx.device);
-  if (!ctx.on_gpu() || ctx.dry()) return r;
-  const std::string lacks = lacks_on_gpu(decoder_of(r.model));
-  check(lacks.empty(), Code::unsupported, "model {}: on a GPU this engine has no {} yet; train it with --device cpu", r.model.name, lacks);
   return r;
 }
 

@@ -1,4 +1,4 @@
-// Last step of a sum over rows on a GPU: out = Σ over the parts of sums [parts, width], in a fixed order.
+// Last step of a sum over rows on a GPU: out = Σ over the parts of the first columns of sums [parts, width or more], in a fixed order.
 #pragma once
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
@@ -12,6 +12,7 @@ struct Args {
   const float* sums;
   float* out;
   int count, width;
+  std::int64_t stride;  // of a part
   bool add;
 };
 
@@ -22,7 +23,7 @@ static __global__ void __launch_bounds__(1024) parts_sum(const __grid_constant__
   float sum = 0;
   if (first + x < a.width) {
 #pragma unroll 8
-    for (int p = y; p < a.count; p += 32) sum += a.sums[std::int64_t(p) * a.width + first + x];
+    for (int p = y; p < a.count; p += 32) sum += a.sums[p * a.stride + first + x];
   }
   part[y][x] = sum;
   __syncthreads();
@@ -35,7 +36,7 @@ inline void add_up(const Tensor& sums, const Parts& parts, const Tensor& out, Gr
   const auto width = out.count();
   if (width == 0) return;
   launch(stream, parts_sum, {grid_of((width + 31) / 32), dim3(32, 32)},
-         {sums.as<float>(), out.as<float>(), int(parts.count), int(width), into == Gradient::accumulate});
+         {sums.as<float>(), out.as<float>(), int(parts.count), int(width), sums.stride[0], into == Gradient::accumulate});
 }
 
 }  // namespace headroom::parts

@@ -24,10 +24,14 @@ class ModelProgram : public Program {
 };
 
 TEST_F(ModelProgram, BadInputGetsOneLine) {
-  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, 8B");
+  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, xl-2026, 10B, 8B");
   refused("memory model --width 100", 2, "not a multiple of 12 heads");
   refused("memory model --batch 1000000 --len 1000000", 2, "2^31");
   refused("memory model --keep all", 2, "no-attention-inputs");
+  refused("memory model --keep groups:1", 2, "K is 2 or more");
+  refused("memory model --keep groups:two", 2, "K is 2 or more");
+  refused("memory model --keep groups:3:most", 2, "LEVEL one of everything, no-product");
+  refused("memory model --keep host:0", 2, "N is 1 or more");
   refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
   refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
@@ -54,6 +58,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
   refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
   refused("plan --device cpu --gpus 2", 2, "name a GPU");
+  refused("plan --device cpu --keep host", 2, "a CPU's own memory is the host's");
+  refused("plan --device b200 --keep host:input", 2, "have nothing to move to the host");
   refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
   refused("plan --device h200 --gpus 0", 2, "--gpus");
   refused("plan --memory 0", 2, "GiB");
@@ -190,6 +196,22 @@ TEST_F(ModelProgram, ThePlanForSeveralGpusTriesEverySharding) {
   }
   EXPECT_FALSE(shardings.contains("none")) << "16 bytes for each of 8 billion weights do not fit a card";
   EXPECT_TRUE(shardings.contains("everything"));
+}
+
+TEST_F(ModelProgram, ThePlanSaysWhyTwoShardingsAreAlike) {
+  const std::string sharing =
+      "plan --model small --batch 8 --len 256 --gpus 8 --device h100 --precision bf16 --keep everything --attention flash";
+  const char* alike = "ZeRO-1 and ZeRO-2 are alike here";
+  EXPECT_NE(run(sharing + " --update during").out.find(alike), std::string::npos);
+  EXPECT_EQ(run(sharing + " --update after").out.find(alike), std::string::npos) << "gradients wait";
+}
+
+TEST_F(ModelProgram, ThePlanRefusesBeforeItMeasures) {
+  refused("plan --device cpu --db " + db_ + " --phase forward --gradients half", 2, "gradients in half need bf16");
+  refused("plan --device cpu --db " + db_ + " --keep groups:1", 2, "K is 2 or more");
+  const Ended e = run("plan --device cpu --layers 1 --width 64 --heads 1 --vocab 100 --len 8 --db " + db_);
+  EXPECT_EQ(e.code, 0);
+  EXPECT_NE(e.err.find("measuring the ceilings of"), std::string::npos) << "what takes the seconds";
 }
 
 TEST_F(ModelProgram, ThePlanHoldsTheWaysToShareAStepAgainstEachOther) {
@@ -483,6 +505,9 @@ TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
     EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
     refused(std::string(model).append(other).append(" ").append(none), 1, "--gradients half");
   }
+  const auto two = run(model + "--device h200 --gpus 2 --gradients half");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(two.out.find(none), std::string::npos);
 }
 
 TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {

@@ -16,7 +16,8 @@ namespace {
 
 TEST(Presets, HoldExactlyTheStatedParameters) {
   const std::pair<const char*, std::int64_t> stated[] = {{"small", 128625408}, {"medium", 423183360}, {"large", 969411840},
-                                                         {"xl", 1998235200},   {"2.7B", 3406809600},  {"8B", 8125698048}};
+                                                         {"xl", 1998235200},   {"2.7B", 3406809600},  {"xl-2026", 3406809600},
+                                                         {"10B", 12832823808}, {"8B", 8125698048}};
   ASSERT_EQ(presets().size(), std::size(stated));
   for (const auto& [name, count] : stated) {
     EXPECT_EQ(param_count(model_described(name)), count) << name;

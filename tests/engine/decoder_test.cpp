@@ -234,12 +234,10 @@ TEST(Decoder, ArithmeticThatChangesNoBytesIsReadToo) {
   EXPECT_TRUE(model_from_json(mistral + R"(,"rope_scaling":{"type":"yarn"}})", "m").counted) << "a factor is not guessed";
 }
 
-TEST(Decoder, SaysWhatAGpuLacks) {
-  const auto lacks = [](const char* name) { return lacks_on_gpu(decoder_of(model_published(name))); };
-  for (const char* served : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Qwen3-8B", "Phi-3-mini"}) EXPECT_EQ(lacks(served), "") << served;
-  EXPECT_EQ(lacks("gpt2"), "LayerNorm, gelu_tanh in feed-forward layers without a gate");
-  EXPECT_EQ(lacks("gemma-2-2b"), "norms after each half, scaled embeddings, capped logits, gelu_tanh in feed-forward layers");
-  EXPECT_EQ(lacks("OLMo-2-7B"), "norms after each half, norms over all heads");
+TEST(Decoder, KnowsWhoseOpsAreALlamas) {
+  const auto as_llama = [](const char* name) { return computes_as_llama(decoder_of(model_published(name))); };
+  for (const char* same : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Qwen3-8B", "Phi-3-mini"}) EXPECT_TRUE(as_llama(same)) << same;
+  for (const char* other : {"gpt2", "gemma-2-2b", "OLMo-2-7B"}) EXPECT_FALSE(as_llama(other)) << other;
 }
 
 TEST(Decoder, WindowsAreKeptByTheLayersThatHaveThem) {

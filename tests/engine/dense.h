@@ -10,21 +10,20 @@ struct DenseModel {
   ModelConfig config;
 };
 
-inline ModelConfig config_of_decoder(Decoder d, const char* name) {
-  ModelConfig c = tiny();
+inline ModelConfig config_of_decoder(Decoder d, const char* name, ModelConfig c = tiny()) {
   c.name = name, c.tied = d.tied;
   c.decoder = std::make_shared<const Decoder>(std::move(d));
   return c;
 }
 
-// The sizes of tiny(), so that what is shared can be compared.
-inline std::vector<DenseModel> dense_models() {
+// The sizes of `base`, so that what is shared can be compared.
+inline std::vector<DenseModel> dense_models(const ModelConfig& base = tiny()) {
   using activation::Function;
   std::vector<DenseModel> all;
   const auto add = [&](const char* name, const auto& change) {
-    Decoder d = decoder_of(tiny());
+    Decoder d = decoder_of(base);
     change(d);
-    all.push_back({name, config_of_decoder(std::move(d), name)});
+    all.push_back({name, config_of_decoder(std::move(d), name, base)});
   };
   const auto each = [](Decoder& d, const auto& change) {
     for (std::size_t i = 0; i < d.layers.size(); ++i) change(d.layers[i].attention, d.layers[i].ffn, i);
@@ -33,7 +32,7 @@ inline std::vector<DenseModel> dense_models() {
     d.layer_norm = d.tied = true, d.positions = 64;
     each(d, [](SelfAttention& a, FeedForward& f, std::size_t i) {
       a.qkv_bias = a.out_bias = true;
-      f = {.width = 24, .gated = false, .bias = true, .function = Function::gelu_tanh};
+      f = {.width = f.width, .gated = false, .bias = true, .function = Function::gelu_tanh};
       if (i == 1) a.scale = 0.3;
     });
   });

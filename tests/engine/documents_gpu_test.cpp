@@ -5,7 +5,7 @@
 
 #include "engine/recorded.h"
 #include "gpu/device.h"
-#include "tests/engine/workshop.h"
+#include "tests/engine/dense.h"
 
 namespace headroom::engine::documents_gpu_test {
 namespace {
@@ -87,23 +87,32 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-TEST_F(DocumentsGpu, ARecordedStepTrainsAsTheCpuDoesWhileBordersChange) {
+void expect_as_on_a_cpu(const ModelConfig& model, std::int64_t len, const char* precision) {
+  Recipe r{model, 2, len, *precision_named(precision)};
+  r.documents = {.most = most, .lengths = {{20, most}}};
+  SCOPED_TRACE(fmt::format("{} {} head dim {} norms {}", model.name, precision, model.head_dim, model.qk_norm));
   const Device card = cuda_device(0);
+  const Steps on_cpu = steps_of(r, {}, false), recorded = steps_of(r, card, true), called = steps_of(r, card, false);
+  const bool small = size_of(r.precision.dtype) == 2;
+  for (std::size_t i = 0; i < on_cpu.losses.size(); ++i)
+    EXPECT_NEAR(recorded.losses[i], on_cpu.losses[i], (small ? 0x1p-6 : 1e-5) * on_cpu.losses[i]) << "step " << i;
+  EXPECT_LT(distance(on_cpu.weights, recorded.weights), small ? 5e-3 : 1e-3);
+  EXPECT_TRUE(recorded == called) << "a graph that was recorded before the borders were known";
+}
+
+TEST_F(DocumentsGpu, ARecordedStepTrainsAsTheCpuDoesWhileBordersChange) {
   for (const std::int64_t head_dim : {16, 64, 128})
     for (const char* precision : {"fp32", "bf16", "fp16"})
       for (const bool norms : {false, true}) {
         ModelConfig model{"small", 97, 64, 2, 4, 2, head_dim, 96, false, 10000, 1e-5, {}};
         model.qk_norm = norms;
-        Recipe r{model, 2, 200, *precision_named(precision)};
-        r.documents = {.most = most, .lengths = {{20, most}}};
-        SCOPED_TRACE(fmt::format("{} head dim {} norms {}", precision, head_dim, norms));
-        const Steps on_cpu = steps_of(r, {}, false), recorded = steps_of(r, card, true), called = steps_of(r, card, false);
-        const bool small = size_of(r.precision.dtype) == 2;
-        for (std::size_t i = 0; i < on_cpu.losses.size(); ++i)
-          EXPECT_NEAR(recorded.losses[i], on_cpu.losses[i], (small ? 0x1p-6 : 1e-5) * on_cpu.losses[i]) << "step " << i;
-        EXPECT_LT(distance(on_cpu.weights, recorded.weights), small ? 5e-3 : 1e-3);
-        EXPECT_TRUE(recorded == called) << "a graph that was recorded before the borders were known";
+        expect_as_on_a_cpu(model, 200, precision);
       }
+}
+
+TEST_F(DocumentsGpu, EveryDenseFamilyTrainsAsOnTheCpu) {
+  for (const DenseModel& m : dense_models({"small", 97, 64, 2, 4, 2, 64, 96, false, 10000, 1e-5, {}}))
+    for (const char* precision : {"fp32", "bf16"}) expect_as_on_a_cpu(m.config, 60, precision);
 }
 
 TEST_F(DocumentsGpu, EveryKeepLevelHasTheSameBits) {

@@ -42,20 +42,23 @@ ModelConfig model_in(const std::string& words) {
   return c;
 }
 
-// Rows of headroom step on one card. A line with # has the options of those after it.
-std::vector<Step> recorded(const std::string& file, std::string options = "") {
+// Rows of headroom step on so many cards. A line with # has the options of those after it.
+std::vector<Step> recorded(const std::string& file, std::string options = "", int cards = 1) {
   std::ifstream in(std::string(HEADROOM_SOURCE_DIR) + "/bench/results/" + file);
   EXPECT_TRUE(in) << file;
   std::vector<Step> all;
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with("#")) options = line;
-    if (line.starts_with("#") || line.starts_with("model,") || options.find("--gpus") != std::string::npos) continue;
+    if (line.starts_with("#") || line.starts_with("model,") || (options.find("--gpus 2") != std::string::npos) != (cards == 2)) continue;
     const auto cells = cells_of(line);
     Step s{{model_in(cells.at(0)), std::stoll(cells.at(1)), std::stoll(cells.at(2)), *precision_named(cells.at(3))},
            std::stod(cells.at(5)),
            line};
     s.recipe.purpose = value_named<Purpose>(cells.at(4), "phase");
     if (options.find("halves") != std::string::npos) s.recipe.holding = {Masters::halves, Updating::during, Gradients::half};
+    s.recipe.ranks.count = cards;
+    for (const std::string& word : names_of<Sharding>.all())
+      if (options.find("--shard " + word) != std::string::npos) s.recipe.ranks.sharding = *names_of<Sharding>.named(word);
     all.push_back(std::move(s));
   }
   return all;
@@ -96,6 +99,12 @@ TEST(ExpectedTime, HoldsForStepsThatItWasNotFittedTo) {
   expect_between(other_shapes);
 }
 
+TEST(ExpectedTime, HoldsForTwoCardsThatShareAStep) {
+  const auto all = recorded("h200_step_two_gpus_peer_copies_2026-11-22.csv", "", 2);
+  ASSERT_EQ(all.size(), 21u);
+  EXPECT_LT(expect_between(all), 0.03);
+}
+
 TEST(ExpectedTime, IsNotSaidWhereNothingWasMeasured) {
   Recipe r{model_described("small"), 4, 512, {DType::bf16}};
   const auto of = [&](const char* card) { return forecast(r, device_described(card), 1).expected; };
@@ -107,6 +116,12 @@ TEST(ExpectedTime, IsNotSaidWhereNothingWasMeasured) {
   r.precision = {DType::bf16}, r.attention = "plain";
   EXPECT_FALSE(of("h200"));
   r.attention = "flash", r.ranks.count = 2;
+  EXPECT_TRUE(of("h200"));
+  r.ranks.count = 4;
+  EXPECT_FALSE(of("h200"));
+  r.ranks.count = 2, r.ranks.split_tokens = true;
+  EXPECT_FALSE(of("h200"));
+  r.ranks.split_tokens = false, r.precision = {};
   EXPECT_FALSE(of("h200"));
 }
 

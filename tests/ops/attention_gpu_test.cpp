@@ -297,20 +297,23 @@ TEST_F(AttentionGpu, DecodingHoweverTheKeysAreDealt) {
   device.units = units;
 }
 
-TEST_F(AttentionGpu, DecodingWhereClustersShareASequence) {  // whole sequences, even parts, parts that end anywhere
+TEST_F(AttentionGpu, DecodingWhereClustersShareASequence) {  // they do where sequences are shorter than the cache has room
   struct Shape {
-    std::int64_t heads, kv_heads, len_k, dim;
+    std::int64_t batch, heads, kv_heads, len_k, dim;
   };
-  for (const Shape& s : {Shape{32, 8, 4096, 128}, {8, 8, 30000, 64}, {10, 5, 20000, 128}, {45, 3, 20000, 64}, {24, 8, 20000, 256}})
+  for (const Shape& s : {Shape{1, 32, 8, 4096, 128}, {3, 8, 2, 2000, 64}, {4, 10, 5, 1500, 128}, {2, 45, 3, 900, 256}})
     for (std::int64_t page : {0, 64})
       for (bool filled : {false, true}) {
         Case c = plain_case(s.heads, s.kv_heads, 1 + s.heads % 2, s.len_k, s.dim, Mask::full(), {DType::bf16}, 92);
-        c.problem.batch = 1;
+        c.problem.batch = s.batch;
         c.with_dlse = false;
-        if (filled) c = packed(c, {int(c.problem.len_q)}, {int(s.len_k - 100)}, 0), c.problem.len_k = s.len_k;
         c.problem.page = page;
-        c.problem.pages = page ? c.problem.pages_of_sequence() : 0;
+        c.problem.pages = page ? s.batch * c.problem.pages_of_sequence() : 0;
         while (page && c.problem.pages % 7 == 0) ++c.problem.pages;
+        if (filled) {
+          c = packed(c, {int(c.problem.len_q)}, {int(s.len_k)});
+          c.cached = {int(s.len_k) - 64, 17, int(s.len_k) * 3 / 4, 640};
+        }
         EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
       }
 }

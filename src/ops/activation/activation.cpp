@@ -11,17 +11,13 @@ void check_pair(const Tensor& in, const Tensor& act) {
         Code::bad_argument, "activation: the input [{}, {}] {} must be contiguous, as wide as [{}, {}] {} or twice, and of its type",
         in.shape[0], in.shape[1], name_of(in.dtype), act.shape[0], act.shape[1], name_of(act.dtype));
 }
-void check_device(Function f, const Context& ctx) {
-  check(ctx.dry() || !ctx.on_gpu(), Code::unsupported, "activation: there is no CUDA kernel of {} yet; run it with --device cpu",
-        names_of<Function>.of(f));
-}
 }  // namespace
 
 void forward(const Forward& t, Context& ctx) {
   check_pair(t.in, t.act);
-  check_device(t.function, ctx);
   const auto op = ctx.note("activation.forward", {DType::f32}, {8 * double(t.act.count()), double(t.in.bytes() + t.act.bytes())});
-  if (!ctx.dry()) forward_cpu(t, ctx);
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -29,10 +25,10 @@ void backward(const Backward& t, Context& ctx) {
   check_pair(t.din, t.dact);
   check(t.din.shape == t.in.shape, Code::bad_argument, "activation: the input's gradient must have the input's shape");
   if (t.act) check_pair(t.in, t.act);
-  check_device(t.function, ctx);
   const auto op = ctx.note("activation.backward", {DType::f32},
                            {16 * double(t.dact.count()), double(2 * t.in.bytes() + (t.act ? 2 : 1) * t.dact.bytes())});
-  if (!ctx.dry()) backward_cpu(t, ctx);
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
 }
 
 }  // namespace headroom::activation

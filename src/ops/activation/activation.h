@@ -1,5 +1,5 @@
-// act = f(gate) · up, or act = f(x) without a gate, and their gradients, for the functions that feed-forward layers have beside SwiGLU
-// (ops/swiglu, which is the gated silu and has kernels for GPUs).
+// act = f(gate) · up, or act = f(x) without a gate, and their gradients, for the functions that feed-forward layers have beside SwiGLU,
+// the gated silu (ops/swiglu).
 //
 // in is [rows, 2·width] gated, gate first, or [rows, width]; act [rows, width]; one storage type, contiguous; the arithmetic is FP32.
 // din may share in's memory, so that backward allocates nothing. Backward reads everything that act is made of, so it can write act

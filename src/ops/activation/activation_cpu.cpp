@@ -33,7 +33,8 @@ struct GeluTanh {  // ½(1 + tanh u) is sigmoid(2u)
   static Bent at(float x) {
     constexpr float root = 0.79788456f, cubic = 0.044715f;
     const float s = sigmoid(2 * root * (x + cubic * x * x * x));
-    return {x * s, s + x * s * (1 - s) * 2 * root * (1 + 3 * cubic * x * x)};
+    const float turning = s * (1 - s);  // 0 far out, where x² may be infinite
+    return {x * s, turning == 0 ? s : s + x * turning * 2 * root * (1 + 3 * cubic * x * x)};
   }
 };
 struct Relu {

@@ -9,4 +9,7 @@ inline bool gated(const Tensor& in, const Tensor& act) { return in.shape[1] == 2
 void forward_cpu(const Forward&, Context&);
 void backward_cpu(const Backward&, Context&);
 
+void forward_cuda(const Forward&, Context&);
+void backward_cuda(const Backward&, Context&);
+
 }  // namespace headroom::activation

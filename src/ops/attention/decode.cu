@@ -305,12 +305,7 @@ struct Block {
     for (int chunk = 0; chunk < team_keys / chunk_keys; ++chunk) {
       const int first_key = tile_first + chunk * chunk_keys;
       if (first_key >= at.keys.last) break;
-#ifdef LAB_ONE_CHAIN
-      constexpr int two = 0;
-#else
-      constexpr int two = 1;
-#endif
-      float x[chunk_keys / 2] = {}, odd[chunk_keys / 2] = {};  // products of every other 16 dimensions: two short chains instead of a long one
+      float x[chunk_keys / 2] = {};
 #pragma unroll
       for (int k16 = 0; k16 < dim / 16; ++k16)
 #pragma unroll
@@ -318,11 +313,9 @@ struct Block {
           std::uint32_t b[4];
           const int row = chunk * chunk_keys + n * 16 + (lane & 7) + (lane >> 4) * 8;
           warp::load_blocks(b, stage + swizzled(row, 2 * k16 + (lane >> 3 & 1)));
-          warp::multiply<T>((two && k16 % 2 ? odd : x) + 8 * n, s.q[k16], b[0], b[1]);
-          warp::multiply<T>((two && k16 % 2 ? odd : x) + 8 * n + 4, s.q[k16], b[2], b[3]);
+          warp::multiply<T>(x + 8 * n, s.q[k16], b[0], b[1]);
+          warp::multiply<T>(x + 8 * n + 4, s.q[k16], b[2], b[3]);
         }
-#pragma unroll
-      for (int i = 0; i < chunk_keys / 2; ++i) if (two) x[i] += odd[i];
       if (a.to_cap != 0)
 #pragma unroll
         for (float& score : x) score = tanh_of(score * a.to_cap);

@@ -1,6 +1,6 @@
 // flash_decode — a few new positions against a cache of keys and values, host side: what it serves, how its work is dealt, scratch.
 //
-// Workspace: for each block of threads two partial outputs (FP32), each with its maxima, sums and the word that says that it is there.
+// Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums.
 // Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, whoever made them.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -60,7 +60,8 @@ std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr int kept_by_cuda = 1024;  // of shared memory, a block
   constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
-  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 2, part = 0.15, cut = 5;
+  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5, part = 0.4, cut = 5,
+                   step = 0.45;  // from the keys of a step to those of the next one, where memory is no limit
   const int dim = dim_of(p),
             at_once = dim == 256
                           ? 1
@@ -73,7 +74,7 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     if (clusters == 0) return;
     const std::int64_t walked = ceil_div(units * steps, clusters);
     const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
-    double time = double(walked * clusters * cluster) * step_bytes / (rate * double(device.units) * std::pow(busy, 0.45));
+    double time = std::max(double(walked * clusters * cluster) * step_bytes / (rate * double(device.units) * std::pow(busy, 0.45)), step * double(walked));
     const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
     time += cluster == 1 ? block_ends + more_units * block_goes_on : cluster_ends + rank_ends * cluster + more_units * cluster_goes_on;
     if (!whole_units(units, clusters)) {
@@ -87,14 +88,9 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
                        fit = of.cluster == 1 ? most : device.units * (at_once == 2 ? of.by_two : of.alone) / 132;
     if (of.cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < of.cluster)) break;
     try_deal(of.cluster, ceil_div(units, ceil_div(units, fit)), steps);
+    if (of.cluster > 2) continue;  // larger ones were not faster where units are cut
     try_deal(of.cluster, std::min(fit / units, steps) * units, steps);
     try_deal(of.cluster, std::min(fit, units * steps), steps);
-  }
-  if (const char* lab = std::getenv("DECODE_LAB")) {
-    int cluster = 1, clusters = 0;
-    std::sscanf(lab, "%d,%d", &cluster, &clusters);
-    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * cluster), 1);
-    best = {cluster, std::min<std::int64_t>(units * steps, clusters ? clusters : std::max<std::int64_t>(most / cluster, 1)), steps};
   }
   check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", units * best.steps,
         step_keys * best.cluster);
@@ -205,7 +201,7 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .by_clusters = Divisor::of(unsigned(deal.clusters)),
          .by_group = Divisor::of(unsigned(p.group())),
          .by_row_blocks = Divisor::of(unsigned(row_blocks)),
-         .early = ctx.device.sm == 90 && !std::getenv("DECODE_LATE"),
+         .early = ctx.device.sm == 90,
          .words = static_cast<Word*>(words.data),
          .kept_rows = int(kept_rows),
          .number = next_number()};

@@ -5,11 +5,7 @@
 namespace headroom::cross_entropy {
 
 namespace {
-void check_cap(float softcap, const Context& ctx) {
-  check(softcap >= 0, Code::bad_argument, "cross_entropy: softcap is {}, it must be at least 0", softcap);
-  check(ctx.dry() || !ctx.on_gpu() || softcap == 0, Code::unsupported,
-        "cross_entropy: there is no CUDA kernel that caps logits yet; run it with --device cpu");
-}
+void check_cap(float softcap) { check(softcap >= 0, Code::bad_argument, "cross_entropy: softcap is {}, it must be at least 0", softcap); }
 }  // namespace
 
 void run(const Rows& t, Context& ctx) {
@@ -24,7 +20,7 @@ void run(const Rows& t, Context& ctx) {
         "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
   check(!t.dlogits || t.dlogits.data != t.logits.data || size_of(t.dlogits.dtype) <= size_of(type), Code::bad_argument,
         "cross_entropy: a gradient in {} does not fit in the memory of logits in {}", name_of(t.dlogits.dtype), name_of(type));
-  check_cap(t.softcap, ctx);
+  check_cap(t.softcap);
   const double size = double(t.logits.count());
   const auto op = ctx.note(
       "cross_entropy", {DType::f32},
@@ -35,9 +31,10 @@ void run(const Rows& t, Context& ctx) {
 
 void cap(const Tensor& logits, float softcap, Context& ctx) {
   check(logits.dtype == DType::f32 && logits.contiguous(), Code::bad_argument, "cross_entropy: logits to cap must be contiguous fp32");
-  check_cap(softcap, ctx);
+  check_cap(softcap);
   const auto op = ctx.note("cross_entropy.cap", {DType::f32}, {6 * double(logits.count()), 2 * double(logits.bytes())});
-  if (!ctx.dry()) cap_cpu(logits, softcap, ctx);
+  if (ctx.dry() || softcap == 0) return;
+  ctx.on_gpu() ? cap_cuda(logits, softcap, ctx) : cap_cpu(logits, softcap, ctx);
 }
 
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx, const double* over) {

@@ -4,7 +4,7 @@
 // has checked. A target below 0 is none: that row's loss and gradient are 0. losses is FP32 [rows]. dlogits, when asked for, is [rows, vocab] in any storage type. It may share logits' memory
 // when its elements are not larger than theirs: each row begins where the row of logits began (gradient_inside).
 //
-// With a softcap c every logit x stands for c · tanh(x / c), as in Gemma 2; dlogits is then the gradient of x. On the CPU only.
+// With a softcap c every logit x stands for c · tanh(x / c), as in Gemma 2; dlogits is then the gradient of x.
 #pragma once
 #include "base/tensor.h"
 #include "ops/op.h"

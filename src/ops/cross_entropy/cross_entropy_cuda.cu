@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/divide.h"
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
@@ -18,11 +19,10 @@ struct Args {
   T* dlogits;  // or null
   const double *loss_scale, *over;
   std::int64_t gradient_stride;
-  int vocab, held;  // held, in shared memory: a multiple of what a block takes at once, or nothing
-  float scale;
+  int vocab, held;       // held, in shared memory: a multiple of what a block takes at once, or nothing
+  float scale, softcap;  // softcap: of long rows alone; 0: none
 
-  __device__ float whole_scale(int target) const {  // 0: nothing is predicted
-    if (target < 0) return 0;
+  __device__ float whole_scale() const {
     const float each = over ? float(double(scale) / *over) : scale;
     return loss_scale ? float(double(each) * *loss_scale) : each;
   }
@@ -67,9 +67,10 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   if (max(target, 0) / vec % threads == int(threadIdx.x)) a.losses[row] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + row * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
+  if (target < 0) return each([&](const auto&, int i) { store(d + i, Pack<T, vec>{}); });
+  const float scale = a.whole_scale(), factor = scale / sum;
   each([&](const auto& piece, int i) {
     Pack<T, vec> out;
 #pragma unroll
@@ -81,9 +82,13 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
 constexpr std::int64_t most_held_bytes = 96 * 1024;  // logits of a row that wait in shared memory: two blocks share a Hopper multiprocessor
 constexpr int long_threads = 1024;
 
-// cross_entropy_long_rows — the same for rows that do not fit registers: shared memory keeps them, and what does not fit there is read
-// again. The maximum is a running one.
-template <class A, int vec>
+// cap · tanh(x / cap), and what its gradient is multiplied with.
+__device__ float capped(float x, float cap) { return cap * tanhf(x / cap); }
+__device__ float slope_of_capped(float bent, float cap) { return 1 - bent / cap * (bent / cap); }
+
+// cross_entropy_long_rows — the same for rows that do not fit registers, and for capped ones: shared memory keeps them, and what does not
+// fit there is read again. The maximum is a running one.
+template <class A, int vec, bool caps>
 __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __grid_constant__ A a) {
   extern __shared__ float4 held_memory[];
   __shared__ float room[2][32];
@@ -92,7 +97,14 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   using L = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
   L* held = reinterpret_cast<L*>(held_memory);
   const int target = a.targets[blockIdx.x], first = int(threadIdx.x) * vec;
-  const float at_target = widened(x[max(target, 0)]);
+  const auto bend = [&](Pack<float, vec> v) {
+    if constexpr (caps) {
+#pragma unroll
+      for (int e = 0; e < vec; ++e) v.at[e] = capped(v.at[e], a.softcap);
+    }
+    return v;
+  };
+  const float raw_target = widened(x[max(target, 0)]), at_target = caps ? capped(raw_target, a.softcap) : raw_target;
   float top = -3.4028235e38f, sum = 0;  // finite: −∞ minus it is −∞, not NaN
   const auto take = [&](const Pack<float, vec>& v) {
     float higher = top;
@@ -107,22 +119,31 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   for (int i = first; i < a.held; i += step) {
     const auto v = load<vec>(x + i);
     if (a.dlogits) store(held + i, v);
-    take(widened(v));
+    take(bend(widened(v)));
   }
 #pragma unroll 4
-  for (int i = a.held + first; i < a.vocab; i += step) take(widened(load<vec>(x + i)));
+  for (int i = a.held + first; i < a.vocab; i += step) take(bend(widened(load<vec>(x + i))));
   const float highest = block_max(top, room[0]);
   sum = block_sum(sum * expf(top - highest), room[1]);
   if (threadIdx.x == 0) a.losses[blockIdx.x] = target < 0 ? 0 : logf(sum) + (highest - at_target);
   if (!a.dlogits) return;
 
-  const float scale = a.whole_scale(target), factor = scale / sum;
   auto* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
   using T = std::remove_pointer_t<decltype(d)>;
-  const auto give = [&](int i, const Pack<float, vec>& v) {
+  if (target < 0) {  // every thread has read its logits
+    for (int i = first; i < a.vocab; i += step) store(d + i, Pack<T, vec>{});
+    return;
+  }
+  const float scale = a.whole_scale(), factor = scale / sum;
+  const auto give = [&](int i, const Pack<float, vec>& unbent) {
+    const Pack<float, vec> v = bend(unbent);
     Pack<T, vec> out;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) out.at[e] = rounded<T>(power_of_e(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f));
+    for (int e = 0; e < vec; ++e) {
+      float slope = power_of_e(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f);
+      if constexpr (caps) slope *= slope_of_capped(v.at[e], a.softcap);
+      out.at[e] = rounded<T>(slope);
+    }
     store(d + i, out);
   };
   for (int i = first; i < a.held; i += step) give(i, widened(load<vec>(held + i)));
@@ -134,6 +155,16 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
     __syncthreads();
     if (i < a.vocab) give(i, v);
   }
+}
+
+struct CapArgs {
+  float* logits;
+  std::int64_t count;
+  float softcap;
+};
+
+__global__ void __launch_bounds__(256) cross_entropy_cap(const __grid_constant__ CapArgs a) {
+  if (const std::int64_t i = std::int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.count) a.logits[i] = capped(a.logits[i], a.softcap);
 }
 
 struct AddArgs {
@@ -172,17 +203,20 @@ void run_typed(const Rows& t, cudaStream_t stream) {
            .gradient_stride = t.dlogits.stride[0],
            .vocab = int(vocab),
            .held = 0,
-           .scale = t.scale};
+           .scale = t.scale,
+           .softcap = t.softcap};
     const auto start = [&]<int own, int threads>() {
       launch(stream, cross_entropy_rows < A, vec < 4 ? vec : 4, own, threads >, {grid_of(rows), threads}, args);
     };
-    if (vocab <= 8 * 128) return start.template operator()<8, 128>();
-    if (vocab <= 16 * 256) return start.template operator()<16, 256>();
-    if (vocab <= 20 * 512) return start.template operator()<20, 512>();
-    if (vocab <= 32 * 512) return start.template operator()<32, 512>();
+    const bool caps = t.softcap > 0;
+    if (!caps && vocab <= 8 * 128) return start.template operator()<8, 128>();
+    if (!caps && vocab <= 16 * 256) return start.template operator()<16, 256>();
+    if (!caps && vocab <= 20 * 512) return start.template operator()<20, 512>();
+    if (!caps && vocab <= 32 * 512) return start.template operator()<32, 512>();
     constexpr std::int64_t each = vec * std::int64_t(long_threads), most_held = most_held_bytes / std::int64_t(sizeof(L));
     if (t.dlogits) args.held = int(vocab <= most_held ? vocab : most_held / each * each);
-    launch(stream, cross_entropy_long_rows<A, vec>, {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(L)}, args);
+    launch(stream, caps ? cross_entropy_long_rows<A, vec, true> : cross_entropy_long_rows<A, vec, false>,
+           {grid_of(rows), long_threads, std::size_t(args.held) * sizeof(L)}, args);
   };
   constexpr int most = 16 / int(sizeof(L));
   const bool wide = pieces_of<L>(vocab, t.logits.as<char>(), t.dlogits.as<char>()) > 1 && t.dlogits.stride[0] % most == 0;
@@ -196,6 +230,12 @@ void run_cuda(const Rows& t, Context& ctx) {
   with_float(t.logits.dtype, [&]<class L>() {
     with_float(t.dlogits ? t.dlogits.dtype : t.logits.dtype, [&]<class T>() { run_typed<L, T>(t, cuda_stream(ctx.stream)); });
   });
+}
+
+void cap_cuda(const Tensor& logits, float softcap, Context& ctx) {
+  if (logits.count() == 0) return;
+  launch(cuda_stream(ctx.stream), cross_entropy_cap, {grid_of(ceil_div(logits.count(), 256)), 256},
+         {logits.as<float>(), logits.count(), softcap});
 }
 
 void add_up_cuda(const Tensor& losses, double scale, bool add, const Tensor& total, const double* over, Context& ctx) {

@@ -9,6 +9,7 @@ namespace {
 }  // namespace
 
 void run_cuda(const Rows&, Context&) { refuse(); }
+void cap_cuda(const Tensor&, float, Context&) { refuse(); }
 void add_up_cuda(const Tensor&, double, bool, const Tensor&, const double*, Context&) { refuse(); }
 
 }  // namespace headroom::cross_entropy

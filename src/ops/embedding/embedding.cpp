@@ -12,19 +12,14 @@ void check_rows(const Tensor& table, const Tensor& tokens, const Tensor& x) {
   check(tokens.dtype == DType::i32 && tokens.count() == x.shape[0], Code::bad_argument,
         "embedding: tokens must be int32 [{}], they are {} [{}]", x.shape[0], name_of(tokens.dtype), tokens.count());
 }
-void check_scale(float scale, const Context& ctx) {
-  check(ctx.dry() || !ctx.on_gpu() || scale == 1, Code::unsupported,
-        "embedding: there is no CUDA kernel that scales its rows yet; run it with --device cpu");
-}
 }  // namespace
 
 void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx, float scale) {
   check_rows(table, tokens, x);
-  check_scale(scale, ctx);
   const auto op = ctx.note("embedding.forward", {DType::f32},
                            {0, double(x.count()) * double(size_of(table.dtype)) + double(x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(table, tokens, x, ctx) : forward_cpu(table, tokens, x, scale, ctx);
+  ctx.on_gpu() ? forward_cuda(table, tokens, x, scale, ctx) : forward_cpu(table, tokens, x, scale, ctx);
 }
 
 void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
@@ -37,7 +32,6 @@ void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ct
 
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx, float scale) {
   check_rows(dtable, tokens, dx);
-  check_scale(scale, ctx);
   check(dtable.dtype == DType::f32, Code::bad_argument, "embedding: the table's gradient must be fp32, it is {}", name_of(dtable.dtype));
   auto scope = ctx.arena.scope();
   Sorted sorted;
@@ -49,7 +43,8 @@ void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Grad
   const auto op = ctx.note("embedding.backward", {DType::f32},
                            {double(dx.count()), double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count()))});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(tokens, dx, dtable, into_dtable, sorted, ctx) : backward_cpu(tokens, dx, dtable, into_dtable, scale, ctx);
+  ctx.on_gpu() ? backward_cuda(tokens, dx, dtable, into_dtable, scale, sorted, ctx)
+               : backward_cpu(tokens, dx, dtable, into_dtable, scale, ctx);
 }
 
 }  // namespace headroom::embedding

@@ -1,5 +1,5 @@
 // x[row] = scale · table[token[row]], and the gradient of the table: dtable[token[row]] += scale · dx[row], rows in order, FP32.
-// A scale other than 1 (Gemma's √width) is served on the CPU.
+// scale: Gemma's √width.
 // table is [vocab, width], FP32 or the storage type; tokens int32 [rows], each in [0, vocab): the caller has checked; x [rows, width].
 // Backward has the same bits on every device: it only adds, in one order.
 #pragma once

@@ -20,6 +20,7 @@ struct ForwardArgs {
   const int* tokens;
   To* x;
   int width;
+  float scale;
 };
 
 // embedding_fwd — one block per row.     limit  bandwidth
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(threads) embedding_fwd(const __grid_constant__
     const auto x = load<vec>(from + i);
     Pack<To, vec> y;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) y.at[e] = rounded<To>(widened(x.at[e]));
+    for (int e = 0; e < vec; ++e) y.at[e] = rounded<To>(a.scale * widened(x.at[e]));
     store(to + i, y);
   }
 }
@@ -122,6 +123,7 @@ struct SumArgs {
   float* dtable;
   const int *starts, *rows;
   int width;
+  float scale;
   bool add;
 };
 
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(sum_threads) embedding_bwd_sum(const __grid_co
     for (int k = begin; k < end; ++k) {
       const auto x = load<vec>(a.dx + std::int64_t(a.rows[k]) * a.width + i);
 #pragma unroll
-      for (int e = 0; e < vec; ++e) sum.at[e] += widened(x.at[e]);
+      for (int e = 0; e < vec; ++e) sum.at[e] = __fadd_rn(sum.at[e], __fmul_rn(a.scale, widened(x.at[e])));  // as on a CPU
     }
     store(out + i, sum);
   }
@@ -148,12 +150,12 @@ __global__ void __launch_bounds__(sum_threads) embedding_bwd_sum(const __grid_co
 
 }  // namespace
 
-void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
+void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context& ctx) {
   const auto rows = x.shape[0], width = x.shape[1];
   if (x.count() == 0) return;
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
-      const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width)};
+      const ForwardArgs<From, To> args{table.as<From>(), tokens.as<int>(), x.as<To>(), int(width), scale};
       const bool wide = pieces_of<float>(width, args.table, args.x) > 1;  // 16 bytes where they are FP32
       launch(cuda_stream(ctx.stream), wide ? embedding_fwd<4, From, To> : embedding_fwd<1, From, To>, {grid_of(rows), threads}, args);
     });
@@ -165,12 +167,13 @@ void add_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Contex
   with_float(table.dtype, [&]<class From>() {
     with_float(x.dtype, [&]<class To>() {
       launch(cuda_stream(ctx.stream), embedding_add<From, To>, {grid_of(x.shape[0]), threads},
-             {table.as<From>(), tokens.as<int>(), x.as<To>(), int(x.shape[1])});
+             {table.as<From>(), tokens.as<int>(), x.as<To>(), int(x.shape[1]), 1});
     });
   });
 }
 
-void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, const Sorted& sorted, Context& ctx) {
+void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, const Sorted& sorted,
+                   Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
   const auto rows = dx.shape[0], width = dx.shape[1], vocab = dtable.shape[0];
   if (dtable.count() == 0) return;
@@ -190,6 +193,7 @@ void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable,
                           .starts = sort.starts,
                           .rows = sort.rows,
                           .width = int(width),
+                          .scale = scale,
                           .add = into_dtable == Gradient::accumulate};
     const bool wide = pieces_of<float>(width, args.dx, args.dtable) > 1;  // 16 bytes of the sums
     launch(stream, wide ? embedding_bwd_sum<T, 4> : embedding_bwd_sum<T, 1>, {grid_of(vocab), sum_threads}, args);

@@ -16,7 +16,8 @@ struct Sorted {      // scratch on a GPU: rows in the order of their tokens, row
 void add_cpu(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
 
 void add_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
-void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, Context&);
-void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, const Sorted&, Context&);
+void forward_cuda(const Tensor& table, const Tensor& tokens, const Tensor& x, float scale, Context&);
+void backward_cuda(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, float scale, const Sorted&,
+                   Context&);
 
 }  // namespace headroom::embedding

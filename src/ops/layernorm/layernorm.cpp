@@ -16,7 +16,8 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, std::initi
   for (const Tensor& t : of_columns) fit = fit && t.dtype == DType::f32 && t.count() == x.shape[1];
   for (const Tensor& t : of_rows) fit = fit && t.dtype == DType::f32 && t.count() == x.shape[0];
   check(fit, Code::bad_argument, "layernorm: weight and bias must be fp32 [{}], mean and rstd fp32 [{}]", x.shape[1], x.shape[0]);
-  check(ctx.dry() || !ctx.on_gpu(), Code::unsupported, "layernorm: there is no CUDA kernel of it yet; run it with --device cpu");
+  check(!ctx.on_gpu() || x.shape[1] <= widest_on_gpu, Code::unsupported, "layernorm: rows of {} elements; a GPU serves up to {}",
+        x.shape[1], widest_on_gpu);
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ void forward(const Forward& t, Context& ctx) {
   check_rows(t.x, {t.y}, {t.weight, t.bias}, {t.mean, t.rstd}, ctx);
   const auto op = ctx.note("layernorm.forward", {DType::f32},
                            {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + 2 * t.weight.bytes() + 2 * t.rstd.bytes())});
-  if (!ctx.dry()) forward_cpu(t, ctx);
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -36,7 +38,8 @@ void backward(const Backward& t, Context& ctx) {
   const auto op = ctx.note("layernorm.backward", {DType::f32},
                            {12 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
                                                              3 * t.weight.bytes() + 2 * t.rstd.bytes())});
-  if (!ctx.dry()) backward_cpu(t, parts, sums, ctx);
+  if (ctx.dry()) return;
+  ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }
 
 }  // namespace headroom::layernorm

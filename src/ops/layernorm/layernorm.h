@@ -2,7 +2,7 @@
 //
 // x, y, dy, dx are [rows, width] in one storage type, contiguous; weight, bias and their gradients [width], mean and rstd [rows] are
 // FP32. Sums are FP32. Backward reads the mean and rstd that forward wrote. dx may be the residual stream's gradient; backward then
-// adds to it. On the CPU only.
+// adds to it.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"
@@ -23,6 +23,9 @@ struct Backward {
 };
 
 void forward(const Forward&, Context&);
-void backward(const Backward&, Context&);  // scratch: FP32 partial sums of both weights' gradients, at most 64 rows of 2 · width
+void backward(const Backward&,
+              Context&);  // scratch: FP32 partial sums of both weights' gradients, at most 64 rows of 2 · width (512 on a GPU)
+
+constexpr std::int64_t widest_on_gpu = 16384;
 
 }  // namespace headroom::layernorm

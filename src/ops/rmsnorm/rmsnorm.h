@@ -1,8 +1,8 @@
 // y = x · weight / √(mean(x²) + eps), row by row, and its gradients.
 //
-// x, y, dy, dx are [rows, width] in one storage type, contiguous (on a CPU rows may lie apart); weight, dweight [width] and rstd [rows]
-// are FP32. Sums are FP32. Backward reads the rstd that forward wrote. dx may be the residual stream's gradient; backward then adds to
-// it. dx may share dy's memory. Where a residual is given, y = residual + the norm, rounded once; y may share its memory (on a CPU).
+// x, y, dy, dx are [rows, width] in one storage type; rows may lie apart. weight, dweight [width] and rstd [rows] are FP32. Sums are
+// FP32. Backward reads the rstd that forward wrote. dx may be the residual stream's gradient; backward then adds to it. dx may share
+// dy's memory. Where a residual is given, y = residual + the norm, rounded once; y may share its memory.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"

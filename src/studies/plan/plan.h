@@ -141,6 +141,7 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
 }
 
+void check(const Plan&);  // an Error that says what is allowed, before anything is measured or forecast
 Outcome plan(const Plan&);
 
 }  // namespace headroom::studies

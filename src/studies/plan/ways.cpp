@@ -151,15 +151,19 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   const auto add_settings = [&](const std::string& name, auto&& is) {
     std::vector<Setting> some;
     std::copy_if(all.begin(), all.end(), std::back_inserter(some), is);
-    if (const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak(); }))
-      rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak()}, !p.model.counted, room));
+    const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak(); });
+    if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak()}, !p.model.counted, room));
+    return s && s->recipe.holding.updating == engine::Updating::during ? s->peak() : 0;  // where no gradient waits for the update
   };
   constexpr std::pair<Sharding, const char*> shardings[] = {{Sharding::none, "replicas"},
                                                             {Sharding::optimizer, "ZeRO-1 (--shard optimizer)"},
                                                             {Sharding::gradients, "ZeRO-2 (--shard gradients)"},
                                                             {Sharding::everything, "ZeRO-3 (--shard everything)"}};
+  std::vector<std::uint64_t> updated_during;  // their peaks
   for (const auto& [sharding, name] : shardings)
-    add_settings(name, [&](const Setting& s) { return s.recipe.ranks.sharding == sharding && !s.recipe.ranks.split_tokens; });
+    updated_during.push_back(
+        add_settings(name, [&](const Setting& s) { return s.recipe.ranks.sharding == sharding && !s.recipe.ranks.split_tokens; }));
+  const bool alike = updated_during[1] > 0 && updated_during[1] == updated_during[2];
   add_settings("context parallel (--split-tokens)", [](const Setting& s) { return s.recipe.ranks.split_tokens; });
   const Recipe& like = all.front().recipe;
   const auto add_forecast = [&](const char* name, const std::string& why_not, const auto& ways) {
@@ -174,15 +178,17 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   };
   add_forecast("tensor parallel", tensor_why_not(p), tensor_ways);
   add_forecast("pipeline parallel", pipeline_why_not(p), pipeline_ways);
+  std::string note =
+      "runs: headroom trains so; the others are forecasts only. link_bytes is what a GPU sends in a step, bytes_a_layer its share of a "
+      "layer, "
+      "exposed_ms the part of it that the step waits for, bubble the share of a pipeline's time in which a GPU waits for others. Tensor "
+      "parallel: four all-reduces of the residual stream a layer, none beside other work. Pipeline parallel: one forward, one backward.";
+  if (alike) note += " ZeRO-1 and ZeRO-2 are alike here: with --update during no gradient waits, so there is none to share out.";
   return {
       Part{table_of<WayRow>(
           "ways", fmt::format("Ways to share the step out to {} GPUs, each with its fastest setting that fits, else its smallest", p.gpus),
           rows)},
-      Part{Note{"runs: headroom trains so; the others are forecasts only. link_bytes is what a GPU sends in a step, bytes_a_layer its "
-                "share of a layer, exposed_ms the part of it that the step waits for, bubble the share of a pipeline's time in which a GPU "
-                "waits for others. "
-                "Tensor parallel: four all-reduces of the residual stream a layer, none beside other work. Pipeline parallel: one forward, "
-                "one backward."}}};
+      Part{Note{std::move(note)}}};
 }
 
 }  // namespace headroom::studies

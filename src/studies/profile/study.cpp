@@ -19,11 +19,16 @@ const T& only(const std::vector<T>& list, const char* option) {
   return list.front();
 }
 
+attention::Problem problem_of(const AttentionSweep& sweep) {
+  return sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
+}
+
 // A row for each line of the short tables; a long table is one row, its lines in the detail.
 KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {
   RowObject settings{{"what", what}};
   settings.update(asked);
   settings["steps"] = o.steps, settings["warmup"] = o.warmup;
+  if (o.only) settings["only"] = true;
   Life life(host, "profile", settings, result.device.name);
   auto record = parse_json<RowObject>(render_json(profile_record(result, false)), "a profile");
   record.erase("schema_version");
@@ -58,6 +63,7 @@ KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked,
 }  // namespace
 
 std::vector<std::string> variants_that_serve(const AttentionSweep& sweep, const Device& device) {
+  problem_of(sweep);
   const bool all = std::find(sweep.variants.begin(), sweep.variants.end(), "all") != sweep.variants.end();
   std::vector<std::string> names, refusals;
   for (const AttentionCase& c : cases_of(sweep, device)) {
@@ -71,11 +77,19 @@ std::vector<std::string> variants_that_serve(const AttentionSweep& sweep, const 
 
 KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& device, const ProfileOptions& o, const Host& host) {
   ProfileAttention p;
-  p.problem =
-      sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
+  p.problem = problem_of(sweep);
   p.variants = variants_that_serve(sweep, device), p.passes = sweep.passes;
   p.of = sweep, p.of.seed = o.seed;
   return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
+}
+
+engine::Recipe recipe_of(const StepTime& t, engine::Purpose phase) {
+  engine::Recipe r{only(t.models, "--model"), t.batch, only(lens_of(t), "--len"), only(t.precisions, "--precision"), {}, t.attention};
+  r.keep_as(t.keep.what.value_or(engine::Keeping{}));
+  r.purpose = phase, r.holding = t.holding, r.ranks = t.ranks, r.logits = t.logits;
+  r.documents = engine::packed_as(t.documents);
+  engine::check(r);
+  return r;
 }
 
 KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const Device& device, const ProfileOptions& options,
@@ -83,14 +97,13 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   ProfileOptions o = options;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
-  s.recipe = {only(t.models, "--model"), t.batch, only(lens_of(t), "--len"), only(t.precisions, "--precision"), {}, t.attention};
-  s.recipe.keep_as(t.keep.what.value_or(engine::Keeping{}));
-  s.recipe.purpose = phase, s.recipe.holding = t.holding, s.recipe.ranks = t.ranks, s.recipe.logits = t.logits;
-  s.recipe.documents = engine::packed_as(t.documents), s.documents = t.documents;
-  engine::check(s.recipe);
+  s.recipe = recipe_of(t, phase), s.documents = t.documents;
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
-  engine::keep_as_asked(t.keep, s.recipe, t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group), device, o.threads);
+  const std::uint64_t room = t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group);
+  keep_as_first(t.keep, s.recipe, o.group, [&] { engine::keep_as_asked(t.keep, s.recipe, room, device, o.threads); });
+  const std::string misfit = host_misfit(engine::forecast(s.recipe, device, o.threads).host_bytes, device, o.group);
+  check(misfit.empty(), Code::out_of_memory, "profile: {}", misfit);
   StepTime asked = t;
   asked.phases = {phase};
   if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};
