@@ -144,4 +144,31 @@ struct Tiles {
   }
 };
 
+// A forward's block: its barriers, then one thread that fetches, one that schedules, and the groups that compute.
+template <class C, Reach reach, class Produce, class Consume>
+__device__ __forceinline__ void run_block(const ForwardArgs& a, Shared<C>& s, Produce&& produce, Consume&& consume) {
+  // setmaxnreg deals only with what the block was launched with, and an increase beyond that waits for ever.
+  constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
+  static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
+  static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
+    for (int i = 0; i < C::stages; ++i) {
+      s.k_full[i].init(1), s.v_full[i].init(1);
+      s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
+    }
+    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<C::producer_registers>();
+    if (threadIdx.x == 0) produce();
+    if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
+  } else {
+    registers_up<C::consumer_registers>();
+    consume(threadIdx.x / 128 - 1);
+  }
+}
+
 }  // namespace headroom::attention::sm90
