@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -161,6 +162,13 @@ std::vector<ParamSpec> param_table(const Decoder& d) {
   if (d.layer_norm) t.vector(Role::final_norm_bias, "final_norm.bias", d.width);
   if (!d.tied) t.matrix(Role::head, "head.weight", {d.vocab, d.width});
   return std::move(t.specs);
+}
+
+std::int64_t most_tokens(const Decoder& d) { return d.positions > 0 ? d.positions : std::numeric_limits<std::int64_t>::max(); }
+
+void check_tokens(const Decoder& d, std::int64_t len, const std::string& model) {
+  check(len <= most_tokens(d), Code::bad_argument, "len is {}, and model {} has {} learned positions; ask for at most as many", len, model,
+        d.positions);
 }
 
 std::int64_t active_param_count(const Decoder& d) {

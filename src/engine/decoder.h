@@ -89,6 +89,10 @@ bool computes_as_llama(const Decoder&);
 // What a layer's attention is asked: `batch` sequences of len_q new positions against len_k.
 attention::Problem problem_of(const SelfAttention&, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision);
 
+// Tokens that a sequence may have: as many as there are learned positions; with rotary ones there is no limit.
+std::int64_t most_tokens(const Decoder&);
+void check_tokens(const Decoder&, std::int64_t len, const std::string& model);  // an Error where there are more
+
 void check(const Decoder&);  // an Error (bad_argument) that says what is allowed
 
 // Every weight, in the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].

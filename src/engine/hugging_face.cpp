@@ -2,225 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/hugging_face_keys.h"
 
 namespace headroom::engine {
 
 namespace {
 
 using Json = nlohmann::json;
-
-// Said in many files; no weight, no tensor and no product of a pass depends on them.
-constexpr std::string_view inert[] = {"architectures",
-                                      "torch_dtype",
-                                      "dtype",
-                                      "bos_token_id",
-                                      "eos_token_id",
-                                      "pad_token_id",
-                                      "unk_token_id",
-                                      "sep_token_id",
-                                      "cls_token_id",
-                                      "decoder_start_token_id",
-                                      "bos_token",
-                                      "eos_token",
-                                      "use_cache",
-                                      "initializer_range",
-                                      "initializer_factor",
-                                      "attention_dropout",
-                                      "attn_pdrop",
-                                      "resid_pdrop",
-                                      "embd_pdrop",
-                                      "hidden_dropout",
-                                      "resid_dropout",
-                                      "embd_dropout",
-                                      "classifier_dropout",
-                                      "summary_type",
-                                      "summary_use_proj",
-                                      "summary_activation",
-                                      "summary_proj_to_labels",
-                                      "summary_first_dropout",
-                                      "task_specific_params",
-                                      "transformers_version",
-                                      "_name_or_path",
-                                      "_commit_hash",
-                                      "name",
-                                      "name_or_path",
-                                      "auto_map",
-                                      "max_position_embeddings",
-                                      "original_max_position_embeddings",
-                                      "initial_context_length",
-                                      "n_ctx",
-                                      "output_attentions",
-                                      "output_hidden_states",
-                                      "return_dict",
-                                      "tokenizer_class",
-                                      "router_aux_loss_coef",
-                                      "aux_loss_alpha",
-                                      "output_router_logits",
-                                      "router_jitter_noise",
-                                      "seq_aux",
-                                      "id2label",
-                                      "label2id",
-                                      "problem_type",
-                                      "pruned_heads",
-                                      "chunk_size_feed_forward",
-                                      "cache_implementation",
-                                      "torchscript",
-                                      "gradient_checkpointing",
-                                      "keys_to_ignore_at_inference",
-                                      "ep_size",
-                                      "attn_implementation",
-                                      "_attn_implementation",
-                                      "_attn_implementation_autoset",
-                                      "reorder_and_upcast_attn",
-                                      "is_decoder",
-                                      "pretraining_tp",
-                                      "use_bfloat16",
-                                      "tf_legacy_loss",
-                                      "boi_token_index",
-                                      "eoi_token_index",
-                                      "image_token_index",
-                                      "mm_tokens_per_image",
-                                      "unsloth_fixed",
-                                      "model_name",
-                                      "save_step",
-                                      "num_return_sequences",
-                                      "max_length",
-                                      "min_length",
-                                      "diversity_penalty",
-                                      "length_penalty",
-                                      "repetition_penalty",
-                                      "no_repeat_ngram_size",
-                                      "encoder_no_repeat_ngram_size",
-                                      "num_beams",
-                                      "num_beam_groups",
-                                      "temperature",
-                                      "top_k",
-                                      "top_p",
-                                      "typical_p",
-                                      "norm_topk_prob",
-                                      "routed_scaling_factor",
-                                      "topk_method",
-                                      "topk_group",
-                                      "n_group",
-                                      "scoring_func",
-                                      "swiglu_limit",
-                                      "experts_per_token"};
-
-// Reads keys of one object and knows which of them nobody asked for. A key or a word that is in no list here is a bad argument, as a
-// misspelt option is; what is known and not counted is unsupported.
-class Reader {
-  static constexpr std::int64_t largest = (std::int64_t(1) << 31) - 1;  // so that the product of two is a number too
-
- public:
-  Reader(const Json& j, std::string who) : j_(j), who_(std::move(who)) {}
-
-  std::int64_t integer(const char* key) {
-    const Json* v = find(key);
-    if (!v) lacks(key);
-    return integer(key, 0);
-  }
-  std::int64_t integer(const char* key, std::int64_t otherwise) {
-    const Json* v = find(key);
-    if (!v) return otherwise;
-    check(v->is_number_integer(), Code::bad_argument, "model: '{}' is {}, it must be a whole number", key, printed(*v));
-    check(*v >= -largest && *v <= largest, Code::bad_argument, "model: '{}' is {}, at most {} is taken", key, printed(*v), largest);
-    return v->get<std::int64_t>();
-  }
-  double number(const char* key, double otherwise) {
-    const Json* v = find(key);
-    if (!v) return otherwise;
-    check(v->is_number(), Code::bad_argument, "model: '{}' is {}, it must be a number", key, printed(*v));
-    return v->get<double>();
-  }
-  bool truth(const char* key, bool otherwise = false) {
-    const Json* v = find(key);
-    if (!v) return otherwise;
-    check(v->is_boolean(), Code::bad_argument, "model: '{}' is {}, it must be true or false", key, printed(*v));
-    return v->get<bool>();
-  }
-  std::string word(const char* key, const char* otherwise) {
-    const Json* v = find(key);
-    if (!v) return otherwise;
-    check(v->is_string(), Code::bad_argument, "model: '{}' is {}, it must be a text in quotes", key, printed(*v));
-    return v->get<std::string>();
-  }
-  const Json* object(const char* key) {
-    const Json* v = find(key);
-    check(!v || v->is_object(), Code::bad_argument, "model: '{}' is {}, it must be an object", key, v ? printed(*v) : "");
-    return v;
-  }
-  const Json* list(const char* key) {
-    const Json* v = find(key);
-    check(!v || v->is_array(), Code::bad_argument, "model: '{}' is {}, it must be a list", key, v ? printed(*v) : "");
-    return v;
-  }
-  bool says(const char* key) const { return j_.contains(key) && !j_[key].is_null(); }
-  void know(const char* key) { known_.insert(key); }
-
-  // What has to be so for a count to hold: another value is refused by the key's name.
-  void must_be(const char* key, const char* only, std::initializer_list<std::string_view> words) {
-    const std::string w = word(key, std::string(*words.begin()).c_str());
-    check(std::find(words.begin(), words.end(), w) != words.end(), Code::bad_argument, "model: '{}' is '{}'; {} {}", key, w, only, who_);
-  }
-
-  void finish() const {
-    std::vector<std::string> names(known_.begin(), known_.end());
-    for (const auto& [key, value] : j_.items()) {
-      const bool says_nothing = value.is_null() || value == Json(false) || ((value.is_array() || value.is_object()) && value.empty());
-      if (known_.contains(key) || says_nothing || std::find(std::begin(inert), std::end(inert), key) != std::end(inert)) continue;
-      throw Error(Code::bad_argument, fmt::format("model: the key '{}' is not known of {}, and it may change bytes or arithmetic{}", key,
-                                                  who_, meant_by(key, names)));
-    }
-  }
-
- private:
-  const Json* find(const char* key) {
-    known_.insert(key);
-    const auto at = j_.find(key);
-    return at == j_.end() || at->is_null() ? nullptr : &*at;
-  }
-  [[noreturn]] void lacks(const char* key) const {
-    std::vector<std::string> others;
-    for (const auto& item : j_.items())
-      if (!known_.contains(item.key())) others.push_back(item.key());
-    const std::string near = closest(key, others);
-    throw Error(Code::bad_argument,
-                fmt::format("model: a config.json of {} needs '{}'{}", who_, key, near.empty() ? "" : fmt::format("; it has '{}'", near)));
-  }
-  // The understood key that this file lacks and that shares most of its words with another: num_kv_heads, num_key_value_heads.
-  std::string meant_by(const std::string& key, const std::vector<std::string>& names) const {
-    if (const std::string near = did_you_mean(key, names); !near.empty()) return near;
-    const auto words = [](std::string_view k) {
-      std::set<std::string> parts;
-      for (std::size_t from = 0; from <= k.size();) {
-        const std::size_t to = std::min(k.find('_', from), k.size());
-        parts.emplace(k.substr(from, to - from)), from = to + 1;
-      }
-      return parts;
-    };
-    const auto asked = words(key);
-    std::string best;
-    double most = 0.35;
-    for (const std::string& name : names) {
-      if (j_.contains(name)) continue;
-      const auto other = words(name);
-      double shared = 0;
-      for (const auto& w : other) shared += asked.contains(w);
-      const double share = shared / (double(asked.size()) + double(other.size()) - shared);
-      if (share > most) best = name, most = share;
-    }
-    return best.empty() ? "" : fmt::format("; did you mean '{}'?", best);
-  }
-  static std::string printed(const Json& v) { return v.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80); }
-
-  const Json& j_;
-  std::string who_;
-  std::set<std::string, std::less<>> known_;
-};
 
 using Numbers = std::initializer_list<std::string_view>;
 
@@ -232,7 +23,7 @@ struct Rotary {
 // scaling: rope_scaling or rope_parameters, or what one of them says of one kind of layers; null: nothing is said.
 Rotary rotary_of(const Json& j, const std::string& family, const Json* scaling, double theta, std::int64_t head_dim) {
   const Json none = Json::object();
-  Reader r(scaling ? *scaling : none, "rope_scaling"), top(j, family);
+  KeyReader r(scaling ? *scaling : none, "rope_scaling"), top(j, family);
   Rotary out;
   rope::Positions& p = out.positions;
   p.theta = r.number("rope_theta", theta);
@@ -294,7 +85,7 @@ Rotary rotary_of(const Json& j, const std::string& family, const Json* scaling, 
 }
 
 // Of every layer, once its attention and window are known. Newer files have an object for each kind of layers, and Gemma 3 a theta.
-void set_rotary(Reader& r, const Json& j, Decoder& d, double theta = 10000, double sliding_theta = 0) {
+void set_rotary(KeyReader& r, const Json& j, Decoder& d, double theta = 10000, double sliding_theta = 0) {
   for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "rope_local_base_freq", "rotary_dim"})
     r.know(key);
   const auto said = [&](const char* key) {
@@ -323,7 +114,7 @@ void set_rotary(Reader& r, const Json& j, Decoder& d, double theta = 10000, doub
   }
 }
 
-void know_quantisation(Reader& r, Decoder& d) {
+void know_quantisation(KeyReader& r, Decoder& d) {
   if (r.object("quantization_config"))
     d.not_counted.push_back("the quantisation of the file's weights: weights are counted in the precision that is asked");
 }
@@ -332,7 +123,7 @@ FeedForward gated(std::int64_t width, bool bias = false) { return {.width = widt
 
 // The layers of which a window is kept to: layer_types says it for each, else `slides` for layer i.
 template <class Slides>
-void set_windows(Reader& r, Decoder& d, std::int64_t window, Slides slides) {
+void set_windows(KeyReader& r, Decoder& d, std::int64_t window, Slides slides) {
   const Json* types = r.list("layer_types");
   check(!types || types->size() == d.layers.size(), Code::bad_argument, "model: layer_types names {} layers, there are {}",
         types ? types->size() : 0, d.layers.size());
@@ -348,13 +139,13 @@ void set_windows(Reader& r, Decoder& d, std::int64_t window, Slides slides) {
   }
 }
 
-std::int64_t layer_count(Reader& r, const char* key, std::int64_t otherwise = 0) {
+std::int64_t layer_count(KeyReader& r, const char* key, std::int64_t otherwise = 0) {
   const std::int64_t n = otherwise ? r.integer(key, otherwise) : r.integer(key);
   check(n >= 1 && n <= 1 << 12, Code::bad_argument, "model: '{}' is {}, it must be 1 to {}", key, n, 1 << 12);
   return n;
 }
 
-SelfAttention grouped(Reader& r, std::int64_t width, std::int64_t head_dim = 0) {
+SelfAttention grouped(KeyReader& r, std::int64_t width, std::int64_t head_dim = 0) {
   SelfAttention a;
   a.heads = r.integer("num_attention_heads");
   a.kv_heads = r.integer("num_key_value_heads", a.heads);
@@ -368,7 +159,7 @@ SelfAttention grouped(Reader& r, std::int64_t width, std::int64_t head_dim = 0) 
   return a;
 }
 
-void start_decoder(Reader& r, Decoder& d, bool tied, double eps = 1e-6) {
+void start_decoder(KeyReader& r, Decoder& d, bool tied, double eps = 1e-6) {
   d.vocab = r.integer("vocab_size"), d.width = r.integer("hidden_size");
   d.tied = r.truth("tie_word_embeddings", tied);
   d.norm_eps = r.number("rms_norm_eps", eps);
@@ -386,12 +177,12 @@ void set_function(Decoder& d, const std::string& word) {
   if (at == std::end(words) && d.untrained.empty()) d.untrained = fmt::format("activation {}", word);
   for (DecoderLayer& l : d.layers) l.ffn.function = at == std::end(words) ? Function::silu : at->second;
 }
-void set_function(Reader& r, Decoder& d) {
+void set_function(KeyReader& r, Decoder& d) {
   r.know("hidden_activation");
   set_function(d, r.word("hidden_act", "silu"));
 }
 
-void gpt2(Reader& r, Decoder& d) {
+void gpt2(KeyReader& r, Decoder& d) {
   d.vocab = r.integer("vocab_size", 50257), d.width = r.integer("n_embd"), d.positions = r.integer("n_positions", 1024);
   d.tied = r.truth("tie_word_embeddings", true), d.layer_norm = true;
   d.norm_eps = r.number("layer_norm_epsilon", 1e-5);
@@ -409,7 +200,7 @@ void gpt2(Reader& r, Decoder& d) {
   know_quantisation(r, d);
 }
 
-void llama_like(Reader& r, const Json& j, Decoder& d) {
+void llama_like(KeyReader& r, const Json& j, Decoder& d) {
   const std::string& type = d.family;
   start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width, type == "qwen3" ? 128 : 0);
@@ -427,7 +218,7 @@ void llama_like(Reader& r, const Json& j, Decoder& d) {
   set_rotary(r, j, d);
 }
 
-void mixtral(Reader& r, const Json& j, Decoder& d) {
+void mixtral(KeyReader& r, const Json& j, Decoder& d) {
   start_decoder(r, d, false);
   FeedForward f{.width = r.integer("intermediate_size"),
                 .experts = r.integer("num_local_experts"),
@@ -438,7 +229,7 @@ void mixtral(Reader& r, const Json& j, Decoder& d) {
   set_function(r, d), set_rotary(r, j, d);
 }
 
-void qwen_moe(Reader& r, const Json& j, Decoder& d) {
+void qwen_moe(KeyReader& r, const Json& j, Decoder& d) {
   const bool second = d.family == "qwen2_moe";
   start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width);
@@ -468,7 +259,7 @@ void qwen_moe(Reader& r, const Json& j, Decoder& d) {
   set_function(r, d), set_rotary(r, j, d);
 }
 
-void gemma(Reader& r, const Json& j, Decoder& d) {
+void gemma(KeyReader& r, const Json& j, Decoder& d) {
   const bool third = d.family == "gemma3_text", later = third || d.family == "gemma2";
   if (third) {  // text_config of the larger ones leaves these to the class
     d.vocab = r.integer("vocab_size", 262208), d.width = r.integer("hidden_size", 2304), d.tied = r.truth("tie_word_embeddings", true);
@@ -506,7 +297,7 @@ void gemma(Reader& r, const Json& j, Decoder& d) {
   third ? set_rotary(r, j, d, 1e6, 1e4) : set_rotary(r, j, d);
 }
 
-void phi3(Reader& r, const Json& j, Decoder& d) {
+void phi3(KeyReader& r, const Json& j, Decoder& d) {
   start_decoder(r, d, false, 1e-5);
   const SelfAttention a = grouped(r, d.width);
   check(!r.truth("attention_bias") && !r.truth("mlp_bias"), Code::unsupported, "model: biases of phi3 are not known");
@@ -516,7 +307,7 @@ void phi3(Reader& r, const Json& j, Decoder& d) {
   set_function(r, d), set_rotary(r, j, d);
 }
 
-void deepseek(Reader& r, const Json& j, Decoder& d) {
+void deepseek(KeyReader& r, const Json& j, Decoder& d) {
   start_decoder(r, d, false);
   r.know("rope_interleave"), r.know("head_dim"), r.know("num_key_value_heads"), r.know("moe_layer_freq"), r.know("qk_head_dim");
   SelfAttention a;
@@ -541,7 +332,7 @@ void deepseek(Reader& r, const Json& j, Decoder& d) {
     d.not_counted.push_back("the layers that predict further tokens (num_nextn_predict_layers): transformers does not load them");
 }
 
-void gpt_oss(Reader& r, const Json& j, Decoder& d) {
+void gpt_oss(KeyReader& r, const Json& j, Decoder& d) {
   start_decoder(r, d, false);
   SelfAttention a = grouped(r, d.width, 64);
   a.qkv_bias = a.out_bias = r.truth("attention_bias", true), a.sinks = true;
@@ -555,7 +346,7 @@ void gpt_oss(Reader& r, const Json& j, Decoder& d) {
   set_function(r, d), set_rotary(r, j, d);
 }
 
-void olmo2(Reader& r, const Json& j, Decoder& d) {
+void olmo2(KeyReader& r, const Json& j, Decoder& d) {
   start_decoder(r, d, false, 1e-5);
   SelfAttention a = grouped(r, d.width);
   a.norm = HeadNorm::whole, a.qkv_bias = a.out_bias = r.truth("attention_bias");
@@ -566,11 +357,11 @@ void olmo2(Reader& r, const Json& j, Decoder& d) {
 
 struct Family {
   std::string_view type;
-  void (*read)(Reader&, const Json&, Decoder&);
+  void (*read)(KeyReader&, const Json&, Decoder&);
   const char* untrained;  // why the engine does not train it; "": it may
 };
 constexpr Family families[] = {
-    {"gpt2", [](Reader& r, const Json&, Decoder& d) { gpt2(r, d); }, ""},
+    {"gpt2", [](KeyReader& r, const Json&, Decoder& d) { gpt2(r, d); }, ""},
     {"llama", llama_like, ""},
     {"mistral", llama_like, ""},
     {"qwen2", llama_like, ""},
@@ -620,7 +411,7 @@ Decoder decoder_from(const Json& j) {
     if (f.type != type) continue;
     Decoder d;
     d.family = type;
-    Reader r(j, type);
+    KeyReader r(j, type);
     r.know("model_type");
     f.read(r, j, d);
     r.finish();

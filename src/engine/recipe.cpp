@@ -79,9 +79,7 @@ void check(const Recipe& r) {
     check(r.len <= attention::longest_in_32_bits, Code::bad_argument, "step: packed rows of {} tokens are past 2^29", r.len);
   }
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
-  const std::int64_t positions = r.model.decoder ? r.model.decoder->positions : 0;
-  check(positions == 0 || r.len <= positions, Code::bad_argument, "step: len is {}, and model {} has learned {} positions", r.len,
-        r.model.name, positions);
+  if (r.model.decoder) check_tokens(*r.model.decoder, r.len, r.model.name);
 }
 
 namespace {

@@ -198,6 +198,39 @@ TEST_F(ModelProgram, ThePlanForSeveralGpusTriesEverySharding) {
   EXPECT_TRUE(shardings.contains("everything"));
 }
 
+// A model that is said layer by layer (its positions are scaled) is divided as one that is not.
+TEST_F(ModelProgram, WaysToShareAStepDivideEveryModel) {
+  const auto ways =
+      [&](const std::string& name, const std::string& more) {
+        std::ofstream(folder_ / (name + ".json"))
+            << R"({"model_type":"llama","vocab_size":1000,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":4,)"
+            << R"("num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64)" << more << "}";
+        std::map<std::string, Json> all;
+        for (const Json& row : answer("plan --batch 8 --len 64 --gpus 2 --device h100 --precision bf16 --model " +
+                                      (folder_ / (name + ".json")).string())["ways"])
+          all[row["way"]] = row;
+        return all;
+      };
+  auto plain = ways("plain", ""), scaled = ways("scaled", R"(,"rope_scaling":{"rope_type":"linear","factor":2.0})");
+  EXPECT_EQ(plain.size(), 7u);
+  for (const auto& [way, row] : plain)
+    for (const char* field : {"peak_bytes", "link_bytes", "fits"}) EXPECT_EQ(scaled[way][field], row[field]) << way << " " << field;
+  EXPECT_LT(plain["tensor parallel"]["peak_bytes"], plain["replicas"]["peak_bytes"]);
+}
+
+TEST_F(ModelProgram, LearnedPositionsEndALength) {
+  std::ofstream(folder_ / "gpt2.json") << R"({"model_type":"gpt2","vocab_size":97,"n_embd":64,"n_layer":2,"n_head":4,"n_positions":1024})";
+  const std::string model = " --device h200 --model " + (folder_ / "gpt2.json").string();
+  const Json training = answer("memory model --batch 1 --len 128" + model),
+             inference = answer("memory model --phase inference --len 128" + model);
+  EXPECT_EQ(training["edge"][0]["largest_len"], 1024);
+  EXPECT_EQ(inference["edge"][0]["largest_len"], 1024);
+  const Json plan = answer("plan --phase inference --batch 1 --len 100" + model);
+  for (const Json& row : plan["rows"]) EXPECT_LE(row["len"].get<int>(), 1024);
+  for (const char* command : {"memory model", "memory model --phase inference", "plan", "plan --phase inference"})
+    refused(command + model + " --len 1025", 2, "len is 1025, and model gpt2 has 1024 learned positions");
+}
+
 TEST_F(ModelProgram, ThePlanSaysWhyTwoShardingsAreAlike) {
   const std::string sharing =
       "plan --model small --batch 8 --len 256 --gpus 8 --device h100 --precision bf16 --keep everything --attention flash";
@@ -498,7 +531,7 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
 TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
   const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
   EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
-  for (const char* other : {"--device a100", "--device h200 --width 192"}) {
+  for (const char* other : {"--device a100", "--device h200 --ffn 700"}) {
     const auto said = run(model + other);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(said.out.find(none), std::string::npos) << other;

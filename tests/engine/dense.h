@@ -29,7 +29,7 @@ inline std::vector<DenseModel> dense_models(const ModelConfig& base = tiny()) {
     for (std::size_t i = 0; i < d.layers.size(); ++i) change(d.layers[i].attention, d.layers[i].ffn, i);
   };
   add("gpt2", [&](Decoder& d) {
-    d.layer_norm = d.tied = true, d.positions = 64;
+    d.layer_norm = d.tied = true, d.positions = 80;
     each(d, [](SelfAttention& a, FeedForward& f, std::size_t i) {
       a.qkv_bias = a.out_bias = true;
       f = {.width = f.width, .gated = false, .bias = true, .function = Function::gelu_tanh};

@@ -60,6 +60,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
   check(size_of(precision.dtype) >= 2, Code::unsupported,
         "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps", name_of(precision));
   const engine::Decoder d = engine::decoder_of(m.model);
+  engine::check_tokens(d, len, m.model.name);
   InferenceBytes b;
   for (const Inference how : {Inference::prefill, Inference::decode}) {
     Ledger ledger;
@@ -97,7 +98,7 @@ Outcome memory_inference(const ModelMemory& m) {
   r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
   std::vector<LargestRow> edge;
   for (const InferenceRow& row : rows) {
-    const auto most_len = largest((std::int64_t(1) << 31) / row.batch - 1,
+    const auto most_len = largest(std::min((std::int64_t(1) << 31) / row.batch - 1, engine::most_tokens(d)),
                                   [&](std::int64_t len) { return row_of(m, d, room, row.batch, len, row.precision).fits; });
     edge.push_back({.precision = row.precision,
                     .batch = row.batch,
@@ -115,7 +116,7 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   const engine::Decoder d = engine::decoder_of(m.model);
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
   std::set<std::int64_t> lens{asked_len};
-  for (std::int64_t len = 1024; len <= most_len; len *= 2) lens.insert(len);
+  for (std::int64_t len = 1024; len <= std::min(most_len, engine::most_tokens(d)); len *= 2) lens.insert(len);
   std::vector<InferenceRow> rows;
   bool fits = false;
   for (const Precision precision : m.precisions)

@@ -1,6 +1,7 @@
 #include "studies/memory/model.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -150,7 +151,9 @@ Table phases(const Case& c) {
 std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, const Room& room) {
   const std::int64_t other = r.batch * r.len / (r.*which);
   const std::int64_t unit = which == &Recipe::len && r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1;  // two stripes a rank
-  return unit * largest((std::int64_t(1) << 31) / other / unit - 1, [&](std::int64_t n) {
+  const std::int64_t most =
+      which == &Recipe::len ? engine::most_tokens(engine::decoder_of(r.model)) : std::numeric_limits<std::int64_t>::max();
+  return unit * largest(std::min((std::int64_t(1) << 31) / other / unit - 1, most / unit), [&](std::int64_t n) {
            Recipe tried = r;
            tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
            return room.holds(engine::forecast_peak(tried, s.device, s.workers) + engine::stand_in_bytes(tried, s.device));
@@ -274,7 +277,8 @@ Table mitigations(const Case& c, const ModelMemory& s) {
                     bytes_in_words(sent)),
         r);
   }
-  if (!c.recipe.model.counted && !c.recipe.ranks.split_tokens && c.recipe.len % (2 * std::int64_t(ranks)) == 0) {
+  const bool may_split = !c.recipe.model.counted && engine::decoder_of(c.recipe.model).positions == 0;
+  if (may_split && !c.recipe.ranks.split_tokens && c.recipe.len % (2 * std::int64_t(ranks)) == 0) {
     Recipe r = c.recipe;
     r.ranks.count = ranks, r.ranks.split_tokens = true;
     if (c.recipe.ranks.count == 1) r.holding = {};

@@ -1,9 +1,11 @@
 #include "studies/plan/ways.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "base/text.h"
+#include "engine/decoder.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {
@@ -78,6 +80,15 @@ void each_choice(const Plan& p, const Recipe& like, Body&& body) {
   }
 }
 
+// What a model has beside its own fields is said layer by layer: change(decoder) of a copy.
+template <class Change>
+void change_layers(engine::ModelConfig& m, Change&& change) {
+  if (!m.decoder) return;
+  auto changed = std::make_shared<engine::Decoder>(*m.decoder);
+  change(*changed);
+  m.decoder = std::move(changed);
+}
+
 std::vector<Way> sorted(std::vector<Way> all) {
   std::stable_sort(all.begin(), all.end(),
                    [](const Way& a, const Way& b) { return a.ms != b.ms ? a.ms < b.ms : a.setting.flops < b.setting.flops; });
@@ -99,6 +110,10 @@ std::vector<Way> tensor_ways(const Plan& p, const Recipe& like) {
     const double stream = double(r.batch) * double(r.len) * double(r.model.width) * double(size_of(r.precision.dtype));
     const double layer = 4 * 2 * stream * (p.gpus - 1) / p.gpus;
     r.model.heads /= p.gpus, r.model.kv_heads /= p.gpus, r.model.ffn /= p.gpus, r.model.vocab = (r.model.vocab + p.gpus - 1) / p.gpus;
+    change_layers(r.model, [&](engine::Decoder& d) {
+      d.vocab = r.model.vocab;
+      for (engine::DecoderLayer& l : d.layers) l.attention.heads /= p.gpus, l.attention.kv_heads /= p.gpus, l.ffn.width /= p.gpus;
+    });
     Way w{"tensor parallel", setting_of(p, r)};
     w.setting.link_bytes = layer * double(r.model.layers) * r.micro_batches;
     w.exposed_ms = link_ms(p, w.setting.link_bytes);
@@ -121,6 +136,7 @@ std::vector<Way> pipeline_ways(const Plan& p, const Recipe& like) {
     const double stream = double(r.batch) * double(r.len) * double(r.model.width) * double(size_of(r.precision.dtype));
     const int micros = r.micro_batches, stages = p.gpus;
     r.model.layers = (r.model.layers + stages - 1) / stages;
+    change_layers(r.model, [&](engine::Decoder& d) { d.layers.resize(std::size_t(r.model.layers)); });
     Way w{"pipeline parallel", setting_of(p, r)};
     w.setting.link_bytes = 2 * stream * micros;
     w.bubble = double(stages - 1) / double(micros + stages - 1);

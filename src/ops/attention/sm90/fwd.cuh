@@ -271,7 +271,7 @@ template <class C, Reach reach, bool capped>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
   const bool clusters = C::way == Way::cluster;
   launch(stream, attention_fwd_sm90<C, reach, capped>,
-         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units),
+         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units + a.tiles_asked),
           .threads = (C::consumers + 1) * 128,
           .shared_bytes = sizeof(Shared<C>),
           .cluster = clusters ? a.blocks_of_tile : 1},

@@ -255,7 +255,10 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
 template <class C, Reach reach>
 void start_forward_fp8(const ForwardFp8Args& a, int multiprocessors, cudaStream_t stream) {
   launch(stream, attention_fwd_sm90_fp8<C, reach>,
-         {.blocks = std::min(multiprocessors, a.units), .threads = (C::consumers + 1) * 128, .shared_bytes = sizeof(Shared<C>)}, a);
+         {.blocks = std::min(multiprocessors, a.units + a.tiles_asked),
+          .threads = (C::consumers + 1) * 128,
+          .shared_bytes = sizeof(Shared<C>)},
+         a);
 }
 
 }  // namespace headroom::attention::sm90
