@@ -41,10 +41,19 @@ class Pointers(c.Structure):
         ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64)
     ] + [(name, c.c_void_p) for name in "cu_q cu_k pages q_scale k_scale v_scale".split()]  # fmt: skip
 
+    def __init__(self, **values):
+        if unknown := set(values) - {name for name, _ in self._fields_}:  # ctypes itself would keep them beside the struct, unsent
+            raise TypeError(f"the library has no pointer called {', '.join(sorted(unknown))}")
+        super().__init__(**values)
+
 
 def opened(path):
     library = c.CDLL(path)
     library.variant_error.restype = c.c_char_p
+    theirs = c.c_int64(), c.c_int64()
+    library.variant_struct_bytes(*map(c.byref, theirs))
+    if (sizes := [n.value for n in theirs]) != (ours := [c.sizeof(Asked), c.sizeof(Pointers)]):
+        raise RuntimeError(f"{path} and this script are of different commits: structs of {sizes} and {ours} bytes")
     return library
 
 
@@ -158,9 +167,27 @@ def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
         ]  # fmt: skip
     if which == "batch1":
         return [(1, 16, 16, 16384, 16384, 64, True)]
-    if which == "decode":  # one new position, 32 query heads on 8 key heads of 128
-        return [(b, 32, 8, 1, n, 128, False) for b in (1, 16) for n in (1024, 8192, 65536)]
+    if which == "decode":  # one new position, 32 query heads on 8 key heads
+        return [(b, 32, 8, 1, n, d, False) for d in (64, 128) for b in (1, 4, 16, 64) for n in (1024, 4096, 8192, 16384, 65536)]
     return [(1, 1, 1, n, n, d, False) for d in (16, 32, 64, 128) for n in (128, 512, 1024, 2048, 4096, 8192, 16384, 65536)]
+
+
+def beside_decoding(library, t):
+    """The same keys and values in pages of 64; the same as a cache that says how much of it is filled; and a copy that moves as many bytes."""
+    page = 64
+    batch, len_k, kv_heads, dim = t["k"].shape
+    paged = t | {name: t[name].view(-1, page, kv_heads, dim) for name in "kv"} | {"o": torch.empty_like(t["o"]), "lse": torch.empty_like(t["lse"])}
+    paged["pages"] = torch.arange(batch * len_k // page, dtype=torch.int32, device="cuda").view(batch, -1)
+    filled = t | {"o": torch.empty_like(t["o"]), "lse": torch.empty_like(t["lse"])}
+    ends = lambda n: torch.tensor([[0, n]] * batch, dtype=torch.int32, device="cuda")  # noqa: E731
+    filled |= {"cu_q": ends(1), "cu_k": ends(len_k)}
+    copied = torch.empty_like(t["k"])
+    return {
+        "paged": Ours(library, "flash_decode", paged, False, False),
+        "filled": Ours(library, "flash_decode", filled, True, False),
+        "sm90": Ours(library, "flash_sm90", t, False, False),
+        "copy": lambda: copied.copy_(t["k"]),
+    }
 
 
 def measure(library, before, cell, backward, a):
@@ -180,6 +207,8 @@ def measure(library, before, cell, backward, a):
     if before:
         ours["before"] = Ours(before, a.variant, eight, causal, backward)
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
+    if a.set == "decode":
+        ours |= beside_decoding(library, t)
     candidates, errors = dict(ours), []
     for name in filter(None, a.peers.split(",")):
         try:
@@ -202,6 +231,8 @@ def measure(library, before, cell, backward, a):
     best = min((ms[name][0] for name in ms if name not in ours), default=ms["ours"][0])
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
+    if "copy" in ms:
+        row["copy_share"] = f"{ms['copy'][0] / ms['ours'][0]:.3f}"
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{best / ms['ours'][0]:.3f}"}
 
 
@@ -215,7 +246,8 @@ def document_cells():  # lengths of the documents of one row, heads, kv_heads, d
 
 def measure_documents(library, cell, backward, a):
     """Causal documents packed into one row, against rows of a batch: the same documents where they are equally long, else as many rows of the
-    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours."""
+    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours, `ordered_ratio` the
+    same where both passes sum in a fixed order."""
     lengths, heads, kv_heads, dim, softcap = cell
     total, pairs = sum(lengths), sum(n * (n + 1) // 2 for n in lengths)
     length = round(sum(n * n for n in lengths) / total)
@@ -232,12 +264,17 @@ def measure_documents(library, cell, backward, a):
     given = {"ours": (packed, softcap), "dense": (dense, 0.0)}
     for t, cap in given.values():
         Ours(library, a.variant, t, True, False, softcap=cap)()
-    ms = alternate({name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()})
+    candidates = {name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()}
+    if backward and not softcap:
+        candidates |= {name: Ours(library, a.variant, given[of][0], True, True, deterministic=True) for name, of in (("ordered", "ours"), ("dense_ordered", "dense"))}
+    ms = alternate(candidates)
     dense_pairs = count * length * (length + 1) // 2
     row = dict(zip("dim heads kv_heads documents len softcap".split(), (dim, heads, kv_heads, len(lengths), total, softcap)))
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
     flops = 4 * heads * pairs * dim * (2.5 if backward else 1)
+    if "ordered" in ms:
+        row["ordered_ratio"] = f"{ms['dense_ordered'][0] / dense_pairs * pairs / ms['ordered'][0]:.3f}"
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{ms['dense'][0] / dense_pairs * pairs / ms['ours'][0]:.3f}"}
 
 
@@ -272,16 +309,16 @@ def main():
     options.add_argument("library")
     options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode", "documents"))
     options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
-    options.add_argument("--variant", help="default: flash_sm90, in fp8 flash_sm90_fp8")
+    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90, in fp8 flash_sm90_fp8")
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "fp8"))
     options.add_argument("--peers", default="cudnn,flash")
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
     options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
     a = options.parse_args()
-    a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_sm90")
-    if a.dtype == "fp8" and (a.which == "backward" or a.set == "documents"):
-        options.error("--dtype fp8 is of --pass forward, and not of documents")
+    a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_decode" if a.set == "decode" else "flash_sm90")
+    if a.dtype == "fp8" and (a.which == "backward" or a.set in ("documents", "decode")):
+        options.error("--dtype fp8 is of --pass forward, and not of documents or decoding")
     library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)

@@ -52,6 +52,12 @@ struct Pointers {
   void *q_scale, *k_scale, *v_scale;  // e4m3: fp32 [batch, heads], [batch, kv_heads] twice
 };
 
+// The caller compares: where a struct of its own lacks a field, ours would be read past its end.
+__attribute__((visibility("default"))) void variant_struct_bytes(std::int64_t* asked, std::int64_t* pointers) {
+  *asked = sizeof(Asked);
+  *pointers = sizeof(Pointers);
+}
+
 static Problem problem_of(const Asked& a) {
   Problem p;
   constexpr Precision precisions[] = {{DType::bf16}, {DType::f16}, {DType::f32}, {DType::f32, Math::tf32}, {DType::e4m3}};

@@ -75,7 +75,8 @@ class NcclComm final : public Comm {
   std::string route(Call call) const override {
     if (engine_calls_[std::size_t(call)]) return "copy engines";
     if (!peers_ || (call != Call::exchange && call != Call::gather)) return "kernels";
-    return fmt::format("peer copies from {} MiB on, else kernels", Peers::from_bytes >> 20);  // of calls on the main queue
+    return fmt::format("peer copies from {} MiB on, else kernels{}", Peers::from_bytes >> 20,
+                       peers_->way() == Peers::Way::names ? "; a context on each other's GPU" : "");  // of calls on the main queue
   }
   std::unique_ptr<Lane> make_lane(int marks) override {
     auto lane = lane_of_gpu(device_, marks);

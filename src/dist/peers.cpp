@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "dist/descriptors.h"
+#include "gpu/buffer.h"
 #include "gpu/event.h"
 #include "gpu/probe.h"
 
@@ -14,10 +16,12 @@ constexpr int steps = 2;
 constexpr std::size_t word_bytes = 64;  // each in a line of its own
 }  // namespace
 
-Peers::Peers(Rendezvous& r, int device)
+Peers::Peers(Rendezvous& r, int device, Way way)
     : rendezvous_(r),
       rank_(r.rank()),
       ranks_(r.ranks()),
+      device_(device),
+      way_(way),
       stream_(device),
       words_(r, word_bytes * std::size_t(most_lanes * steps * ranks_ * ranks_)),
       words_of_gpu_(words_.at(0), words_.bytes()) {}
@@ -29,39 +33,81 @@ Peers::~Peers() {
 
 std::unique_ptr<Peers> Peers::join(Rendezvous& r, int device) {
   if (r.ranks() == 1 || !r.one_machine()) return nullptr;
-  std::unique_ptr<Peers> peers;
   const auto all_can = [&](bool mine) {
     const auto words = r.collect(mine ? "1" : "0", "whether its GPU sees the others' memory");
     return std::all_of(words.begin(), words.end(), [](const std::string& w) { return w == "1"; });
   };
-  bool mine = true;
-  try {
-    peers.reset(new Peers(r, device));
-  } catch (const Error& e) {
-    if (e.at.code != Code::cuda) throw;
-    mine = false;
+  for (const Way way : {Way::descriptors, Way::names}) {
+    std::unique_ptr<Peers> peers;
+    bool mine = true;
+    try {
+      peers.reset(new Peers(r, device, way));
+    } catch (const Error& e) {
+      if (e.at.code != Code::cuda) throw;
+      mine = false;
+    }
+    if (!all_can(mine)) return nullptr;
+    if (all_can(peers->works())) return peers;
   }
-  if (!all_can(mine)) return nullptr;
-  return all_can(peers->works()) ? std::move(peers) : nullptr;
+  return nullptr;
 }
 
 // Called by all ranks: a rank that cannot map another's says so before any of them goes on.
 Peers::Region Peers::share(std::size_t bytes) {
-  Region region{std::make_shared<Buffer>(bytes), {}};
+  Region region{nullptr, bytes, std::vector<std::shared_ptr<char>>(std::size_t(ranks_))};
+  way_ == Way::descriptors ? map_by_descriptors(region) : map_by_names(region);
+  return region;
+}
+
+void Peers::map_by_descriptors(Region& region) {
+  std::string why;
+  Socket fd;
+  std::exception_ptr full;
+  try {
+    const auto memory = std::make_shared<SharedMemory>(device_, region.bytes);
+    fd = Socket(memory->descriptor());
+    region.mine = {memory, memory->data()};
+  } catch (const Error& e) {
+    why = e.what();
+    if (e.at.code == Code::out_of_memory) full = std::current_exception();
+  }
+  const auto agreed = [&](const char* what) {
+    const auto all = rendezvous_.collect(why, what);
+    if (full) std::rethrow_exception(full);
+    for (const auto& w : all) check(w.empty(), Code::cuda, "{}", w);
+  };
+  agreed("their memory");
+  const std::vector<Socket> theirs = [&] {
+    try {
+      return exchange_descriptors(rendezvous_, fd.fd());
+    } catch (const Error& e) { throw Error(Code::cuda, e.what()); }  // the same on every rank
+  }();
+  for (int i = 0; i < ranks_ && why.empty(); ++i) {
+    if (i == rank_) continue;
+    try {
+      const auto view = std::make_shared<SharedMemory>(device_, region.bytes, theirs[std::size_t(i)].fd());
+      region.theirs[std::size_t(i)] = {view, view->data()};
+    } catch (const Error& e) { why = e.what(); }
+  }
+  agreed("whether it sees their memory");
+}
+
+void Peers::map_by_names(Region& region) {
+  const auto memory = std::make_shared<Buffer>(region.bytes);
+  region.mine = {memory, static_cast<char*>(memory->data())};
   std::string name, why;
   try {
-    name = name_of_allocation(region.mine->data());
+    name = name_of_allocation(region.mine.get());
   } catch (const Error& e) { why = e.what(); }
   const auto names = rendezvous_.collect(name, "their memory");
   for (int i = 0; i < ranks_ && why.empty(); ++i) {
-    auto& view = region.theirs.emplace_back();
     if (i == rank_) continue;
     try {
-      view = std::make_unique<PeerView>(names[std::size_t(i)]);
+      const auto view = std::make_shared<PeerView>(names[std::size_t(i)]);
+      region.theirs[std::size_t(i)] = {view, view->data()};
     } catch (const Error& e) { why = e.what(); }
   }
   for (const auto& w : rendezvous_.collect(why, "whether it sees their memory")) check(w.empty(), Code::cuda, "{}", w);
-  return region;
 }
 
 std::shared_ptr<void> Peers::take(std::size_t bytes) {
@@ -71,14 +117,14 @@ std::shared_ptr<void> Peers::take(std::size_t bytes) {
   }
   const auto region = std::make_shared<Region>(share(bytes));
   regions_.push_back(region);
-  return {region->mine->data(), [this, region](void*) { std::erase(regions_, region); }};
+  return {region->mine.get(), [this, region](void*) { std::erase(regions_, region); }};
 }
 
 const Peers::Region* Peers::region_of(const void* data) const {
   const auto* at = static_cast<const char*>(data);
   for (const auto& r : regions_) {
-    const auto* begin = static_cast<const char*>(r->mine->data());
-    if (at >= begin && at < begin + r->mine->bytes()) return r.get();
+    const char* begin = r->mine.get();
+    if (at >= begin && at < begin + r->bytes) return r.get();
   }
   return nullptr;
 }
@@ -128,7 +174,7 @@ std::vector<Signal> Peers::heard(Step step, int lane) const {
 template <class From>
 void Peers::send(const From& from, char* whole, std::size_t part, void* stream) {
   const Region& region = *region_of(whole);
-  const auto place = whole - static_cast<char*>(region.mine->data()) + std::ptrdiff_t(std::size_t(rank_) * part);
+  const auto place = whole - region.mine.get() + std::ptrdiff_t(std::size_t(rank_) * part);
   const int lane = lane_of(stream);
   put_signals(said(Step::come, lane), stream);
   char* const own = whole + std::size_t(rank_) * part;
@@ -136,7 +182,7 @@ void Peers::send(const From& from, char* whole, std::size_t part, void* stream) 
   put_signals(heard(Step::come, lane), stream);
   for (int n = 1; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all write to one
     const int i = (rank_ + n) % ranks_;
-    copy_by_engine(region.theirs[std::size_t(i)]->data() + place, from(i), part, stream);
+    copy_by_engine(region.theirs[std::size_t(i)].get() + place, from(i), part, stream);
   }
   auto signals = said(Step::done, lane);
   for (const Signal& one : heard(Step::done, lane)) signals.push_back(one);

@@ -13,7 +13,6 @@
 
 #include "dist/rendezvous.h"
 #include "dist/segment.h"
-#include "gpu/buffer.h"
 #include "gpu/peer.h"
 #include "gpu/stream.h"
 
@@ -23,6 +22,10 @@ class Peers {
  public:
   // None on several machines, and where one of the GPUs cannot see another's memory: the same answer on every rank.
   static std::unique_ptr<Peers> join(Rendezvous&, int device);
+  // How ranks map each other's memory: by a file descriptor; by CUDA's names (IPC) where that does not work, which makes a context of each rank
+  // on each other's GPU.
+  enum class Way : std::uint8_t { descriptors, names };
+  Way way() const { return way_; }
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -45,13 +48,16 @@ class Peers {
 
  private:
   struct Region {  // the same memory of all ranks
-    std::shared_ptr<Buffer> mine;
-    std::vector<std::unique_ptr<PeerView>> theirs;  // by rank; none of mine
+    std::shared_ptr<char> mine;
+    std::size_t bytes;
+    std::vector<std::shared_ptr<char>> theirs;  // by rank; none of mine
   };
   enum class Step { come, done };
 
-  Peers(Rendezvous&, int device);
+  Peers(Rendezvous&, int device, Way);
   Region share(std::size_t bytes);
+  void map_by_descriptors(Region&);
+  void map_by_names(Region&);
   const Region* region_of(const void* data) const;
   int lane_of(void* stream) const;
   std::size_t word(int rank, Step, int of, int lane) const;
@@ -64,7 +70,8 @@ class Peers {
   bool comes_back();
 
   Rendezvous& rendezvous_;
-  int rank_, ranks_;
+  int rank_, ranks_, device_;
+  Way way_;
   Stream stream_;
   Segment words_;
   SeenByGpu words_of_gpu_;

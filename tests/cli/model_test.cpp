@@ -498,7 +498,7 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
 TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
   const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
   EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
-  for (const char* other : {"--device a100", "--device h200 --width 192"}) {
+  for (const char* other : {"--device a100", "--device h200 --ffn 700"}) {
     const auto said = run(model + other);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(said.out.find(none), std::string::npos) << other;

@@ -138,8 +138,10 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
   std::vector<std::string> wanted;
   for (const std::string& name : s.variants) {
     if (name == "all") {
-      const Problem easy = s.problem({}, attention::Mask::full(), 64, 128),
-                    small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, 128);
+      const std::int64_t len =
+          s.lens.empty() ? 128 : *std::min_element(s.lens.begin(), s.lens.end());  // few new positions have a kernel of their own
+      const Problem easy = s.problem({}, attention::Mask::full(), 64, len),
+                    small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, len);
       for (const Variant& v : attention::variants())
         if (v.supports(easy, device, attention::Pass::forward).ok || v.supports(small, device, attention::Pass::forward).ok)
           wanted.insert(v.family == "plain" ? wanted.begin() : wanted.end(), std::string(v.name));

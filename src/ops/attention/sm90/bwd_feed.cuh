@@ -103,7 +103,7 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
       }
     }
     // Not before everything of this tile is on its way: who asks early holds a tile that another would begin sooner, and with few tiles that is most of the time.
-    index = int(gridDim.x) + (ordered ? index : atomicAdd(a.next_tile, 1));
+    index = int(gridDim.x) + (dealt<C, ordered> ? index : atomicAdd(a.next_tile, 1));
     s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
     s.tile[next.stage] = index;
     s.tile_full[next.stage].arrive();
@@ -130,15 +130,19 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
   Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
   int buffer = 0;
   int group = sender % senders;  // which half of this step is mine; 2: neither
+  [[maybe_unused]] int patience = 1 << 25;  // half a minute
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    Turns<C> turns(a, t);
+    TurnsFor<C> turns(a, t);
     for (Walk<ordered> w(a, t); w.more();) {
       if (group < 2) {
         const int at = ((t.batch * a.heads + w.head) * a.query_tiles + w.m) * 2 + group;
         const int before = ordered ? turns.at(w.m) : 1;
         if (ordered && before > 0) {  // plain counters instead of acquire and release are faster and not repeatable (H200, 2026-11-21)
-          while (read_acquire(a.turns + at) != before) {}
+          if constexpr (C::reach == Reach::listed)
+            while (read_acquire(a.turns + at) != before && patience > 0) --patience;
+          else
+            while (read_acquire(a.turns + at) != before) {}
           proxy_fence_global();
         }
         s.dq_full[full.stage + group].wait_awake(full.parity);

@@ -32,10 +32,10 @@ inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, st
 
 // bytes_of_pair: of K and V that a (batch, head) pair reads, its share where heads share them
 inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Context& ctx) {
-  const std::int64_t pairs = std::int64_t(a.batch) * a.heads, asked = deal == Deal::pairs ? 0
-                                                                      : deal == Deal::asked
-                                                                          ? pairs
-                                                                          : pairs_of_tail(pairs, a.row_tiles, ctx.device.units);
+  const std::int64_t pairs = std::int64_t(a.batch) * a.heads;
+  std::int64_t asked = 0;
+  if (deal == Deal::asked) asked = pairs;
+  if (deal == Deal::tail) asked = pairs_of_tail(pairs, a.row_tiles, ctx.device.units);
   a.pairs_in_turn = int(pairs - asked);
   a.units = int(dealt_units(a.band.reach, a.row_tiles, pairs - asked));
   if (asked == 0) return;
@@ -43,7 +43,8 @@ inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Co
   a.heads_at_once = deal == Deal::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
-  if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+  if (!ctx.dry() && a.band.reach != Reach::listed)  // the kernel that lists documents zeroes it too
+    cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
 }
 
 }  // namespace headroom::attention::sm90

@@ -94,7 +94,6 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   constexpr int rows = Tiles::consumers * 64;
   ForwardArgs a{};
   const Lists lists = make_lists(p, ctx);
-  list_documents_on_gpu(p, t.with, lists, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
   if ((asks == Asks::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
@@ -128,6 +127,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   } else {
     deal_whole_tiles(a, deal_of(a), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()), ctx);
   }
+  list_documents_on_gpu(p, t.with, lists, ctx, a.next_tile);
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
   a.k = map_of(t.k, Tiles::keys);
@@ -213,9 +213,8 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   }
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  const bool more = p.documents != 0 || p.softcap != 0;
-  if (pass == Pass::backward && more && p.deterministic)
-    return Support::no("sums dQ of packed documents and of capped scores in no fixed order");
+  if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
+    return Support::no("sums dQ of capped scores in no fixed order up to head dim 128");
   return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
 }
 
