@@ -54,7 +54,7 @@ endfunction()
 
 function(headroom_add_cuda target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-  list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update_sm90\\.cu$")  # these are built for sm_90a below
+  list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update(_fp8)?_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
   target_sources(${target} PRIVATE ${sources} ${headroom_block_instances})
   # Random numbers have the same bits everywhere where products and sums are not contracted.
@@ -69,10 +69,10 @@ function(headroom_add_cuda target)
   # A wgmma that ptxas serialises runs at half speed, so it fails the build.
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/instances.cmake)
   set(instances ${headroom_sm90_instances})
-  list(APPEND instances ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu
-    ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu
-    PROPERTIES COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
+  set(product_updates ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu
+    ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_fp8_sm90.cu)
+  set_source_files_properties(${product_updates} PROPERTIES COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
+  list(APPEND instances ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu ${product_updates})
   add_library(headroom_sm90 OBJECT ${instances})
   # UNITY_BUILD: what else is in a file changes a kernel's code, and CMake unites CUDA sources from 3.31 on.
   set_target_properties(headroom_sm90 PROPERTIES UNITY_BUILD OFF CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON

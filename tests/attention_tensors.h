@@ -31,6 +31,7 @@ struct Case {
   std::uint64_t seed = 1;
   float reach = 0;                            // Values::huge: how large scores become
   std::vector<int> docs_q = {}, docs_k = {};  // lengths of documents; row b of the batch has them rotated by b
+  std::vector<int> cached = {};               // one document: how many keys each row of the batch has; empty: as docs_k says
   std::vector<float> sinks = {};              // of heads, in turn; none: normal
 };
 
@@ -174,6 +175,8 @@ inline Tensors tensors_of(const Case& c) {
     };
     list(x.cu_q, c.docs_q);
     list(x.cu_k, c.docs_k);
+    if (!c.cached.empty())
+      for (std::int64_t b = 0; b < p.batch; ++b) x.cu_k.set_int(2 * b + 1, c.cached[std::size_t(b) % c.cached.size()]);
   }
   if (p.page != 0) {  // every sequence its own pages, scattered
     x.pages = Guarded(DType::i32, {p.batch, p.pages_of_sequence()});

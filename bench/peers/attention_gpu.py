@@ -2,14 +2,14 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--out FILE.csv] [--before LIBRARY]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
 `ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. `fa3_ratio` places FlashAttention-3, which is not
 run here: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
 alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
-card is hot enough to throttle, so it is 1. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
+card is hot enough to throttle, so it is 1. In fp8 (forward alone) the peers and our `bf16` get the numbers that ours has in 8 bits. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
 are checked against the first peer's.
 """
 
@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 ROUNDS = 15
-DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
+DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 4}
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 
@@ -38,13 +38,22 @@ class Asked(c.Structure):
 
 class Pointers(c.Structure):
     _fields_ = [(name, c.c_void_p) for name in "q k v o lse d_o dq dk dv workspace saved stream".split()] + [
-        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64), ("cu_q", c.c_void_p), ("cu_k", c.c_void_p)
-    ]  # fmt: skip
+        ("workspace_bytes", c.c_int64), ("saved_bytes", c.c_int64)
+    ] + [(name, c.c_void_p) for name in "cu_q cu_k pages q_scale k_scale v_scale".split()]  # fmt: skip
+
+    def __init__(self, **values):
+        if unknown := set(values) - {name for name, _ in self._fields_}:  # ctypes itself would keep them beside the struct, unsent
+            raise TypeError(f"the library has no pointer called {', '.join(sorted(unknown))}")
+        super().__init__(**values)
 
 
 def opened(path):
     library = c.CDLL(path)
     library.variant_error.restype = c.c_char_p
+    theirs = c.c_int64(), c.c_int64()
+    library.variant_struct_bytes(*map(c.byref, theirs))
+    if (sizes := [n.value for n in theirs]) != (ours := [c.sizeof(Asked), c.sizeof(Pointers)]):
+        raise RuntimeError(f"{path} and this script are of different commits: structs of {sizes} and {ours} bytes")
     return library
 
 
@@ -76,6 +85,19 @@ class Ours:
     def __call__(self):
         self.pointers.stream = torch.cuda.current_stream().cuda_stream
         self.call(self.library.variant_run, c.byref(self.pointers))
+
+
+def in_fp8(t):
+    """Q, K and V in E4M3 with a scale to a head; V in blocks of 16 keys, as src/ops/attention/fp8_layout.h says."""
+    made = dict(t)
+    for name in "qkv":
+        scale = t[name].float().abs().amax(dim=(1, 3)) / 448
+        made[name], made[f"{name}_scale"] = (t[name].float() / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale
+    keys = [place // 2 % 2 * 8 + place // 4 * 2 + place % 2 for place in range(16)]
+    batch, length, heads, dim = t["v"].shape
+    codes = torch.nn.functional.pad(made["v"].view(torch.uint8), (0, 0, 0, 0, 0, -length % 16))
+    made["v"] = codes.view(batch, -1, 16, heads, dim)[:, :, keys].permute(0, 3, 1, 4, 2).contiguous()
+    return made
 
 
 class Peer:
@@ -145,24 +167,48 @@ def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
         ]  # fmt: skip
     if which == "batch1":
         return [(1, 16, 16, 16384, 16384, 64, True)]
-    if which == "decode":  # one new position, 32 query heads on 8 key heads of 128
-        return [(b, 32, 8, 1, n, 128, False) for b in (1, 16) for n in (1024, 8192, 65536)]
+    if which == "decode":  # one new position, 32 query heads on 8 key heads
+        return [(b, 32, 8, 1, n, d, False) for d in (64, 128) for b in (1, 4, 16, 64) for n in (1024, 4096, 8192, 16384, 65536)]
     return [(1, 1, 1, n, n, d, False) for d in (16, 32, 64, 128) for n in (128, 512, 1024, 2048, 4096, 8192, 16384, 65536)]
+
+
+def beside_decoding(library, t):
+    """The same keys and values in pages of 64; the same as a cache that says how much of it is filled; and a copy that moves as many bytes."""
+    page = 64
+    batch, len_k, kv_heads, dim = t["k"].shape
+    paged = t | {name: t[name].view(-1, page, kv_heads, dim) for name in "kv"} | {"o": torch.empty_like(t["o"]), "lse": torch.empty_like(t["lse"])}
+    paged["pages"] = torch.arange(batch * len_k // page, dtype=torch.int32, device="cuda").view(batch, -1)
+    filled = t | {"o": torch.empty_like(t["o"]), "lse": torch.empty_like(t["lse"])}
+    ends = lambda n: torch.tensor([[0, n]] * batch, dtype=torch.int32, device="cuda")  # noqa: E731
+    filled |= {"cu_q": ends(1), "cu_k": ends(len_k)}
+    copied = torch.empty_like(t["k"])
+    return {
+        "paged": Ours(library, "flash_decode", paged, False, False),
+        "filled": Ours(library, "flash_decode", filled, True, False),
+        "sm90": Ours(library, "flash_sm90", t, False, False),
+        "copy": lambda: copied.copy_(t["k"]),
+    }
 
 
 def measure(library, before, cell, backward, a):
     batch, heads, kv_heads, len_q, len_k, dim, causal = cell
-    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, a.dtype))  # noqa: E731
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, "bfloat16" if a.dtype == "fp8" else a.dtype))  # noqa: E731
     t = {name: make(batch, len_k, kv_heads, dim) if name in "kv" else make(batch, len_q, heads, dim) for name in "qkvo"}
     t["lse"] = torch.empty(batch, heads, len_q, device="cuda")
-    ours = {"ours": Ours(library, a.variant, t, causal, False)}
+    if a.dtype == "fp8":
+        eight = in_fp8(t)
+        ours = {"ours": Ours(library, a.variant, eight, causal, False), "bf16": Ours(library, "flash_sm90", t, causal, False)}
+    else:
+        eight, ours = t, {"ours": Ours(library, a.variant, t, causal, False)}
     if backward:
         ours["ours"]()
         t |= {"d_o": torch.randn_like(t["q"])} | {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
         ours = {"ours": Ours(library, a.variant, t, causal, True), "ordered": Ours(library, a.variant, t, causal, True, deterministic=True)}
     if before:
-        ours["before"] = Ours(before, a.variant, t, causal, backward)
+        ours["before"] = Ours(before, a.variant, eight, causal, backward)
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
+    if a.set == "decode":
+        ours |= beside_decoding(library, t)
     candidates, errors = dict(ours), []
     for name in filter(None, a.peers.split(",")):
         try:
@@ -185,6 +231,8 @@ def measure(library, before, cell, backward, a):
     best = min((ms[name][0] for name in ms if name not in ours), default=ms["ours"][0])
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
+    if "copy" in ms:
+        row["copy_share"] = f"{ms['copy'][0] / ms['ours'][0]:.3f}"
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{best / ms['ours'][0]:.3f}"}
 
 
@@ -198,7 +246,8 @@ def document_cells():  # lengths of the documents of one row, heads, kv_heads, d
 
 def measure_documents(library, cell, backward, a):
     """Causal documents packed into one row, against rows of a batch: the same documents where they are equally long, else as many rows of the
-    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours."""
+    documents' mean length, weighted by it, as have about as many visible pairs. `ratio` is the dense time for as many pairs over ours, `ordered_ratio` the
+    same where both passes sum in a fixed order."""
     lengths, heads, kv_heads, dim, softcap = cell
     total, pairs = sum(lengths), sum(n * (n + 1) // 2 for n in lengths)
     length = round(sum(n * n for n in lengths) / total)
@@ -215,12 +264,17 @@ def measure_documents(library, cell, backward, a):
     given = {"ours": (packed, softcap), "dense": (dense, 0.0)}
     for t, cap in given.values():
         Ours(library, a.variant, t, True, False, softcap=cap)()
-    ms = alternate({name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()})
+    candidates = {name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()}
+    if backward and not softcap:
+        candidates |= {name: Ours(library, a.variant, given[of][0], True, True, deterministic=True) for name, of in (("ordered", "ours"), ("dense_ordered", "dense"))}
+    ms = alternate(candidates)
     dense_pairs = count * length * (length + 1) // 2
     row = dict(zip("dim heads kv_heads documents len softcap".split(), (dim, heads, kv_heads, len(lengths), total, softcap)))
     for name, (among, once) in ms.items():
         row |= {f"{name}_ms": f"{among:.4f}", f"{name}_once_ms": f"{once:.4f}"}
     flops = 4 * heads * pairs * dim * (2.5 if backward else 1)
+    if "ordered" in ms:
+        row["ordered_ratio"] = f"{ms['dense_ordered'][0] / dense_pairs * pairs / ms['ordered'][0]:.3f}"
     return row | {"tflops": f"{flops / ms['ours'][0] * 1e-9:.0f}", "ratio": f"{ms['dense'][0] / dense_pairs * pairs / ms['ours'][0]:.3f}"}
 
 
@@ -255,13 +309,16 @@ def main():
     options.add_argument("library")
     options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode", "documents"))
     options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
-    options.add_argument("--variant", default="flash_sm90")
-    options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90, in fp8 flash_sm90_fp8")
+    options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "fp8"))
     options.add_argument("--peers", default="cudnn,flash")
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
     options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
     a = options.parse_args()
+    a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_decode" if a.set == "decode" else "flash_sm90")
+    if a.dtype == "fp8" and (a.which == "backward" or a.set in ("documents", "decode")):
+        options.error("--dtype fp8 is of --pass forward, and not of documents or decoding")
     library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)
@@ -279,7 +336,7 @@ def main():
     def summary(name, values):
         return f" · {name}: geometric mean {statistics.geometric_mean(values):.3f}, lowest {min(values):.3f}" if values else ""
 
-    factors = [] if a.set in ("documents", "decode") else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
+    factors = [] if a.set in ("documents", "decode") or a.dtype == "fp8" else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
     title += summary("ratio", [float(row["ratio"]) for row in rows])
     title += summary("fa3_ratio", [float(row["fa3_ratio"]) for row in rows if "fa3_ratio" in row])
     if factors:

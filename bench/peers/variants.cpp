@@ -35,7 +35,7 @@ extern "C" {
 
 struct Asked {  // everything contiguous, [batch, len, heads, dim]
   const char* variant;
-  std::int32_t dtype;  // 0 bf16, 1 fp16, 2 fp32, 3 tf32
+  std::int32_t dtype;  // 0 bf16, 1 fp16, 2 fp32, 3 tf32, 4 e4m3 (v as fp8_layout.h says, o bf16)
   std::int32_t mask;   // 0 full, 1 causal
   std::int64_t deterministic;
   std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
@@ -47,13 +47,20 @@ struct Asked {  // everything contiguous, [batch, len, heads, dim]
 struct Pointers {
   void *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv, *workspace, *saved, *stream;
   std::int64_t workspace_bytes, saved_bytes;
-  void *cu_q, *cu_k;  // i32 [batch, documents + 1]
-  void* pages;        // i32 [batch, pages of a sequence]
+  void *cu_q, *cu_k;                  // i32 [batch, documents + 1]
+  void* pages;                        // i32 [batch, pages of a sequence]
+  void *q_scale, *k_scale, *v_scale;  // e4m3: fp32 [batch, heads], [batch, kv_heads] twice
 };
+
+// The caller compares: where a struct of its own lacks a field, ours would be read past its end.
+__attribute__((visibility("default"))) void variant_struct_bytes(std::int64_t* asked, std::int64_t* pointers) {
+  *asked = sizeof(Asked);
+  *pointers = sizeof(Pointers);
+}
 
 static Problem problem_of(const Asked& a) {
   Problem p;
-  constexpr Precision precisions[] = {{DType::bf16}, {DType::f16}, {DType::f32}, {DType::f32, Math::tf32}};
+  constexpr Precision precisions[] = {{DType::bf16}, {DType::f16}, {DType::f32}, {DType::f32, Math::tf32}, {DType::e4m3}};
   p.batch = a.batch, p.heads = a.heads, p.kv_heads = a.kv_heads, p.len_q = a.len_q, p.len_k = a.len_k, p.head_dim = a.dim;
   p.mask = a.mask ? Mask::causal() : Mask::full();
   p.precision = precisions[a.dtype];
@@ -92,14 +99,19 @@ __attribute__((visibility("default"))) int variant_run(const Asked* a, int pass,
     Context saving{saved_arena, device}, ctx{arena, device};
     saving.stream = ctx.stream = t->stream;
     const Saved saved = make_saved(v, p, saving);
-    const Tensor q(t->q, d, p.q_shape()), k(t->k, d, p.k_shape()), vv(t->v, d, p.k_shape()), o(t->o, d, p.q_shape()),
-        lse(t->lse, DType::f32, p.lse_shape());
+    const Tensor q(t->q, d, p.q_shape()), k(t->k, d, p.k_shape()), vv(t->v, d, p.v_shape()),
+        o(t->o, d == DType::e4m3 ? DType::bf16 : d, p.o_shape()), lse(t->lse, DType::f32, p.lse_shape());
     Extras with;
     if (p.documents) {
       with.cu_q = Tensor(t->cu_q, DType::i32, {p.batch, p.documents + 1});
       with.cu_k = Tensor(t->cu_k, DType::i32, {p.batch, p.documents + 1});
     }
     if (p.page) with.pages = Tensor(t->pages, DType::i32, {p.batch, p.pages_of_sequence()});
+    if (d == DType::e4m3) {
+      with.q_scale = Tensor(t->q_scale, DType::f32, {p.batch, p.heads});
+      with.k_scale = Tensor(t->k_scale, DType::f32, {p.batch, p.kv_heads});
+      with.v_scale = Tensor(t->v_scale, DType::f32, {p.batch, p.kv_heads});
+    }
     if (Pass(pass) == Pass::forward)
       forward(v, p, {q, k, vv, o, lse, saved, with}, ctx);
     else

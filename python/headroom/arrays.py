@@ -254,9 +254,11 @@ def shape_of(x, name):
     return view(x, name, 1, INTEGERS).shape if not hasattr(x, "shape") else tuple(x.shape)
 
 
-def one_for_each(numbers, batch):
-    """`numbers` as an array of `batch` integers, or one that stands for all of them as a list."""
+def one_for_each(numbers, batch, room):
+    """`numbers` as an array of `batch` integers from 0 to `room`, or one that stands for all of them as a list. On a GPU nobody looks at them."""
     if isinstance(numbers, int) and not isinstance(numbers, bool):
+        if not 0 <= numbers <= room:
+            raise ValueError(f"lengths is {numbers}, the cache has room for {room}")
         return [numbers] * batch
     shape = shape_of(numbers, "lengths")
     if shape != (batch,):
@@ -264,6 +266,10 @@ def one_for_each(numbers, batch):
     kind = str(numbers.dtype) if hasattr(numbers, "dtype") else _numpy().array(numbers).dtype.name
     if "int" not in kind:
         raise TypeError(f"lengths is {kind}, it must be whole numbers")
+    if library_of(numbers) in ("builtins", "numpy") or (library_of(numbers) == "torch" and numbers.device.type == "cpu"):
+        for b, n in enumerate(numbers.tolist() if hasattr(numbers, "tolist") else numbers):
+            if not 0 <= n <= room:
+                raise ValueError(f"lengths[{b}] is {n}, the cache has room for {room}")
     return numbers
 
 

@@ -366,9 +366,8 @@ def attention_with_cache(
     if lengths is None:
         return of.forward(q, k_cache, v_cache, sink, pages=pages)
     batch, new = of_q.shape[:2]
-    return of.forward(
-        q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, arrays.one_for_each(lengths, batch)), pages
-    )
+    ends = arrays.one_for_each(lengths, batch, of_k.shape[1] * (of_sequence or 1))
+    return of.forward(q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, ends), pages)
 
 
 def attention_backward(forward, d_o, dlse=None):

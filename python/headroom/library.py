@@ -4,6 +4,7 @@ import ctypes as c
 import functools
 import operator
 import os
+import re
 import threading
 import weakref
 
@@ -128,7 +129,9 @@ def library():
 
 
 def failed(status):
-    return Error(library().headroom_status_name(status).decode(), library().headroom_last_error().decode("utf-8", "replace"))
+    text = library().headroom_last_error().decode("utf-8", "replace")
+    text = re.sub(r"\bcu_([qk])\b", r"cu_seqlens_\1", text)  # as Python's callers call them
+    return Error(library().headroom_status_name(status).decode(), text)
 
 
 def call(name, *arguments):

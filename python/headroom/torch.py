@@ -16,13 +16,16 @@ The operators are torch.ops.headroom.attention_forward and attention_backward. t
 import collections
 import contextlib
 import ctypes as c
+import difflib
 import functools
+import inspect
 import math
 import numbers
+import re
 import struct
 import threading
 import weakref
-from typing import Any, Iterator, Optional, Tuple, Union
+from typing import Any, Iterator, NoReturn, Optional, Tuple, Union
 
 import torch
 import torch.autograd.forward_ad as _forward_ad
@@ -487,8 +490,11 @@ def _run_directly(tensors, call, ready, options):
 def why_not(
     q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
     enable_gqa: bool = True, *, layout: str = "bhld",
+    **misspelt: NoReturn,
 ) -> Optional[str]:  # fmt: skip
     """None when headroom serves this call of scaled_dot_product_attention, else the reason why not, in one sentence."""
+    if misspelt:
+        _refuse(why_not, misspelt)
     return _why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout)
 
 
@@ -609,13 +615,31 @@ def _with(q, heads, sink, cu_q, cu_k):
     return sink, cu_q, cu_k
 
 
-def _checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q, cu_k, paged=False):
-    """The operator's tensors but for pages, or an error in one sentence."""
+def _checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q, cu_k, paged=False, of="attention"):
+    """The operator's tensors but for pages, or an error in one sentence. `of` is the function that was called."""
     reason = _why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged)
     if reason is not None:
         wrong_type = " is a " in reason or " is torch." in reason or ", q is torch." in reason
-        raise (TypeError if wrong_type else ValueError)(f"headroom.torch.attention: {reason}")
+        if of == "attention_with_cache":
+            reason = re.sub(r"\b([kv])\b", r"\1_cache", reason)
+        raise (TypeError if wrong_type else ValueError)(f"headroom.torch.{of}: {reason}")
     return (q, k, v, *_with(q, q.shape[1 if layout == "bhld" else 2], sink, cu_q, cu_k))
+
+
+_ELSEWHERE = {  # what other libraries call an argument
+    "causal": "is_causal", "softmax_scale": "scale", "sm_scale": "scale", "window_size": "window", "cu_seqlens": "cu_seqlens_q",
+    "cache_seqlens": "lengths", "block_table": "pages", "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink",
+    "return_softmax_lse": "return_lse", "dropout": "dropout_p", "attention_mask": "attn_mask",
+}  # fmt: skip
+
+
+def _refuse(function, misspelt):
+    """The error for keyword arguments that a function does not have."""
+    name = next(iter(misspelt))
+    known = [n for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else difflib.get_close_matches(name, known, 1)
+    said = f"say {meant[0]}" if meant else f"there are {', '.join(known)}"
+    raise TypeError(f"headroom.torch.{function.__name__} has no argument '{name}': {said}")
 
 
 def attention(
@@ -640,6 +664,7 @@ def attention(
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
     mask: None = None,
+    **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """softmax(scale * q k^T + mask) v, exactly; the arguments of torch's scaled_dot_product_attention, and more.
 
@@ -657,6 +682,8 @@ def attention(
     tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask, mask and dropout_p are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     """
+    if misspelt:
+        _refuse(attention, misspelt)
     if mask is not None:
         raise TypeError("headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
@@ -716,13 +743,16 @@ def attention_backward(
     sink: Optional[torch.Tensor] = None,
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
 ) -> Tuple[torch.Tensor, ...]:
     """(dq, dk, dv), and dsink where there is a sink: for an autograd.Function of your own. attention() does this by itself.
 
     o [as q, with v's head_dim] and lse [batch, heads, len_q], float32, as attention(…, return_lse=True) left them; d_o: the gradient of o;
     dlse: that of lse, if it was used. Everything else as it was said to attention().
     """
-    tensors = _checked(q, k, v, None, 0.0, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k)
+    if misspelt:
+        _refuse(attention_backward, misspelt)
+    tensors = _checked(q, k, v, None, 0.0, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
     shape = (*q.shape[:3], v.shape[3])
     lse_shape = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
     for name, t, dtype, want in (("d_o", d_o, q.dtype, shape), ("o", o, q.dtype, shape), ("lse", lse, torch.float32, lse_shape),
@@ -758,6 +788,7 @@ def attention_varlen(
     tf32: Optional[bool] = None,
     softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """Attention of documents packed one behind another, each seeing only itself; the arguments of flash-attn's flash_attn_varlen_func.
 
@@ -765,6 +796,8 @@ def attention_varlen(
     tokens cu_seqlens_q[d] up to cu_seqlens_q[d + 1]. cu_seqlens_k: the same of k and v; None: that of q. The rest as in attention(); the
     logarithm of the softmax's sum is [heads, tokens]. Longest lengths are not asked for.
     """
+    if misspelt:
+        _refuse(attention_varlen, misspelt)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if isinstance(t, torch.Tensor) and t.dim() != 3:
             raise ValueError(f"headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
@@ -786,6 +819,10 @@ def _ends(name, ends, q, most):
             raise ValueError(f"headroom.torch: {name} is {ends.dtype} {tuple(ends.shape)}, it must be whole numbers ({q.shape[0]},)")
         if ends.device != q.device:
             raise ValueError(f"headroom.torch: {name} is on {ends.device}, q is on {q.device}")
+        if ends.device.type == "cpu" and _directly(ends, ends, ends):
+            for b, n in enumerate(ends.tolist()):
+                if not 0 <= n <= most:
+                    raise ValueError(f"headroom.torch: {name}[{b}] is {n}, the cache has room for {most}")
     elif isinstance(ends, bool) or not isinstance(ends, (int, torch.SymInt)):
         raise TypeError(f"headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
     elif ends < 0 or ends > most:
@@ -810,6 +847,7 @@ def attention_with_cache(
     tf32: Optional[bool] = None,
     softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """Attention of a few new positions over a cache of keys and values, which has theirs already: one step of decoding.
 
@@ -819,10 +857,12 @@ def attention_with_cache(
     pages: int32 [batch, most]: pages[b, n] is the page with the keys n * page and on of sequence b. A cache in pages has no gradients.
     The last new position is at the last key; is_causal and window count from there. The rest as in attention().
     """
+    if misspelt:
+        _refuse(attention_with_cache, misspelt)
     if all(isinstance(t, torch.Tensor) for t in (q, k_cache, v_cache)):
         q, k_cache, v_cache = _cast([q, k_cache, v_cache])
     paged = pages is not None
-    q, k_cache, v_cache, sink, _, _ = _checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged)
+    q, k_cache, v_cache, sink, _, _ = _checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged, "attention_with_cache")
     positions = 2 if layout == "bhld" else 1
     if paged:
         pages = _listed("pages", pages, q, (q.shape[0], 1))
@@ -843,8 +883,11 @@ def explain(
     scale: Optional[float] = None, enable_gqa: bool = True, *, window: Window = None, align: str = "top-left", layout: str = "bhld",
     variant: Optional[str] = None, deterministic: bool = False, tf32: Optional[bool] = None, softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None, cu_seqlens_q: Optional[torch.Tensor] = None, cu_seqlens_k: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's."""
+    if misspelt:
+        _refuse(explain, misspelt)
     reason = why_not(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout=layout)
     if reason is not None:
         return f"left to torch: {reason}\n"

@@ -73,6 +73,8 @@ Device device_of(const Json& j) {
   d.units = counted(j, "units");
   check(positive(j, "memory_mib", 0x1p20) >= 1, Code::bad_argument, "its memory_mib is missing or 0");
   d.memory_bytes = d.total_bytes = std::uint64_t(positive(j, "memory_mib", 0x1p20));
+  check(d.kind == DeviceKind::cpu || d.units >= 1, Code::bad_argument,
+        "its units (multiprocessors) are missing or 0; workspaces are as large as there are of them");
   d.ceilings.copy_bytes_per_s = positive(j, "copy_tb_s", 1e12);
   d.ceilings.fp32_flops = positive(j, "fp32_tflops", 1e12);
   d.ceilings.tf32_flops = positive(j, "tf32_tflops", 1e12);
@@ -154,6 +156,13 @@ double host_bytes_per_s(const Device& d) {
   const std::lock_guard lock(links.mutex);
   const auto at = links.of.find(d.name);
   return d.kind == DeviceKind::cpu || at == links.of.end() ? 0 : at->second;
+}
+
+void set_host_bytes_per_s(const Device& d, double measured) {
+  (void)known_devices();  // which would write over it
+  HostLinks& links = host_links();
+  const std::lock_guard lock(links.mutex);
+  links.of[d.name] = measured;
 }
 
 std::uint64_t host_memory_for(const Device& d, int programs) {

@@ -7,7 +7,9 @@
 
 namespace headroom {
 
-double host_bytes_per_s(const Device&);  // to or from pinned memory, one way; of devices.json or a device's file by name; 0: not known
+// To or from pinned memory, one way, by the device's name: as it was measured, else of devices.json or a device's file; 0: not known.
+double host_bytes_per_s(const Device&);
+void set_host_bytes_per_s(const Device&, double measured);
 
 // Of the host that this program runs on, what each of `programs` alike may pin: a fifth is left to everybody else. No limit is known for a
 // device that is only described.

@@ -202,9 +202,9 @@ Json plan_answer(Request& r) {
   studies::Plan p;
   p.model = model_of(r);
   p.device = device_of(r, "");
-  p.workers = workers_of(p.device, p.gpus);
   describe(p, r.reader());
   r.done();
+  p.workers = workers_of(p.device, p.gpus);
   const studies::Outcome outcome = studies::plan(p);
   Json out = answer_from(outcome.record);
   out["fits"] = outcome.answer == studies::Answer::yes;

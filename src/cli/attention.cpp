@@ -26,10 +26,7 @@ Run attention(CLI::App& app, Common& common) {
       "  headroom attention --cached 4096,512,77 --page 16 --heads 32 --kv-heads 8 --dim 128 --pass forward   (one new position each)\n\n"
       "Exit codes: 0 every row was measured; 1 a row is wrong, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [asked, &app, &common] {
-    check(asked->sweep.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-          "--documents: a row is as long as they are together; leave --len out");
-    check(asked->sweep.cached.empty() || app.count("--batch") == 0, Code::bad_argument,
-          "--cached: there are as many sequences as lengths; leave --batch out");
+    check_lengths_said_once(app, !asked->sweep.documents.empty(), !asked->sweep.cached.empty());
     if (!asked->sweep.cached.empty() && app.count("--len") == 0) asked->sweep.lens = {1};
     bench::Protocol& p = asked->sweep.protocol;
     const bool exactly = app.count("--steps") > 0, as_long_as_needed = p.until > 0 && !exactly;

@@ -23,7 +23,7 @@ struct KernelsAsked {
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.dtype, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
-  f(a.batch, {.name = "batch", .about = "Sequences", .allowed = {1}});
+  f(a.batch, {.name = "batch", .about = "Sequences", .allowed = {1, (1ll << 31) - 1}});
   f(a.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
   f(a.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
   f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});

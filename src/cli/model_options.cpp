@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "base/error.h"
+#include "base/host_link.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/study.h"
@@ -65,12 +66,13 @@ Device described_device(const Common& common) {
 
 std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) { return studies::kept_ceilings(d, common.db); }
 
-void take_kept_link(Device& d, const Common& common) {
+void take_kept_links(Device& d, const Common& common) {
   if (const auto link = studies::kept_link(d, common.db)) d.ceilings.link_bytes_per_s = *link;
+  if (const auto host = studies::kept_host_link(d, common.db)) set_host_bytes_per_s(d, *host);
 }
 
 namespace {
-Ceilings ceilings_without_link(const Device& d, const Common& common) {
+Ceilings ceilings_without_links(const Device& d, const Common& common) {
   if (auto kept = kept_ceilings(d, common)) return *kept;
   if (!d.ceilings.source.empty()) return d.ceilings;
   say(fmt::format("measuring the ceilings of {}, a few seconds; `headroom device` measures longer and keeps them", d.name));
@@ -84,9 +86,10 @@ Ceilings ceilings_without_link(const Device& d, const Common& common) {
 }  // namespace
 
 Ceilings ceilings_here(const Device& d, const Common& common) {
-  Ceilings c = ceilings_without_link(d, common);
-  if (const auto link = studies::kept_link(d, common.db)) c.link_bytes_per_s = *link;
-  return c;
+  Device here = d;
+  here.ceilings = ceilings_without_links(d, common);
+  take_kept_links(here, common);
+  return here.ceilings;
 }
 
 }  // namespace headroom::cli

@@ -35,6 +35,7 @@ Device described_device(const Common&);
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
 Ceilings ceilings_here(const Device&, const Common&);
-void take_kept_link(Device&, const Common&);  // as `headroom comm` measured it last, if it ever did
+// As `headroom comm` measured the link to other cards last, and `headroom device` the link to the host, if they ever did.
+void take_kept_links(Device&, const Common&);
 
 }  // namespace headroom::cli

@@ -147,6 +147,11 @@ std::int64_t run_number(const std::string& word) {
   return parse_integer(word, "RUN");
 }
 
+void check_lengths_said_once(const CLI::App& app, bool documents, bool cached) {
+  check(!documents || app.count("--len") == 0, Code::bad_argument, "--documents: a row is as long as they are together; leave --len out");
+  check(!cached || app.count("--batch") == 0, Code::bad_argument, "--cached: there are as many sequences as lengths; leave --batch out");
+}
+
 void check_outputs(const CLI::App& app, Common& common) {
   std::vector<Named> written, others;
   add_named(app, written, others);

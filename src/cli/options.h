@@ -25,4 +25,7 @@ std::int64_t run_number(const std::string& word);
 // store.
 void check_outputs(const CLI::App&, Common&);
 
+// Options that say what others would say once more: the lengths of packed documents, and of sequences that have keys already.
+void check_lengths_said_once(const CLI::App&, bool documents, bool cached = false);
+
 }  // namespace headroom::cli

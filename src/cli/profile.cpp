@@ -24,12 +24,12 @@ struct ProfileAsked {
   std::string trace;
   std::vector<std::string> command;
   std::int64_t steps = 3, warmup = 1;
-  bool counters = false;
+  bool counters = false, only = false;
 };
 
 studies::ProfileOptions options_of(const ProfileAsked& a, const Common& common) {
   studies::ProfileOptions o;
-  o.steps = int(a.steps), o.warmup = int(a.warmup), o.trace = a.trace, o.counters = a.counters;
+  o.steps = int(a.steps), o.warmup = int(a.warmup), o.trace = a.trace, o.counters = a.counters, o.only = a.only;
   o.seed = common.seed, o.stop = interrupted;
   return o;
 }
@@ -40,6 +40,7 @@ Device with_ceilings(Device d, const Common& common) {
     d.ceilings = *kept;
   else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
     d.ceilings = ceilings_here(d, common);
+  take_kept_links(d, common);
   return d;
 }
 
@@ -66,8 +67,7 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
   t.models = a.model.configs(), t.seed = common.seed;
-  check(t.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-        "--documents: a row is as long as they are together; leave --len out");
+  check_lengths_said_once(app, !t.documents.empty());
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());
   const dist::Seat seat = find_seat(a.ranks.asked());
   check_for_ranks(app, seat);
@@ -75,7 +75,8 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::recipe_of(t, a.phase);  // before ceilings are measured, for seconds
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
-    const Device d = first ? with_ceilings(chosen_device(common, group), common) : chosen_device(common, group);
+    Device d = chosen_device(common, group);
+    if (first) d = with_ceilings(std::move(d), common);
     studies::ProfileOptions o = options_of(a, common);
     o.threads = t.threads, o.steps = t.steps, o.warmup = int(t.warmups.front()), o.group = group;
     auto kept = profile_step_study(t, a.phase, d, o, {.store = common.db, .stop = interrupted});
@@ -84,10 +85,7 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
 }
 
 int run_attention(const ProfileAsked& a, const CLI::App& app, const Common& common) {
-  check(a.attention.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-        "--documents: a row is as long as they are together; leave --len out");
-  check(a.attention.cached.empty() || app.count("--batch") == 0, Code::bad_argument,
-        "--cached: there are as many sequences as lengths; leave --batch out");
+  check_lengths_said_once(app, !a.attention.documents.empty(), !a.attention.cached.empty());
   Device d = chosen_device(common);
   studies::AttentionSweep sweep = a.attention;
   if (!sweep.cached.empty() && app.count("--len") == 0) sweep.lens = {1};
@@ -132,6 +130,7 @@ Run profile(CLI::App& app, Common& common) {
   add_described(*step, a->step, {"phases", "seconds"});
   add_ranks(*step, a->ranks);
   add_value(*step, a->phase, {.name = "phase", .about = "The last phase to profile; the earlier phases are profiled too"});
+  add_flag(*step, "--only", a->only, "Profile that phase alone");
   say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16|fp8"}});
   step->get_option("--steps")->description("Steps that are recorded");
   step->get_option("--warmup")->description("Steps before them");

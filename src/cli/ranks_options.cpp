@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "cli/described_options.h"
 #include "dist/quiet.h"
 #include "gpu/device.h"
@@ -52,6 +53,11 @@ int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const 
   if (seat.ranks == 1) return body(nullptr);
   dist::Group group(seat, settings_of(app));
   common.silent = !group.first();
+  const int here = group.rendezvous().local_ranks(), cores = available_cores();
+  constexpr int many = 4;  // ranks of a core: a few are for trying things out
+  if (group.first() && here > many * cores && (common.device == "cpu" || cuda_device_count() == 0))
+    say(fmt::format("headroom {}: {} ranks share {} core{} of this machine; they will wait for each other", app.get_name(), here, cores,
+                    cores == 1 ? "" : "s"));
   // A rank that has ended ends this one at its next call. One that makes none, deep in some work of its own, is not waited for.
   auto& meeting = group.rendezvous();
   const auto last_resort =

@@ -27,8 +27,7 @@ Run step(CLI::App& app, Common& common) {
       "  headroom step --model small --len 1024 --precision bf16 --gpus 2 --shard optimizer\n\n"
       "Exit codes: 0 every row was measured; 1 a row failed, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [a, &app, &common] {
-    check(a->study.documents.empty() || app.count("--len") == 0, Code::bad_argument,
-          "--documents: a row is as long as they are together; leave --len out");
+    check_lengths_said_once(app, !a->study.documents.empty());
     const dist::Seat seat = find_seat(a->ranks.asked());
     check_for_ranks(app, seat);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
@@ -39,7 +38,7 @@ Run step(CLI::App& app, Common& common) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
         if (d.kind == DeviceKind::cpu && s.threads == 0) s.matmul_flops = kept->fp32_flops;  // it used every core
       }
-      take_kept_link(d, common);
+      take_kept_links(d, common);
       return with_host("step", common, a->resume, [&](const studies::Host& host) { return studies::step_study(s, d, host, group); });
     });
   };

@@ -96,7 +96,8 @@ Run train(CLI::App& app, Common& common) {
           WordsOf<engine::DocumentsBy>::to(r.documents.value_or(engine::DocumentsBy{})));
     engine::check(r.recipe);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
-      const Device device = chosen_device(common, group);
+      Device device = chosen_device(common, group);
+      take_kept_links(device, common);
       return with_host(
           "train", common, r.resume, [&](const studies::Host& host) { return studies::train_study(r, device, host, group); },
           Elsewhere::lines);

@@ -21,6 +21,20 @@ namespace headroom::dist {
 
 namespace {
 
+class PeersLane final : public Lane {  // whose calls peers tell from those of other queues
+ public:
+  PeersLane(std::unique_ptr<Lane> of_gpu, Peers& peers) : of_gpu_(std::move(of_gpu)), peers_(peers) { peers_.open_lane(stream()); }
+  ~PeersLane() override { peers_.close_lane(stream()); }
+  void* stream() const override { return of_gpu_->stream(); }
+  void follow(void* main) override { of_gpu_->follow(main); }
+  void mark(int i) override { of_gpu_->mark(i); }
+  void wait(int i, void* main) override { of_gpu_->wait(i, main); }
+
+ private:
+  std::unique_ptr<Lane> of_gpu_;
+  Peers& peers_;
+};
+
 class NcclComm final : public Comm {
  public:
   NcclComm(Rendezvous& r, int device, Route route)
@@ -61,9 +75,14 @@ class NcclComm final : public Comm {
   std::string route(Call call) const override {
     if (engine_calls_[std::size_t(call)]) return "copy engines";
     if (!peers_ || (call != Call::exchange && call != Call::gather)) return "kernels";
-    return fmt::format("peer copies from {} MiB on, else kernels", Peers::from_bytes >> 20);
+    return fmt::format("peer copies from {} MiB on, else kernels{}", Peers::from_bytes >> 20,
+                       peers_->way() == Peers::Way::names ? "; a context on each other's GPU" : "");  // of calls on the main queue
   }
-  std::unique_ptr<Lane> make_lane(int marks) override { return lane_of_gpu(device_, marks); }
+  std::unique_ptr<Lane> make_lane(int marks) override {
+    auto lane = lane_of_gpu(device_, marks);
+    if (!peers_) return lane;
+    return std::make_unique<PeersLane>(std::move(lane), *peers_);
+  }
   std::size_t own_bytes() const override { return own_bytes_; }
   void end(const std::string& why) noexcept override { rendezvous_.end(why); }
 

@@ -4,20 +4,24 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "dist/descriptors.h"
+#include "gpu/buffer.h"
 #include "gpu/event.h"
 #include "gpu/probe.h"
 
 namespace headroom::dist {
 
 namespace {
-constexpr int most_lanes = 4, steps = 2;
+constexpr int steps = 2;
 constexpr std::size_t word_bytes = 64;  // each in a line of its own
 }  // namespace
 
-Peers::Peers(Rendezvous& r, int device)
+Peers::Peers(Rendezvous& r, int device, Way way)
     : rendezvous_(r),
       rank_(r.rank()),
       ranks_(r.ranks()),
+      device_(device),
+      way_(way),
       stream_(device),
       words_(r, word_bytes * std::size_t(most_lanes * steps * ranks_ * ranks_)),
       words_of_gpu_(words_.at(0), words_.bytes()) {}
@@ -29,39 +33,81 @@ Peers::~Peers() {
 
 std::unique_ptr<Peers> Peers::join(Rendezvous& r, int device) {
   if (r.ranks() == 1 || !r.one_machine()) return nullptr;
-  std::unique_ptr<Peers> peers;
   const auto all_can = [&](bool mine) {
     const auto words = r.collect(mine ? "1" : "0", "whether its GPU sees the others' memory");
     return std::all_of(words.begin(), words.end(), [](const std::string& w) { return w == "1"; });
   };
-  bool mine = true;
-  try {
-    peers.reset(new Peers(r, device));
-  } catch (const Error& e) {
-    if (e.at.code != Code::cuda) throw;
-    mine = false;
+  for (const Way way : {Way::descriptors, Way::names}) {
+    std::unique_ptr<Peers> peers;
+    bool mine = true;
+    try {
+      peers.reset(new Peers(r, device, way));
+    } catch (const Error& e) {
+      if (e.at.code != Code::cuda) throw;
+      mine = false;
+    }
+    if (!all_can(mine)) return nullptr;
+    if (all_can(peers->works())) return peers;
   }
-  if (!all_can(mine)) return nullptr;
-  return all_can(peers->works()) ? std::move(peers) : nullptr;
+  return nullptr;
 }
 
 // Called by all ranks: a rank that cannot map another's says so before any of them goes on.
 Peers::Region Peers::share(std::size_t bytes) {
-  Region region{std::make_shared<Buffer>(bytes), {}};
+  Region region{nullptr, bytes, std::vector<std::shared_ptr<char>>(std::size_t(ranks_))};
+  way_ == Way::descriptors ? map_by_descriptors(region) : map_by_names(region);
+  return region;
+}
+
+void Peers::map_by_descriptors(Region& region) {
+  std::string why;
+  Socket fd;
+  std::exception_ptr full;
+  try {
+    const auto memory = std::make_shared<SharedMemory>(device_, region.bytes);
+    fd = Socket(memory->descriptor());
+    region.mine = {memory, memory->data()};
+  } catch (const Error& e) {
+    why = e.what();
+    if (e.at.code == Code::out_of_memory) full = std::current_exception();
+  }
+  const auto agreed = [&](const char* what) {
+    const auto all = rendezvous_.collect(why, what);
+    if (full) std::rethrow_exception(full);
+    for (const auto& w : all) check(w.empty(), Code::cuda, "{}", w);
+  };
+  agreed("their memory");
+  const std::vector<Socket> theirs = [&] {
+    try {
+      return exchange_descriptors(rendezvous_, fd.fd());
+    } catch (const Error& e) { throw Error(Code::cuda, e.what()); }  // the same on every rank
+  }();
+  for (int i = 0; i < ranks_ && why.empty(); ++i) {
+    if (i == rank_) continue;
+    try {
+      const auto view = std::make_shared<SharedMemory>(device_, region.bytes, theirs[std::size_t(i)].fd());
+      region.theirs[std::size_t(i)] = {view, view->data()};
+    } catch (const Error& e) { why = e.what(); }
+  }
+  agreed("whether it sees their memory");
+}
+
+void Peers::map_by_names(Region& region) {
+  const auto memory = std::make_shared<Buffer>(region.bytes);
+  region.mine = {memory, static_cast<char*>(memory->data())};
   std::string name, why;
   try {
-    name = name_of_allocation(region.mine->data());
+    name = name_of_allocation(region.mine.get());
   } catch (const Error& e) { why = e.what(); }
   const auto names = rendezvous_.collect(name, "their memory");
   for (int i = 0; i < ranks_ && why.empty(); ++i) {
-    auto& view = region.theirs.emplace_back();
     if (i == rank_) continue;
     try {
-      view = std::make_unique<PeerView>(names[std::size_t(i)]);
+      const auto view = std::make_shared<PeerView>(names[std::size_t(i)]);
+      region.theirs[std::size_t(i)] = {view, view->data()};
     } catch (const Error& e) { why = e.what(); }
   }
   for (const auto& w : rendezvous_.collect(why, "whether it sees their memory")) check(w.empty(), Code::cuda, "{}", w);
-  return region;
 }
 
 std::shared_ptr<void> Peers::take(std::size_t bytes) {
@@ -71,28 +117,34 @@ std::shared_ptr<void> Peers::take(std::size_t bytes) {
   }
   const auto region = std::make_shared<Region>(share(bytes));
   regions_.push_back(region);
-  return {region->mine->data(), [this, region](void*) { std::erase(regions_, region); }};
+  return {region->mine.get(), [this, region](void*) { std::erase(regions_, region); }};
 }
 
 const Peers::Region* Peers::region_of(const void* data) const {
   const auto* at = static_cast<const char*>(data);
   for (const auto& r : regions_) {
-    const auto* begin = static_cast<const char*>(r->mine->data());
-    if (at >= begin && at < begin + r->mine->bytes()) return r.get();
+    const char* begin = r->mine.get();
+    if (at >= begin && at < begin + r->bytes) return r.get();
   }
   return nullptr;
 }
 
-int Peers::lane_of(void* stream) {
-  const auto found = std::find(lanes_.begin(), lanes_.end(), stream);
-  if (found != lanes_.end()) return int(found - lanes_.begin());
-  if (lanes_.size() == most_lanes) return -1;
-  lanes_.push_back(stream);
-  return int(lanes_.size()) - 1;
+void Peers::open_lane(void* stream) {
+  const auto free = std::find(lanes_.begin() + 1, lanes_.end(), nullptr);
+  check(free != lanes_.end(), Code::bad_argument, "ranks: {} queues beside the main one are in use, and that is all there are",
+        most_lanes - 1);
+  *free = stream;
+}
+
+void Peers::close_lane(void* stream) noexcept { std::replace(lanes_.begin() + 1, lanes_.end(), stream, static_cast<void*>(nullptr)); }
+
+int Peers::lane_of(void* stream) const {
+  const auto found = stream ? std::find(lanes_.begin() + 1, lanes_.end(), stream) : lanes_.end();
+  return found == lanes_.end() ? 0 : int(found - lanes_.begin());
 }
 
 bool Peers::serve(const void* whole, std::size_t bytes, void* stream) {
-  return bytes >= from_bytes && region_of(whole) && lane_of(stream) >= 0;
+  return bytes >= (lane_of(stream) == 0 ? from_bytes : from_bytes_beside) && region_of(whole);
 }
 
 // Where it is said to `rank` by rank `of`.
@@ -100,34 +152,41 @@ std::size_t Peers::word(int rank, Step step, int of, int lane) const {
   return word_bytes * std::size_t(((rank * most_lanes + lane) * steps + int(step)) * ranks_ + of);
 }
 
-void Peers::meet(Step step, int lane, void* stream) const {
-  char* const words = words_of_gpu_.device_data();
+std::vector<Signal> Peers::said(Step step, int lane) const {
   std::vector<Signal> signals;
   for (int i = 0; i < ranks_; ++i)
-    if (i != rank_) signals.push_back({Signal::What::write, words + word(i, step, rank_, lane), 1});
+    if (i != rank_) signals.push_back({Signal::What::write, words_of_gpu_.device_data() + word(i, step, rank_, lane), 1});
+  return signals;
+}
+
+std::vector<Signal> Peers::heard(Step step, int lane) const {
+  std::vector<Signal> signals;
   for (int i = 0; i < ranks_; ++i) {
     if (i == rank_) continue;
-    void* const said = words + word(rank_, step, i, lane);
-    signals.push_back({Signal::What::wait, said, 1});
-    signals.push_back({Signal::What::write, said, 0});
+    void* const from = words_of_gpu_.device_data() + word(rank_, step, i, lane);
+    signals.push_back({Signal::What::wait, from, 1});
+    signals.push_back({Signal::What::write, from, 0});
   }
-  put_signals(signals, stream);
+  return signals;
 }
 
 // from(i): what rank i gets; it lies at this rank's place of the whole there.
 template <class From>
 void Peers::send(const From& from, char* whole, std::size_t part, void* stream) {
   const Region& region = *region_of(whole);
-  const auto place = whole - static_cast<char*>(region.mine->data()) + std::ptrdiff_t(std::size_t(rank_) * part);
+  const auto place = whole - region.mine.get() + std::ptrdiff_t(std::size_t(rank_) * part);
   const int lane = lane_of(stream);
-  meet(Step::come, lane, stream);
+  put_signals(said(Step::come, lane), stream);
+  char* const own = whole + std::size_t(rank_) * part;
+  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);  // while others come
+  put_signals(heard(Step::come, lane), stream);
   for (int n = 1; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all write to one
     const int i = (rank_ + n) % ranks_;
-    copy_by_engine(region.theirs[std::size_t(i)]->data() + place, from(i), part, stream);
+    copy_by_engine(region.theirs[std::size_t(i)].get() + place, from(i), part, stream);
   }
-  char* const own = whole + std::size_t(rank_) * part;
-  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);
-  meet(Step::done, lane, stream);
+  auto signals = said(Step::done, lane);
+  for (const Signal& one : heard(Step::done, lane)) signals.push_back(one);
+  put_signals(signals, stream);
 }
 
 void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {

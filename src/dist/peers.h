@@ -4,6 +4,7 @@
 // A call is: I have come (a word for each peer, in host memory that all share), wait for all to have come, copy, I am done, wait for all to be
 // done. Each word is set back by the one who waited for it, so a recorded call may be launched again and again.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -12,7 +13,6 @@
 
 #include "dist/rendezvous.h"
 #include "dist/segment.h"
-#include "gpu/buffer.h"
 #include "gpu/peer.h"
 #include "gpu/stream.h"
 
@@ -22,11 +22,19 @@ class Peers {
  public:
   // None on several machines, and where one of the GPUs cannot see another's memory: the same answer on every rank.
   static std::unique_ptr<Peers> join(Rendezvous&, int device);
+  // How ranks map each other's memory: by a file descriptor; by CUDA's names (IPC) where that does not work, which makes a context of each rank
+  // on each other's GPU.
+  enum class Way : std::uint8_t { descriptors, names };
+  Way way() const { return way_; }
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
   std::shared_ptr<void> take(std::size_t bytes);  // by every rank, as many
+  // Queues beside the main one, opened and closed by every rank in the same order: calls of two of them may be under way at once. Calls on
+  // any other stream follow each other.
+  void open_lane(void* stream);
+  void close_lane(void* stream) noexcept;
   // Whether a call that fills `whole`, the same place on every rank, is for copy engines.
   bool serve(const void* whole, std::size_t bytes, void* stream);
   void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
@@ -34,34 +42,42 @@ class Peers {
 
   void release() noexcept;  // by another thread, when a rank is gone: nothing waits for it any more
 
-  static constexpr std::size_t from_bytes = 1 << 20;  // below, kernels are as fast: a call here takes some 10 µs at least
+  // Below, kernels are as fast: a call here takes some 10 µs at least. Beside other work the first is too late: a kernel that waits for
+  // another rank holds a multiprocessor.
+  static constexpr std::size_t from_bytes = 1 << 20, from_bytes_beside = 4 << 10;
 
  private:
   struct Region {  // the same memory of all ranks
-    std::shared_ptr<Buffer> mine;
-    std::vector<std::unique_ptr<PeerView>> theirs;  // by rank; none of mine
+    std::shared_ptr<char> mine;
+    std::size_t bytes;
+    std::vector<std::shared_ptr<char>> theirs;  // by rank; none of mine
   };
   enum class Step { come, done };
 
-  Peers(Rendezvous&, int device);
+  Peers(Rendezvous&, int device, Way);
   Region share(std::size_t bytes);
+  void map_by_descriptors(Region&);
+  void map_by_names(Region&);
   const Region* region_of(const void* data) const;
-  int lane_of(void* stream);
+  int lane_of(void* stream) const;
   std::size_t word(int rank, Step, int of, int lane) const;
   void pretend_all_came();
-  void meet(Step, int lane, void* stream) const;
+  std::vector<Signal> said(Step, int lane) const;   // to every other rank
+  std::vector<Signal> heard(Step, int lane) const;  // from every other rank, and set back
   template <class From>
   void send(const From&, char* whole, std::size_t part, void* stream);
   bool works();
   bool comes_back();
 
   Rendezvous& rendezvous_;
-  int rank_, ranks_;
+  int rank_, ranks_, device_;
+  Way way_;
   Stream stream_;
   Segment words_;
   SeenByGpu words_of_gpu_;
   std::vector<std::shared_ptr<Region>> regions_;
-  std::vector<void*> lanes_;  // streams that made calls: each has words of its own
+  static constexpr int most_lanes = 8;
+  std::array<void*, most_lanes> lanes_{};  // each has words of its own; the first is every other stream's
   std::atomic<bool> over_{false};
   std::thread releaser_;
 };

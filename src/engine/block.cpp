@@ -4,7 +4,7 @@ namespace headroom::engine {
 
 BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
   BlockSaved s;
-  s.attention = attention.make_kept(keep, ctx);
+  s.attention = attention.make_kept(set_of(keep), ctx);
   if (keep != Keep::input) s.h = ctx.arena.make({"h", ffn.layer}, ffn.products.formats.stored.dtype, {ffn.rows, ffn.decoder.width});
   s.ffn = ffn.make_kept(keep, ctx);
   return s;

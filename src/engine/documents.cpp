@@ -36,16 +36,6 @@ Packed packed_as(const std::vector<std::int64_t>& lengths) {
   return {.most = std::int64_t(lengths.size()), .lengths = counted(of_len, 1)};
 }
 
-void check_lengths(const std::vector<std::int64_t>& lengths, std::int64_t len) {
-  std::int64_t sum = 0;
-  for (const auto one : lengths) {
-    check(one >= 0, Code::bad_argument, "--documents: a length is {}, it must be at least 0", one);
-    check(one <= len - sum, Code::bad_argument, "--documents: their lengths are more than --len {} together; give fewer, or a longer --len",
-          len);
-    sum += one;
-  }
-}
-
 namespace {
 
 class Separating {

@@ -27,9 +27,6 @@ struct Packed {           // of a recipe: what rows hold
 };
 Packed packed_as(const std::vector<std::int64_t>& lengths);  // of every row; none: not packed
 
-// Lengths of one row's documents, as an option says them: an Error (bad_argument) where they are longer than a row.
-void check_lengths(const std::vector<std::int64_t>& lengths, std::int64_t len);
-
 enum class Separator : std::uint8_t {
   line,       // every line of a text; the separator is its end
   paragraph,  // what empty lines separate; the separator is byte 0

@@ -12,9 +12,12 @@ FfnSaved Ffn::make_kept(Keep keep, Context& ctx) const {
   FfnSaved s;
   if (keep == Keep::input) return s;
   if (decoder.norms_before) s.stats = before().make(ctx);
-  s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, t, {rows, shape.in_width(shape.width)});
+  if (keep == Keep::gate_up_fp8)
+    s.gate_up_fp8 = quantise::make({"ffn.gate_up.kept", layer}, {DType::e4m3, ScaleKind::run}, rows, shape.in_width(shape.width), ctx);
+  else
+    s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, t, {rows, shape.in_width(shape.width)});
   if (decoder.norms_after) s.after_stats = after().make(ctx);
-  if (decoder.norms_after && keep <= Keep::no_cheap) s.y = ctx.arena.make({"ffn.out", layer}, t, {rows, decoder.width});
+  if (decoder.norms_after && set_of(keep) <= Keep::no_cheap) s.y = ctx.arena.make({"ffn.out", layer}, t, {rows, decoder.width});
   const bool everything = keep == Keep::everything, n = keep <= Keep::no_product && decoder.norms_before;
   if (formats.quantised()) {
     if (n) s.n_fp8 = Products::make_transposed(formats, Quantised::norm2, rows, decoder.width, layer, ctx);
@@ -65,10 +68,17 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
   if (decoder.norms_before && !have.normed()) before().forward(h, w, all.n, all.stats, ctx);
   {
     auto scope = ctx.arena.scope();
-    const Read in = p.read_missing(Quantised::norm2, decoder.norms_before ? all.n : h, !have.gate_up, have.n_fp8 ? Scaled() : all.n_fp8);
-    if (!have.gate_up) p.forward({"ffn.gate_up", layer}, in, Role::gate_up, all.gate_up);
+    const bool multiplies = !have.gate_up && !have.gate_up_fp8;
+    const Read in = p.read_missing(Quantised::norm2, decoder.norms_before ? all.n : h, multiplies, have.n_fp8 ? Scaled() : all.n_fp8);
+    if (multiplies) {
+      p.forward({"ffn.gate_up", layer}, in, Role::gate_up, all.gate_up);
+      if (shape.bias) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
+    }
   }
-  if (!have.gate_up && shape.bias) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
+  if (have.gate_up_fp8)
+    quantise::dequantise(have.gate_up_fp8, all.gate_up, ctx, {"ffn.gate_up.again", layer});
+  else if (all.gate_up_fp8)
+    quantise::quantise({.x = all.gate_up, .as_is = all.gate_up_fp8}, ctx, {"ffn.gate_up.keep", layer});
   const auto down = [&](const Tensor& to, const Tensor& add) {
     const bool as_made = as_made_by(p, quantise::Of::swiglu, all);
     if (!as_made) act(all, ctx);

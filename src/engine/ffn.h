@@ -8,10 +8,11 @@
 namespace headroom::engine {
 
 struct FfnSaved {
-  Tensor n;         // norm(h) [rows, width], where there is a norm before
-  NormStats stats;  // of it
-  Tensor gate_up;   // [rows, 2 ffn], or [rows, ffn] without a gate
-  Tensor act;       // [rows, ffn]
+  Tensor n;            // norm(h) [rows, width], where there is a norm before
+  NormStats stats;     // of it
+  Tensor gate_up;      // [rows, 2 ffn], or [rows, ffn] without a gate
+  Scaled gate_up_fp8;  // kept instead of it (Keep::gate_up_fp8)
+  Tensor act;          // [rows, ffn]
   bool act_kept = false;
   Tensor y;               // what a norm after takes [rows, width]
   NormStats after_stats;  // of it

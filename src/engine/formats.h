@@ -44,6 +44,9 @@ constexpr Formats formats_of(Precision p, Scales scales) {
           .backward_sums = matmul::Sums::two_level};
 }
 
+// Whether a device multiplies what the blocks' products multiply in these formats, forward, dX and dW; if not, why not.
+Support products_in(const Formats&, const Device&);
+
 }  // namespace headroom::engine
 
 template <>

@@ -12,7 +12,7 @@ using matmul::part;
 using matmul::transposed;
 
 std::int64_t chunk_of(const ModelConfig& config, DType compute, DType logits, const Device& device, std::int64_t rows) {
-  constexpr std::int64_t cpu_bytes = 1 << 24, least_bytes = 1 << 27, most_bytes = std::int64_t(1) << 31, least_rows = 256;
+  constexpr std::int64_t cpu_bytes = 1 << 24, least_bytes = 1 << 28, most_bytes = std::int64_t(1) << 31, least_rows = 256;
   std::int64_t bytes = cpu_bytes;
   if (device.kind == DeviceKind::cuda) {
     const double kept =

@@ -1,5 +1,5 @@
 // What a block keeps between forward and backward. It computes the rest again, by the same forward code, to the
-// same bits.
+// same bits. One level, gate_up_fp8, keeps gate and up in 8 bits: its gradients are not those of the others.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -16,14 +16,19 @@ enum class Keep : std::uint8_t {
   no_product,           // without the SwiGLU product, which backward makes again in passing
   no_cheap,             // also without the norms' outputs: elementwise to compute again
   no_attention_inputs,  // also without q, k, v (and plain attention's P): one matmul (and the scores) again
-  input                 // the block's input alone: the whole block again
+  input,                // the block's input alone: the whole block again
+  gate_up_fp8  // as no_cheap, with gate and up in E4M3 (1 × 128 scales): backward reads what rounding left of them, but of blocks made again
 };
+constexpr int exact_levels = int(Keep::input) + 1;  // the first ones, which all give the same bits, from most bytes to fewest
+
+constexpr Keep set_of(Keep k) { return k == Keep::gate_up_fp8 ? Keep::no_cheap : k; }  // which tensors, whatever their format
 
 }  // namespace headroom::engine
 
 namespace headroom {
 template <>
-inline constexpr auto names_of<engine::Keep> = names<engine::Keep>("everything", "no-product", "no-cheap", "no-attention-inputs", "input");
+inline constexpr auto names_of<engine::Keep> = names<engine::Keep>("everything", "no-product", "no-cheap", "no-attention-inputs", "input",
+                                                                   "gate-up-fp8");
 }
 
 namespace headroom::engine {
@@ -40,14 +45,14 @@ struct Keeping {
   friend bool operator==(const Keeping&, const Keeping&) = default;
 };
 
-inline constexpr const char* keep_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block";
-inline constexpr const char* keep_auto_help =
-    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
-    "it; groups:K: K blocks (2 to all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; "
-    "host:N: N blocks keep theirs in pinned host memory; host: every block; auto: a level for each block, to fit --memory";
+#define HEADROOM_KEEP_HELP                                                                                                               \
+  "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of " \
+  "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to " \
+  "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; host:N:LEVEL: N blocks keep " \
+  "what LEVEL says in pinned host memory; host: every block keeps everything there"
+inline constexpr const char* keep_help = HEADROOM_KEEP_HELP;
+inline constexpr const char* keep_auto_help = HEADROOM_KEEP_HELP "; auto: a level for each block, to fit --memory";
+#undef HEADROOM_KEEP_HELP
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 

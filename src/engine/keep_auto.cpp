@@ -9,7 +9,7 @@ namespace headroom::engine {
 
 namespace {
 
-constexpr int levels = int(names_of<Keep>.name.size());
+constexpr int levels = exact_levels;  // what rounds is only taken where it is asked for
 
 std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Keep more) {
   std::vector<Keep> all(std::size_t(layers), more);

@@ -32,12 +32,16 @@ void check(const Recipe& r) {
         "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
   check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
   const std::int64_t keeping = std::int64_t(r.blocks_that_keep().size());
+  check(r.host == 0 || keeping > 0, Code::bad_argument,
+        "step: blocks that keep only their input have nothing to move to the host; name another level, as in --keep host:everything");
   check(r.host >= 0 && r.host <= keeping, Code::bad_argument,
         "step: {} blocks keep their tensors on the host, and {} of {} keep more than their input; --keep host:N takes 1 to that many",
         r.host, keeping, r.model.layers);
   check(r.host == 0 || r.group == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
   check(r.host == 0 || !r.model.counted, Code::unsupported,
         "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
+  check(!r.model.counted || std::find(r.keep.begin(), r.keep.end(), Keep::gate_up_fp8) == r.keep.end(), Code::unsupported,
+        "step: --keep gate-up-fp8 is forecast for models that are trained here; {} is only counted. no-cheap is served", r.model.name);
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
   check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
@@ -89,31 +93,16 @@ std::int64_t served_from(const Recipe& r, const Device& device, std::int64_t oth
   return (n + by - 1) / by * by;
 }
 
-// A product adds over each of these at some time.
 void check_fp8(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return;
-  check(r.holding.gradients != Gradients::none, Code::unsupported,
-        "step: on {} no kernel updates a weight from fp8 (gradients none); --gradients half runs, and on a CPU none", device.name);
-  const Formats formats = r.formats();
-  const auto operand = [](ScaledFormat of) {
-    constexpr std::int64_t n = scale_block;
-    return Scaled{Tensor(nullptr, of.dtype, {n, n}), Tensor(nullptr, DType::f32, scale_shape(of.scale, n, n)), of.scale};
-  };
-  const auto multiplies = [&](ScaledFormat a, ScaledFormat b, DType into) {
-    const Scaled left = operand(a), right = matmul::transposed(operand(b));
-    const Support s =
-        matmul::supports({.a = left, .b = right, .c = {nullptr, into, left.values.shape}, .sums = formats.backward_sums}, device);
-    check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}",
-          names_of<Scales>.of(r.scales.value_or(usual_scales)), s.why,
-          device.sm >= 89 && formats.weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
-  };
-  multiplies(formats.activation, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient, formats.weight, formats.stored.dtype);
-  multiplies(formats.gradient_transposed, formats.activation, DType::f32);
+  const Support s = products_in(r.formats(), device);
+  check(s.ok, Code::unsupported, "step: fp8 with scales by {}: {}. bf16 is served{}", names_of<Scales>.of(r.scales.value_or(usual_scales)),
+        s.why, device.sm >= 89 && r.formats().weight.scale != ScaleKind::one ? ", and --scales tensor" : "");
   const std::string misfit = fp8_misfit(r, device);
   check(misfit.empty(), Code::unsupported, "step: {}", misfit);
 }
 
+// A product adds over each of these at some time.
 std::string fp8_misfit(const Recipe& r, const Device& device) {
   if (!fp8_on_gpu(r, device)) return "";
   std::string said;

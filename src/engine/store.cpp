@@ -154,7 +154,7 @@ void ParamStore::make_loans() {
   }
   if (settings_.purpose == Purpose::forward) return;
   auto in = ctx_.arena.in_phase(Phase::gradient);
-  if (!keeps_whole_gradients() || settings_.micro_batches > 1) {
+  if (!swaps() && (!keeps_whole_gradients() || settings_.micro_batches > 1)) {
     std::array<std::size_t, 2> most{};
     const auto place = [&](const std::array<Tensor, 2>& loans) {
       for (int g = 0; g <= last_group_; ++g) {
@@ -202,6 +202,8 @@ void ParamStore::make_room_for_exchanges() {
   };
   const auto type = [&](const Run& r) { return keeps_whole_gradients() ? r.kept : r.partial; };
   make("gradients of other ranks", &Run::parts, type, swaps() ? ranks : 1);
+  if (swaps())
+    for (Run& r : runs_) r.made = run_of(r.parts, comm_->rank() * ranks * r.part, ranks * r.part);  // where the update reads it
   if (!during() || sharded(Sharding::optimizer) || swaps()) return;
   make(
       "gradients of all ranks", &Run::whole, [](const Run&) { return DType::f32; }, 1);

@@ -166,8 +166,9 @@ class ParamStore {
   bool swaps() const;
   bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0 && r.multiplied; }  // a tied head's weight is the embedding's
   Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
-  // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it.
-  std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 ? last_group_ : group) % 2); }
+  // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it. Where ranks swap,
+  // they are made there too, while the group before waits for its update.
+  std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 && !swaps() ? last_group_ : group) % 2); }
 
   void describe_runs();
   void make_alone();

@@ -41,9 +41,10 @@ struct Architecture {
   // NCCL's buffers for each other GPU of the host, at most seven. A reserve: 544 MB were seen between two A100 (NCCL's issue 964),
   // 3.3 GB for an all-to-all of eight H100 (its issue 1685).
   std::uint64_t peer_bytes = 576u << 20;
-  // And what the first of them costs besides. The whole of it, with the other process's context, was 1.80 to 1.94 GiB between two H200
-  // (NCCL 2.28.9, 2026-11-22: driver_bytes less peak_bytes and the context, of 21 rows of `headroom step --gpus 2`).
-  std::uint64_t joining_bytes = 960u << 20;
+  // And what the first of them costs besides. The whole of it, with the other process's context, was 1.80 to 1.94 GiB between two H200,
+  // and 2.17 GiB with 8B's arena of 134 GiB (NCCL 2.28.9, 2026-11-22: driver_bytes less peak_bytes and the context, of 22 rows of `headroom
+  // step --gpus 2`).
+  std::uint64_t joining_bytes = 1216u << 20;
 };
 
 std::span<const Architecture> architectures();  // oldest first

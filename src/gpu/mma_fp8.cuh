@@ -1,4 +1,4 @@
-// mma_fp8.cuh — wgmma of E4M3: d[64, n] = a[64, 32] · b[32, n] (+ d). Fences, waits and the accumulator's layout: mma.cuh.
+// mma_fp8.cuh — wgmma of E4M3 by E4M3, or from shared memory by E5M2: d[64, n] = a[64, 32] · b[32, n] (+ d). Fences, waits and the accumulator's layout: mma.cuh.
 //
 // Both operands are k-major, the unit takes no others. 32 numbers of 8 bits are as wide as 16 of 16, so panels and their steps are mma.cuh's.
 // The A fragment of a step holds, of rows r and r + 8, four numbers from 4·(t%4) on in registers 0 and 1 and the same of the next 16 in 2 and 3.
@@ -29,13 +29,19 @@ __device__ inline std::uint64_t describe_bricks(const void* at, int leading_byte
 #define HR8_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HR8_D16(i) HR8_D8(i), HR8_D8(i + 8)
 #define HR8_D32(i) HR8_D16(i), HR8_D16(i + 16)
+#define HR8_SS(N, B, REGS, P0, P1, P2, ...)                                                                          \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #P2                                                                 \
+               ", 0;\n"                                                                                              \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3." B " {" REGS "}, %" #P0 ", %" #P1 ", p, 1, 1;}" \
+               : __VA_ARGS__                                                                                         \
+               : "l"(a), "l"(b), "r"(int(add)))
 #define HR8_WGMMA(N, REGS, P0, P1, P2, P3, P4, P5, ...)                                                                              \
+  template <class B = __nv_fp8_e4m3>                                                                                                 \
   __device__ inline void mma_e4m3(float(&d)[N / 2], std::uint64_t a, std::uint64_t b, bool add = true) {                             \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #P2                                                                               \
-                 ", 0;\n"                                                                                                            \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" REGS "}, %" #P0 ", %" #P1 ", p, 1, 1;}"                \
-                 : __VA_ARGS__                                                                                                       \
-                 : "l"(a), "l"(b), "r"(int(add)));                                                                                   \
+    if constexpr (std::is_same_v<B, __nv_fp8_e4m3>)                                                                                  \
+      HR8_SS(N, "e4m3", REGS, P0, P1, P2, __VA_ARGS__);                                                                              \
+    else                                                                                                                             \
+      HR8_SS(N, "e5m2", REGS, P0, P1, P2, __VA_ARGS__);                                                                              \
   }                                                                                                                                  \
   __device__ inline void mma_e4m3(float(&d)[N / 2], const std::uint32_t(&a)[4], std::uint64_t b, bool add = true) {                  \
     asm volatile("{.reg .pred p; setp.ne.b32 p, %" #P5                                                                               \
@@ -53,6 +59,7 @@ HR8_WGMMA(192, HR8_R96, 96, 97, 98, 99, 100, 101, HR8_D32(0), HR8_D32(32), HR8_D
 HR8_WGMMA(224, HR8_R112, 112, 113, 114, 115, 116, 117, HR8_D32(0), HR8_D32(32), HR8_D32(64), HR8_D16(96))
 HR8_WGMMA(256, HR8_R128, 128, 129, 130, 131, 132, 133, HR8_D32(0), HR8_D32(32), HR8_D32(64), HR8_D32(96))
 #undef HR8_WGMMA
+#undef HR8_SS
 #undef HR8_D32
 #undef HR8_D16
 #undef HR8_D8

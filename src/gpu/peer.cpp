@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "gpu/buffer.h"
 #include "gpu/check.h"
 
 namespace headroom {
@@ -38,7 +40,101 @@ CUstreamBatchMemOpParams op_of(const Signal& s) {
   return op;
 }
 
+void driver(CUresult r, const char* what) { check(r == CUDA_SUCCESS, Code::cuda, "the CUDA driver cannot {}: CUresult {}", what, int(r)); }
+
+struct Virtual {  // the driver's calls for memory that is mapped by hand
+  decltype(&cuMemGetAllocationGranularity) granularity;
+  decltype(&cuMemCreate) create;
+  decltype(&cuMemRelease) release;
+  decltype(&cuMemExportToShareableHandle) give;
+  decltype(&cuMemImportFromShareableHandle) take;
+  decltype(&cuMemAddressReserve) reserve;
+  decltype(&cuMemAddressFree) free;
+  decltype(&cuMemMap) map;
+  decltype(&cuMemUnmap) unmap;
+  decltype(&cuMemSetAccess) set_access;
+};
+const Virtual& virtual_memory() {
+  static const Virtual calls = [] {
+    constexpr unsigned since = 10020;
+    Virtual v{};
+    const auto find = [](auto& call, const char* name) { call = driver_call<std::decay_t<decltype(call)>>(name, since); };
+    find(v.granularity, "cuMemGetAllocationGranularity"), find(v.create, "cuMemCreate"), find(v.release, "cuMemRelease");
+    find(v.give, "cuMemExportToShareableHandle"), find(v.take, "cuMemImportFromShareableHandle");
+    find(v.reserve, "cuMemAddressReserve"), find(v.free, "cuMemAddressFree");
+    find(v.map, "cuMemMap"), find(v.unmap, "cuMemUnmap"), find(v.set_access, "cuMemSetAccess");
+    return v;
+  }();
+  return calls;
+}
+
+CUmemAllocationProp on_device(int device) {
+  CUmemAllocationProp p{};
+  p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  p.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return p;
+}
+
 }  // namespace
+
+SharedMemory::SharedMemory(int device, std::size_t bytes) {
+  const Virtual& v = virtual_memory();
+  const CUmemAllocationProp p = on_device(device);
+  std::size_t page = 0;
+  driver(v.granularity(&page, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "say how it shares memory");
+  bytes_ = (bytes + page - 1) / page * page;
+  const CUresult made = v.create(&handle_, bytes_, &p, 0);
+  if (made == CUDA_ERROR_OUT_OF_MEMORY) {
+    const DeviceMemory m = device_memory();
+    throw Error(Code::out_of_memory, fmt::format("out of memory: the driver refused {}, {} of {} are free", bytes_exactly(bytes),
+                                                 bytes_in_words(double(m.free_bytes)), bytes_in_words(double(m.total_bytes))));
+  }
+  driver(made, "make memory that processes share");
+  map(device);
+}
+
+SharedMemory::SharedMemory(int device, std::size_t bytes, int descriptor) {
+  const Virtual& v = virtual_memory();
+  const CUmemAllocationProp p = on_device(device);  // all GPUs of a machine have pages of one size
+  std::size_t page = 0;
+  driver(v.granularity(&page, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "say how it shares memory");
+  bytes_ = (bytes + page - 1) / page * page;
+  driver(v.take(&handle_, reinterpret_cast<void*>(std::uintptr_t(descriptor)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+         "take another process's memory");
+  map(device);
+}
+
+void SharedMemory::map(int device) {
+  const Virtual& v = virtual_memory();
+  const auto undo = [&](CUresult r, const char* what) {
+    if (r == CUDA_SUCCESS) return;
+    if (mapped_) v.unmap(address_, bytes_);
+    if (address_ != 0) v.free(address_, bytes_);
+    v.release(handle_);
+    driver(r, what);
+  };
+  undo(v.reserve(&address_, bytes_, 0, 0, 0), "reserve addresses");
+  const CUresult r = v.map(address_, bytes_, 0, handle_, 0);
+  mapped_ = r == CUDA_SUCCESS;
+  undo(r, "map memory");
+  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  undo(v.set_access(address_, bytes_, &access, 1), "let this GPU see memory");
+}
+
+SharedMemory::~SharedMemory() {
+  const Virtual& v = virtual_memory();
+  cudaDeviceSynchronize();  // as cudaFree: what uses it has ended
+  v.unmap(address_, bytes_);
+  v.free(address_, bytes_);
+  v.release(handle_);
+}
+
+int SharedMemory::descriptor() const {
+  int fd = -1;
+  driver(virtual_memory().give(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "name memory by a descriptor");
+  return fd;
+}
 
 std::string name_of_allocation(const void* data) {
   cudaIpcMemHandle_t handle;

@@ -8,8 +8,28 @@
 
 namespace headroom {
 
-// Of an allocation of its own (from 2 MiB on): the name by which another process maps it.
 inline constexpr std::size_t smallest_shared_bytes = 2 << 20;
+
+// Memory of this process's GPU that is known by a file descriptor. Who maps it needs no context on this GPU, as it does by a name.
+class SharedMemory {
+ public:
+  SharedMemory(int device, std::size_t bytes);  // an allocation; throws Error (out_of_memory), or (cuda) where the driver cannot
+  SharedMemory(int device, std::size_t bytes, int descriptor);  // another process's, mapped for this device
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  char* data() const { return reinterpret_cast<char*>(address_); }
+  int descriptor() const;  // a new one, which the caller closes
+
+ private:
+  void map(int device);
+
+  std::size_t bytes_ = 0;  // in whole pages
+  unsigned long long handle_ = 0, address_ = 0;
+  bool mapped_ = false;
+};
+
+// Of an allocation of its own: the name by which another process maps it.
 std::string name_of_allocation(const void* data);
 
 class PeerView {  // another process's allocation, mapped here

@@ -12,7 +12,9 @@ void write_to_device(void* to, const void* from, std::size_t bytes, void* stream
 // Within a step, by a copy engine: between a card and pinned memory, either way. Does not wait.
 void copy_across(void* to, const void* from, std::size_t bytes, void* stream);
 
-class Pinned {  // host memory that copy engines reach, allocated once and freed by the destructor
+// Host memory that copy engines reach, allocated once and freed by the destructor. The driver makes and locks page after page, a second for
+// each 1.7 GB; of large memory every core makes pages first, 2 MiB at a time where the system has such, and the driver only locks them.
+class Pinned {
  public:
   explicit Pinned(std::size_t bytes);  // throws Error (out_of_memory)
   ~Pinned();
@@ -21,7 +23,12 @@ class Pinned {  // host memory that copy engines reach, allocated once and freed
   void* data() const { return data_; }
 
  private:
+  void take_from_driver(std::size_t bytes);
+  bool make_pages(std::size_t bytes);
+
   void* data_ = nullptr;
+  void* mapped_ = nullptr;  // what data_ lies in, where our pages were locked
+  std::size_t mapped_bytes_ = 0;
 };
 
 // Staging — slots of pinned host memory used in turn, so that the host fills one while the card reads another.

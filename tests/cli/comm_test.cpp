@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
@@ -297,6 +298,35 @@ TEST_F(Comm, AStepOnRanksHoldsWhatWasForecastAndCountsTheTokensOfAll) {
     }
     EXPECT_GT(rows[2]["link_bytes"].get<double>(), 0);
   }
+}
+
+TEST_F(Comm, RanksKeepWhatTheFirstOneFinds) {
+  keep_ceilings();
+  const std::string step =
+      "step --device cpu --ranks 2 --threads 1 --width 64 --layers 4 --heads 2 --vocab 100 --len 32 --batch 2 --phase train"
+      " --steps 1 --warmup 0 --format json --db " +
+      db_;
+  const auto row_of = [&](const std::string& options) {
+    const Ended e = run(step + options);
+    EXPECT_EQ(e.code, 0) << e.err;
+    return Json::parse(e.out)["rows"][0];
+  };
+  const double most = row_of(" --keep everything")["peak_bytes"], least = row_of(" --keep input")["peak_bytes"];
+  const Json row = row_of(fmt::format(" --keep auto --memory {}B", std::int64_t((most + least) / 2)));
+  EXPECT_EQ(row["status"], "ok") << row;
+  EXPECT_NE(row["kept"], "everything");
+  EXPECT_LE(row["peak_bytes"], (most + least) / 2);
+  EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]);
+}
+
+TEST_F(Comm, ManyMoreRanksThanCoresAreMentioned) {
+  const int cores = available_cores();
+  if (cores > 16) GTEST_SKIP() << "it would take " << 4 * cores + 1 << " ranks";
+  const auto said = [&](int ranks) {
+    return run(fmt::format("comm --device cpu --ranks {} --bytes 64KiB --call gather --steps 1 --warmup 0 --db {}", ranks, db_)).err;
+  };
+  EXPECT_NE(said(4 * cores + 1).find(fmt::format("headroom comm: {} ranks share {} core", 4 * cores + 1, cores)), std::string::npos);
+  EXPECT_EQ(said(2).find("share"), std::string::npos);
 }
 
 TEST_F(Comm, TheBestExchangeIsTheLinkThatAStepIsForecastWith) {

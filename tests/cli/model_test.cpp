@@ -58,6 +58,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
   refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
   refused("plan --device cpu --gpus 2", 2, "name a GPU");
+  refused("plan --device cpu --keep host", 2, "a CPU's own memory is the host's");
+  refused("plan --device b200 --keep host:input", 2, "have nothing to move to the host");
   refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
   refused("plan --device h200 --gpus 0", 2, "--gpus");
   refused("plan --memory 0", 2, "GiB");
@@ -532,13 +534,16 @@ TEST_F(ModelProgram, AFreshRunBeginsWithTheWeightsOfAnother) {
 TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
   const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
   EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
-  for (const char* other : {"--device a100", "--device h200 --width 192"}) {
+  for (const char* other : {"--device a100", "--device h200 --ffn 700"}) {
     const auto said = run(model + other);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(said.out.find(none), std::string::npos) << other;
     EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
     refused(std::string(model).append(other).append(" ").append(none), 1, "--gradients half");
   }
+  const auto two = run(model + "--device h200 --gpus 2 --gradients half");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(two.out.find(none), std::string::npos);
 }
 
 TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {

@@ -36,6 +36,15 @@ TEST_F(Profile, EveryTableOfAStepAddsUpToTheSameTime) {
   EXPECT_NEAR(j["work"][2]["ms"].get<double>(), step, 1e-9 * step);
 }
 
+TEST_F(Profile, OnlyTheLastPhaseWhereThatIsAskedFor) {
+  const Ended e = run(std::string(small_step) + "--only --phase forward+backward --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  ASSERT_EQ(j["work"].size(), 1u);
+  EXPECT_EQ(j["work"][0]["phase"], "forward+backward");
+  EXPECT_EQ(j["phase"], "forward+backward");
+}
+
 TEST_F(Profile, EverySliceOfAStepIsAttributed) {
   const Ended e = run(std::string(small_step) + "--format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;

@@ -48,7 +48,13 @@ TEST_F(ProgramGpu, TheSweepRunsOnTheCardAndGoesOn) {
 TEST_F(ProgramGpu, CeilingsAreMeasuredKeptAndUsed) {
   const Json j = answer("device");
   ASSERT_GE(j["ceilings"].size(), 10u);
-  for (const Json& r : j["ceilings"]) EXPECT_GT(r[r["what"] == "copy" ? "copy_bytes_per_s" : "flops_per_s"], 0.0) << r;
+  int on_host = 0;
+  for (const Json& r : j["ceilings"]) {
+    const bool with_host = r["host_bytes_per_s"].is_number();
+    on_host += with_host;
+    EXPECT_GT(r[with_host ? "host_bytes_per_s" : r["what"] == "copy" ? "copy_bytes_per_s" : "flops_per_s"], 0.0) << r;
+  }
+  EXPECT_EQ(on_host, 3) << "to the host, from it, both ways";
   const Json kept = answer("attention --variant plain --len 256 --steps 1")["device"]["ceilings"];
   EXPECT_EQ(kept["source"], "measured by headroom device, run 1");
   EXPECT_GT(kept["tf32_flops"], kept["fp32_flops"]);

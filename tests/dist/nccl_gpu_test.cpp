@@ -87,7 +87,8 @@ TEST(NcclComm, MovesEveryWordByEveryRoute) {
       constexpr std::size_t most = std::size_t(48) << 20;  // words: past the size at which gathers change their route
       const auto memory = comm->take(2 * most * 4);
       std::string wrong;
-      for (const std::size_t n : {std::size_t(2), std::size_t(6), std::size_t(1000), std::size_t(1) << 20, most - 2}) {
+      const auto lane = comm->make_lane(1);
+      for (const std::size_t n : {std::size_t(2), std::size_t(6), std::size_t(1000), std::size_t(3000), std::size_t(1) << 20, most - 2}) {
         const OnCard a{static_cast<char*>(memory.get()), n, stream}, b{static_cast<char*>(memory.get()) + most * 4, n, stream};
         const auto mine = words(rank, n);
         const auto same = [&](const char* what, const std::vector<std::uint32_t>& got, const std::vector<std::uint32_t>& expected) {
@@ -100,6 +101,16 @@ TEST(NcclComm, MovesEveryWordByEveryRoute) {
         same("gather", b.get(), gathered(n));
         comm->gather(a.part(rank, 2), a.tensor(), stream.raw());
         same("gather in place", a.get(), gathered(n));
+        const auto beside = [&](const auto& call) {  // where copies carry smaller calls too
+          lane->follow(stream.raw()), call(lane->stream()), lane->mark(0), lane->wait(0, stream.raw());
+        };
+        a.set(mine), b.set(std::vector<std::uint32_t>(n, 7));
+        beside([&](void* s) { comm->exchange(a.tensor(), b.tensor(), s); });
+        same("exchange beside", b.get(), exchanged(rank, n));
+        beside([&](void* s) { comm->gather(a.part(rank, 2), b.tensor(), s); });
+        same("gather beside", b.get(), gathered(n));
+        beside([&](void* s) { comm->gather(a.part(rank, 2), a.tensor(), s); });
+        same("gather in place beside", a.get(), gathered(n));
         for (int root = 0; root < 2; ++root) {
           a.set(mine);
           comm->broadcast(a.tensor(), root, stream.raw());

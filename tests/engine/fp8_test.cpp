@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/convert.h"
+#include "engine/keep_auto.h"
 #include "engine/save.h"
 #include "memory/block.h"
 #include "ops/matmul/reference.h"
@@ -251,6 +252,54 @@ TEST(Fp8, KeepsFewerBytesThanBf16) {
   EXPECT_LT(forecast_peak(r, h200, 1), bf16_peak);
 }
 
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
+// A level that rounds: the loss is forward's and so the same, gradients are near, bytes as forecast, and its own bits repeat wherever they wait.
+TEST(Fp8, GateAndUpKeptInEightBitsMoveGradientsALittle) {
+  for (const Precision p : {Precision{}, Precision{DType::bf16}, fp8}) {
+    SCOPED_TRACE(name_of(p));
+    const auto run = [&](Keeping keep) {
+      Recipe r = recipe(Scales::block, p);
+      r.keep_as(keep);
+      auto w = std::make_unique<Workshop>(r);
+      make_lively_enough(*w);
+      w->training.backward();
+      return w;
+    };
+    const auto exact = run({Keep::no_cheap}), rounded = run({Keep::gate_up_fp8});
+    EXPECT_EQ(rounded->training.loss(), exact->training.loss());
+    EXPECT_LT(rounded->predicted, exact->predicted);
+    const auto a = exact->gradients(), b = rounded->gradients();
+    EXPECT_NE(a, b) << "nothing was rounded";
+    EXPECT_GT(cosine(a.data(), b.data(), std::int64_t(a.size())), 0.999);
+    for (const Keeping same : {Keeping{Keep::gate_up_fp8}, Keeping{Keep::gate_up_fp8, 1, 1}}) EXPECT_EQ(run(same)->gradients(), b);
+    rounded->training.update({});
+    EXPECT_EQ(rounded->arena.peak(), rounded->predicted);
+  }
+}
+
+TEST(Fp8, GateAndUpKeptInEightBitsTakeHalfOfTheirBytes) {
+  const Device h200 = device_described("h200");
+  Recipe r{presets().front(), 4, 1024, {DType::bf16}};
+  const auto saved = [&](Keep keep) {
+    r.keep = {keep};
+    return std::int64_t(forecast(r, h200, 1).bytes_at_peak(Phase::saved));
+  };
+  const std::int64_t numbers = r.batch * r.len * 2 * r.model.ffn * r.model.layers;
+  EXPECT_EQ(saved(Keep::no_cheap) - saved(Keep::gate_up_fp8), numbers * 2 - numbers - numbers / 128 * 4);
+  Recipe automatic = r;
+  const auto found = keep_that_fits(automatic, forecast_peak(automatic, h200, 1) + 1000, h200, 1);
+  ASSERT_TRUE(found);
+  for (const Keep k : found->levels) EXPECT_NE(k, Keep::gate_up_fp8) << "auto takes only levels that give the same bits";
+  r.keep = {Keep::gate_up_fp8}, r.model.counted = std::make_shared<Decoder>(decoder_of(r.model));
+  EXPECT_NE(refusal([&] { check(r); }).find("is only counted"), std::string::npos);
+}
+
 TEST(Fp8, CountsWhatItClippedAndFlushed) {
   Recipe r = recipe(Scales::tensor);
   r.micro_batches = 2;
@@ -309,13 +358,6 @@ TEST(Fp8, AnInfinityIsClippedAndNothingElseIsLost) {
   EXPECT_EQ(clipped, 1);
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
-
 TEST(Fp8, WhatCannotRunIsRefusedAndWhatCanBeForecastIs) {
   const Device h200 = device_described("h200"), a100 = device_described("a100");
   Recipe r{presets().front(), 1, 128, fp8};
@@ -326,9 +368,7 @@ TEST(Fp8, WhatCannotRunIsRefusedAndWhatCanBeForecastIs) {
   EXPECT_NE(refusal([&] { forecast(r, b200, 1); }).find("bf16 is served, and --scales tensor"), std::string::npos);
   r.scales = Scales::tensor;
   EXPECT_GT(forecast_peak(r, b200, 1), 0u);
-  r.scales = {}, r.holding = {Masters::halves, Updating::during, Gradients::none};
-  EXPECT_NE(refusal([&] { forecast(r, h200, 1); }).find("--gradients half runs, and on a CPU none"), std::string::npos);
-  r.holding = {};
+  r.scales = {};
   r.model.ffn = 1000;
   EXPECT_NE(refusal([&] { forecast(r, h200, 1); }).find("the feed-forward width is 1000; fp8 on a GPU needs a multiple of 16"),
             std::string::npos);

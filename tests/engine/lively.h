@@ -7,6 +7,9 @@
 
 namespace headroom::engine {
 
+// Sides that 256 divides: what a product that updates its weight requires on a GPU.
+inline ModelConfig whole_tiles() { return {"whole tiles", 97, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}}; }
+
 // Weights large enough that every path matters.
 inline void fill_lively(Workshop& w, float size) {
   const Random random{99};

@@ -31,6 +31,13 @@ void expect_near_emulation(const Fp8Case& c, const Fp8Result& got, const Fp8Resu
   std::vector<double> apart(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) apart[i] = a[i] - b[i];
   EXPECT_LE(rms_of(apart), 0.01 * rms_of(b)) << in_words(c);
+  double largest_v = 0;
+  for (std::size_t i = 0; i < got.v8.size(); ++i)
+    largest_v = std::max(largest_v, std::abs(double(widen(e4m3{got.v8[i]})) *
+                                             double(got.v_scale[i / std::size_t(c.problem.v_shape()[2] * c.problem.v_shape()[3])])));
+  Worst one{"o beside the emulation's"};  // neighbours in E4M3 are an eighth apart at most; then bf16
+  for (std::size_t i = 0; i < a.size(); ++i) one.see(i, a[i], b[i], 0x1p-3 * largest_v + 0x1p-7 * std::abs(b[i]));
+  EXPECT_TRUE(one.fine()) << one.in_words() << ", " << in_words(c);
 }
 
 TEST_F(AttentionFp8Gpu, IsWhatRoundingExplainsAndNearItsEmulation) {

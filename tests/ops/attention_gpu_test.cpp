@@ -255,6 +255,102 @@ TEST_F(AttentionGpu, ACacheOfAnyLengthInAnyPages) {
     each_cache(precision, [&](const Case& c) { EXPECT_GE(check_case(c), only.empty() ? 1 : 0) << in_words(c); });
 }
 
+// Few new positions, many keys: blocks share a sequence, or walk several; nobody's sequence is as long as the next one's.
+TEST_F(AttentionGpu, DecodingHoweverTheKeysAreDealt) {
+  const int units = device.units;
+  struct Shape {
+    std::int64_t heads, kv_heads, len_q, dim, dim_v, page;
+  };
+  const Mask masks[] = {Mask::causal(), Mask::sliding(300), Mask::full()};
+  int number = 0;
+  for (const Shape& s : {Shape{8, 2, 1, 128, 0, 0},
+                         {8, 2, 1, 128, 0, 16},
+                         {8, 2, 3, 64, 0, 64},
+                         {4, 4, 2, 256, 0, 0},
+                         {16, 1, 1, 128, 0, 24},
+                         {12, 2, 4, 128, 64, 16},
+                         {8, 1, 16, 64, 0, 16},
+                         {6, 2, 5, 40, 0, 7},
+                         {8, 1, 7, 192, 128, 16},
+                         {2, 2, 16, 96, 0, 0}})
+    for (int seen : {1, 3, units}) {
+      device.units = seen;
+      ++number;
+      Case c = plain_case(s.heads, s.kv_heads, s.len_q, 900, s.dim, masks[(number + number / 3) % 3], precisions[number % 2], 90);
+      c.problem.batch = 5;
+      c.problem.dim_v = s.dim_v;
+      c.with_dlse = false;
+      c.layout = Layout(number % 7 > 4);
+      c.problem.sink = number % 4 == 1;
+      c.problem.softcap = number % 5 == 3 ? 2 : 0;
+      if (s.page) {
+        c.problem.page = s.page;
+        c.problem.pages = c.problem.batch * c.problem.pages_of_sequence() + 3;
+        while (c.problem.pages % 7 == 0) ++c.problem.pages;
+      }
+      if (number % 5 < 3) {
+        c = packed(c, {int(s.len_q)}, {900});
+        c.cached = {640, 0, 1, 900, 65};
+      }
+      EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+    }
+  device.units = units;
+}
+
+TEST_F(AttentionGpu, DecodingWhereClustersShareASequence) {  // they do where sequences are shorter than the cache has room
+  struct Shape {
+    std::int64_t batch, heads, kv_heads, len_k, dim;
+  };
+  for (const Shape& s : {Shape{1, 32, 8, 4096, 128}, {3, 8, 2, 2000, 64}, {4, 10, 5, 1500, 128}, {2, 45, 3, 900, 256}})
+    for (std::int64_t page : {0, 64})
+      for (bool filled : {false, true}) {
+        Case c = plain_case(s.heads, s.kv_heads, 1 + s.heads % 2, s.len_k, s.dim, Mask::full(), {DType::bf16}, 92);
+        c.problem.batch = s.batch;
+        c.with_dlse = false;
+        c.problem.page = page;
+        c.problem.pages = page ? s.batch * c.problem.pages_of_sequence() : 0;
+        while (page && c.problem.pages % 7 == 0) ++c.problem.pages;
+        if (filled) {
+          c = packed(c, {int(c.problem.len_q)}, {int(s.len_k)});
+          c.cached = {int(s.len_k) - 64, 17, int(s.len_k) * 3 / 4, 640};
+        }
+        EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+      }
+}
+
+TEST_F(AttentionGpu, DecodingGivesTheSameBitsEveryTimeAndInAGraph) {
+  for (const Variant& v : variants())
+    for (auto [batch, len_q, dim] : {std::tuple{1, 1, 128}, {3, 4, 64}, {40, 1, 64}, {2, 16, 256}}) {
+      Case c = packed(plain_case(8, 2, len_q, 3000, dim, Mask::causal(), {DType::bf16}, 91), {len_q}, {3000});
+      c.problem.batch = batch;
+      c.cached = {2999, 17, 0, 1500};
+      c.with_dlse = false;
+      if (!v.deterministic || !serves(v, c.problem, Pass::forward)) continue;
+      SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+      Tensors x = tensors_of(c), other = tensors_of(c);
+      const Stream beside(0);
+      Wet wet(v, c, x, device, *stream), load(v, c, other, device, beside);
+      wet.forward();
+      wet.t.back();
+      const auto o = x.o.bytes(), lse = x.lse.bytes();
+      for (int i = 0; i < 300; ++i) {
+        if (i % 2) load.forward();
+        wet.forward();
+        if (i % 50 && i != 1) continue;
+        wet.t.back();
+        ASSERT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "run " << i;
+      }
+      beside.wait();
+      const Graph graph(*stream, [&] { wet.forward(); });
+      for (int i = 0; i < 20; ++i) {
+        fill_bytes(wet.t(x.o).data, 0xff, std::size_t(wet.t(x.o).bytes()), *stream);
+        graph.launch(*stream);
+      }
+      wet.t.back();
+      EXPECT_TRUE(o == x.o.bytes() && lse == x.lse.bytes()) << "the graph gives other bits";
+    }
+}
+
 TEST_F(AttentionGpu, ValuesOfAnotherDimension) {
   for (Precision precision : precisions)
     for (auto [dim, dim_v] : {std::pair{192, 128}, {64, 128}, {128, 64}, {256, 64}, {80, 96}, {576, 512}}) {
@@ -422,12 +518,70 @@ TEST_F(AttentionGpu, GradientsSameBitsWhenAskedAndInAGraph) {
         }
 }
 
+// So many causal heads that the first are dealt in turn and the last as blocks ask. A window over all keys sees the same, and is dealt in turn.
+TEST_F(AttentionGpu, TilesInTurnAndAsAsked) {
+  constexpr std::int64_t len = 1100;
+  for (const Variant& v : variants())
+    for (std::int64_t dim : {64, 128}) {
+      Case c{problem(50, 25, len, len, dim, Mask::causal()), Layout::rows, Values::normal, false, 15};
+      if (!serves(v, c.problem, Pass::forward) || v.name != std::string_view("flash_sm90")) continue;
+      SCOPED_TRACE(in_words(c));
+      Tensors x = tensors_of(c);
+      const auto o_when = [&](Mask mask) {
+        c.problem.mask = mask;
+        Wet wet(v, c, x, device, *stream);
+        wet.forward();
+        wet.t.back();
+        return std::pair(x.o.values(), x.lse.values());
+      };
+      const auto [o, lse] = o_when(Mask::causal());
+      const auto [o_in_turn, lse_in_turn] = o_when(Mask::sliding(len));
+      double difference = 0, sum = 0;
+      for (std::size_t i = 0; i < o.size(); ++i) difference += (o[i] - o_in_turn[i]) * (o[i] - o_in_turn[i]), sum += o[i] * o[i];
+      EXPECT_LT(std::sqrt(difference / sum), 1e-3);
+      for (std::size_t i = 0; i < lse.size(); ++i) ASSERT_NEAR(lse[i], lse_in_turn[i], 1e-4) << i;
+    }
+}
+
+// The same of documents, whose tiles are handed out as blocks ask for them: no queries, no keys, borders anywhere in a tile, more tiles than blocks.
+TEST_F(AttentionGpu, DocumentsInAFixedOrder) {
+  const std::vector<int> borders = {257, 66, 0, 300, 31, 128}, keys = {90, 340, 12, 300, 200, 5};
+  int served = 0;
+  for (std::int64_t dim : {40, 64, 128, 256})
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(200, Align::bottom_right, 5)})
+      for (bool equal : {true, false}) {
+        Case c = packed(plain_case(2, 1, 0, 0, dim, mask, {equal ? DType::bf16 : DType::f16}, 87), borders, equal ? borders : keys, 70);
+        c.problem.deterministic = true;
+        check_case(c);
+        c.problem.batch = 6, c.problem.heads = 8, c.problem.kv_heads = 4;
+        for (const Variant& v : variants()) {
+          if (!serves(v, c.problem, Pass::backward) || v.family == "plain" || dim == 40) continue;
+          SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
+          ++served;
+          Tensors x = tensors_of(c);
+          Wet wet(v, c, x, device, *stream);
+          wet.forward(), wet.backward();
+          wet.t.back();
+          const auto dq = x.dq.bytes(), dk = x.dk.bytes(), dv = x.dv.bytes();
+          for (int i = 0; i < 100; ++i) {
+            wet.backward();
+            if (i % 25) continue;
+            wet.t.back();
+            ASSERT_TRUE(dq == x.dq.bytes() && dk == x.dk.bytes() && dv == x.dv.bytes()) << "run " << i;
+          }
+        }
+      }
+  EXPECT_GE(served, only.empty() ? 18 : 0);
+}
+
 // More heads than one round of the fixed order holds, and a head's key tiles in several rounds: dQ is the free order's sum, and repeats its bits.
 TEST_F(AttentionGpu, AFixedOrderOfManyRoundsIsTheSameSum) {
   for (const Variant& v : variants())
     for (std::int64_t dim : {64, 80, 128})
       for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(300)}) {
-        const int heads = mask == Mask::causal() ? 9 : 4;
+        const int heads = dim == 64                ? 21
+                          : mask == Mask::causal() ? 9
+                                                   : 4;  // 64: six key tiles for each block, whose K and V have two places
         Case c{problem(heads, heads, 2100, 2200, dim, mask), Layout::rows, Values::normal, false, 14};
         if (!serves(v, c.problem, Pass::backward)) continue;
         SCOPED_TRACE(std::string(v.name) + " " + in_words(c));

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "ops/adamw/adamw.h"
+#include "ops/attention/attention.h"
 #include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
@@ -51,6 +52,54 @@ TEST(GpuScratch, IsKnownWithoutOne) {
 TEST(GpuScratch, IsNotTheCpus) {
   const Tensor x = shaped(DType::bf16, {4096, 1280}), w = shaped(DType::f32, {1280}), rstd = shaped(DType::f32, {4096});
   EXPECT_EQ(scratch_on(Device(), [&](Context& c) { rmsnorm::backward({x, w, rstd, x, x, w}, c); }), 64 * 1280 * 4);
+}
+
+// Few new positions against a cache: which problems, by whom, and what of scratch, on cards that are described only.
+TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
+  using namespace attention;
+  const Variant* decode = variant_named("flash_decode");
+  ASSERT_NE(decode, nullptr);
+  Problem p;
+  p.batch = 4, p.heads = 32, p.kv_heads = 8, p.len_q = 1, p.len_k = 8192, p.head_dim = 128, p.mask = Mask::causal();
+  p.precision = {DType::bf16};
+  if (const Support s = decode->supports(p, h200(), Pass::forward); !s) {
+    EXPECT_EQ(s.why, "this build has no CUDA");
+    GTEST_SKIP() << s.why;
+  }
+  const auto bytes_of = [&](std::int64_t clusters, std::int64_t rows, std::int64_t dim) {
+    return Arena::rounded(std::size_t(2 * clusters * rows * (dim / 2 + 1) * 16));
+  };
+  const auto bytes = [&] { return workspace_bytes(*decode, p, h200(), Pass::forward, 1); };
+  const auto chosen = [&](const Device& d) { return choose(p, d).name; };
+  EXPECT_EQ(chosen(h200()), "flash_decode");
+  EXPECT_EQ(chosen(device_described("a100")), "flash_decode");
+  EXPECT_EQ(chosen(device_described("rtx4090")), "flash_sm80");  // too little shared memory a block
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 128));
+  p.documents = 1;  // lengths that differ: the same scratch whatever they are
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 128));
+  p.len_q = 5;
+  EXPECT_EQ(bytes(), bytes_of(128, 20, 128));
+  p.len_k = 1024;  // a cluster for each unit
+  EXPECT_EQ(bytes(), bytes_of(32, 20, 128));
+  p.documents = 0, p.batch = 1, p.len_k = 300, p.len_q = 1, p.head_dim = 64;
+  EXPECT_EQ(bytes(), 0u);  // each unit is one cluster's alone
+  p.len_k = 65536;
+  EXPECT_EQ(bytes(), bytes_of(128, 4, 64));
+  p.mask = Mask::sliding(100);
+  EXPECT_EQ(bytes(), 0u);
+  p.len_k = 304;
+  p.page = 16, p.pages = 19;
+  EXPECT_EQ(choose(p, h200(), "", Pass::forward).name, "flash_decode");
+  EXPECT_FALSE(decode->supports(p, h200(), Pass::backward));
+  p.page = 0, p.len_q = 17;
+  EXPECT_NE(chosen(h200()), "flash_decode");
+  p.len_q = 1, p.precision = {DType::f32};
+  EXPECT_EQ(chosen(h200()), "flash_simt");
+  p.precision = {DType::f16}, p.heads = 96, p.kv_heads = 1;  // 96 rows: enough to be bound by products
+  EXPECT_EQ(chosen(h200()), "flash_sm90");
+  p.page = 16;  // which flash_sm90 does not serve
+  EXPECT_EQ(choose(p, h200(), "", Pass::forward).name, "flash_decode");
+  EXPECT_EQ(bytes(), 0u);
 }
 
 TEST(Doors, RefuseTensorsThatDoNotFitTogether) {

@@ -103,6 +103,8 @@ class ProductUpdateGpu : public OnCard {
     return c;
   }
   void compare(Weight& before, Weight& cpu, Weight& gpu);
+  void the_update_is_adamws(const std::vector<Size>&);
+  void bits_do_not_depend_on_blocks(const std::vector<Size>&);
   void check(const std::vector<Size>& sizes) {
     Weights before = weights_of(sizes), cpu = before, gpu = before;
     Twin cpu_state = state;
@@ -159,6 +161,12 @@ TEST_F(ProductUpdateGpu, IsTheCpusForOneWeight) {
     check({s});
 }
 
+// The last tile's rows and columns past the weight are neither read nor written.
+TEST_F(ProductUpdateGpu, IsTheCpusWhereATileIsCut) {
+  for (const Size& s : {Size{64, 8, 8}, {192, 264, 248}, {1, 504, 256}, {100, 256, 328}, {320, 376, 1360}, {64, 1144, 136}}) check({s});
+  check({{192, 512, 256}, {64, 680, 264}, {320, 264, 680}});  // beside one that is whole
+}
+
 TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
   check({{64, 768, 256}, {192, 512, 256}});                                           // five tiles
   check({{1024, 256, 256}, {64, 256, 1280}, {192, 256, 256}});                        // each of its own depth
@@ -166,11 +174,16 @@ TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
 }
 
 TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
-  const std::vector<Size> sizes{{192, 768, 512}, {64, 256, 768}, {320, 512, 512}};
+  bits_do_not_depend_on_blocks({{192, 768, 512}, {64, 256, 768}, {320, 512, 512}});
+  bits_do_not_depend_on_blocks({{192, 776, 504}, {64, 136, 768}, {320, 512, 520}});
+}
+
+void ProductUpdateGpu::bits_do_not_depend_on_blocks(const std::vector<Size>& sizes) {
   Weights all = weights_of(sizes);
   run(all);
   const auto first = bits_of(all);
-  for (int units : {2, 3, 5, 8, 14}) {
+  const int all_units = device.units;
+  for (int units : {2, 3, 5, 8, 14, all_units}) {
     all = weights_of(sizes);
     device.units = units;
     run(all);
@@ -181,7 +194,12 @@ TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
 // Factors are small whole numbers, so that every sum is exact in any order and the gradient is one for all: then the update has the bits of
 // adamw's kernel, also where nothing is usual: no gradient and no moments, second moments that are denormal or next to FP32's largest.
 TEST_F(ProductUpdateGpu, TheUpdateIsAdamwsToTheBit) {
-  Weights all = weights_of({{192, 512, 768}, {1024, 256, 256}});
+  the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}});
+  the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}});
+}
+
+void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes) {
+  Weights all = weights_of(sizes);
   const Random random{19};
   for (Weight& w : all) {
     for (Twin* t : w.inputs())

@@ -118,8 +118,8 @@ TEST(ProductUpdate, RefusesWhatItDoesNotServe) {
   EXPECT_EQ(refusal(h200, {good, good, good, good}), "");
   expect_refusal(h200, {good, good, good, good, good}, "5 weights; a launch takes 4");
 
-  expect_refusal(h200, {made(shapes, 192, 256, 500)}, "256 must divide the sides of a weight");
-  expect_refusal(h200, {good, made(shapes, 192, 128, 512)}, "one is 128 x 512");
+  expect_refusal(h200, {made(shapes, 192, 256, 500)}, "8 must divide the sides of a weight");
+  expect_refusal(h200, {good, made(shapes, 192, 100, 512)}, "one is 100 x 512");
   expect_refusal(h200, {made(shapes, 0, 256, 512)}, "is no gradient of a weight of 256x512");
   EXPECT_EQ(refusal(cpu, {made(shapes, 100, 24, 500)}), "");
   Device ampere = h200;
@@ -141,6 +141,44 @@ TEST(ProductUpdate, RefusesWhatItDoesNotServe) {
     expect_refusal(d, with([](Item& i) { i.weight.decay = false; }), "and decay");
     expect_refusal(d, with([](Item& i) { i.weight.m = shaped(DType::f32, {256, 511}); }), "each of the weight's 131072 elements");
     expect_refusal(d, with([](Item& i) { i.weight.rest = shaped(DType::f32, {256, 512}); }), "a rest 16 bits");
+  }
+}
+
+Item in_fp8(std::int64_t tokens, std::int64_t out, std::int64_t in, ScaleKind of_dy, ScaleKind of_x, DType dy = DType::e4m3,
+            DType x = DType::e4m3) {
+  Arena shapes;
+  Item i = made(shapes, 1, out, in);
+  i.dy = i.x = {};
+  i.dy_transposed = {shaped(dy, {out, tokens}), shaped(DType::f32, scale_shape(of_dy, out, tokens)), of_dy};
+  i.x_transposed = {shaped(x, {in, tokens}), shaped(DType::f32, scale_shape(of_x, in, tokens)), of_x};
+  i.sums = matmul::Sums::two_level;
+  return i;
+}
+
+TEST(ProductUpdate, OfEightBitsAGpuTakesWhatAStepMakes) {
+  using enum ScaleKind;
+  const Device h200 = device_described("h200");
+  for (const auto& [of_dy, of_x] : {std::pair{one, one}, {row, row}, {block, run}})
+    for (const DType dy : {DType::e4m3, DType::e5m2}) {
+      const Item i = in_fp8(192, 256, 512, of_dy, of_x, dy);
+      EXPECT_EQ(refusal(h200, {i, i}), "");
+      EXPECT_EQ(scratch_on(h200, {i}), 0);
+    }
+  const Item good = in_fp8(192, 256, 512, block, run);
+  expect_refusal(h200, {in_fp8(192, 256, 512, run, run)}, "scales by 1x128 with scales by 1x128");
+  expect_refusal(h200, {in_fp8(192, 256, 512, row, one)}, "scales by row with scales by tensor");
+  expect_refusal(h200, {in_fp8(192, 256, 512, block, run, DType::e4m3, DType::e5m2)}, "on a GPU x is e4m3, it is e5m2");
+  expect_refusal(h200, {in_fp8(200, 256, 512, block, run)}, "there are 200 tokens");
+  expect_refusal(h200, {in_fp8(192, 256, 500, block, run)}, "256 must divide the sides of a weight");
+  expect_refusal(h200, {good, in_fp8(192, 256, 512, row, row)}, "one type and kind of scale");
+  Arena shapes;
+  expect_refusal(h200, {good, made(shapes, 192, 256, 512)}, "one type and kind of scale");
+  for (const Device& d : {cpu, h200}) {
+    Item i = good;
+    i.x_transposed.scale = {};
+    expect_refusal(d, {i}, "x has scales by 1x128, which are 1024 fp32 values");
+    i = good, i.dy_transposed.scale = shaped(DType::f32, {3});
+    expect_refusal(d, {i}, "dy has scales by 128x128, which are 8 fp32 values");
   }
 }
 

@@ -234,8 +234,9 @@ class AttentionTest(unittest.TestCase):
         for words, arguments in (
             (r"lengths has the shape \(3,\), expected one number, or 2", (k, v, [1, 2, 3])), ("lengths is float64", (k, v, [1.5, 2.0])),
             (r"pages has the shape \(5,\)", (*pages, 4, table[0])), ("pages is int64", (*pages, 4, table.astype(np.int64))),
-            (r"pages has the shape \(1, 5\), expected \(2, 5\)", (*pages, 4, table[:1])), ("ends at 41, and there are 40", (k, v, 41)),
-            ("v_cache has the shape", (k, v[0])), ("ends at -3|is -3", (k, v, -3)),
+            (r"pages has the shape \(1, 5\), expected \(2, 5\)", (*pages, 4, table[:1])), ("lengths is 41, the cache has room for 40", (k, v, 41)),
+            ("v_cache has the shape", (k, v[0])), ("lengths is -3", (k, v, -3)), (r"lengths\[1\] is 41, the cache has room", (k, v, [3, 41])),
+            (r"lengths\[0\] is -1", (k, v, np.array([-1, 3]))),
         ):  # fmt: skip
             with self.assertRaisesRegex((ValueError, TypeError, headroom.Error), words):
                 headroom.attention_with_cache(q, *arguments)
@@ -379,7 +380,7 @@ class AttentionTest(unittest.TestCase):
         refuse(ValueError, r"cu_seqlens_q has the shape \(3,\), expected \(2, 3\)", cu_seqlens_q=[0, 1, 2])
         refuse(ValueError, r"cu_seqlens_k has the shape", cu_seqlens_q=[[0, 33]] * 2, cu_seqlens_k=[[0, 1, 2]] * 2)
         refuse(ValueError, "cu_seqlens_k is given without", cu_seqlens_k=[[0, 40]] * 2)
-        refuse(headroom.Error, r"cu_q\[1\] ends at 34, and there are 33 positions", cu_seqlens_q=[[0, 33], [0, 34]])
+        refuse(headroom.Error, r"cu_seqlens_q\[1\] ends at 34, and there are 33 positions", cu_seqlens_q=[[0, 33], [0, 34]])
         with self.assertRaisesRegex(ValueError, "sink is missing"):
             headroom.Attention(q.shape, k.shape, sink=True).forward(q, k, v)
         with self.assertRaisesRegex(ValueError, "cu_seqlens_q is given, and this problem has none"):

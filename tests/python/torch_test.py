@@ -277,8 +277,8 @@ class AttentionTest(Base):
         refuse(ValueError, r"cu_seqlens_q is \(2,\), it must be \(2, at least 2\)", cu_seqlens_q=cu[0])
         refuse(ValueError, "they must agree", cu_seqlens_q=cu, cu_seqlens_k=torch.zeros(2, 3, dtype=torch.int32))
         refuse(ValueError, "cu_seqlens_k is given without", cu_seqlens_k=cu)
-        refuse(headroom.Error, r"cu_q\[0\] ends at 34, and there are 33", cu_seqlens_q=cu + torch.tensor([[0, 1], [0, 0]], dtype=torch.int32))
-        refuse(headroom.Error, r"cu_q\[0\] begins with 1", cu_seqlens_q=cu + 1)
+        refuse(headroom.Error, r"cu_seqlens_q\[0\] ends at 34, and there are 33", cu_seqlens_q=cu + torch.tensor([[0, 1], [0, 0]], dtype=torch.int32))
+        refuse(headroom.Error, r"cu_seqlens_q\[0\] begins with 1", cu_seqlens_q=cu + 1)
         refuse(ValueError, "q has 4 dimensions: 3 are served", ht.attention_varlen, q, k, v, cu)
         refuse(TypeError, "cu_seqlens_q is None", ht.attention_varlen, q[0], k[0], v[0], None)
         refuse(ValueError, r"cu_seqlens_q is \(2, 2\), it must be \(1, at least 2\)", ht.attention_varlen, *[x[0].transpose(0, 1) for x in (q, k, v)], cu)
@@ -287,7 +287,10 @@ class AttentionTest(Base):
         refuse(ValueError, "lengths is torch.float32", cache, q, k, v, torch.ones(2))
         refuse(ValueError, r"lengths is torch.int64 \(3,\)", cache, q, k, v, torch.ones(3, dtype=torch.int64))
         refuse(TypeError, "lengths is a list", cache, q, k, v, [3, 4])
-        refuse(headroom.Error, "ends at 41", cache, q, k, v, torch.tensor([41, 2]))
+        refuse(ValueError, r"lengths\[0\] is 41, the cache has room for 40", cache, q, k, v, torch.tensor([41, 2]))
+        refuse(ValueError, r"lengths\[1\] is -2, the cache has room for 40", cache, q, k, v, torch.tensor([4, -2]))
+        refuse(ValueError, "attention_with_cache: k_cache is .* and v_cache is .*: all but head_dim must agree", cache, q, k, v[:, :, :9])
+        refuse(TypeError, "attention_with_cache: v_cache is a list", cache, q, k, [1])
         refuse(TypeError, "pages is torch.int64", cache, q, k, v, 4, torch.zeros(2, 3, dtype=torch.int64))
         refuse(ValueError, r"pages is \(1, 3\)", cache, q, k, v, 4, torch.zeros(1, 3, dtype=torch.int32))
         refuse(headroom.Error, r"pages\[0\]\[0\] is 7, there are pages 0 to 1", cache, q, k, v, 4, torch.full((2, 3), 7, dtype=torch.int32))
@@ -423,6 +426,20 @@ class AttentionTest(Base):
         nested = torch.nested.nested_tensor([torch.randn(2, 4, 8), torch.randn(2, 3, 8)])
         with self.assertRaisesRegex(ValueError, "nested"):
             ht.attention(nested, nested, nested)
+
+    def test_a_misspelt_argument_is_told_the_right_one(self):
+        q = torch.randn(1, 2, 4, 8)
+        for function, name, words in (
+            (ht.attention, "causal", "attention has no argument 'causal': say is_causal"), (ht.attention, "softmax_scale", "say scale"),
+            (ht.attention, "is_casual", "say is_causal"), (ht.attention_varlen, "return_lsee", "attention_varlen has .*: say return_lse"),
+            (ht.attention_with_cache, "cache_seqlens", "say lengths"), (ht.attention_with_cache, "block_table", "say pages"),
+            (ht.explain, "causal", "explain has"), (ht.why_not, "causal", "why_not has"),
+            (ht.attention_with_cache, "dropout", "there are q, k_cache, v_cache, lengths"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(TypeError, words):
+                function(q, q, q, **({"cu_seqlens_q": None} if function is ht.attention_varlen else {}), **{name: 1})
+        with self.assertRaisesRegex(TypeError, "attention_backward has no argument 'causal': say is_causal"):
+            ht.attention_backward(q, q, q, q, q, q, causal=True)
 
     def test_torchs_word_for_fixed_bits(self):
         asked = []

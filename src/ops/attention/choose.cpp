@@ -9,6 +9,8 @@ namespace headroom::attention {
 namespace {
 
 constexpr Variant table[] = {
+    {"flash_decode", "flash", "CUDA from sm_80 on: up to 16 new positions against many keys; bf16 and fp16", true, decode_supports,
+     nothing_saved, decode_forward, decode_backward},
     {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
      sm90_backward},
     {"flash_sm90_fp8", "flash", "Hopper: Q, K and V in E4M3 with a scale to a head, O in bf16; forward only", true, sm90_fp8_supports,

@@ -8,9 +8,16 @@ namespace headroom::attention {
 
 namespace {
 
+struct ListArgs {
+  DocumentsArgs documents;
+  int* zero;  // a counter to set back for the kernel behind; may be null
+};
+
 // attention_list_documents — a thread per position of either side.
 //   reads  cu_q, cu_k (a binary search)     writes  8 bytes a position     limit  latency
-__global__ void __launch_bounds__(256) attention_list_documents(const __grid_constant__ DocumentsArgs a) {
+__global__ void __launch_bounds__(256) attention_list_documents(const __grid_constant__ ListArgs args) {
+  const DocumentsArgs& a = args.documents;
+  if (args.zero && blockIdx.x == 0 && threadIdx.x == 0) *args.zero = 0;
   const long long at = blockIdx.x * 256ll + threadIdx.x, queries = (long long)a.batch * a.len_q, keys = (long long)a.batch * a.len_k;
   if (at < queries)
     a.keys_of[at] = a.keys_of_row(int(at / a.len_q), int(at % a.len_q));
@@ -50,12 +57,12 @@ __global__ void __launch_bounds__(sink_threads) attention_dsink(const __grid_con
 
 }  // namespace
 
-void list_documents_on_gpu(const Problem& p, const Extras& with, const Lists& lists, Context& ctx) {
+void list_documents_on_gpu(const Problem& p, const Extras& with, const Lists& lists, Context& ctx, int* zero) {
   const std::int64_t positions = p.batch * (p.len_q + p.len_k);
   if (p.documents == 0 || positions == 0 || ctx.dry()) return;
   check(positions < (1ll << 39), Code::unsupported, "attention: {} packed positions are too many for one launch", positions);
   launch(cuda_stream(ctx.stream), attention_list_documents, {dim3(unsigned(ceil_div(positions, 256))), 256},
-         documents_args(p, with, lists));
+         {documents_args(p, with, lists), zero});
 }
 
 void sum_dsink_on_gpu(const Problem& p, const Tensor& sink, const Tensor& lse, const SinkRows& rows, const Tensor& dsink, Context& ctx) {

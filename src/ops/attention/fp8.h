@@ -4,8 +4,6 @@
 
 namespace headroom::attention {
 
-constexpr int fp8_keys(std::int64_t) { return 96; }  // of a tile, by head dim; E4M3's products add 32 at a time
-
 // Numbers into 8 bits: scales and rounding as ops/quantise/encode.h says, the largest taken over a head of a row of the batch.
 struct ToFp8 {
   Tensor q, k, v;                    // fp32, bf16 or fp16, in the shapes of a 16-bit problem

@@ -20,6 +20,10 @@ void flash_forward(const Problem&, const Forward&, Context&);
 void flash_backward(const Problem&, const Backward&, Context&);
 
 // On CUDA; each says why not where the library was built without it (no_cuda.cpp).
+Support decode_supports(const Problem&, const Device&, Pass);
+void decode_forward(const Problem&, const Forward&, Context&);
+void decode_backward(const Problem&, const Backward&, Context&);
+
 Support sm90_supports(const Problem&, const Device&, Pass);
 void sm90_forward(const Problem&, const Forward&, Context&);
 void sm90_backward(const Problem&, const Backward&, Context&);

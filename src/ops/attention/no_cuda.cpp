@@ -10,6 +10,9 @@ const Support without_cuda = Support::no("this build has no CUDA");
 [[noreturn]] void refuse() { throw Error(Code::unsupported, "attention: this build has no CUDA"); }
 }  // namespace
 
+Support decode_supports(const Problem&, const Device&, Pass) { return without_cuda; }
+void decode_forward(const Problem&, const Forward&, Context&) { refuse(); }
+void decode_backward(const Problem&, const Backward&, Context&) { refuse(); }
 Support sm90_supports(const Problem&, const Device&, Pass) { return without_cuda; }
 void sm90_forward(const Problem&, const Forward&, Context&) { refuse(); }
 void sm90_backward(const Problem&, const Backward&, Context&) { refuse(); }

@@ -47,10 +47,32 @@ __device__ float largest(const float (&s)[n], int r) {
   return __int_as_float(high);
 }
 
-// What has been seen of two rows so far. `maximum` is the reference of the exponentials, not always the true maximum:
-// it stays while the true one exceeds it by no more than `slack` (log2), so O is hardly ever rescaled.
-struct Rows {
-  static constexpr float slack = 8;  // weights up to 2^8: no more rounding in floating point, far from overflow
+struct OfRows {              // the end of two rows
+  float inverse[2], lse[2];  // 1 / Σ and its natural logarithm; 0 and -inf for a row that saw no key
+
+  // A sink takes its share of row r's sum. From the logarithm: both may be far from 0, either infinite.
+  __device__ void join(float sink, int r) {
+    const float top = fmaxf(lse[r], sink);
+    if (fabsf(top) == INFINITY) {  // +: the sink takes all; -: there is neither key nor sink
+      inverse[r] = 0;
+      lse[r] = top;
+    } else {
+      const float keys = __expf(lse[r] - top), sum = keys + __expf(sink - top);
+      inverse[r] *= __fdividef(keys, sum);
+      lse[r] = top + __logf(sum);
+    }
+  }
+  __device__ void join(float sink) {
+    join(sink, 0);
+    join(sink, 1);
+  }
+};
+
+// What has been seen of two rows so far. `maximum` is the reference of the exponentials, not always the true maximum: it stays while the true one
+// exceeds it by no more than `slack`, so O is hardly ever rescaled; weights are 2^lift times what they mean, where their format asks for it (both log2).
+template <class Range>
+struct RowsWithin {
+  using Result = OfRows;
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 
   // s ← exp2(scale · (s − maximum)) in place; returns what O must be multiplied with, exactly 1 nearly always.
@@ -64,8 +86,8 @@ struct Rows {
       high[r] = fmaxf(high[r], maximum[r]);
       high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
       high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
-      if (!((high[r] - maximum[r]) * scale > slack)) high[r] = maximum[r];  // also when both are -inf
-      const float reference = high[r] == -INFINITY ? 0.f : high[r], offset = reference * scale;
+      if (!((high[r] - maximum[r]) * scale > Range::slack)) high[r] = maximum[r];  // also when both are -inf
+      const float reference = high[r] == -INFINITY ? 0.f : high[r], offset = reference * scale - Range::lift;
       factor[r] = exp2_fast((maximum[r] - reference) * scale);  // 0 for the first tile
       maximum[r] = high[r];
       float total = 0;
@@ -81,26 +103,6 @@ struct Rows {
     return {factor[0], factor[1]};
   }
 
-  struct Result {
-    float inverse[2], lse[2];  // 1 / Σ and its natural logarithm; 0 and -inf for a row that saw no key
-
-    // A sink takes its share of row r's sum. From the logarithm: both may be far from 0, either infinite.
-    __device__ void join(float sink, int r) {
-      const float top = fmaxf(lse[r], sink);
-      if (fabsf(top) == INFINITY) {  // +: the sink takes all; -: there is neither key nor sink
-        inverse[r] = 0;
-        lse[r] = top;
-      } else {
-        const float keys = __expf(lse[r] - top), sum = keys + __expf(sink - top);
-        inverse[r] *= __fdividef(keys, sum);
-        lse[r] = top + __logf(sum);
-      }
-    }
-    __device__ void join(float sink) {
-      join(sink, 0);
-      join(sink, 1);
-    }
-  };
   __device__ Result finish(float scale) const {  // all four threads of a row get the same
     Result result;
 #pragma unroll
@@ -110,10 +112,14 @@ struct Rows {
       total += __shfl_xor_sync(~0u, total, 2);
       const bool empty = maximum[r] == -INFINITY;
       result.inverse[r] = empty ? 0 : __fdividef(1, total);  // a NaN stays one
-      result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + __log2f(total)) * 0.693147181f;
+      result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + (__log2f(total) - Range::lift)) * 0.693147181f;
     }
     return result;
   }
 };
+struct WideRange {  // weights up to 2^8: no more rounding in floating point, far from overflow
+  static constexpr float slack = 8, lift = 0;
+};
+using Rows = RowsWithin<WideRange>;
 
 }  // namespace headroom::attention

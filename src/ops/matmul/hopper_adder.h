@@ -1,6 +1,7 @@
 // How Hopper's matrix units add the products of fp8 numbers, as published: 32 products and the sum so far are aligned to the largest of
 // their exponents, each is cut below 13 binary places of it, and what they add up to is cut to 13 bits of mantissa. (DeepSeek-V3, arXiv
-// 2412.19437, 3.5.2; SageAttention2 and MMA-Sim, arXiv 2511.10909, found the same 1 + 8 + 13 bits.) Not compared with a card here.
+// 2412.19437, 3.5.2; SageAttention2 and MMA-Sim, arXiv 2511.10909, found the same 1 + 8 + 13 bits.) An
+// H200 agrees wherever tests compare: bench/lab/fp8.md.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -7,5 +7,6 @@ namespace headroom::product_update {
 constexpr int most_items = 4;  // of one launch
 
 void advance_sm90(std::span<const Item>, const Tensor& numbers, Context&);
+void advance_fp8_sm90(std::span<const Item>, const Tensor& numbers, Context&);  // all of one type and kind of scale
 
 }  // namespace headroom::product_update

@@ -10,12 +10,37 @@ namespace headroom::product_update {
 Support supports(std::int64_t out, std::int64_t in, const Device& d) {
   if (d.kind == DeviceKind::cpu) return {};
   if (d.sm / 10 != 9) return Support::no(fmt::format("it is written for Hopper (sm_90); {} is sm_{}", d.name, d.sm));
-  if (out < 256 || in < 256 || out % 256 || in % 256)
-    return Support::no(fmt::format("256 must divide the sides of a weight; one is {} x {}", out, in));
+  if (out % 8 || in % 8) return Support::no(fmt::format("8 must divide the sides of a weight; one is {} x {}", out, in));
   return {};
 }
 
 namespace {
+
+// Of 8-bit factors: the scales are there, and on a GPU a kernel takes them.
+void check_scales(const Item& i, const Context& ctx) {
+  const Scaled &dy = i.dy_transposed, &x = i.x_transposed;
+  for (const auto& [name, t] : {std::pair{"dy", &dy}, {"x", &x}}) {
+    const Shape expected = scale_shape(t->kind, t->values.shape[0], i.tokens());
+    check(t->scale && t->scale.dtype == DType::f32 && t->scale.shape.count() == expected.count() && t->scale.contiguous(),
+          Code::bad_argument, "product_update: {} has scales by {}, which are {} fp32 values, contiguous", name, name_of(t->kind),
+          expected.count());
+  }
+  if (!ctx.on_gpu()) return;
+  using enum ScaleKind;
+  const auto both = [&](ScaleKind of_dy, ScaleKind of_x) { return dy.kind == of_dy && x.kind == of_x; };
+  check(both(block, run) || both(row, row) || both(one, one), Code::unsupported,
+        "product_update: a GPU does not multiply scales by {} with scales by {}; tensor with tensor, row with row and 128x128 with 1x128 "
+        "it does",
+        name_of(dy.kind), name_of(x.kind));
+  check(x.values.dtype == DType::e4m3, Code::unsupported, "product_update: on a GPU x is e4m3, it is {}", name_of(x.values.dtype));
+  const Shape& w = i.weight.copy.shape;
+  check(w[0] % 256 == 0 && w[1] % 256 == 0, Code::unsupported,
+        "product_update: in fp8 256 must divide the sides of a weight on a GPU; one is {} x {}; a gradient that is held until the update "
+        "(--gradients half) is served everywhere",
+        w[0], w[1]);
+  check(i.tokens() % 16 == 0, Code::unsupported, "product_update: a GPU adds over fp8 numbers that 16 divides; there are {} tokens",
+        i.tokens());
+}
 
 void check_item(const Item& i, const Context& ctx) {
   const Tensor& w = i.weight.copy;
@@ -31,8 +56,7 @@ void check_item(const Item& i, const Context& ctx) {
   check(served(dy) && served(x) && w.dtype == DType::bf16, Code::unsupported,
         "product_update: factors are {} and {}, the weight {}; bf16 is served, and fp8 of a bf16 weight", name_of(dy.dtype),
         name_of(x.dtype), name_of(w.dtype));
-  check(!eight_bits || !ctx.on_gpu() || ctx.dry(), Code::unsupported,
-        "product_update: no kernel of a GPU takes fp8; hold the gradients (--gradients half)");
+  if (eight_bits) check_scales(i, ctx);
   check(i.weight.rest && i.weight.decay, Code::unsupported, "product_update: a weight must be in halves, a copy and a rest, and decay");
   const auto beside = [&](const Tensor& t, DType type) { return t.dtype == type && t.count() == w.count() && t.contiguous(); };
   check(w.contiguous() && beside(i.weight.m, DType::f32) && beside(i.weight.v, DType::f32) && beside(i.weight.rest, DType::u16),
@@ -66,7 +90,12 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
     const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul);
-    if (!ctx.dry()) advance_sm90(all, numbers, ctx);
+    for (const Item& i : all)
+      check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&
+                bool(i.dy_transposed) == bool(all[0].dy_transposed),
+            Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
+    if (ctx.dry()) return;
+    factors == DType::bf16 ? advance_sm90(all, numbers, ctx) : advance_fp8_sm90(all, numbers, ctx);
     return;
   }
   auto scope = ctx.arena.scope();

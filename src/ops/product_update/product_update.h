@@ -1,8 +1,10 @@
 // The product that forms a weight's gradient, dW = dYᵀ X, and the weight's AdamW update as one op. The gradient is rounded to the weight's dtype,
 // as a stored one would be, and never stored. Weights in halves (bf16), no clipping, one micro-batch; several weights share a launch.
 //
-// On a GPU it requires Hopper (sm_90) and weights whose sides are multiples of 256: supports() says why not. The product's sums are
-// over all tokens in order, so the bits depend on the shapes alone; they need not be those of matmul::multiply.
+// On a GPU it requires Hopper (sm_90) and weights whose sides are multiples of 8 (tiles are 256 wide, and the last may be cut): supports() says
+// why not. The product's sums are over all tokens in order, so the bits depend on the shapes alone; they need not be those of
+// matmul::multiply. In fp8 a GPU takes sides that 256 divides and tokens that 16 divides, all items of a launch of one format, and x in E4M3;
+// its sums are two-level ones.
 #pragma once
 #include <span>
 
@@ -14,7 +16,7 @@ namespace headroom::product_update {
 struct Item {
   Tensor dy, x;                                  // bf16 [tokens, out], [tokens, in]
   adamw::Update weight;                          // [out, in]; its grad is not read and may be none
-  Scaled dy_transposed = {}, x_transposed = {};  // instead of dy and x: fp8 [out, tokens], [in, tokens]; on a CPU for now
+  Scaled dy_transposed = {}, x_transposed = {};  // instead of dy and x: fp8 [out, tokens], [in, tokens]
   matmul::Sums sums = matmul::Sums::whole;       // of those
 
   std::int64_t tokens() const { return dy_transposed ? dy_transposed.values.shape[1] : dy.shape[0]; }

@@ -4,60 +4,33 @@
 // One block of 12 warps per multiprocessor; two blocks are a cluster over 256 x 256 of dW: 128 rows each, so that both read the same X and each
 // fetches half of it for both. Warp 0 fetches, warps 4–11 multiply (64 x 256 each four), the other three update: the products leave the tile in
 // shared memory as bf16 and go on with the next one. After the last tile all eleven update.
-#include <algorithm>
-
 #include "base/divide.h"
-#include "gpu/launch.cuh"
-#include "gpu/mma.cuh"
-#include "gpu/tma.cuh"
-#include "ops/product_update/eight_weights.cuh"
-#include "ops/product_update/impl.h"
+#include "ops/product_update/tile_update.cuh"
 
 namespace headroom::product_update {
 
 namespace {
 
 using T = __nv_bfloat16;
-constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, cluster = 2;  // of a block; depth: tokens of a stage
-constexpr int threads = 384, updaters = 3, multipliers = 8;                     // warps
+constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: tokens of a stage
+constexpr int updaters = 3, at_once = 2;  // warps; times two runs of weights that a lane updates together
 constexpr int panel = panel_bytes(depth);
 
-struct Weight {
-  Map dy, x;
-  float *m, *v;
-  bf16* upper;
-  std::uint16_t* rest;
-  int rows, columns, tokens, first;  // first: number of its first tile (of a whole cluster)
-};
-struct Args {
-  const adamw::Numbers* numbers;
-  Weight weight[most_items];
-  int count, tiles;
-};
+using Args = ArgsOf<Weight>;
+using Tile = TileOf<Weight>;
+__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) { return tile_of<tile_m, tile_n>(a, number, rank); }
 
 struct Shared {
   struct Stage {
     char dy[tile_m / 64 * panel], x[tile_n / 64 * panel];
   } stage[stages];
-  char out[2][tile_n / 64][panel_bytes(64)];  // the gradient, of each group of multipliers
+  Gradient<tile_n> out;
   Barrier full[stages], empty[stages], out_full, out_empty;
 };
 
-// ---- tiles -------------------------------------------------------------------------------------------------------
-struct Tile {
-  const Weight* w;
-  int row, column;
-};
-__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {  // the shorter side first: concurrent tiles form a square
-  int i = 0;
-  while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
-  const Weight& w = a.weight[i];
-  const int n = number - w.first, high = w.rows / (tile_m * cluster), wide = w.columns / tile_n;
-  const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
-  return {&w, (y * cluster + rank) * tile_m, x * tile_n};
-}
-
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
+// Cut: some weight's sides are no multiples of a tile. Then a box is one panel, and zeros lie past the last column.
+template <bool Cut>
 __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int stride, int rank) {
   Turn<stages> turn;
   for (int number = first; number < a.tiles; number += stride) {
@@ -67,74 +40,23 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
       Barrier& full = s.full[turn.stage];
       s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(sizeof stage);
-      load(stage.dy, t.w->dy, full, CachePolicy::normal, 0, token, t.row / 64);
-      load_in_all(stage.x + rank * 2 * panel, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
-    }
-  }
-}
-
-// ---- warps that update ---------------------------------------------------------------------------------------------
-struct Rows {  // two rows of 256 weights that a warp updates; a lane has four weights of each half row
-  static constexpr int n = 2;
-  float4 m[n][2], v[n][2];
-  uint2 upper[n][2], rest[n][2];
-
-  static __device__ __forceinline__ std::int64_t at(const Tile& t, int row, int half) {
-    return std::int64_t(t.row + row) * t.w->columns + t.column + half * 128 + threadIdx.x % 32 * 4;
-  }
-  __device__ __forceinline__ void fetch(const Tile& t, int first) {  // evict-first in L2
-    const Weight& w = *t.w;
+      char* const x = stage.x + rank * 2 * panel;
+      if constexpr (Cut) {
 #pragma unroll
-    for (int i = 0; i < n; ++i)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const std::int64_t o = at(t, first + i, j);
-        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o));
-        v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
-        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
-        rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
-      }
-  }
-  __device__ __forceinline__ void finish(const adamw::Numbers& k, const Tile& t, const Shared& s, int first) {
-    const Weight& w = *t.w;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      const int row = first + i;
-      uint2 g[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j)
-        g[j] = *reinterpret_cast<const uint2*>(s.out[row / 64][j * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) + lane % 2 * 8);
-      advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const std::int64_t o = at(t, row, j);
-        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]);
-        __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
+        for (int i = 0; i < 2; ++i) {
+          load(stage.dy + i * panel, t.w->dy, full, CachePolicy::normal, t.row + i * 64, token, 0);
+          load_in_all(x + i * panel, t.w->x, full, CachePolicy::normal, 3, t.column + (rank * 2 + i) * 64, token, 0);
+        }
+      } else {
+        load(stage.dy, t.w->dy, full, CachePolicy::normal, 0, token, t.row / 64);
+        load_in_all(x, t.w->x, full, CachePolicy::normal, 3, 0, token, t.column / 64 + rank * 2);
       }
     }
-  }
-};
-
-// Every workers-th pair of rows of the tile, the next one fetched before the last one is finished.
-__device__ __forceinline__ void update(const Args& a, const Tile& t, Shared& s, int worker, int workers, int parity) {
-  const adamw::Numbers k = *a.numbers;
-  Rows now, next;
-  now.fetch(t, worker * Rows::n);
-  s.out_full.wait(parity);
-#pragma unroll 1
-  for (int first = worker * Rows::n; first < tile_m;) {
-    const int then = first + workers * Rows::n;
-    if (then < tile_m) next.fetch(t, then);
-    now.finish(k, t, s, first);
-    now = next;
-    first = then;
   }
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
+template <bool Cut>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, int stride, int rank, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
@@ -175,14 +97,16 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
     s.out_full.arrive();  // every lane, for what it has stored
   }
-  update(a, t, s, updaters + group * 4 + warp, updaters + multipliers, parity);  // no products left: update too
+  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                               parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
-//   needs   sm_90a, sides that 256 divides, tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
+//   needs   sm_90a, sides that 8 divides (Cut: not all 256), tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
 //   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
 //   limit   the tensor cores; the update's 24 bytes a weight overlap them, except the last tile's
+template <bool Cut>
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   if (a.numbers->go == 0) return;  // nothing may change
@@ -201,15 +125,16 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   cluster_meet();
 
   if (warp >= 4) {
-    multiply(a, s, first, stride, rank, (warp - 4) / 4);
+    multiply<Cut>(a, s, first, stride, rank, (warp - 4) / 4);
   } else if (warp == 0) {
-    if (threadIdx.x == 0) fetch(a, s, first, stride, rank);
+    if (threadIdx.x == 0) fetch<Cut>(a, s, first, stride, rank);
     __syncwarp();
   } else {
     int parity = 0;
     for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
       const bool last = number + stride >= a.tiles;
-      update(a, tile_of(a, number, rank), s, warp - 1, last ? updaters + multipliers : updaters, parity);
+      update<tile_n, at_once, Cut>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1,
+                                   last ? updaters + multipliers : updaters, parity);
       s.out_empty.arrive();  // every lane, for what it has read
     }
     __syncwarp();
@@ -217,11 +142,15 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   cluster_meet();  // no block exits while the other still sends
 }
 
-Map map_of(const Tensor& t) {  // [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box
-  const auto columns = std::uint64_t(t.shape[1]);
+// [tokens, columns] → (column of a panel, token, panel): two panels side by side in a box; cut: (column, token, 0), one panel.
+Map map_of(const Tensor& t, bool cut) {
+  const auto tokens = std::uint64_t(t.shape[0]), columns = std::uint64_t(t.shape[1]);
+  if (cut)
+    return make_map(t.data, MapType::bf16,
+                    {.rank = 3, .dim = {columns, tokens, 1}, .stride = {1, columns, columns * tokens}, .box = {panel_columns, depth, 1}});
   return make_map(t.data, MapType::bf16,
                   {.rank = 3,
-                   .dim = {panel_columns, std::uint64_t(t.shape[0]), columns / panel_columns},
+                   .dim = {panel_columns, tokens, columns / panel_columns},
                    .stride = {1, columns, panel_columns},
                    .box = {panel_columns, depth, 2}});
 }
@@ -232,25 +161,11 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
   if (all.empty()) return;
   Args a{};
   a.numbers = numbers.as<adamw::Numbers>();
-  for (const Item& i : all) {
-    const adamw::Update& w = i.weight;
-    for (const Tensor* t : {&w.m, &w.v, &w.copy, &w.rest})
-      check(reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0, Code::bad_argument,
-            "product_update: weights and moments must begin on 16 bytes; one is at {}", t->data);
-    a.weight[a.count++] = {.dy = map_of(i.dy),
-                           .x = map_of(i.x),
-                           .m = w.m.as<float>(),
-                           .v = w.v.as<float>(),
-                           .upper = w.copy.as<bf16>(),
-                           .rest = w.rest.as<std::uint16_t>(),
-                           .rows = int(w.copy.shape[0]),
-                           .columns = int(w.copy.shape[1]),
-                           .tokens = int(i.dy.shape[0]),
-                           .first = a.tiles};
-    a.tiles += int(w.copy.shape[0] / (tile_m * cluster) * (w.copy.shape[1] / tile_n));
-  }
+  const auto cut_at = [](const Tensor& w) { return w.shape[0] % (tile_m * cluster) != 0 || w.shape[1] % tile_n != 0; };
+  const bool cut = std::any_of(all.begin(), all.end(), [&](const Item& i) { return cut_at(i.weight.copy); });
+  for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy, cut), .x = map_of(i.x, cut)}, i);
   const int clusters = std::min(ctx.device.units / cluster, a.tiles);
-  launch(cuda_stream(ctx.stream), product_update_sm90,
+  launch(cuda_stream(ctx.stream), cut ? product_update_sm90<true> : product_update_sm90<false>,
          {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
 }
 

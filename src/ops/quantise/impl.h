@@ -22,6 +22,10 @@ inline CardMaxima maxima_on_card(const Request& r) {
           has(r.transposed, ScaleKind::row) ? r.columns() : 0};
 }
 
-void quantise_cuda(const Request&, const Tensor& maxima, Context&);  // an Error where the library was built without CUDA
+// An Error where the library was built without CUDA.
+void quantise_cuda(const Request&, const Tensor& maxima, Context&);
+void dequantise_cuda(const Scaled& from, const Tensor& to, Context&);
+
+void check_copy(const Scaled&, std::int64_t lines, std::int64_t k, const char* op, const char* which);
 
 }  // namespace headroom::quantise

@@ -8,17 +8,16 @@ namespace {
 
 bool eight_bits(DType t) { return t == DType::e4m3 || t == DType::e5m2; }
 
-void check_copy(const Scaled& y, std::int64_t lines, std::int64_t k, const char* which) {
-  if (!y) return;
+}  // namespace
+
+void check_copy(const Scaled& y, std::int64_t lines, std::int64_t k, const char* op, const char* which) {
   check(eight_bits(y.values.dtype) && y.values.shape == Shape({lines, k}) && y.values.contiguous(), Code::bad_argument,
-        "quantise: the copy {} must be e4m3 or e5m2 [{}, {}], contiguous; it is {} [{}, {}]", which, lines, k, name_of(y.values.dtype),
+        "{}: the copy {} must be e4m3 or e5m2 [{}, {}], contiguous; it is {} [{}, {}]", op, which, lines, k, name_of(y.values.dtype),
         y.values.shape[0], y.values.shape[1]);
   check(y.scale.dtype == DType::f32 && y.scale.shape == scale_shape(y.kind, lines, k) && y.scale.contiguous(), Code::bad_argument,
-        "quantise: the copy {} needs {} fp32 scales ({}); it has {} of {}", which, scale_shape(y.kind, lines, k).count(), name_of(y.kind),
+        "{}: the copy {} needs {} fp32 scales ({}); it has {} of {}", op, which, scale_shape(y.kind, lines, k).count(), name_of(y.kind),
         y.scale.count(), name_of(y.scale.dtype));
 }
-
-}  // namespace
 
 Scaled make(Name name, ScaledFormat f, std::int64_t lines, std::int64_t k, Context& ctx) {
   const Tensor values = ctx.arena.make(name, f.dtype, {lines, k});
@@ -46,8 +45,8 @@ void quantise(const Request& r, Context& ctx, Name name) {
         r.x.shape.rank);
   const std::int64_t rows = r.rows(), columns = r.columns(), strips = ceil_div(rows, scale_block);
   check(r.as_is || r.transposed, Code::bad_argument, "quantise: neither a copy as it is nor a transposed one was asked for");
-  check_copy(r.as_is, rows, columns, "as it is");
-  check_copy(r.transposed, columns, rows, "that is transposed");
+  if (r.as_is) check_copy(r.as_is, rows, columns, "quantise", "as it is");
+  if (r.transposed) check_copy(r.transposed, columns, rows, "quantise", "that is transposed");
   check(!r.counts || (r.counts.dtype == DType::i64 && r.counts.count() == count_size && r.counts.contiguous()), Code::bad_argument,
         "quantise: counts must be {} of int64; they are {} of {}", int(count_size), r.counts.count(), name_of(r.counts.dtype));
   const Support support = supports(r.of, rows, columns, r.x.dtype, ctx.device);

@@ -46,4 +46,7 @@ std::size_t bytes_of(ScaledFormat, std::int64_t lines, std::int64_t k);  // that
 // row; on a GPU a 32-bit maximum of the tensor, of each row and of each column, whichever a copy needs.
 void quantise(const Request&, Context&, Name name = "quantise");
 
+// The way back, of a copy as it is: to[i, j] = stored × scale, in FP32 and rounded once to fp32, bf16 or fp16, contiguous. No scratch.
+void dequantise(const Scaled& from, const Tensor& to, Context&, Name name = "dequantise");
+
 }  // namespace headroom::quantise

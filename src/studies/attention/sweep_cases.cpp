@@ -138,8 +138,10 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
   std::vector<std::string> wanted;
   for (const std::string& name : s.variants) {
     if (name == "all") {
-      const Problem easy = s.problem({}, attention::Mask::full(), 64, 128),
-                    small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, 128);
+      const std::int64_t len =
+          s.lens.empty() ? 128 : *std::min_element(s.lens.begin(), s.lens.end());  // few new positions have a kernel of their own
+      const Problem easy = s.problem({}, attention::Mask::full(), 64, len),
+                    small = s.problem({DType::bf16, Math::exact}, easy.mask, 64, len);
       for (const Variant& v : attention::variants())
         if (v.supports(easy, device, attention::Pass::forward).ok || v.supports(small, device, attention::Pass::forward).ok)
           wanted.insert(v.family == "plain" ? wanted.begin() : wanted.end(), std::string(v.name));
@@ -157,7 +159,7 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
 std::vector<AttentionCase> cases_of(const AttentionSweep& s, const Device& device) {
   check(s.protocol.steps >= 1, Code::bad_argument, "--steps: {} measures nothing; at least 1", s.protocol.steps);
   check(s.documents.empty() || (s.cached.empty() && s.len_k == 0 && s.page == 0), Code::bad_argument,
-        "--documents: a row is as long as they are together, and no cache; leave --cached, --len-k and --page out");
+        "--documents: their lengths are the row's length, and there is no cache; leave --cached, --len-k and --page out");
   check(s.cached.empty() || s.len_k == 0, Code::bad_argument, "--cached: it says how long the keys are; leave --len-k out");
   check(s.page == 0 || s.passes == Passes::forward, Code::bad_argument, "--page: a cache in pages has no backward; add --pass forward");
   const auto wanted = variants_of(s, device);

@@ -207,12 +207,12 @@ void CommStudy::run(dist::Group& group, const Device& device) {
 Outcome CommStudy::outcome() {
   Outcome o;
   o.record.add(Part{table_of("comm", "Collectives between ranks", rows_)});
-  o.record.add(Part{
-      Note{"Bytes are of the buffer that a rank exchanges with the others, or has in the end. Bus bandwidth is what a rank sends, while it "
-           "receives as "
-           "much, in the median time of the slowest rank: (N − 1)/N of the bytes for an exchange and a gather, twice that for an "
-           "all-reduce (an exchange, our sum in rank order, a gather), all of "
-           "them for a broadcast."}});
+  o.record.add(Part{Note{
+      "time_ms is the mean of the slowest rank's samples ± their standard deviation, median_ms their median. Bytes are of the buffer that "
+      "a rank exchanges with the others, or has in the end. bus_bytes_per_s is what a rank sends, while it receives as much, in "
+      "median_ms: (N − 1)/N of the bytes for an exchange and a gather, twice that for an "
+      "all-reduce (an exchange, our sum in rank order, a gather), all of "
+      "them for a broadcast."}});
   if (gpu_) o.record.add(Part{Note{"Timed between events around a recorded graph of 50 calls, 10 from 16 MiB on."}});
   const auto is = [](Status status) { return [status](const CommRow& r) { return r.status == status; }; };
   const bool failed = stopped_ || std::any_of(rows_.begin(), rows_.end(), is(Status::failed));

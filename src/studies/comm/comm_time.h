@@ -63,7 +63,7 @@ void describe(Of<CommRow> auto& r, auto&& f) {
   f(r.route, {.name = "route", .role = noted});
   f(r.time_ms, {.name = "time_ms", .role = measured, .unit = Unit::ms});
   f(r.time_ms_std, {.name = "time_ms_std", .role = noted, .unit = Unit::ms, .show = Show::spread});
-  f(r.median_ms, {.name = "median_ms", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.median_ms, {.name = "median_ms", .role = noted, .unit = Unit::ms});
   f(r.min_ms, {.name = "min_ms", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.bus_bytes_per_s, {.name = "bus_bytes_per_s", .role = measured, .unit = Unit::bytes_per_s, .show = Show::bar});
   f(r.status, {.name = "status", .role = measured});

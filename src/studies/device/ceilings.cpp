@@ -69,6 +69,7 @@ CeilingRow measure_matmul(DType dtype, const Device& device, Threads& threads, c
 Ceilings best_of(const std::vector<CeilingRow>& rows) {
   Ceilings c;
   for (const CeilingRow& r : rows) {
+    if (r.host_bytes_per_s) continue;
     double& best = r.what == "copy"    ? c.copy_bytes_per_s
                    : r.dtype == "tf32" ? c.tf32_flops
                    : r.dtype == "bf16" ? c.bf16_flops
@@ -79,17 +80,26 @@ Ceilings best_of(const std::vector<CeilingRow>& rows) {
   return c;
 }
 
+std::optional<double> host_link_of(const std::vector<CeilingRow>& rows) {
+  std::optional<double> slower;
+  for (const CeilingRow& r : rows)
+    if (r.host_bytes_per_s && r.what != both_ways) slower = std::min(slower.value_or(*r.host_bytes_per_s), *r.host_bytes_per_s);
+  return slower;
+}
+
 MeasuredCeilings measure_ceilings(const Device& device, const bench::Protocol& protocol, const std::function<bool()>& stop) {
   MeasuredCeilings m;
   if (device.kind == DeviceKind::cuda) {
     m.rows = measure_on_gpu(device, protocol, stop);
     m.how = "the median of the samples";
+    if (!stop()) m.without_host_link = measure_host_link(device, protocol, stop, m.rows);
   } else {
     Threads threads;
     m.rows.push_back(measure_copy(threads, protocol, stop));
     for (const DType dtype : {DType::f32, DType::bf16})
       if (!stop()) m.rows.push_back(measure_matmul(dtype, device, threads, protocol, stop));
     m.how = "the fastest of the samples";
+    m.without_host_link = "a CPU computes in host memory itself";
   }
   std::erase_if(m.rows, [](const CeilingRow& r) { return r.ms.count == 0; });  // asked to stop before its first call
   for (CeilingRow& r : m.rows) {

@@ -12,10 +12,11 @@
 namespace headroom::studies {
 
 struct CeilingRow {
-  std::string what, dtype;                   // "copy" or "matmul"
-  std::int64_t size = 0;                     // bytes of one side of the copy; n of an n³ product
-  bench::Stats ms{};                         // not a column: its mean and spread are
+  std::string what, dtype;  // "copy", "matmul", or between a card and pinned host memory: "to host", "from host", "both ways"
+  std::int64_t size = 0;    // bytes of one side of the copy, or each way; n of an n³ product
+  bench::Stats ms{};        // not a column: its mean and spread are
   std::optional<double> copy_bytes_per_s{};  // read plus written
+  std::optional<double> host_bytes_per_s{};  // each way
   std::optional<double> flops_per_s{};
   std::optional<double> time_ms{}, time_ms_std{};
   std::int64_t steps = 0;
@@ -29,6 +30,7 @@ void describe(Of<CeilingRow> auto& r, auto&& f) {
   f(r.dtype, {.name = "dtype"});
   f(r.size, {.name = "size"});
   f(r.copy_bytes_per_s, {.name = "copy_bytes_per_s", .role = noted, .unit = Unit::bytes_per_s});
+  f(r.host_bytes_per_s, {.name = "host_bytes_per_s", .role = noted, .unit = Unit::bytes_per_s, .show = Show::detail});
   f(r.flops_per_s, {.name = "flops_per_s", .role = noted, .unit = Unit::flops});
   f(r.time_ms, {.name = "time_ms", .role = measured, .unit = Unit::ms});
   f(r.time_ms_std, {.name = "time_ms_std", .role = noted, .unit = Unit::ms});
@@ -39,13 +41,17 @@ void describe(Of<CeilingRow> auto& r, auto&& f) {
 
 struct MeasuredCeilings {
   std::vector<CeilingRow> rows;
-  Ceilings ceilings;  // the best of the rows
-  std::string how;    // what a rate is the rate of
+  Ceilings ceilings;                // the best of the rows
+  std::string how;                  // what a rate is the rate of
+  std::string without_host_link{};  // why it was not measured; empty: it was
 };
 
 // A few seconds. On the CPU a rate is of the fastest sample: what the machine can do when nothing disturbs it. On a GPU it is of the
 // median: under full load a card lowers its clocks, and what it sustains is what a step can have.
 MeasuredCeilings measure_ceilings(const Device&, const bench::Protocol&, const std::function<bool()>& stop);
+
+// Of the slower direction, alone: blocks that keep on the host send in forward and fetch in backward. None where no row has it.
+std::optional<double> host_link_of(const std::vector<CeilingRow>&);
 
 // How every study times a GPU, for people to read beside the numbers.
 constexpr const char* gpu_timing =

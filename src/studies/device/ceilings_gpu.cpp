@@ -5,10 +5,13 @@
 #include <cmath>
 #include <thread>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "gpu/blas.h"
 #include "gpu/clocks.h"
+#include "gpu/event.h"
 #include "gpu/place.h"
+#include "gpu/staging.h"
 #include "instruments/bench/gpu_timer.h"
 
 namespace headroom::studies {
@@ -68,6 +71,42 @@ std::vector<CeilingRow> measure_on_gpu(const Device& d, const bench::Protocol& p
       if (rate > 0) rows.back().flops_per_s = 2 * std::pow(double(n), 3) * rate;
     }
   return rows;
+}
+
+std::string measure_host_link(const Device& d, const bench::Protocol& protocol, const std::function<bool()>& stop,
+                              std::vector<CeilingRow>& rows) {
+  constexpr std::size_t bytes = 256 << 20;
+  try {
+    Place place(d);
+    const Stream beside(d.index);
+    const Event begin, end;
+    const PlaceMemory sent = place.take(bytes), got = place.take(bytes);
+    place.fill_normal({sent.data(), DType::f32, {std::int64_t(bytes / sizeof(float))}}, Random{1});
+    const Pinned to(bytes), from(bytes);
+    void* const main = place.stream();
+    const auto send = [&](void* stream) { copy_across(to.data(), sent.data(), bytes, stream); };
+    const auto fetch = [&](void* stream) { copy_across(got.data(), from.data(), bytes, stream); };
+    const auto both = [&] {
+      begin.record(main);
+      begin.hold_up(beside.raw());
+      send(main);
+      fetch(beside.raw());
+      end.record(beside.raw());
+      end.hold_up(main);
+    };
+    const std::pair<const char*, std::function<void()>> calls[] = {
+        {"to host", [&] { send(main); }}, {"from host", [&] { fetch(main); }}, {both_ways, both}};
+    for (const auto& [what, call] : calls) {
+      if (stop()) break;
+      CeilingRow r{what, "bytes", std::int64_t(bytes), bench::measure(call, protocol, bench::timer_at(place), stop).ms};
+      if (r.ms.count > 0) r.host_bytes_per_s = double(bytes) / (r.ms.median / 1e3);
+      rows.push_back(std::move(r));
+    }
+    return "";
+  } catch (const Error& e) {
+    if (e.at.code != Code::out_of_memory) throw;
+    return e.what();
+  }
 }
 
 }  // namespace headroom::studies

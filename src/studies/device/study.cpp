@@ -51,11 +51,17 @@ Outcome device_study(const Device& d, const Host& host) {
   const bool gpu = d.kind == DeviceKind::cuda;
   Table t = table_of("ceilings", fmt::format("Measured: {}", measured.how), measured.rows);
   if (gpu) {
+    t.show("host_bytes_per_s", Show::always);
     t.show("sm_mhz", Show::always);
     t.show("held_back", Show::always);
   }
   outcome.record.add(Part{std::move(t)});
   if (gpu) outcome.record.add(Part{Note{std::string("Timed by ") + gpu_timing + "."}});
+  if (const auto link = host_link_of(measured.rows))
+    outcome.record.add(
+        Part{Note{fmt::format("{:.1f} GB/s to or from pinned host memory: forecasts of --keep host and auto go by it.", *link / 1e9)}});
+  else if (!measured.without_host_link.empty())
+    outcome.record.add(Part{Note{fmt::format("No link to host memory was measured: {}.", measured.without_host_link)}});
   const auto after = gpu ? clocks_of(d) : std::nullopt;
   for (const CeilingRow& r : measured.rows)
     if (after && r.sm_mhz && *r.sm_mhz < after->most_sm_mhz && !r.held_back.empty())
@@ -69,18 +75,42 @@ Outcome device_study(const Device& d, const Host& host) {
   return outcome;
 }
 
-std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
+namespace {
+
+struct KeptRows {  // of a finished run
+  std::int64_t run;
+  std::vector<CeilingRow> rows;
+};
+
+// The newest run that `serves`.
+std::optional<KeptRows> kept_rows(const Device& d, const std::string& store,
+                                  const std::function<bool(const std::vector<CeilingRow>&)>& serves) {
   const auto results = results_if_any(store);
   for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
-    std::vector<CeilingRow> rows;
-    for (const RowObject& row : row_objects(*results, run.id)) rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
-    for (const CeilingRow& r : rows)
-      check((r.what == "copy" || r.what == "matmul") && r.copy_bytes_per_s.value_or(0) >= 0 && r.flops_per_s.value_or(0) >= 0, Code::io,
-            "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results->file());
-    Ceilings c = best_of(rows);
+    KeptRows kept{run.id, {}};
+    for (const RowObject& row : row_objects(*results, run.id)) kept.rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
+    for (const CeilingRow& r : kept.rows)
+      check((r.what == "copy" || r.what == "matmul" || r.host_bytes_per_s) && r.copy_bytes_per_s.value_or(0) >= 0 &&
+                r.flops_per_s.value_or(0) >= 0 && r.host_bytes_per_s.value_or(1) > 0,
+            Code::io, "results: the ceilings in run {} of '{}' are damaged; headroom device measures them again", run.id, results->file());
+    if (serves(kept.rows)) return kept;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<double> kept_host_link(const Device& d, const std::string& store) {
+  const auto kept = kept_rows(d, store, [](const auto& rows) { return host_link_of(rows).has_value(); });
+  return kept ? host_link_of(kept->rows) : std::nullopt;
+}
+
+std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
+  if (const auto kept = kept_rows(d, store, [](const auto&) { return true; })) {
+    Ceilings c = best_of(kept->rows);
     c.fp8_flops = d.ceilings.fp8_flops, c.link_bytes_per_s = d.ceilings.link_bytes_per_s;
-    c.source = fmt::format("measured by headroom device, run {}", run.id);
+    c.source = fmt::format("measured by headroom device, run {}", kept->run);
     if (c.fp16_flops == 0) {
       c.fp16_flops = c.bf16_flops;
       c.source += "; fp16 taken as bf16";  // on a CPU both are widened tile by tile

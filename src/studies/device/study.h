@@ -11,5 +11,6 @@ Record known_devices_record();
 
 // What device_study kept last of this machine; none where nobody measured it. `store`: its file, empty for the user's own.
 std::optional<Ceilings> kept_ceilings(const Device&, const std::string& store);
+std::optional<double> kept_host_link(const Device&, const std::string& store);  // bytes/s one way, of a card
 
 }  // namespace headroom::studies

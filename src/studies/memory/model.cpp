@@ -208,12 +208,13 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     r.attention = "flash";
     now("attention without N² memory (--attention flash)", r);
   }
-  for (int k = int(c.recipe.keep[0]) + 1; c.recipe.group == 1 && k < int(names_of<Keep>.name.size()); ++k) {
+  for (int k = int(c.recipe.keep[0]) + 1; c.recipe.group == 1 && k < engine::exact_levels; ++k) {
     Recipe r = c.recipe;
     r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host;
     now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
   }
-  if (c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
+  const bool has_host = s.device.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
+  if (has_host && c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
       !c.recipe.model.counted) {
     Recipe r = c.recipe;
     r.host = int(r.model.layers);
@@ -245,7 +246,7 @@ Table mitigations(const Case& c, const ModelMemory& s) {
     now("the blocks' gradients rounded to the precision (--gradients half)", r);
   }
   if (stored == DType::bf16 && c.recipe.holding.updating == engine::Updating::during &&
-      c.recipe.holding.masters == engine::Masters::halves) {
+      c.recipe.holding.masters == engine::Masters::halves && c.recipe.ranks.count == 1) {
     Recipe r = c.recipe;
     r.holding.gradients = engine::Gradients::none;
     try {

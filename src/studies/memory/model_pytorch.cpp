@@ -52,6 +52,13 @@ engine::Recipe ours(const LanguageModel& m) {
   return {c, m.batch, m.len, m.precision};
 }
 
+bool accounted_for(const LanguageModel& m) {
+  try {
+    check(m);
+    return true;
+  } catch (const Error&) { return false; }
+}
+
 Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace) {
   std::vector<PyTorchSavingRow> rows;
   const auto now = std::int64_t(step_peak(m, workspace));
@@ -62,6 +69,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
   const auto consider = [&](const char* what, auto change, const std::string& cost) {
     LanguageModel other = m;
     change(other);
+    if (!accounted_for(other)) return;
     add(what, step_peak(other, workspace), cost);
   };
   if (!m.fused_attention)
@@ -119,7 +127,7 @@ void check_account(const ModelMemory& asked) {
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
 }
 
-// Whom the bytes beyond the tensors belong to, of the row with the largest peak in its own words.
+// Whom the bytes beyond the tensors belong to, of the last row.
 Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, std::int64_t gpus) {
   std::vector<PyTorchBesideRow> rows;
   const Overhead over = overhead_of(device, int(gpus));

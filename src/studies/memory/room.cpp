@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <sstream>
+
 #include "base/error.h"
+#include "base/host_link.h"
 #include "base/text.h"
 
 namespace headroom::studies {
@@ -34,6 +37,28 @@ std::string misfit(const Room& r, std::uint64_t peak) {
   return fmt::format("needs {}{}, {} allowed", words(r.needed_bytes(peak)),
                      r.overhead_bytes > 0 ? fmt::format(" with {} beside its tensors", words(r.overhead_bytes)) : "",
                      words(r.memory_bytes));
+}
+
+std::string host_misfit(std::uint64_t bytes, const Device& d, dist::Group* group) {
+  if (bytes == 0) return "";
+  const std::uint64_t here = host_memory_for(d, group ? group->rendezvous().local_ranks() : 1),
+                      most = group ? group->least(here, "their host memory") : here;
+  if (bytes <= most) return "";
+  return fmt::format("its blocks keep {} in host memory, and {} are allowed there; try --keep host:N", bytes_in_words(double(bytes)),
+                     bytes_in_words(double(most)));
+}
+
+void tell_kept(engine::Recipe& r, dist::Group& group) {
+  std::string mine;
+  if (group.first()) {
+    mine = fmt::format("{}", r.host);
+    for (const engine::Keep k : r.keep) mine += fmt::format(" {}", int(k));
+  }
+  std::istringstream words(group.rendezvous().collect(mine, "what blocks keep").front());
+  engine::KeepFound found;
+  words >> found.host;
+  for (int level = 0; words >> level;) found.levels.push_back(engine::Keep(level));
+  found.put_in(r);
 }
 
 }  // namespace headroom::studies

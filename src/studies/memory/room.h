@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dist/group.h"
+#include "engine/keep_auto.h"
 #include "gpu/architecture.h"
 
 namespace headroom::studies {
@@ -28,5 +29,18 @@ std::uint64_t room_for_a_run(const Device&, std::optional<std::uint64_t> asked, 
 
 // Why something with this peak does not fit, in one line.
 std::string misfit(const Room&, std::uint64_t peak);
+
+// Why a rank may not pin so many bytes of its host's memory, in one line; empty where it may. The same on every rank, and called by all.
+std::string host_misfit(std::uint64_t bytes, const Device&, dist::Group*);
+
+void tell_kept(engine::Recipe&, dist::Group&);  // what the first rank's blocks keep, on all ranks
+
+// Makes the recipe keep what is asked for. auto: what the first rank finds, on all ranks, since free host memory and kept ceilings may differ
+// between them. choose: an engine function that does so for one rank. Called by all.
+template <class Choose>
+void keep_as_first(const engine::KeepAsked& asked, engine::Recipe& recipe, dist::Group* group, Choose&& choose) {
+  if (asked.what || !group || group->first()) choose();
+  if (!asked.what && group) tell_kept(recipe, *group);
+}
 
 }  // namespace headroom::studies

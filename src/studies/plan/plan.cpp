@@ -74,6 +74,15 @@ struct Wanted {
   bool find_levels;  // --keep auto
 };
 
+// A setting on the host has no time where the link is not known: it is left out, and who named it is told.
+std::string host_left_out(const Plan& p) {
+  const auto on_host = [](const engine::KeepAsked& k) { return k.what && k.what->host != 0; };
+  if (p.keeps == every_keep() || std::none_of(p.keeps.begin(), p.keeps.end(), on_host) || host_bytes_per_s(p.device) > 0) return "";
+  if (p.device.kind == DeviceKind::cpu) return "--keep host: a CPU's own memory is the host's, so nothing is saved";
+  return fmt::format("--keep host: how fast {} and its host exchange bytes is not known; say host_gb_s in the device's file",
+                     p.device.name);
+}
+
 // Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
 std::vector<Wanted> recipes_of(const Plan& p) {
   std::vector<Wanted> all;
@@ -191,6 +200,8 @@ auto recipes_or_why_none(const Plan& p) {
     r.ranks = {p.gpus, engine::Sharding::none, share.split_tokens};
     r.purpose = purpose_of(p.use);
     engine::check(r);
+    const std::string host = host_left_out(p);
+    check(host.empty(), Code::bad_argument, "{}", host);
     throw Error(Code::bad_argument,
                 fmt::format("--phase {}: no update is made and nothing is kept; leave --keep, --gradients and --update out",
                             names_of<ModelUse>.of(p.use)));
@@ -241,14 +252,22 @@ Outcome plan_of_inference(const Plan& p) {
   return plan_inference(m);
 }
 
+std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t host) {
+  if (room.holds(s.peak()))
+    return fmt::format("{} of host memory, where {} may be taken", bytes_in_words(double(s.host_bytes)), bytes_in_words(double(host)));
+  const std::uint64_t needed = room.needed_bytes(s.peak());
+  return fmt::format("{}, {} too many", bytes_in_words(double(needed)), bytes_in_words(double(needed - room.memory_bytes)));
+}
+
 Outcome plan_of_training(const Plan& p) {
   const auto all = settings_of(p);
   check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
   const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
+  const std::uint64_t host = host_memory_for(p.device, p.gpus);
   std::vector<const Setting*> fitting;
   for (const Setting& s : all)
-    if (room.holds(s.peak()) && s.host_bytes <= host_memory_for(p.device, p.gpus)) fitting.push_back(&s);
+    if (room.holds(s.peak()) && s.host_bytes <= host) fitting.push_back(&s);
   const bool fits = !fitting.empty();
   const Setting& nearest =
       *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
@@ -267,12 +286,12 @@ Outcome plan_of_training(const Plan& p) {
   for (const Setting& s : all) recipes.push_back(s.recipe);
   if (const std::string who = engine::counted_by(recipes, p.device); !who.empty()) r.add(Part{Note{who}});
   if (const std::string said = engine::in_words_of_fp8(recipes, p.device); !said.empty()) r.add(Part{Note{said}});
+  if (const std::string why = host_left_out(p); !why.empty()) r.add(Part{Note{fmt::format("{}; left out.", why)}});
   for (const Precision precision : p.precisions)
     if (const std::string why = left_out(p, precision, all); !why.empty()) r.add(Part{Note{why}});
   if (!fits)
-    r.add(Part{
-        Note{fmt::format("Nothing fits. The nearest needs {}, {} too many: {}.", bytes_in_words(double(room.needed_bytes(nearest.peak()))),
-                         bytes_in_words(double(room.needed_bytes(nearest.peak()) - room.memory_bytes)), in_words(nearest.recipe))}});
+    r.add(
+        Part{Note{fmt::format("Nothing fits. The nearest needs {}: {}.", misfit_in_words(nearest, room, host), in_words(nearest.recipe))}});
   if (!fits) fitting = {&nearest};
   const Setting& fastest = all.front();
   const auto slower = [&](const Setting& s) {  // sums in another order differ in their last bits

@@ -252,19 +252,7 @@ std::string cards_from(int sm) {
 
 // Where all three products of a block's weight are multiplied in these formats.
 std::string cards_with_steps_in(Scales scales) {
-  const engine::Formats f = engine::formats_of({DType::e4m3}, scales);
-  constexpr std::int64_t side = 4096;
-  const auto operand = [&](ScaledFormat of) {
-    return Scaled(Tensor(nullptr, of.dtype, {side, side}), Tensor(nullptr, DType::f32, scale_shape(of.scale, side, side)), of.scale);
-  };
-  return cards_that([&](const Device& d) {
-    const auto multiplies = [&](Multiplied which) {
-      const Sides s = sides_of(f, which);
-      const Tensor into(nullptr, which == Multiplied::dw ? DType::f32 : DType::bf16, {side, side});
-      return matmul::supports({.a = operand(s.a), .b = matmul::transposed(operand(s.b)), .c = into, .sums = Sums::two_level}, d).ok;
-    };
-    return multiplies(Multiplied::forward) && multiplies(Multiplied::dx) && multiplies(Multiplied::dw);
-  });
+  return cards_that([f = engine::formats_of({DType::e4m3}, scales)](const Device& d) { return engine::products_in(f, d).ok; });
 }
 
 // SNR of a product whose operands went through a block format and back, along k, both in FP64 after that.

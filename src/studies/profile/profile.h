@@ -20,6 +20,7 @@ struct ProfileOptions {
   int steps = 3, warmup = 1;  // recorded, and before them
   std::string trace;          // a file; empty: none
   bool counters = false;      // the hardware's own, where it permits
+  bool only = false;          // of a step: its last phase alone
   std::uint64_t seed = 0;
   int threads = 0;  // 0: every core
   std::function<bool()> stop = [] { return false; };

@@ -86,6 +86,7 @@ ProfileResult profile_step(const ProfileStep& s, const Device& device, const Pro
   constexpr std::pair<Purpose, const char*> phases[] = {
       {Purpose::forward, "forward"}, {Purpose::gradients, "forward+backward"}, {Purpose::training, "train"}};
   for (const auto& [purpose, name] : phases) {
+    if (o.only && purpose < s.recipe.purpose) continue;
     if (purpose > s.recipe.purpose || (o.group ? o.group->stop(o.stop()) : o.stop())) break;
     engine::Recipe r = s.recipe;
     r.purpose = purpose;

@@ -28,6 +28,7 @@ KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked,
   RowObject settings{{"what", what}};
   settings.update(asked);
   settings["steps"] = o.steps, settings["warmup"] = o.warmup;
+  if (o.only) settings["only"] = true;
   Life life(host, "profile", settings, result.device.name);
   auto record = parse_json<RowObject>(render_json(profile_record(result, false)), "a profile");
   record.erase("schema_version");
@@ -99,7 +100,10 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   s.recipe = recipe_of(t, phase), s.documents = t.documents;
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
-  engine::keep_as_asked(t.keep, s.recipe, t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group), device, o.threads);
+  const std::uint64_t room = t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group);
+  keep_as_first(t.keep, s.recipe, o.group, [&] { engine::keep_as_asked(t.keep, s.recipe, room, device, o.threads); });
+  const std::string misfit = host_misfit(engine::forecast(s.recipe, device, o.threads).host_bytes, device, o.group);
+  check(misfit.empty(), Code::out_of_memory, "profile: {}", misfit);
   StepTime asked = t;
   asked.phases = {phase};
   if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <optional>
 
-#include "base/host_link.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -179,7 +178,7 @@ class StepRows {
  private:
   void measure(const StepCase& c, StepRow& row) {
     Recipe recipe = c.recipe;
-    engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads);
+    keep_as_first(s_.keep, recipe, group_, [&] { engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads); });
     row.kept = engine::kept_in_words(recipe);
     const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
     row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
@@ -190,10 +189,8 @@ class StepRows {
       row.why = who_did_not_fit(f, memory_);
       return;
     }
-    if (const auto most = f.host_bytes > 0 ? host_room() : 0; f.host_bytes > most) {
+    if (row.why = host_misfit(f.host_bytes, device_, group_); !row.why.empty()) {
       row.status = Status::oom;
-      row.why = fmt::format("its blocks keep {} in host memory, and {} are allowed there; try --keep host:N",
-                            bytes_in_words(double(f.host_bytes)), bytes_in_words(double(most)));
       return;
     }
     driver_.before_arena();
@@ -223,11 +220,6 @@ class StepRows {
     row.driver_bytes = driver_.used();
     row.loaded_bytes = driver_.loaded();
     row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
-  }
-
-  std::uint64_t host_room() const {  // the same on every rank, and called by all
-    const std::uint64_t most = host_memory_for(device_, group_ ? group_->rendezvous().local_ranks() : 1);
-    return group_ ? group_->least(most, "their host memory") : most;
   }
 
   void add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
@@ -272,10 +264,11 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
     record.add("matmul_ceiling_tflops", study.cpu_ceiling() / 1e12, Unit::tflops).add("threads", std::int64_t(s.threads));
   record.add(Part{std::move(t)});
   if (s.ranks.count > 1)
-    record.add(
-        Part{Note{fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
-                              "call of this row.",
-                              s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each")}});
+    record.add(Part{Note{
+        fmt::format("{} ranks, {}: tokens/s are of all ranks, bytes, FLOP/s and MFU of one. link_bytes is what a rank sends in a "
+                    "call of this row; link_ms and exposed_ms, how long that takes and what of it the step waits for, are forecasts{}.",
+                    s.ranks.count, s.ranks.split_tokens ? "a part of every sequence each" : "a batch each",
+                    device.ceilings.link_bytes_per_s > 0 ? " (profile step measures them)" : ": headroom comm measures the link")}});
   if (on_host)
     record.add(
         Part{Note{fmt::format("host_bytes is {} memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.",

@@ -149,13 +149,16 @@ void save_good(Training& t, const engine::Position& at, const std::string& folde
   engine::save(t, at, folder);
 }
 
-Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory) {
+Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory, const std::string& on_host = "") {
   Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
   record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   record.add("memory_bytes", std::int64_t(memory), Unit::bytes);
-  record.add("why", fmt::format("this needs {}, {} are available; try {}a smaller --batch with more --micro-batches, or headroom plan",
-                                bytes_in_words(double(needed)), bytes_in_words(double(memory)), r.keep.what ? "--keep input, " : ""));
+  record.add("why",
+             !on_host.empty()
+                 ? on_host
+                 : fmt::format("this needs {}, {} are available; try {}a smaller --batch with more --micro-batches, or headroom plan",
+                               bytes_in_words(double(needed)), bytes_in_words(double(memory)), r.keep.what ? "--keep input, " : ""));
   return {std::move(record), Answer::no};
 }
 
@@ -231,11 +234,13 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   const std::uint64_t room = r.keep.what ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
-  choose_keep(r, room - std::min<std::uint64_t>(room, of_sample), device);
+  keep_as_first(r.keep, r.recipe, group, [&] { choose_keep(r, room - std::min<std::uint64_t>(room, of_sample), device); });
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
   const std::size_t taken = group ? group->most(needed, "what they need") : needed;  // arenas of one size, on all ranks or on none
   if (memory > 0 && taken > memory) return does_not_fit(r, taken, memory);
+  const std::size_t on_host = r.recipe.host > 0 ? engine::forecast(r.recipe, device, threads).host_bytes : 0;
+  if (const std::string why = host_misfit(on_host, device, group); !why.empty()) return does_not_fit(r, taken, memory, why);
   Place place(device, threads);
   const auto comm = group ? group->comm(device) : nullptr;
   const std::shared_ptr<void> shared = comm ? comm->take(taken) : nullptr;
@@ -329,7 +334,9 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (t.host_keep()) record.add("host_bytes", std::int64_t(t.host_keep()->host_bytes()), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)
-    record.add(Part{Note{"No validation loss: the held-out part of the data is shorter than one batch."}});
+    record.add(
+        Part{Note{r.recipe.documents ? "No validation loss: no document is held out; the last one is more than a tenth of the tokens."
+                                     : "No validation loss: the held-out part of the data is shorter than one batch."}});
   if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
   if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
   Table losses = table_of("rows", "Loss", rows);

@@ -9,6 +9,7 @@
 #include "base/convert.h"
 #include "ops/attention/fp8.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/sm90/tiles_fp8.h"
 #include "ops/matmul/hopper_adder.h"
 
 namespace headroom::attention {
@@ -91,7 +92,8 @@ void flash_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto op = ctx.note("attention.flash_fp8.forward", p.precision, forward_cost(p), Work::attention);
   if (ctx.dry()) return;
   const Band band = p.band();
-  const std::int64_t keys = fp8_keys(std::max(p.head_dim, p.value_dim())), dim_v = p.value_dim();
+  const std::int64_t dim_v = p.value_dim(),
+                     keys = with_fp8_tiles<bf16, e4m3>(std::max(p.head_dim, dim_v), [](auto tiles) { return tiles.keys; });
   ctx.share(p.batch * p.heads, [&](std::int64_t piece, int) {
     const std::int64_t b = piece / p.heads, head = piece % p.heads, kv = head / p.group();
     const Head h = head_of(p, t, b, kv);

@@ -11,7 +11,7 @@ namespace headroom::attention::sm90::backward {
 
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
-__device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, bool hold) {
+__device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, int group, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
   group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
@@ -22,9 +22,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
   };
   Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const int my_rows = group * 64 * 128;                                // of K and V
   const int ds_columns = rows == 128 ? group * panel_bytes(keys) : 0;  // dQ's share of a group: 64 query rows, or half the dims
-  const int k_columns = rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64;
   constexpr int stage_bytes = sizeof s.q[0];
 
   constexpr int turn_barrier = 1;  // numbered barriers 1 and 2
@@ -36,9 +34,12 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
   const auto parity = [](int n) { return n / C::stages % 2; };
   unsigned n = 0;  // steps behind us: all rings turn once a step
   Turn<2> next;
-  int tile_parity = 0;
+  Turn<Shared<C, ordered>::tiles> kv;
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
+    const int kv_at = Shared<C, ordered>::tiles > 1 ? __shfl_sync(~0u, kv.stage * int(sizeof s.k[0]), 0) : 0;
+    const int my_rows = kv_at + group * 64 * 128;  // of K and V
+    const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
     constexpr int slopes = C::capped ? rows / 16 : 1;
@@ -95,6 +96,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
       constexpr bool before = decltype(later)::value;
       const auto dp_begins = [&] {
         s.do_full[stage(n)].wait_awake(parity(n));
+        if constexpr (!before) s.v_full[kv.stage].wait_awake(kv.parity);
         if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
         begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
       };
@@ -104,24 +106,21 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse_here[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       my_turn();
-      if constexpr (before && !C::scores_first) dk_start(n - 1);
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)  // Sᵀ = K Qᵀ
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
-      if constexpr (before && C::scores_first) dk_start(n - 1);
+      if constexpr (before) dk_start(n - 1);
       pass_turn();
-      if constexpr (!C::scores_first) dp_begins();
-      mma_wait<before && C::scores_first>();
+      mma_wait<before>();
       pin(scores);
-      if constexpr (before && !C::scores_first) s.q_empty[stage(n - 1)].arrive();
 
       if constexpr (C::capped) cap(scores, a.to_cap);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
         hide_unseen<C::reach>(scores, a.band, t.batch, t.n * keys + key_here, m * rows + column_here);
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
-      if constexpr (before && C::scores_first) mma_wait<0>(), pin(dk), pin(scores);
+      if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
       if constexpr (C::capped) {
         weigh_capped<T>(p, sloped, scores, a.scale_log2, lse_here, hold);
       } else {
@@ -130,41 +129,31 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
 #pragma unroll
           for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
       }
-      if constexpr (C::scores_first) {
-        dp_begins();
-        if constexpr (before) s.q_empty[stage(n - 1)].arrive();
-      }
+      dp_begins();
+      if constexpr (before) s.q_empty[stage(n - 1)].arrive();
 
-      if (C::turns == 2) my_turn();
-      if constexpr (C::dp_first)
-        dp_start();
-      else
-        dv_start();
-      if constexpr (before) dq_start(n - 1);
-      if constexpr (C::dp_first)
-        dv_start();
-      else
-        dp_start();
-      if (C::turns == 2) pass_turn();
+      my_turn();
       if constexpr (C::dp_first) {
-        mma_wait<1>();
-        pin(dp);
-        if constexpr (before) dq_out(n - 1);
-#pragma unroll
-        for (int i = 0; i < rows / 16; ++i) multiply<T>(&dp[8 * i], C::capped ? sloped[i % slopes] : p[i]);
-        mma_wait<0>();
-        pin(dp), pin(dv);
-#pragma unroll
-        for (int i = 0; i < rows / 16; ++i)
-#pragma unroll
-          for (int f = 0; f < 4; ++f) ds[i][f] = pack<T>(dp[8 * i + 2 * f], dp[8 * i + 2 * f + 1]);
+        dp_start();
+        if constexpr (before) dq_start(n - 1);
+        dv_start();
       } else {
-        if constexpr (before) mma_wait<1>(), dq_out(n - 1);
-        mma_wait<0>();
-        pin(dp);
-#pragma unroll  // from the rounded P: the scores' registers are free while the products run
-        for (int i = 0; i < rows / 16; ++i) differentiate<T>(ds[i], C::capped ? sloped[i % slopes] : p[i], &dp[8 * i]);
+        dv_start();
+        dp_start();
+        if constexpr (before) dq_start(n - 1);
       }
+      pass_turn();
+      mma_wait<C::dp_first || before>();  // all but the last of them
+      pin(dp);
+      if constexpr (before && C::dq_early) dq_out(n - 1);
+#pragma unroll  // by the rounded P: the scores' registers are free while the products run
+      for (int i = 0; i < rows / 16; ++i) multiply<T>(&dp[8 * i], C::capped ? sloped[i % slopes] : p[i]);
+      mma_wait<0>();
+      pin(dp), pin(dv);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+        for (int f = 0; f < 4; ++f) ds[i][f] = pack<T>(dp[8 * i + 2 * f], dp[8 * i + 2 * f + 1]);
       char* ds_out = reinterpret_cast<char*>(s.ds[n % 2]);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i)
@@ -173,31 +162,36 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       s.do_empty[stage(n)].arrive();
+      if constexpr (before && !C::dq_early) dq_out(n - 1);
       ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
     };
 
+    const auto store = [&](const auto& x, float factor, void* to, const Strides& s, int columns) {
+      store_rows(x, factor, static_cast<T*>(to) + t.batch * s.batch + t.kv_head * s.head, s.row, t.n * keys + key_here,
+                 t.batch < a.batch ? a.band.len_k : 0, 0, columns);
+    };
     Walk<ordered> w(a, t);
     if (w.more()) {
-      s.k_full.wait_awake(tile_parity), s.v_full.wait_awake(tile_parity);
+      s.k_full[kv.stage].wait_awake(kv.parity);
       advance(w.m, std::false_type{});
       for (w.next(); w.more(); w.next()) advance(w.m, std::true_type{});
+      __syncwarp();
+      release(s.v_empty[kv.stage]);
       words.renew();
       my_turn();
       dk_start(n - 1), dq_start(n - 1);
       pass_turn();
+      store(dv, 1.f, a.dv, a.dv_strides, a.dim_v);
       mma_wait<0>();
       __syncwarp();
-      s.q_empty[stage(n - 1)].arrive(), release(s.v_empty), release(s.k_empty);
+      s.q_empty[stage(n - 1)].arrive(), release(s.k_empty[kv.stage]);
       s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
       dq_out(n - 1);
-      tile_parity ^= 1;
+      kv.next();
     }
-    pin(dk), pin(dv);
-    const int row = t.n * keys + key_here, keys_left = t.batch < a.batch ? a.band.len_k : 0;
-    store_rows(dv, 1.f, static_cast<T*>(a.dv) + t.batch * a.dv_strides.batch + t.kv_head * a.dv_strides.head, a.dv_strides.row, row,
-               keys_left, 0, a.dim_v);
-    store_rows(dk, a.scale, static_cast<T*>(a.dk) + t.batch * a.dk_strides.batch + t.kv_head * a.dk_strides.head, a.dk_strides.row, row,
-               keys_left, 0, a.head_dim);
+    if (t.count == 0) store(dv, 1.f, a.dv, a.dv_strides, a.dim_v);
+    pin(dk);
+    store(dk, a.scale, a.dk, a.dk_strides, a.head_dim);
 
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
@@ -214,13 +208,14 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C>& s, int group, 
 //   limit   shared memory bandwidth, then the tensor cores
 template <class C, bool ordered>
 __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_constant__ Args a) {
-  static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  static_assert(sizeof(Shared<C, ordered>) <= 227 * 1024);
   using R = Registers<C, ordered>;
   static_assert(R::producer + 2 * R::consumer <= 3 * 168);  // what 384 threads are launched with
   extern __shared__ __align__(1024) char memory[];
-  auto& s = *reinterpret_cast<Shared<C>*>(memory);
+  auto& s = *reinterpret_cast<Shared<C, ordered>*>(memory);
   if (threadIdx.x == 0) {
-    s.k_full.init(1), s.k_empty.init(8), s.v_full.init(1), s.v_empty.init(8);  // empty: one arrival per consumer warp
+    for (int i = 0; i < s.tiles; ++i)
+      s.k_full[i].init(1), s.k_empty[i].init(8), s.v_full[i].init(1), s.v_empty[i].init(8);  // empty: a consumer warp each
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(256), s.do_full[i].init(1), s.do_empty[i].init(256);
     for (int i = 0; i < 2; ++i)
       s.ds_full[i].init(8), s.dq_empty[i][0].init(1), s.dq_empty[i][1].init(1), s.tile_full[i].init(1),
@@ -248,7 +243,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
 
 template <class C, bool ordered>
 void start_main(const Args& a, int blocks, cudaStream_t stream) {
-  launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C>)}, a);
+  launch(stream, attention_bwd_sm90<C, ordered>, {blocks, 384, sizeof(Shared<C, ordered>)}, a);
 }
 
 }  // namespace headroom::attention::sm90::backward

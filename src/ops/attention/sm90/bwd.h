@@ -48,7 +48,7 @@ struct Args {
   float scale, scale_log2;  // capped: cap · log2(e)
   float to_cap;             // capped: softmax scale / cap
   int key_tiles, query_tiles, tiles;
-  int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; ordered: run at the same time
+  int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
 };
 
@@ -78,6 +78,7 @@ struct PreArgs {
 
 struct PostArgs {
   const float* dq;
+  const int* turns;  // [pairs, query tiles, 2]: how often was added to dq; null: nobody counted
   void* out;
   Strides strides;
   BandOf<int> band;

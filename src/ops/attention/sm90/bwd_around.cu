@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
   const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
   const int m = blockIdx.x * 64 / rows;
   const float* from = a.dq + (std::size_t(pair) * a.query_tiles * rows + blockIdx.x * 64) * dim;
-  const bool seen =
-      a.band.reach == Reach::listed || a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;  // else no block wrote here
+  const bool seen = a.turns ? a.turns[(pair * a.query_tiles + m) * 2] > 0  // else no block wrote here
+                            : a.band.reach == Reach::listed || a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;
   T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
 #pragma unroll
   for (int c = 0; c < columns_of<C> / 64; ++c) {

@@ -7,12 +7,14 @@
 
 namespace headroom::attention::sm90::backward {
 
-// How dQ leaves: threads that send it off, one warp each; steps whose dQ may wait for them; barriers that say it is there, in a ring.
+// How dQ leaves: threads that send it off, one warp each; steps whose dQ may wait for them; barriers that say it is there, in a ring. Where one step is
+// enough, the place of another's dQ is for the keys of the next tile, which arrive while this tile ends.
 template <class C, bool ordered>
 struct Sending {
   static constexpr int senders = ordered ? 3 : 2;
-  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;  // two cost the free order up to 11 % at dim 64
+  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;
   static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
+  static constexpr int key_tiles = 3 - buffers;
 };
 
 // dQ of a step, shared out: each consumer makes 64 rows of all columns, or all 64 rows of some columns.
@@ -28,66 +30,80 @@ struct Registers {
   static constexpr int producer = C::dim < 128 ? 40 : 24, consumer = producer == 40 ? 232 : 240;
 };
 
-template <class C>
+template <class C, bool ordered>
 struct Shared {
   using T = typename C::T;
-  static constexpr int columns = columns_of<C>;
-  T k[keys * columns], v[keys * columns];
+  static constexpr int columns = columns_of<C>, tiles = Sending<C, ordered>::key_tiles;
+  T k[tiles][keys * columns], v[tiles][keys * columns];
   T q[C::stages][C::rows * columns], dout[C::stages][C::rows * columns];
   T ds[2][C::rows * keys];
-  float dq[2][C::rows * C::dim];  // of two steps: each consumer's share
+  float dq[Sending<C, ordered>::buffers][C::rows * C::dim];  // of a step: each consumer's share
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
-  Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages];
+  Barrier k_full[tiles], k_empty[tiles], v_full[tiles], v_empty[tiles], q_full[C::stages], q_empty[C::stages], do_full[C::stages],
+      do_empty[C::stages];
   Barrier ds_full[2], dq_full[6], dq_empty[2][2], tile_full[2], tile_empty[2];
   int tile[2];
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
 template <class C, bool ordered>
-__device__ __forceinline__ void produce(const Args& a, Shared<C>& s) {
+__device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
   using T = typename C::T;
-  Turn<C::stages> q, dout;
+  Turn<C::stages> at;
   Turn<2> next;
-  int parity = 1;
+  Turn<Shared<C, ordered>::tiles> kv;
   const int padded = a.query_tiles * C::rows;
   const auto load_rows = [](T* to, const Map& m, Barrier& full, int rows, int row, int head, int batch) {
     for (int p = 0; p < columns_of<C> / 64; ++p)
       load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
   };
-  for (int index = blockIdx.x; index < a.tiles; parity ^= 1) {
+  for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
     const auto load_q = [&](const Walk<ordered>& w) {
-      s.q_empty[q.stage].wait_awake(q.parity ^ 1);
-      s.q_full[q.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
-      load_rows(s.q[q.stage], a.q, s.q_full[q.stage], C::rows, w.m * C::rows, w.head, t.batch);
-      load_run(s.lse[q.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0],
-               s.q_full[q.stage]);
-      q.next();
+      s.q_empty[at.stage].wait_awake(at.parity ^ 1);
+      s.q_full[at.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
+      load_rows(s.q[at.stage], a.q, s.q_full[at.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.lse[at.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0],
+               s.q_full[at.stage]);
     };
     const auto load_do = [&](const Walk<ordered>& w) {
-      s.do_empty[dout.stage].wait_awake(dout.parity ^ 1);
-      s.do_full[dout.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
-      load_rows(s.dout[dout.stage], a.dout, s.do_full[dout.stage], C::rows, w.m * C::rows, w.head, t.batch);
-      load_run(s.minus_delta[dout.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows,
-               sizeof s.minus_delta[0], s.do_full[dout.stage]);
-      dout.next();
+      s.do_empty[at.stage].wait_awake(at.parity ^ 1);
+      s.do_full[at.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
+      load_rows(s.dout[at.stage], a.dout, s.do_full[at.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_run(s.minus_delta[at.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows,
+               sizeof s.minus_delta[0], s.do_full[at.stage]);
+    };
+    const auto load_k = [&] {
+      s.k_empty[kv.stage].wait_awake(kv.parity ^ 1);
+      s.k_full[kv.stage].arrive_and_expect(sizeof s.k[0]);
+      load_rows(s.k[kv.stage], a.k, s.k_full[kv.stage], keys, t.n * keys, t.kv_head, t.batch);
+    };
+    const auto load_v = [&] {
+      s.v_empty[kv.stage].wait_awake(kv.parity ^ 1);
+      s.v_full[kv.stage].arrive_and_expect(sizeof s.v[0]);
+      load_rows(s.v[kv.stage], a.v, s.v_full[kv.stage], keys, t.n * keys, t.kv_head, t.batch);
     };
     Walk<ordered> w(a, t);
-    if (w.more()) {
-      load_q(w);
-      s.k_empty.wait_awake(parity);
-      s.k_full.arrive_and_expect(sizeof s.k);
-      load_rows(s.k, a.k, s.k_full, keys, t.n * keys, t.kv_head, t.batch);
+    if (w.more()) {  // nothing is loaded for keys that no row sees
+      if constexpr (Shared<C, ordered>::tiles == 2) {
+        load_k();
+        load_q(w);
+      } else {  // Q's place is free before K's
+        load_q(w);
+        load_k();
+      }
       load_do(w);
-      s.v_empty.wait_awake(parity);
-      s.v_full.arrive_and_expect(sizeof s.v);
-      load_rows(s.v, a.v, s.v_full, keys, t.n * keys, t.kv_head, t.batch);
-      for (w.next(); w.more(); w.next()) load_q(w), load_do(w);
-    } else {
-      parity ^= 1;  // nothing is loaded for keys that no row sees
+      load_v();
+      kv.next();
+      at.next();
+      for (w.next(); w.more(); w.next()) {
+        load_q(w);
+        load_do(w);
+        at.next();
+      }
     }
     // Not before everything of this tile is on its way: who asks early holds a tile that another would begin sooner, and with few tiles that is most of the time.
-    index = int(gridDim.x) + (ordered ? index : atomicAdd(a.next_tile, 1));
+    index = int(gridDim.x) + (dealt<C, ordered> ? index : atomicAdd(a.next_tile, 1));
     s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
     s.tile[next.stage] = index;
     s.tile_full[next.stage].arrive();
@@ -108,21 +124,25 @@ __device__ __forceinline__ void add_release(int* p, int x) {
 }
 
 template <class C, bool ordered>
-__device__ __forceinline__ void send_dq(const Args& a, Shared<C>& s, int sender) {
+__device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, int sender) {
   constexpr int share = 64 * dq_columns<C>(0), senders = Sending<C, ordered>::senders;  // floats of the first consumer
   Turn<2> next;
   Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
   int buffer = 0;
   int group = sender % senders;  // which half of this step is mine; 2: neither
+  [[maybe_unused]] int patience = 1 << 25;  // half a minute
   for (int index = blockIdx.x; index < a.tiles;) {
     const Tile t = find_tile<C, ordered>(a, index);
-    Turns<C> turns(a, t);
+    TurnsFor<C> turns(a, t);
     for (Walk<ordered> w(a, t); w.more();) {
       if (group < 2) {
         const int at = ((t.batch * a.heads + w.head) * a.query_tiles + w.m) * 2 + group;
         const int before = ordered ? turns.at(w.m) : 1;
         if (ordered && before > 0) {  // plain counters instead of acquire and release are faster and not repeatable (H200, 2026-11-21)
-          while (read_acquire(a.turns + at) != before) {}
+          if constexpr (C::reach == Reach::listed)
+            while (read_acquire(a.turns + at) != before && patience > 0) --patience;
+          else
+            while (read_acquire(a.turns + at) != before) {}
           proxy_fence_global();
         }
         s.dq_full[full.stage + group].wait_awake(full.parity);

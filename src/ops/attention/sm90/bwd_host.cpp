@@ -1,7 +1,7 @@
 // flash_sm90 — Hopper's attention backward, host side: scratch, tensor maps, launches.
 //
 // Head dims up to 128: a kernel before (Δ, LSE·log2e), the main one, and one that rounds dQ. dK and dV repeat bit for bit; dQ too when the
-// problem asks to be deterministic, and always from 65 to 96: then key tiles add to it in a fixed order. Head dims up to 256: two kernels,
+// problem asks to be deterministic, and wherever that is the faster way: then key tiles add to it in a fixed order. Head dims up to 256: two kernels,
 // always deterministic.
 // Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
 #include <algorithm>
@@ -139,7 +139,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.key_tiles = int(ceil_div(p.len_k, backward_keys));
   a.query_tiles = int(query_tiles);
   std::int64_t tiles = a.key_tiles * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
-  if (ordered) {
+  if (ordered && reach != Reach::listed) {
     const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, a.band.reach == Reach::before, ctx.device.units);
     a.together = int(r.together);
     a.spread = r.spread;
@@ -155,6 +155,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   start_main<Main, ordered>(a, int(blocks), stream);
 
   start_after<Tiles>({.dq = dq,
+                      .turns = ordered && reach == Reach::listed ? a.turns : nullptr,
                       .out = t.dq.data,
                       .strides = strides_of(t.dq),
                       .band = a.band,
@@ -216,23 +217,30 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   start_dq<Main>(a, std::min(ctx.device.units, a.tiles), stream);
 }
 
-// Packed documents and capped scores, in any order of sums; what asks for a fixed one is refused up to head dim 128.
+// Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Documents have it where it is the faster one
+// too: free over ordered 1.01–1.09 at 64, 1.02–1.11 at 128; 0.97 with four query heads on a key head (H200, 2026-11-22; docs/attention.md).
 template <class T, Reach reach, bool cap>
 void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
-  using Narrow = std::conditional_t<cap, Backward64Capped<T>, Backward64<T>>;
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim > 128) return backward_wide<Backward256<T>, reach, cap>(p, t, ctx);
-  if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
-  backward_with<Narrow, false, Backward64<T>, reach, cap>(p, t, ctx);
+  if constexpr (cap) {
+    if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
+    backward_with<Backward64Capped<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
+  } else {
+    if (dim <= 64) return backward_with<Backward64<T>, true, Backward64<T>, reach>(p, t, ctx);
+    if (p.deterministic || p.group() == 1) return backward_with<Backward128<T>, true, Backward128<T>, reach>(p, t, ctx);
+    backward_with<Backward128<T>, false, Backward128<T>, reach>(p, t, ctx);
+  }
 }
 
 // Where the fixed order is the faster one though nobody asked for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
-// step. Time over FlashAttention-3's, free → fixed, at 1k, 4k, 16k (bench/results/h200_attention_backward_order_2026-11-22.txt): 64 full 0.99 0.99 0.99 →
-// 0.95 0.97 0.96, 128 full 0.99 1.00 1.01 → 0.96 0.99 1.01; causal 0.99 1.02 1.06 → 0.95 1.05 1.09 (64).
+// step. FlashAttention-3's time over ours, free and fixed (one H200, bench/lab/attention_bwd.md): 64 full 1.05 and 1.12 at 512, 1.07 and 1.06 at 2k;
+// 128 full 1.00 and 1.03 at 2k, causal 0.98 and 0.99 at 2k, 0.98 and 0.97 at 4k.
 template <class Tiles>
 bool better_in_order(const Problem& p, int units) {
   const Reach reach = p.band().reach;
-  if (reach == Reach::run || (reach == Reach::before && std::max(p.len_q, p.len_k) > 1024)) return false;
+  const std::int64_t longest = std::max(p.len_q, p.len_k);
+  if (reach == Reach::run || (Tiles::dim == 64 && longest > 1024) || (reach == Reach::before && longest > 2048)) return false;
   const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
   return rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), reach == Reach::before, units).count <=
          ceil_div(pairs * key_tiles, units);

@@ -16,7 +16,12 @@ struct Tile {
   bool backward;             // visited from the last one down
 };
 
+// Whether blocks know all their tiles from the start. Else one counter hands them out.
+template <class C, bool ordered>
+constexpr bool dealt = ordered && C::reach != Reach::listed;
+
 // Free order: one counter hands out tiles, longest first.
+// Ordered, lists: the same, from the last key tile of a head down. Whoever waits, waits for tiles that were handed out before its own.
 // Ordered: the key tiles of a head add to a query tile one after another, and handing over takes about as long as a step at head dim 64. So every
 // 2^spread-th key tile of a head runs at the same time and the others in later rounds; those that run together walk so that they come by 2^spread
 // steps apart (full: query tiles / together steps) and nobody waits. heads_at_once such sets fill the multiprocessors, whole rounds of them:
@@ -28,7 +33,7 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   const int pairs = a.batch * a.kv_heads;
   int n, pair, place = 0;
   bool backward = false;
-  if (ordered) {
+  if (dealt<C, ordered>) {
     const bool causal = a.band.reach == Reach::before;
     int round = index / gridDim.x;
     const int at = index - round * gridDim.x, set = at / a.together;
@@ -43,14 +48,21 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
     const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
     const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
     n = at / at_once, pair = first + at % at_once;
+    if (ordered) n = a.key_tiles - 1 - n;
   }
   const TileSpan seen_by = band_in<C::reach>(a.band, pair / a.kv_heads).template row_tiles<C::reach>(n * keys, keys, C::rows);
   int count = pair >= pairs ? 0 : seen_by.end - seen_by.begin, start = 0, stride = 0;
-  if (ordered && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
+  if (dealt<C, ordered> && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
+  if (!ordered && C::dim == 64 && a.band.reach == Reach::all) start = n % count;
+  int visited = seen_by.begin;
+  if constexpr (ordered && C::reach == Reach::listed) {
+    const Visits visits = visits_of(band_in<C::reach>(a.band, pair / a.kv_heads), n, keys, C::rows);
+    visited = visits.first, count = visits.count;
+  }
   return {.n = n,
           .kv_head = pair % a.kv_heads,
           .batch = pair / a.kv_heads,
-          .first = seen_by.begin,
+          .first = visited,
           .count = count,
           .plain_from = seen_by.plain_begin,
           .plain_to = seen_by.plain_end,
@@ -111,5 +123,17 @@ struct Turns {
     return (high - t.place >> a.spread) + in_earlier_rounds(high + 1) - in_earlier_rounds(low);
   }
 };
+
+// The same by lists (ListedTurns). Where lists are wrong nobody's turn may ever come: a sender's patience ends, and the result is undefined.
+template <class C>
+struct TurnsOfLists {
+  ListedTurns turns;
+  __device__ __forceinline__ TurnsOfLists(const Args& a, const Tile& t) : turns(band_in<C::reach>(a.band, t.batch), t.n, keys) {}
+  __device__ __forceinline__ void begin_head() { turns.begin_head(); }
+  __device__ __forceinline__ void step_to(int) {}
+  __device__ __forceinline__ int at(int m) { return turns.before(m, C::rows); }
+};
+template <class C>
+using TurnsFor = std::conditional_t<C::reach == Reach::listed, TurnsOfLists<C>, Turns<C>>;
 
 }  // namespace headroom::attention::sm90::backward

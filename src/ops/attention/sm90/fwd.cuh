@@ -261,37 +261,17 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
 //   limit   dim 64: MUFU, issue and tensor cores alike; dim 128 and 256: tensor cores
 template <class C, Reach reach, bool capped>
 __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm90(const __grid_constant__ ForwardArgs a) {
-  // setmaxnreg deals only with what the block was launched with, and an increase beyond that waits for ever.
-  constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
-  static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
-  static_assert(sizeof(Shared<C>) <= 227 * 1024);
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
-    for (int i = 0; i < C::stages; ++i) {
-      s.k_full[i].init(1), s.v_full[i].init(1);
-      s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
-    }
-    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
-    barriers_ready();
-  }
-  __syncthreads();
-  if (threadIdx.x < 128) {
-    registers_down<C::producer_registers>();
-    if (threadIdx.x == 0) produce<C, reach>(a, s);
-    if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
-  } else {
-    registers_up<C::consumer_registers>();
-    consume<C, reach, capped>(a, s, threadIdx.x / 128 - 1);
-  }
+  run_block<C, reach>(
+      a, s, [&] { produce<C, reach>(a, s); }, [&](int group) { consume<C, reach, capped>(a, s, group); });
 }
 
 template <class C, Reach reach, bool capped>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
   const bool clusters = C::way == Way::cluster;
   launch(stream, attention_fwd_sm90<C, reach, capped>,
-         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units),
+         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units + a.tiles_asked),
           .threads = (C::consumers + 1) * 128,
           .shared_bytes = sizeof(Shared<C>),
           .cluster = clusters ? a.blocks_of_tile : 1},

@@ -13,10 +13,10 @@ struct ForwardArgs {
   long long o_row, o_head, o_batch;  // its strides in elements
   float* lse;                        // [batch, heads, len_q], natural log; -inf where no key is seen
   int* arrivals;                     // Way::parts: [row tiles, consumers], zero
-  int* next_unit;                    // Way::whole: units are handed out as blocks ask for them, counted here from 0; null: dealt in turn
-  const float* sink;                 // [heads]; null: none
-  float4* partial_o;                 // Way::parts: two for each block, in the order of the registers
-  float* partial_lse;                // Way::parts: the same, per row
+  int* next_tile;      // Way::whole: counts the tiles that are handed out as blocks ask for them, from 0; null: there are none
+  const float* sink;   // [heads]; null: none
+  float4* partial_o;   // Way::parts: two for each block, in the order of the registers
+  float* partial_lse;  // Way::parts: the same, per row
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
   float scale_log2;    // softmax scale · log2(e); capped: cap · log2(e)
@@ -25,8 +25,10 @@ struct ForwardArgs {
   int rows;            // of one such head: len_q · 2^packed_log2
   int row_tiles;       // of one such head
   int steps;           // Way::parts: key tiles that all row tiles of one head walk, together
-  int heads_at_once;   // next_unit: so many (batch, head) pairs are swept together, longest tiles first
-  int units;           // what is dealt to the blocks; Way::whole: see dealt_units
+  int units;           // what is dealt to the blocks; Way::whole: in turn, see dealt_units
+  int pairs_in_turn;   // Way::whole: so many (batch, head) pairs are dealt in turn, the others as blocks ask
+  int tiles_asked;     // tiles of those others
+  int heads_at_once;   // of which so many pairs are swept together, longest tiles first
   int blocks_of_tile;  // Way::cluster
 };
 

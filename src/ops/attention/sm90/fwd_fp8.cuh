@@ -31,40 +31,10 @@ struct Shared<C> {
   Tile tile[2];
 };
 
-// Rows (softmax.cuh) whose weights must fit E4M3: lifted, and with a reference that lags less.
-struct Fp8Rows : Rows {
-  template <bool maxima_first, int n>
-  __device__ float2 update(float (&s)[n], float scale) {
-    float factor[2], high[2];
-    if constexpr (maxima_first) high[0] = largest(s, 0), high[1] = largest(s, 1);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if constexpr (!maxima_first) high[r] = largest(s, r);
-      high[r] = fmaxf(high[r], maximum[r]);
-      high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 1));
-      high[r] = fmaxf(high[r], __shfl_xor_sync(~0u, high[r], 2));
-      if (!((high[r] - maximum[r]) * scale > fp8_slack)) high[r] = maximum[r];
-      const float reference = high[r] == -INFINITY ? 0.f : high[r], offset = reference * scale - fp8_lift;
-      factor[r] = exp2_fast((maximum[r] - reference) * scale);
-      maximum[r] = high[r];
-      float total = 0;
-#pragma unroll
-      for (int j = 0; j < n / 4; ++j)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& x = s[4 * j + 2 * r + i];
-          total += x = exp2_fast(fmaf(x, scale, -offset));
-        }
-      sum[r] = sum[r] * factor[r] + total;
-    }
-    return {factor[0], factor[1]};
-  }
-  __device__ Result finish(float scale) const {
-    Result result = Rows::finish(scale);
-    result.lse[0] -= fp8_lift * 0.693147181f, result.lse[1] -= fp8_lift * 0.693147181f;
-    return result;
-  }
+struct E4m3Range {  // of fp8_layout.h
+  static constexpr float slack = fp8_slack, lift = fp8_lift;
 };
+using Fp8Rows = RowsWithin<E4m3Range>;
 
 template <class C, Reach reach>
 __device__ void produce_fp8(const ForwardFp8Args& a, Shared<C>& s) {
@@ -276,35 +246,19 @@ __device__ void consume_fp8(const ForwardFp8Args& a, Shared<C>& s, int group) {
 //   limit   dim 64: MUFU and issue; dim 128: these and tensor cores alike; dim 256: tensor cores
 template <class C, Reach reach>
 __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm90_fp8(const __grid_constant__ ForwardFp8Args a) {
-  constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
-  static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
-  static_assert(sizeof(Shared<C>) <= 227 * 1024);
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared<C>*>(memory);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
-    for (int i = 0; i < C::stages; ++i) {
-      s.k_full[i].init(1), s.v_full[i].init(1);
-      s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
-    }
-    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
-    barriers_ready();
-  }
-  __syncthreads();
-  if (threadIdx.x < 128) {
-    registers_down<C::producer_registers>();
-    if (threadIdx.x == 0) produce_fp8<C, reach>(a, s);
-    if (threadIdx.x == 32) schedule<C, reach>(a, s);
-  } else {
-    registers_up<C::consumer_registers>();
-    consume_fp8<C, reach>(a, s, threadIdx.x / 128 - 1);
-  }
+  run_block<C, reach>(
+      a, s, [&] { produce_fp8<C, reach>(a, s); }, [&](int group) { consume_fp8<C, reach>(a, s, group); });
 }
 
 template <class C, Reach reach>
 void start_forward_fp8(const ForwardFp8Args& a, int multiprocessors, cudaStream_t stream) {
   launch(stream, attention_fwd_sm90_fp8<C, reach>,
-         {.blocks = std::min(multiprocessors, a.units), .threads = (C::consumers + 1) * 128, .shared_bytes = sizeof(Shared<C>)}, a);
+         {.blocks = std::min(multiprocessors, a.units + a.tiles_asked),
+          .threads = (C::consumers + 1) * 128,
+          .shared_bytes = sizeof(Shared<C>)},
+         a);
 }
 
 }  // namespace headroom::attention::sm90

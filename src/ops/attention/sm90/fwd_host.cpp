@@ -1,6 +1,6 @@
 // flash_sm90 — Hopper's attention, host side: what it serves, how its work is dealt, tensor maps, launches.
 //
-// Workspace: nothing, except for Way::parts: two partial outputs (FP32) for each block, and the counters by which the last part of a
+// Workspace: a counter where blocks ask for tiles; for Way::parts two partial outputs (FP32) for each block, and the counters by which the last part of a
 // row tile to arrive adds them up.
 #include <algorithm>
 #include <climits>
@@ -12,6 +12,7 @@
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tensors.h"
 #include "ops/attention/sm90/tiles.h"
@@ -72,17 +73,9 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-// Whether tiles are handed out as blocks ask for them, or long and short ones in pairs. FlashAttention-3's time over ours, pairs → asked, on one H200
-// (2026-11-22): causal 64 at 2k 1.017 → 1.019, 4k 1.000 → 1.014, 8k 0.976 → 1.010, 16k 0.979 → 0.973; 128 and 256 lose 1–16 %.
-bool deal_as_asked(const ForwardArgs& a) {
-  if (a.band.reach == Reach::listed) return true;  // nobody knows how long they are
-  return a.band.reach == Reach::before && std::max(a.head_dim, a.dim_v) <= 64 && a.band.len_k > 2048 && a.band.len_k <= 8192;
-}
-
-// As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
-int pairs_at_once(std::int64_t pairs, double bytes) {
-  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((24 << 20) / std::max(bytes, 1.0)), 1, pairs);
-  return int(ceil_div(pairs, ceil_div(pairs, fit)));
+Deal deal_of(const ForwardArgs& a) {
+  if (a.band.reach == Reach::listed) return Deal::asked;  // nobody knows how long they are
+  return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs;
 }
 
 // Rows are (position, query head within the pack), positions outermost.
@@ -101,7 +94,6 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   constexpr int rows = Tiles::consumers * 64;
   ForwardArgs a{};
   const Lists lists = make_lists(p, ctx);
-  list_documents_on_gpu(p, t.with, lists, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
   if ((asks == Asks::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
@@ -132,15 +124,10 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     if (!ctx.dry()) cuda(cudaMemsetAsync(arrivals.data, 0, arrivals.bytes(), cuda_stream(ctx.stream)));
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
-  } else if (deal_as_asked(a)) {
-    a.units = int(tiles);
-    a.heads_at_once = pairs_at_once(p.batch * heads, 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()));
-    const Tensor counter = ctx.arena.make("attention.next_unit", DType::i32, {1});
-    a.next_unit = counter.as<int>();
-    if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
   } else {
-    a.units = int(dealt_units(a.band.reach, row_tiles, p.batch * heads));
+    deal_whole_tiles(a, deal_of(a), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()), ctx);
   }
+  list_documents_on_gpu(p, t.with, lists, ctx, a.next_tile);
   if (ctx.dry()) return;
   a.q = Tiles::way == Way::cluster ? packed_map_of(t.q, a.packed_log2) : map_of(t.q, 64);
   a.k = map_of(t.k, Tiles::keys);
@@ -226,9 +213,8 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   }
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  const bool more = p.documents != 0 || p.softcap != 0;
-  if (pass == Pass::backward && more && p.deterministic)
-    return Support::no("sums dQ of packed documents and of capped scores in no fixed order");
+  if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
+    return Support::no("sums dQ of capped scores in no fixed order up to head dim 128");
   return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
 }
 

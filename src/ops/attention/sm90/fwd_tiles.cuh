@@ -42,10 +42,10 @@ __device__ Tile tile_of(const ForwardArgs& a, int pair, int row_tile) {
   return t;
 }
 
-// Whole tiles, dealt in turn; where they differ in length, a long and a short one of a head together.
+// Whole tiles of the first (batch, head) pairs, dealt in turn; where they differ in length, a long and a short one of a head together.
 template <class C, Reach reach, class Publish>
-__device__ void deal_whole(const ForwardArgs& a, Publish&& publish) {
-  const int half = a.row_tiles / 2, paired = reach == Reach::all ? 0 : half * a.batch * a.heads;
+__device__ void deal_in_turn(const ForwardArgs& a, Publish&& publish) {
+  const int half = a.row_tiles / 2, paired = reach == Reach::all ? 0 : half * a.pairs_in_turn;
   for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
     if (reach == Reach::all) {
       publish(tile_of<C, reach>(a, unit / a.row_tiles, unit % a.row_tiles));
@@ -57,15 +57,15 @@ __device__ void deal_whole(const ForwardArgs& a, Publish&& publish) {
     }
 }
 
-// Tiles by number, handed out as blocks ask: the first ones by their place in the grid. Where tiles differ in length the longest of some heads come
-// first, so that what is left at the end is short; as many heads as have their keys in L2 together.
-template <class C, Reach reach, class Publish>
-__device__ void deal_as_asked(const ForwardArgs& a, Publish&& publish) {
-  const int pairs = a.batch * a.heads;
-  for (int unit = blockIdx.x; unit < a.units; unit = int(gridDim.x) + atomicAdd(a.next_unit, 1)) {
-    const int section = unit / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
-    const int at_once = min(a.heads_at_once, pairs - first), at = unit - first * a.row_tiles;
-    publish(tile_of<C, reach>(a, first + at % at_once, a.row_tiles - 1 - at / at_once));
+// Tiles of the other pairs, handed out as blocks ask. Where tiles differ in length the longest of some heads come first, so that what is left at the end is
+// short; as many heads together as have their keys in L2.
+template <class C, Reach reach, class Ask, class Publish>
+__device__ void deal_as_asked(const ForwardArgs& a, Ask&& ask, Publish&& publish) {
+  const int pairs = a.batch * a.heads - a.pairs_in_turn;
+  for (int tile = ask(); tile < a.tiles_asked; tile = ask()) {
+    const int section = tile / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
+    const int at_once = min(a.heads_at_once, pairs - first), at = tile - first * a.row_tiles;
+    publish(tile_of<C, reach>(a, a.pairs_in_turn + first + at % at_once, a.row_tiles - 1 - at / at_once));
   }
 }
 
@@ -114,14 +114,16 @@ __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
   };
   if constexpr (C::way == Way::parts) {
     deal_parts<C, reach>(a, publish);
-  } else if (reach == Reach::all || !a.next_unit) {
-    deal_whole<C, reach>(a, publish);
   } else {
-    deal_as_asked<C, reach>(a, [&](const Tile& t) {
-      const Turn<2> here = next;
-      publish(t);
-      s.tile_empty[here.stage].wait(here.parity);  // nobody asks for a tile before everybody is at the one before it
-    });
+    deal_in_turn<C, reach>(a, publish);
+    if (reach != Reach::all && a.tiles_asked > 0)
+      deal_as_asked<C, reach>(
+          a,
+          [&] {  // nobody asks for a tile before everybody is at the one before it
+            s.tile_empty[next.stage ^ 1].wait(next.parity ^ (next.stage == 0));
+            return atomicAdd(a.next_tile, 1);
+          },
+          publish);
   }
   publish(Tile{});
 }
@@ -141,5 +143,32 @@ struct Tiles {
     return t;
   }
 };
+
+// A forward's block: its barriers, then one thread that fetches, one that schedules, and the groups that compute.
+template <class C, Reach reach, class Produce, class Consume>
+__device__ __forceinline__ void run_block(const ForwardArgs& a, Shared<C>& s, Produce&& produce, Consume&& consume) {
+  // setmaxnreg deals only with what the block was launched with, and an increase beyond that waits for ever.
+  constexpr int threads = (C::consumers + 1) * 128, launched = 65536 / threads / 8 * 8;
+  static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
+  static_assert(sizeof(Shared<C>) <= 227 * 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
+    for (int i = 0; i < C::stages; ++i) {
+      s.k_full[i].init(1), s.v_full[i].init(1);
+      s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
+    }
+    for (int i = 0; i < 2; ++i) s.tile_full[i].init(1), s.tile_empty[i].init(128 * C::consumers + 1);
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    registers_down<C::producer_registers>();
+    if (threadIdx.x == 0) produce();
+    if (C::way != Way::cluster && threadIdx.x == 32) schedule<C, reach>(a, s);
+  } else {
+    registers_up<C::consumer_registers>();
+    consume(threadIdx.x / 128 - 1);
+  }
+}
 
 }  // namespace headroom::attention::sm90

@@ -76,7 +76,7 @@ struct Cluster : Tiles {  // small problems: 128 rows, so that there are more bl
   static constexpr Way way = Way::cluster;
 };
 
-// Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take `turns` with their
+// Backward. Two consumers of 64 keys each; `rows` queries a step, `stages` steps of Q and dO in flight. The consumers take turns with their
 // products, so that one's arithmetic runs beside the other's. All from one H200, 2026-11-21; bench/lab/attention_bwd.md.
 constexpr int backward_keys = 128;
 // In a fixed order, what decides how many key tiles of a head run together (rounds_of), in steps: a tile's beginning and end, and from one addition to dQ
@@ -86,16 +86,20 @@ constexpr double backward_ends = 4, backward_hand_over = 1.3;
 template <class Type>
 struct Backward64 {  // 64 rows would read K and V twice as often from shared memory: 20–25 % slower
   using T = Type;
-  static constexpr int dim = 64, rows = 128, stages = 2, turns = 1;
-  static constexpr bool scores_first = true;  // of a step's products, before the dK of the step before; exponentials begin so much earlier
-  static constexpr bool dp_first = false;     // dP before dQ and dV, so that dS begins while they run
+  static constexpr int dim = 64, rows = 128, stages = 2;
+  static constexpr bool dq_early = false;  // a step's dQ goes to shared memory in front of dS, else behind it
+  static constexpr bool dp_first = false;  // a step's products behind its scores: dP, dQ, dV; else dV, dP, dQ. dS begins beside the last one
   static constexpr Reach reach = Reach::run;  // what is asked of the mask: its numbers, which are right for all but lists
   static constexpr bool capped = false;
 };
 template <class Type>
 struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a thread; 64 rows of scores and of dP are what else fits
-  static constexpr int dim = 128, rows = 64, turns = 2;
-  static constexpr bool scores_first = true, dp_first = true;
+  static constexpr int dim = 128, rows = 64;
+  // FlashAttention-3's time over ours at 4k full, 4k causal, 16k causal (H200, 2026-11-22): dP, dQ, dV with dQ in front of dS 1.03, 1.01, 1.02,
+  // and behind it 1.02, 1.01, 1.01; dV, dP, dQ 0.95, 0.94, 0.93, measured with an earlier loader, where the first had 1.00, 0.98, 0.98. At 64
+  // it is the other way round (bench/lab/attention_bwd.md, "The rhythm of the two consumers").
+  static constexpr bool dp_first = true, dq_early = true;
+
 };
 template <class Type>
 struct Backward64Capped : Backward128<Type> {  // the slope of the cap takes a register for two scores, which 128 rows leave no room for

@@ -21,7 +21,6 @@ class Compiled {
     std::int64_t batch = 0, len = 0, width = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0, vocab = 0;
     DType low = DType::f32;  // of products
     bool casts = false;      // weights are FP32, and copied to it
-    bool adds_up = false;    // gradients of an earlier micro-batch may be there
   };
   Compiled(Eager& torch, const Sizes& sizes) : torch_(torch), s_(sizes) {}
 

@@ -466,7 +466,7 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
 
 }  // namespace
 
-LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, Detail detail) {
+void check(const LanguageModel& m) {
   check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
         "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
   check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
@@ -495,6 +495,10 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
         "input",
         name_of(m.shard));
+}
+
+LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, Detail detail) {
+  check(m);
   Process process(workspace, Count::blocks);
   Watch watch(process.memory());
   LanguageModelAccount out = run(process, m, watch);

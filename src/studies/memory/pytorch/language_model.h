@@ -88,6 +88,7 @@ struct LanguageModelAccount {
 };
 
 enum class Detail : std::uint8_t { totals, components };
+void check(const LanguageModel&);  // whether such a step is accounted for: an Error (bad_argument, unsupported) says why not
 LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes, Detail = Detail::totals);
 
 }  // namespace headroom::studies::pytorch

@@ -1,0 +1,70 @@
+// flash_decode, between its host side (decode_host.cpp) and its kernels (decode.cu).
+//
+// All pairs of a step of keys and a unit (sequence, key head, block of rows) are one line; every cluster of blocks walks an even run of it,
+// whatever the sequences' lengths. Its blocks share each step's keys, and add up what they saw through each other's shared memory. Of a unit that several
+// clusters share, each but the last leaves words in global memory; the last one waits for them and adds them up, in the order of the line.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "ops/attention/documents.h"
+#include "ops/attention/sm80/blocks.h"
+
+namespace headroom::attention::decode {
+
+using blocks::Paged;
+using blocks::Strided;
+
+// n / d for n below 2^31 by a multiplication.
+struct Divisor {
+  unsigned multiplier = 0;
+  int shift = 0;
+  static Divisor of(unsigned d) {
+    int bits = 0;
+    while (1ull << bits < d) ++bits;
+    return {unsigned((1ull << (31 + bits)) / d + 1), 31 + bits};
+  }
+  HEADROOM_HD unsigned of_number(unsigned n) const { return unsigned((unsigned long long)n * multiplier >> shift); }
+};
+
+// Two sums of a row, or at the row's end its maximum and its sum of weights, written and read at once (16 bytes). A word is there once it carries the
+// launch's number, so that no fence and no second word is needed. Nothing has to be zeroed before: memory that nobody wrote holds the number with a chance
+// of 2⁻⁶⁴. Whoever has read a word takes the number away, for the next run of a recorded launch.
+struct alignas(16) Word {
+  float x, y;
+  std::uint64_t number;
+};
+
+struct Args {
+  Strided q, k, v, o;  // paged: k and v are [pages, page, kv_heads, dim]
+  float* lse;
+  const float* sink;  // [heads]; null: none
+  Paged paged;
+  Divisor by_page;
+  BandOf<int> band;         // without documents
+  DocumentsArgs documents;  // count 0: none; its lists are not used
+  int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
+  float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
+  float to_cap;      // capped: softmax scale / cap; else 0
+  int cluster, clusters;  // blocks of a cluster; and how many of them there are
+  int span;               // keys of a step, all blocks' of a cluster together
+  Divisor by_span, by_units, by_steps, by_clusters, by_group, by_row_blocks;  // by_steps: of every sequence, where there are no documents
+  bool early;             // launched so: from sm_90 on
+  Word* words;        // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
+  int kept_rows;      // of a block of rows
+  std::uint64_t number;  // of this launch; see Word
+};
+
+constexpr int warps = 4, step_keys = 16 * warps;  // of a block of threads; keys that it takes of a step
+constexpr int row_tiles[] = {1, 2, 4};            // of 16 rows, in a block of rows
+constexpr int dims[] = {64, 128, 256};
+
+template <int dim>
+constexpr int stages = dim == 64 ? 6 : 3;
+template <int dim>
+constexpr int shared_bytes =
+    stages<dim>* step_keys* dim * 4 /* K and V */ + warps * 8 * dim * 4 /* sums of 8 rows of each warp */ + 2 * warps * 8 * 8 /* maxima and sums: of warps, of the block */;
+
+template <class T, int dim, int tiles>
+void start(const Args&, cudaStream_t);
+
+}  // namespace headroom::attention::decode

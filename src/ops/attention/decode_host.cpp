@@ -1,0 +1,219 @@
+// flash_decode — a few new positions against a cache of keys and values, host side: what it serves, how its work is dealt, scratch.
+//
+// Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums.
+// Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, whoever made them.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "base/random.h"
+#include "gpu/architecture.h"
+#include "ops/attention/decode.h"
+#include "ops/attention/impl.h"
+#include "ops/attention/on_stream.h"
+
+namespace headroom::attention {
+
+namespace {
+
+using namespace decode;
+
+constexpr std::int64_t most_positions = 16, most_rows_beside_hopper = 64;
+
+int dim_of(const Problem& p) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  return dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
+}
+int row_tiles_of(const Problem& p) {
+  const std::int64_t rows = p.group() * p.len_q;
+  return rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+}
+int bytes_of(int dim) { return dim == 64 ? shared_bytes<64> : dim == 128 ? shared_bytes<128> : shared_bytes<256>; }
+
+// How the line is dealt: `clusters` of `cluster` blocks each.
+struct Deal {
+  int cluster;
+  std::int64_t clusters, steps;  // steps: of one unit, where all sequences are alike
+};
+
+// Clusters that run at once, of blocks of which two share a multiprocessor and of those that have one alone: cudaOccupancyMaxActiveClusters for 113 and 225
+// KB on an H200 of 132 multiprocessors (2026-11-22).
+struct Occupancy {
+  int cluster, by_two, alone;
+};
+constexpr Occupancy hopper[] = {{1, 264, 132}, {2, 132, 66}, {3, 79, 39}, {4, 62, 30}, {6, 39, 17}, {8, 30, 15}, {16, 14, 7}};
+
+bool whole_units(std::int64_t units, std::int64_t clusters) { return units % clusters == 0; }
+
+std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at most
+  if (p.documents != 0) return p.len_k;
+  const Band band = p.band();
+  return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
+}
+
+// The deal that takes least. Every cluster walks as many whole units, or as many parts of units, or units are cut anywhere and all clusters that run at once
+// walk as far. Constants in µs from one H200 (bench/lab/attention_decode.md): few blocks do not reach the memory's rate, a cluster's blocks meet where a unit
+// ends, and parts of a unit have a way to go.
+Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
+  constexpr int kept_by_cuda = 1024;  // of shared memory, a block
+  constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
+  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5, part = 0.4, cut = 5,
+                   step = 0.45;  // from the keys of a step to those of the next one, where memory is no limit
+  const int dim = dim_of(p),
+            at_once = dim == 256
+                          ? 1
+                          : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (bytes_of(dim) + kept_by_cuda), 1, 2);
+  const std::int64_t keys = keys_of(p), most = device.units * at_once;
+  const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
+  Deal best{};
+  double least = 0;
+  const auto try_deal = [&](int cluster, std::int64_t clusters, std::int64_t steps) {
+    if (clusters == 0) return;
+    const std::int64_t walked = ceil_div(units * steps, clusters);
+    const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
+    double time = std::max(double(walked * clusters * cluster) * step_bytes / (rate * double(device.units) * std::pow(busy, 0.45)), step * double(walked));
+    const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
+    time += cluster == 1 ? block_ends + more_units * block_goes_on : cluster_ends + rank_ends * cluster + more_units * cluster_goes_on;
+    if (!whole_units(units, clusters)) {
+      const bool alike = clusters % units == 0 && steps % (clusters / units) == 0;
+      time += parts_meet + part * double(ceil_div(steps, walked)) + (alike ? 0 : cut);
+    }
+    if (best.cluster == 0 || time < least) best = {cluster, clusters, steps}, least = time;
+  };
+  for (const Occupancy& of : hopper) {
+    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * of.cluster), 1),
+                       fit = of.cluster == 1 ? most : device.units * (at_once == 2 ? of.by_two : of.alone) / 132;
+    if (of.cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < of.cluster)) break;
+    try_deal(of.cluster, ceil_div(units, ceil_div(units, fit)), steps);
+    if (of.cluster > 2) continue;  // larger ones were not faster where units are cut
+    try_deal(of.cluster, std::min(fit / units, steps) * units, steps);
+    try_deal(of.cluster, std::min(fit, units * steps), steps);
+  }
+  check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", units * best.steps,
+        step_keys * best.cluster);
+  return best;
+}
+
+Strided strided(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
+void check_reached(const char* name, const Tensor& t) {  // 16 bytes at a time
+  check(reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0, Code::unsupported,
+        "flash_decode: {} must start on 16 bytes; copy it, or ask for flash_sm80", name);
+  for (int i = 0; i < 3; ++i)
+    check(t.shape[i] <= 1 || t.stride[std::size_t(i)] % 8 == 0, Code::unsupported,
+          "flash_decode: {} has stride {} in dimension {}, it must be a multiple of 8 elements; copy it, or ask for flash_sm80", name,
+          t.stride[std::size_t(i)], i);
+}
+
+template <class T, int dim>
+void start_tiles(int tiles, const Args& a, cudaStream_t stream) {
+  switch (tiles) {
+    case 1: return start<T, dim, 1>(a, stream);
+    case 2: return start<T, dim, 2>(a, stream);
+    default: return start<T, dim, 4>(a, stream);
+  }
+}
+template <class T>
+void start_dim(int dim, int tiles, const Args& a, cudaStream_t stream) {
+  switch (dim) {
+    case 64: return start_tiles<T, 64>(tiles, a, stream);
+    case 128: return start_tiles<T, 128>(tiles, a, stream);
+    default: return start_tiles<T, 256>(tiles, a, stream);
+  }
+}
+
+std::uint64_t next_number() {  // of a launch; never 0
+  static std::atomic<std::uint64_t> launches{0};
+  const std::uint64_t number = Random{.seed = 0x6465636f6465}.bits(launches++);
+  return number ? number : 1;
+}
+
+}  // namespace
+
+Support decode_supports(const Problem& p, const Device& device, Pass pass) {
+  if (pass == Pass::backward) {
+    const Support forward = decode_supports(p, device, Pass::forward);
+    return !forward || sm90_supports(p, device, pass) ? forward : sm80_supports(p, device, pass);
+  }
+  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
+  if (device.sm < 80) return Support::no(fmt::format("needs sm_80 or newer, this is sm_{}", device.sm));
+  if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
+    return Support::no(fmt::format("needs bf16 or fp16, {} was asked", name_of(p.precision)));
+  if (p.len_q > most_positions) return Support::no(fmt::format("serves up to {} new positions, there are {}", most_positions, p.len_q));
+  if (p.len_k > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim()), rows = p.group() * p.len_q;
+  for (const std::int64_t one : {p.head_dim, p.value_dim()})
+    if (one % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", one));
+  if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
+  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  if (bytes_of(dim_of(p)) > architecture_of(device.sm).shared_bytes)
+    return Support::no(fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes_of(dim_of(p)),
+                                   architecture_of(device.sm).shared_bytes));
+  if (rows > most_rows_beside_hopper && sm90_supports(p, device, pass))
+    return Support::no(fmt::format("leaves {} rows for each key head to flash_sm90", rows));
+  return {};
+}
+
+void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
+  const auto op = ctx.note("attention.flash_decode.forward", p.precision, forward_cost(p), Work::attention);
+  if (p.lse_shape().count() == 0) return;
+  if (p.len_k == 0) return no_keys(p, t, ctx);
+  const int dim = dim_of(p), tiles = row_tiles_of(p);
+  const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, 16 * tiles), units = p.batch * p.kv_heads * row_blocks;
+  const Deal deal = deal_of(p, ctx.device, units);
+  const std::int64_t kept_rows = std::min<std::int64_t>(rows, 16 * tiles);
+  Tensor words;
+  if (p.documents != 0 || !whole_units(units, deal.clusters))
+    words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
+  if (ctx.dry()) return;
+  for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}}) check_reached(name, *tensor);
+  Args a{.q = strided(t.q),
+         .k = strided(t.k),
+         .v = strided(t.v),
+         .o = strided(t.o),
+         .lse = t.lse.as<float>(),
+         .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+         .paged = {.table = p.page ? t.with.pages.as<int>() : nullptr,
+                   .of_sequence = int(p.pages_of_sequence()),
+                   .size = int(p.page),
+                   .count = int(p.pages)},
+         .by_page = Divisor::of(unsigned(std::max<std::int64_t>(p.page, 1))),
+         .band = in_32_bits(p.band()),
+         .documents = {},
+         .batch = int(p.batch),
+         .heads = int(p.heads),
+         .kv_heads = int(p.kv_heads),
+         .group = int(p.group()),
+         .rows = int(rows),
+         .row_blocks = int(row_blocks),
+         .head_dim = int(p.head_dim),
+         .dim_v = int(p.value_dim()),
+         .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f,
+         .to_cap = p.softcap == 0 ? 0 : p.scale_or_default() / p.softcap,
+         .cluster = deal.cluster,
+         .clusters = int(deal.clusters),
+         .span = step_keys * deal.cluster,
+         .by_span = Divisor::of(unsigned(step_keys * deal.cluster)),
+         .by_units = Divisor::of(unsigned(p.kv_heads * row_blocks)),
+         .by_steps = Divisor::of(unsigned(deal.steps)),
+         .by_clusters = Divisor::of(unsigned(deal.clusters)),
+         .by_group = Divisor::of(unsigned(p.group())),
+         .by_row_blocks = Divisor::of(unsigned(row_blocks)),
+         .early = ctx.device.sm == 90,
+         .words = static_cast<Word*>(words.data),
+         .kept_rows = int(kept_rows),
+         .number = next_number()};
+  if (p.documents) a.documents = documents_args(p, t.with, {});
+  if (p.precision.dtype == DType::bf16)
+    start_dim<__nv_bfloat16>(dim, tiles, a, cuda_stream(ctx.stream));
+  else
+    start_dim<__half>(dim, tiles, a, cuda_stream(ctx.stream));
+}
+
+void decode_backward(const Problem& p, const Backward& t, Context& ctx) {
+  return sm90_supports(p, ctx.device, Pass::backward) ? sm90_backward(p, t, ctx) : sm80_backward(p, t, ctx);
+}
+
+}  // namespace headroom::attention

@@ -1,0 +1,144 @@
+// The update's half of a product that updates its weights, for kernels of either width of operands: tiles are numbered over all weights of
+// a launch; a tile's gradient comes through shared memory as bf16, and warps update the weights under it. Cut: some weight's sides are no
+// multiples of a tile, and what lies past them is left alone.
+#pragma once
+#include <algorithm>
+
+#include "base/divide.h"
+#include "gpu/launch.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "ops/product_update/eight_weights.cuh"
+#include "ops/product_update/impl.h"
+
+namespace headroom::product_update {
+
+constexpr int cluster = 2;      // blocks, one above the other in the weight: both read the same X, and each fetches half of it for both
+constexpr int multipliers = 8;  // warps
+
+struct Weight {
+  Map dy, x;
+  float *m, *v;
+  bf16* upper;
+  std::uint16_t* rest;
+  int rows, columns, tokens, first;  // first: number of its first tile (of a whole cluster)
+};
+template <class W>
+struct ArgsOf {
+  const adamw::Numbers* numbers;
+  W weight[most_items];
+  int count, tiles;
+};
+
+template <int columns>
+using Gradient = char[2][columns / 64][panel_bytes(64)];  // of a tile of 128 rows, in shared memory
+
+template <class W>
+struct TileOf {
+  const W* w;
+  int row, column;
+};
+template <int tile_rows, int tile_columns, class W>
+__device__ __forceinline__ TileOf<W> tile_of(const ArgsOf<W>& a, int number,
+                                             int rank) {  // the shorter side first: concurrent tiles form a square
+  int i = 0;
+  while (i + 1 < a.count && number >= a.weight[i + 1].first) ++i;
+  const W& w = a.weight[i];
+  const int n = number - w.first, high = ceil_div(w.rows, tile_rows * cluster), wide = ceil_div(w.columns, tile_columns);
+  const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
+  return {&w, (y * cluster + rank) * tile_rows, x * tile_columns};
+}
+
+template <int tile_rows, int tile_columns, class W>
+void add_weight(ArgsOf<W>& a, W weight, const Item& i) {
+  const adamw::Update& u = i.weight;
+  for (const Tensor* t : {&u.m, &u.v, &u.copy, &u.rest})
+    check(reinterpret_cast<std::uintptr_t>(t->data) % 16 == 0, Code::bad_argument,
+          "product_update: weights and moments must begin on 16 bytes; one is at {}", t->data);
+  weight.m = u.m.as<float>(), weight.v = u.v.as<float>(), weight.upper = u.copy.as<bf16>(), weight.rest = u.rest.as<std::uint16_t>();
+  weight.rows = int(u.copy.shape[0]), weight.columns = int(u.copy.shape[1]), weight.tokens = int(i.tokens()), weight.first = a.tiles;
+  a.weight[a.count++] = weight;
+  a.tiles += ceil_div(weight.rows, tile_rows * cluster) * ceil_div(weight.columns, tile_columns);
+}
+
+template <int columns, int n, bool Cut>
+struct Rows {  // rows of a tile that a warp updates together; a lane has n times two runs of four weights
+  static constexpr int runs_of_row = columns / 128, count = 2 * n / runs_of_row;
+  float4 m[n][2], v[n][2];
+  uint2 upper[n][2], rest[n][2];
+
+  static constexpr __device__ __forceinline__ int row_of(int i, int j) { return (2 * i + j) / runs_of_row; }
+  static constexpr __device__ __forceinline__ int run_of(int i, int j) { return (2 * i + j) % runs_of_row; }
+  template <class W>
+  static __device__ __forceinline__ std::int64_t at(const TileOf<W>& t, int row, int run) {
+    return std::int64_t(t.row + row) * t.w->columns + t.column + run * 128 + threadIdx.x % 32 * 4;
+  }
+  template <class W>
+  static __device__ __forceinline__ bool within(const TileOf<W>& t, int row, int run) {
+    return !Cut || (t.row + row < t.w->rows && t.column + run * 128 + int(threadIdx.x) % 32 * 4 < t.w->columns);
+  }
+  template <class W>
+  __device__ __forceinline__ void fetch(const TileOf<W>& t, int first) {  // evict-first in L2
+    const W& w = *t.w;
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (!within(t, first + row_of(i, j), run_of(i, j))) {
+          m[i][j] = v[i][j] = {1, 1, 1, 1}, upper[i][j] = rest[i][j] = {0, 0};  // usual numbers, which nobody stores
+          continue;
+        }
+        const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
+        m[i][j] = __ldcs(reinterpret_cast<const float4*>(w.m + o));
+        v[i][j] = __ldcs(reinterpret_cast<const float4*>(w.v + o));
+        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
+        rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
+      }
+  }
+  template <class W>
+  __device__ __forceinline__ void finish(const adamw::Numbers& k, const TileOf<W>& t, const Gradient<columns>& gradient, int first) {
+    const W& w = *t.w;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      uint2 g[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int row = first + row_of(i, j);
+        g[j] = *reinterpret_cast<const uint2*>(gradient[row / 64][run_of(i, j) * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) +
+                                               lane % 2 * 8);
+      }
+      advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (!within(t, first + row_of(i, j), run_of(i, j))) continue;
+        const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
+        __stcs(reinterpret_cast<float4*>(w.m + o), m[i][j]);
+        __stcs(reinterpret_cast<float4*>(w.v + o), v[i][j]);
+        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]);
+        __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
+      }
+    }
+  }
+};
+
+// Every workers-th of the tile's groups of rows, the next one fetched before the last one is finished.
+template <int columns, int n, bool Cut = false, class W>
+__device__ __forceinline__ void update(const adamw::Numbers* numbers, const TileOf<W>& t, const Gradient<columns>& gradient, Barrier& full,
+                                       int worker, int workers, int parity) {
+  using These = Rows<columns, n, Cut>;
+  const adamw::Numbers k = *numbers;
+  These now, next;
+  now.fetch(t, worker * These::count);
+  full.wait(parity);
+#pragma unroll 1
+  for (int first = worker * These::count; first < 128;) {
+    const int then = first + workers * These::count;
+    if (then < 128) next.fetch(t, then);
+    now.finish(k, t, gradient, first);
+    now = next;
+    first = then;
+  }
+}
+
+}  // namespace headroom::product_update
