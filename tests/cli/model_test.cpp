@@ -200,22 +200,25 @@ TEST_F(ModelProgram, ThePlanForSeveralGpusTriesEverySharding) {
 
 // A model that is said layer by layer (its positions are scaled) is divided as one that is not.
 TEST_F(ModelProgram, WaysToShareAStepDivideEveryModel) {
-  const auto ways =
-      [&](const std::string& name, const std::string& more) {
-        std::ofstream(folder_ / (name + ".json"))
-            << R"({"model_type":"llama","vocab_size":1000,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":4,)"
-            << R"("num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64)" << more << "}";
-        std::map<std::string, Json> all;
-        for (const Json& row : answer("plan --batch 8 --len 64 --gpus 2 --device h100 --precision bf16 --model " +
-                                      (folder_ / (name + ".json")).string())["ways"])
-          all[row["way"]] = row;
-        return all;
-      };
+  const auto ways = [&](const std::string& name, const std::string& more) {
+    const std::string file = (folder_ / (name + ".json")).string();
+    std::ofstream(file) << R"({"model_type":"llama","vocab_size":1000,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":4,)"
+                        << R"("num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64)" << more << "}";
+    const Json j = answer("plan --batch 8 --len 64 --gpus 2 --device h100 --precision bf16 --model " + file);
+    std::map<std::string, Json> all;
+    for (const Json& row : j["ways"]) all[row["way"]] = row;
+    return all;
+  };
   auto plain = ways("plain", ""), scaled = ways("scaled", R"(,"rope_scaling":{"rope_type":"linear","factor":2.0})");
-  EXPECT_EQ(plain.size(), 7u);
+  EXPECT_EQ(plain.size(), 6u) << "replicas, three shardings, tensor and pipeline parallel";
   for (const auto& [way, row] : plain)
     for (const char* field : {"peak_bytes", "link_bytes", "fits"}) EXPECT_EQ(scaled[way][field], row[field]) << way << " " << field;
   EXPECT_LT(plain["tensor parallel"]["peak_bytes"], plain["replicas"]["peak_bytes"]);
+  const Json narrow = answer("plan --batch 8 --len 64 --gpus 2 --device h200 --precision fp8 --width 64 --heads 4 --ffn 48 --layers 2");
+  for (const Json& row : narrow["ways"])
+    if (row["way"] == "tensor parallel") {
+      EXPECT_NE(row["why_not"].get<std::string>().find("needs a multiple of 16"), std::string::npos) << row;
+    }
 }
 
 TEST_F(ModelProgram, LearnedPositionsEndALength) {

@@ -182,14 +182,20 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   const bool alike = updated_during[1] > 0 && updated_during[1] == updated_during[2];
   add_settings("context parallel (--split-tokens)", [](const Setting& s) { return s.recipe.ranks.split_tokens; });
   const Recipe& like = all.front().recipe;
-  const auto add_forecast = [&](const char* name, const std::string& why_not, const auto& ways) {
+  const auto add_forecast = [&](const char* name, std::string why_not, const auto& ways) {
+    std::vector<Way> some;
+    try {
+      if (why_not.empty()) some = ways(p, like);
+    } catch (const Error& e) {  // a part of a model may be what the engine does not take: widths of fp8
+      if (e.at.code != Code::unsupported && e.at.code != Code::bad_argument) throw;
+      why_not = e.what();
+    }
     if (!why_not.empty()) {
       WayRow row{.way = name, .with = "not possible: " + why_not};
       row.why_not = why_not;
       rows.push_back(std::move(row));
       return;
     }
-    const std::vector<Way> some = ways(p, like);
     if (const Way* w = best_of(some, room, [](const Way& one) { return one.peak; })) rows.push_back(row_of(p, *w, false, room));
   };
   add_forecast("tensor parallel", tensor_why_not(p), tensor_ways);
