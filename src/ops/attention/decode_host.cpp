@@ -58,15 +58,17 @@ std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at
 // walk as far. Constants in µs from one H200 (bench/lab/attention_decode.md): few blocks do not reach the memory's rate, a cluster's blocks meet where a unit
 // ends, and parts of a unit have a way to go.
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
-  constexpr int kept_by_cuda = 1024;  // of shared memory, a block
+  constexpr int kept_by_cuda = 1024;     // of shared memory, a block
   constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
-  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5, part = 0.4, cut = 5,
+  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5,
+                   part = 0.4, cut = 5,
                    step = 0.45;  // from the keys of a step to those of the next one, where memory is no limit
   const int dim = dim_of(p),
             at_once = dim == 256
                           ? 1
                           : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (bytes_of(dim) + kept_by_cuda), 1, 2);
-  const std::int64_t keys = keys_of(p), most = device.units * at_once;
+  const int multiprocessors = std::max(device.units, 1);  // what nothing here serves is counted as on a machine without any
+  const std::int64_t keys = keys_of(p), most = std::int64_t(multiprocessors) * at_once;
   const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
   Deal best{};
   double least = 0;
@@ -74,7 +76,8 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     if (clusters == 0) return;
     const std::int64_t walked = ceil_div(units * steps, clusters);
     const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
-    double time = std::max(double(walked * clusters * cluster) * step_bytes / (rate * double(device.units) * std::pow(busy, 0.45)), step * double(walked));
+    double time = std::max(double(walked * clusters * cluster) * step_bytes / (rate * double(multiprocessors) * std::pow(busy, 0.45)),
+                           step * double(walked));
     const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
     time += cluster == 1 ? block_ends + more_units * block_goes_on : cluster_ends + rank_ends * cluster + more_units * cluster_goes_on;
     if (!whole_units(units, clusters)) {
@@ -85,15 +88,15 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   };
   for (const Occupancy& of : hopper) {
     const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * of.cluster), 1),
-                       fit = of.cluster == 1 ? most : device.units * (at_once == 2 ? of.by_two : of.alone) / 132;
+                       fit = of.cluster == 1 ? most : multiprocessors * (at_once == 2 ? of.by_two : of.alone) / 132;
     if (of.cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < of.cluster)) break;
     try_deal(of.cluster, ceil_div(units, ceil_div(units, fit)), steps);
     if (of.cluster > 2) continue;  // larger ones were not faster where units are cut
     try_deal(of.cluster, std::min(fit / units, steps) * units, steps);
     try_deal(of.cluster, std::min(fit, units * steps), steps);
   }
-  check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch", units * best.steps,
-        step_keys * best.cluster);
+  check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch",
+        units * best.steps, step_keys * best.cluster);
   return best;
 }
 

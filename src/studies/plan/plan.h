@@ -15,9 +15,11 @@
 
 namespace headroom::studies {
 
-inline std::vector<engine::KeepAsked> every_keep() {  // every level, the least bytes: groups, and nothing made again: on the host
+// Every level that gives the same gradients, the least bytes: groups, and nothing made again: on the host.
+inline std::vector<engine::KeepAsked> every_keep() {
   std::vector<engine::KeepAsked> all;
-  for (const std::string& word : names_of<engine::Keep>.all()) all.push_back(*WordsOf<engine::KeepAsked>::named(word));
+  for (const std::string& word : names_of<engine::Keep>.all())
+    if (word != engine::name_of(engine::Keep::gate_up_fp8)) all.push_back(*WordsOf<engine::KeepAsked>::named(word));
   all.push_back({engine::Keeping{engine::Keep::input, 0}});
   all.push_back({engine::Keeping{.host = engine::Keeping::every_block}});
   return all;
