@@ -33,7 +33,7 @@ class Lane {
   virtual void follow(void* /*main*/) {}              // what is put here from now on runs after what main has so far
   virtual void mark(int /*mark*/) {}                  // a point after what is here so far; a mark may be used again
   virtual void wait(int /*mark*/, void* /*main*/) {}  // what is put on main from now on runs after that point
-  virtual void takes(double /*ms*/) {}                // of a forecast: something that is no call is here, for so long
+  virtual void busy_for(double /*ms*/) {}             // of a forecast: a copy that is no call keeps the lane so long
 };
 
 std::unique_ptr<Lane> lane_of_gpu(int device, int marks);  // a stream of its own

@@ -34,7 +34,7 @@ class DryComm::DryLane final : public Lane {
   void follow(void*) override { note(Joint::Kind::follow, 0); }
   void mark(int m) override { note(Joint::Kind::mark, m); }
   void wait(int m, void*) override { note(Joint::Kind::wait, m); }
-  void takes(double ms) override { note(Joint::Kind::takes, 0, ms); }
+  void busy_for(double ms) override { note(Joint::Kind::takes, 0, ms); }
 
  private:
   void note(Joint::Kind kind, int mark, double ms = 0) { comm_.joints_.push_back({kind, this, mark, comm_.log_.size(), comm_.step(), ms}); }

@@ -1,3 +1,4 @@
+// A lane on a GPU: a stream of its own, and events where it meets the main one.
 #include <vector>
 
 #include "dist/comm.h"

@@ -83,7 +83,7 @@ void HostKeep::copy(int place, bool to_host) {
     to_host ? move(here, there) : move(there, here);
   }
   moved_bytes_ += bytes;
-  if (rate_ > 0) lane_->takes(1e3 * bytes / rate_);
+  if (rate_ > 0) lane_->busy_for(1e3 * bytes / rate_);
   lane_->mark(place % rooms);
 }
 

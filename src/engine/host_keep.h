@@ -17,7 +17,8 @@ namespace headroom::engine {
 
 class HostKeep {
  public:
-  // kept_bytes: of each such block, in the arena's rounding. lane: of two marks. host_bytes_per_s: 0 where not known.
+  static constexpr int rooms = 2;  // on the device
+  // kept_bytes: of each such block, in the arena's rounding. lane: of a mark for each room. host_bytes_per_s: 0 where not known.
   HostKeep(std::vector<int> blocks, std::vector<std::size_t> kept_bytes, Context&, std::unique_ptr<dist::Lane> lane,
            double host_bytes_per_s);
   ~HostKeep();
@@ -34,7 +35,6 @@ class HostKeep {
   void done(int block);  // its room is free
 
  private:
-  static constexpr int rooms = 2;
   bool travels(int place) const { return place + rooms < int(blocks_.size()); }
   Tensor part_of(int place) const;  // the room's bytes that a place takes
   void copy(int place, bool to_host);

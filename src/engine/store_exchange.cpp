@@ -105,7 +105,7 @@ void ParamStore::finish_shared(const Run& r) {
   if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
 }
 
-// The parts of all ranks come here and are added, beside what the main queue does next.
+// The gradients of all ranks come here, beside what the main queue does next. They are added now, or by the update that reads them.
 void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
   lane_->follow(ctx_.stream);
   Context side = beside();
@@ -129,7 +129,7 @@ void ParamStore::send(int group) {
   sent_ = group;
 }
 
-// The update reads the parts of all ranks and adds them as it goes; a replica's reads their sum.
+// The update reads the parts of all ranks and adds them as it goes. Two replicas read both whole gradients, more read their sum.
 void ParamStore::update_sent() {
   const int group = std::exchange(sent_, -1);
   if (group < 0) return;

@@ -123,9 +123,8 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
     (void)block(i).make_kept(keep_of(i), dry);
     bytes.push_back(arena.used());
   }
-  constexpr int marks = 2;
-  auto lane = ctx_.dry()      ? of_forecast ? of_forecast->make_lane(marks) : std::make_unique<dist::Lane>()
-                   : ctx_.on_gpu() ? dist::lane_of_gpu(ctx_.device.index, marks)
+  auto lane = ctx_.dry()      ? of_forecast ? of_forecast->make_lane(HostKeep::rooms) : std::make_unique<dist::Lane>()
+                   : ctx_.on_gpu() ? dist::lane_of_gpu(ctx_.device.index, HostKeep::rooms)
                               : std::make_unique<dist::Lane>();
   host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), host_bytes_per_s(ctx_.device));
 }

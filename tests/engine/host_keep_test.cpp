@@ -2,6 +2,7 @@
 #include "engine/host_keep.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -115,7 +116,7 @@ TEST(HostKeep, RefusesWhatMakesNoSense) {
 }
 
 Device described(const char* name, double host_gb_s) {
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("headroom-{}.json", name);
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("headroom-{}-{}.json", name, getpid());
   std::ofstream(file) << fmt::format(
       R"({{"name": "{}", "memory_mib": 100000, "sm": 90, "units": 132, "copy_tb_s": 4, "fp32_tflops": 50, "bf16_tflops": 700,
       "host_gb_s": {}}})",

@@ -32,7 +32,9 @@ TEST(AttentionFeatures, EveryVariantAgreesWithTheOracle) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     int at = 0;
     each_feature({dtype}, [&](const Case& c) {
-      if (dtype == DType::f32 || at++ % 2 == (dtype == DType::bf16)) EXPECT_EQ(check_feature(c, &pool), 2);  // 16 bits: half of them each
+      if (dtype == DType::f32 || at++ % 2 == (dtype == DType::bf16)) {  // 16 bits: half of them each
+        EXPECT_EQ(check_feature(c, &pool), 2);
+      }
     });
   }
 }
@@ -42,7 +44,7 @@ TEST(AttentionFeatures, ACacheOfAnyLengthInAnyPages) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     int at = 0;
     each_cache({dtype}, [&](const Case& c) {
-      if (at++ % 2 == (dtype == DType::bf16)) EXPECT_EQ(check_feature(c, &pool), c.problem.page ? 1 : 2) << in_words(c);
+      if (at++ % 2 == (dtype == DType::bf16)) { EXPECT_EQ(check_feature(c, &pool), c.problem.page ? 1 : 2) << in_words(c); }
     });
   }
 }
