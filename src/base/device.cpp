@@ -183,7 +183,7 @@ Device device_described(std::string_view name_or_file) {
   try {
     return device_of(described);
   } catch (const Error& e) {
-    throw Error(e.at, fmt::format("device: '{}': {}; it needs at least {{\"name\": …, \"memory_mib\": …}}", wanted, e.what()));
+    throw Error(e.at, fmt::format("device: '{}': {}; it needs at least {{\"name\": …, \"units\": …, \"memory_mib\": …}}", wanted, e.what()));
   }
 }
 
