@@ -14,6 +14,7 @@
 #include "ops/attention/decode.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/sm80/paged.h"
 
 namespace headroom::attention {
 
@@ -178,10 +179,7 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .o = strided(t.o),
          .lse = t.lse.as<float>(),
          .sink = p.sink ? t.with.sink.as<float>() : nullptr,
-         .paged = {.table = p.page ? t.with.pages.as<int>() : nullptr,
-                   .of_sequence = int(p.pages_of_sequence()),
-                   .size = int(p.page),
-                   .count = int(p.pages)},
+         .paged = blocks::paged_of(p, t.with),
          .by_page = Divisor::of(unsigned(std::max<std::int64_t>(p.page, 1))),
          .band = in_32_bits(p.band()),
          .documents = {},

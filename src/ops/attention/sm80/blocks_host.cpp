@@ -18,6 +18,7 @@
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/sm80/blocks_tiles.h"
+#include "ops/attention/sm80/paged.h"
 
 namespace headroom::attention {
 
@@ -158,10 +159,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
                                      .o = rows_of(t.o),
                                      .lse = t.lse.as<float>(),
                                      .sink = p.sink ? t.with.sink.as<float>() : nullptr,
-                                     .paged = {.table = p.page ? t.with.pages.as<int>() : nullptr,
-                                               .of_sequence = int(p.pages_of_sequence()),
-                                               .size = int(p.page),
-                                               .count = int(p.pages)},
+                                     .paged = blocks::paged_of(p, t.with),
                                      .band = band_for(p, lists),
                                      .deal = deal,
                                      .heads = int(p.heads),
