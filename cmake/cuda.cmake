@@ -61,6 +61,7 @@ function(headroom_add_cuda target)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu ${PROJECT_SOURCE_DIR}/src/gpu/fill.cu
     PROPERTIES COMPILE_OPTIONS --fmad=false)
   target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_include_directories(headroom_unhurried PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC CUDA::cudart_static)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc

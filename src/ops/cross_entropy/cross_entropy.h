@@ -1,8 +1,8 @@
 // loss[row] = log Σ_v exp(logits[row, v]) − logits[row, target[row]], and its gradient, one chunk of rows at a time.
 //
-// logits is FP32, bf16 or fp16 [rows, vocab], contiguous; all arithmetic is FP32. targets is int32 [rows] in [0, vocab): the caller
-// has checked. A target below 0 is none: that row's loss and gradient are 0. losses is FP32 [rows]. dlogits, when asked for, is [rows, vocab] in any storage type. It may share logits' memory
-// when its elements are not larger than theirs: each row begins where the row of logits began (gradient_inside).
+// logits is FP32, bf16 or fp16 [rows, vocab], contiguous; all arithmetic is FP32. targets is int32 [rows] in [0, vocab): the caller has checked. A target
+// below 0 is none: that row's loss and gradient are 0. losses is FP32 [rows]. dlogits, when asked for, is [rows, vocab] in the type of logits, or in 16 bits
+// where they are FP32. It may share logits' memory: each row begins where the row of logits began (gradient_inside).
 //
 // With a softcap c every logit x stands for c · tanh(x / c), as in Gemma 2; dlogits is then the gradient of x.
 #pragma once

@@ -227,8 +227,11 @@ void run_typed(const Rows& t, cudaStream_t stream) {
 
 void run_cuda(const Rows& t, Context& ctx) {
   if (t.logits.shape[0] == 0) return;
+  const auto stream = cuda_stream(ctx.stream);
   with_float(t.logits.dtype, [&]<class L>() {
-    with_float(t.dlogits ? t.dlogits.dtype : t.logits.dtype, [&]<class T>() { run_typed<L, T>(t, cuda_stream(ctx.stream)); });
+    if (!t.dlogits || t.dlogits.dtype == t.logits.dtype) return run_typed<L, L>(t, stream);
+    if constexpr (std::is_same_v<L, float>)
+      t.dlogits.dtype == DType::bf16 ? run_typed<L, bf16>(t, stream) : run_typed<L, f16>(t, stream);
   });
 }
 
