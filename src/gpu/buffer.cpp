@@ -6,9 +6,9 @@
 
 namespace headroom {
 
-Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  const cudaError_t e = cudaMalloc(&data_, bytes);
+void* card_bytes(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t e = cudaMalloc(&data, bytes);
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const DeviceMemory m = device_memory();
@@ -16,10 +16,10 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
                                                  bytes_in_words(double(m.free_bytes)), bytes_in_words(double(m.total_bytes))));
   }
   cuda(e);
+  return data;
 }
-Buffer::~Buffer() {
-  if (data_) cudaFree(data_);
-}
+
+void give_back_card_bytes(void* data, std::size_t) { cudaFree(data); }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream& s) {
   cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(s.raw())));

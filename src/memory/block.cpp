@@ -11,8 +11,7 @@
 
 namespace headroom {
 
-Block::Block(std::size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
+void* host_bytes(std::size_t bytes) {
   fault::point();
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) {
@@ -20,11 +19,9 @@ Block::Block(std::size_t bytes) : bytes_(bytes) {
     throw Error(Code::out_of_memory, fmt::format("the system refused {}: {}", bytes_exactly(bytes), why));
   }
   madvise(at, bytes, MADV_HUGEPAGE);  // a hint: fewer TLB misses where the system follows it
-  data_ = at;
+  return at;
 }
 
-Block::~Block() {
-  if (data_) munmap(data_, bytes_);
-}
+void give_back_host_bytes(void* data, std::size_t bytes) { munmap(data, bytes); }
 
 }  // namespace headroom
