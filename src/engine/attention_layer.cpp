@@ -115,7 +115,8 @@ AttentionSaved AttentionLayer::complete(AttentionSaved s, Pass pass, Context& ct
   }
   if (!s.after_stats && decoder.norms_after) s.after_stats = after().make(ctx);
   if (!s.y && decoder.norms_after) s.y = ctx.arena.make({"attention.out", layer}, t, {rows(), decoder.width});
-  if (!s.n && decoder.norms_before) s.n = ctx.arena.make({"norm1.y", layer}, t, {rows(), decoder.width});
+  if (!s.n && decoder.norms_before && !before().as_made(products, ctx.device))
+    s.n = ctx.arena.make({"norm1.y", layer}, t, {rows(), decoder.width});
   if (products.formats.quantised() && pass == Pass::backward && !s.n_fp8)
     s.n_fp8 = Products::make_transposed(products.formats, Quantised::norm1, rows(), decoder.width, layer, ctx);
   return s;
@@ -125,12 +126,15 @@ void AttentionLayer::forward(const Tensor& x, const ParamStore::Lease& w, const 
                              const Tensor& out, Context& ctx) const {
   const auto here = ctx.inside({"attention", layer});
   Products p(products, layer, w, ctx);
-  if (decoder.norms_before && !have.normed()) before().forward(x, w, all.n, all.stats, ctx);
+  const bool as_made = decoder.norms_before && before().as_made(products, ctx.device);
+  if (as_made && !have.stats) before().measure(x, w, all.stats, ctx);
+  if (decoder.norms_before && !as_made && !have.normed()) before().forward(x, w, all.n, all.stats, ctx);
   const Heads h = heads_of(all.qkv);
   const bool normed = shape.norm != HeadNorm::none;
   {
     auto scope = ctx.arena.scope();
-    const Read in = p.read_missing(Quantised::norm1, decoder.norms_before ? all.n : x, !have.qkv, have.n_fp8 ? Scaled() : all.n_fp8);
+    const quantise::Request from = as_made ? before().made(x, w, all.stats) : quantise::Request{decoder.norms_before ? all.n : x};
+    const Read in = p.read_missing(Quantised::norm1, from, !have.qkv, have.n_fp8 ? Scaled() : all.n_fp8);
     if (!have.qkv) p.forward({"attention.qkv", layer}, in, Role::qkv, all.qkv);
   }
   if (!have.qkv) {
@@ -202,9 +206,9 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     p.dx({"attention.qkv.dx", layer}, read, Role::qkv, d, Gradient::accumulate);
     return p.finish();
   }
-  // Norm(x) has been used for the last time, unless its product waits and reads it: its gradient takes its place.
-  const bool n_is_read = p.waiting() && !p.quantised();
-  const Tensor dn = n_is_read ? ctx.arena.make({"norm1.dy", layer}, all.n.dtype, all.n.shape) : all.n;
+  // Where norm(x) was stored, it has been used for the last time, unless its product waits and reads it: its gradient takes its place.
+  const bool takes_its_place = all.n && (p.quantised() || !p.waiting());
+  const Tensor dn = takes_its_place ? all.n : ctx.arena.make({"norm1.dy", layer}, d.dtype, d.shape);
   p.dx({"attention.qkv.dx", layer}, read, Role::qkv, dn);
   p.finish();
   before().backward(x, w, all.stats, dn, d, Gradient::accumulate, into_dw, ctx);

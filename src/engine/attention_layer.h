@@ -14,7 +14,7 @@
 namespace headroom::engine {
 
 struct AttentionSaved {
-  Tensor n;         // norm(x) [rows, width], where there is a norm before
+  Tensor n;         // norm(x) [rows, width], where there is a norm before and it is stored
   NormStats stats;  // of it
   Tensor qkv;       // turned, or before q/k norms [rows, q + 2 kv]
   Tensor o, lse;    // [rows, q], FP32 [batch, heads, len]

@@ -37,8 +37,10 @@ FfnSaved Ffn::complete(FfnSaved s, Pass pass, Context& ctx) const {
   if (!s.gate_up) s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, t, {rows, shape.in_width(shape.width)});
   if (!s.after_stats && decoder.norms_after) s.after_stats = after().make(ctx);
   if (!s.y && decoder.norms_after) s.y = ctx.arena.make({"ffn.out", layer}, t, {rows, decoder.width});
-  if (!s.n && decoder.norms_before) s.n = ctx.arena.make({"norm2.y", layer}, t, {rows, decoder.width});
-  if (!s.act) s.act = ctx.arena.make({"ffn.act", layer}, t, {rows, shape.width});
+  if (!s.n && decoder.norms_before && !before().as_made(products, ctx.device))
+    s.n = ctx.arena.make({"norm2.y", layer}, t, {rows, decoder.width});
+  if (!s.act && !(pass == Pass::forward && as_made(quantise::Of::swiglu, ctx)))
+    s.act = ctx.arena.make({"ffn.act", layer}, t, {rows, shape.width});
   if (formats.quantised() && pass == Pass::backward && !s.n_fp8)
     s.n_fp8 = Products::make_transposed(formats, Quantised::norm2, rows, decoder.width, layer, ctx);
   return s;
@@ -57,19 +59,23 @@ void Ffn::act_backward(const FfnSaved& all, const Tensor& dact, Context& ctx) co
 }
 
 // A bias's gradient reads what would not be stored.
-bool Ffn::as_made_by(const Products& p, quantise::Of of, const FfnSaved& all) const {
-  return shape.swiglu() && !shape.bias && p.quantises_as_made(of, all.gate_up);
+bool Ffn::as_made(quantise::Of of, Context& ctx) const {
+  const std::int64_t columns = of == quantise::Of::swiglu ? shape.width : shape.in_width(shape.width);
+  return shape.swiglu() && !shape.bias && products.as_made(of, rows, columns, products.formats.stored.dtype, ctx.device);
 }
 
 void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& all, const FfnSaved& have, const Tensor& out,
                   Context& ctx) const {
   const auto here = ctx.inside({"feed-forward", layer});
   Products p(products, layer, w, ctx);
-  if (decoder.norms_before && !have.normed()) before().forward(h, w, all.n, all.stats, ctx);
+  const bool norm_as_made = decoder.norms_before && before().as_made(products, ctx.device);
+  if (norm_as_made && !have.stats) before().measure(h, w, all.stats, ctx);
+  if (decoder.norms_before && !norm_as_made && !have.normed()) before().forward(h, w, all.n, all.stats, ctx);
   {
     auto scope = ctx.arena.scope();
     const bool multiplies = !have.gate_up && !have.gate_up_fp8;
-    const Read in = p.read_missing(Quantised::norm2, decoder.norms_before ? all.n : h, multiplies, have.n_fp8 ? Scaled() : all.n_fp8);
+    const quantise::Request from = norm_as_made ? before().made(h, w, all.stats) : quantise::Request{decoder.norms_before ? all.n : h};
+    const Read in = p.read_missing(Quantised::norm2, from, multiplies, have.n_fp8 ? Scaled() : all.n_fp8);
     if (multiplies) {
       p.forward({"ffn.gate_up", layer}, in, Role::gate_up, all.gate_up);
       if (shape.bias) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
@@ -80,13 +86,13 @@ void Ffn::forward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& a
   else if (all.gate_up_fp8)
     quantise::quantise({.x = all.gate_up, .as_is = all.gate_up_fp8}, ctx, {"ffn.gate_up.keep", layer});
   const auto down = [&](const Tensor& to, const Tensor& add) {
-    const bool as_made = as_made_by(p, quantise::Of::swiglu, all);
-    if (!as_made) act(all, ctx);
+    const bool act_as_made = as_made(quantise::Of::swiglu, ctx);
+    if (!act_as_made) act(all, ctx);
     {
       auto scope = ctx.arena.scope();
-      const Read x = as_made ? p.read_as_made(Quantised::act, quantise::Of::swiglu, all.gate_up, {},
-                                              all.act_fp8 ? Copies::both : Copies::as_is, all.act_fp8)
-                             : p.read_missing(Quantised::act, all.act, true, all.act_fp8);
+      const quantise::Request from =
+          act_as_made ? quantise::Request{.x = all.gate_up, .of = quantise::Of::swiglu} : quantise::Request{all.act};
+      const Read x = p.read_missing(Quantised::act, from, true, all.act_fp8);
       p.forward({"ffn.down", layer}, x, Role::down, to, add);
     }
     if (shape.bias) bias::add(to, w[Role::down_bias].w, ctx);
@@ -117,31 +123,31 @@ void Ffn::backward(const Tensor& h, const ParamStore::Lease& w, const FfnSaved& 
     after().backward(all.y, w, all.after_stats, d, dy, Gradient::overwrite, into_dw, ctx);
   }
   if (shape.bias) bias::backward(dy, w[Role::down_bias].dw, into_dw, ctx);
-  const bool as_made =  // then gate_up stays what it was
-      as_made_by(p, quantise::Of::swiglu, all) && as_made_by(p, quantise::Of::swiglu_gradient, all);
+  const bool made = as_made(quantise::Of::swiglu, ctx) && as_made(quantise::Of::swiglu_gradient, ctx);  // then gate_up stays what it was
   {
     auto scope = ctx.arena.scope();
     const bool in_place = !all.act_kept || p.quantised();  // what is kept in fp8 lies elsewhere
     const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
     const Read read = p.read(Quantised::d_ffn, dy, Copies::both);
     p.dx({"ffn.down.dx", layer}, read, Role::down, dact);
-    if (!as_made) act_backward(all, dact, ctx);
+    if (!made) act_backward(all, dact, ctx);
     const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8}
-                     : as_made   ? p.read_as_made(Quantised::act, quantise::Of::swiglu, all.gate_up, {}, Copies::transposed)
+                     : made      ? p.read(Quantised::act, {.x = all.gate_up, .of = quantise::Of::swiglu}, Copies::transposed)
                                  : p.read(Quantised::act, all.act, Copies::transposed);
     p.dw({"ffn.down.dw", layer}, read, act, Role::down);
     if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
   }
   if (shape.bias) bias::backward(all.gate_up, w[Role::gate_up_bias].dw, into_dw, ctx);
-  const Read read = as_made ? p.read_as_made(Quantised::d_gate_up, quantise::Of::swiglu_gradient, all.gate_up, all.act, Copies::both)
-                            : p.read(Quantised::d_gate_up, all.gate_up, Copies::both);
+  const Read read =
+      made ? p.read(Quantised::d_gate_up, {.x = all.gate_up, .of = quantise::Of::swiglu_gradient, .dact = all.act}, Copies::both)
+           : p.read(Quantised::d_gate_up, all.gate_up, Copies::both);
   p.dw({"ffn.gate_up.dw", layer}, read, {decoder.norms_before ? all.n : h, {}, all.n_fp8}, Role::gate_up);
   if (!decoder.norms_before) {  // then there is a norm after: dy, which a waiting product reads, is not d
     p.dx({"ffn.gate_up.dx", layer}, read, Role::gate_up, d, Gradient::accumulate);
     return p.finish();
   }
-  const bool n_is_read = p.waiting() && !p.quantised();
-  const Tensor dn = n_is_read ? ctx.arena.make({"norm2.dy", layer}, all.n.dtype, all.n.shape) : all.n;
+  const bool takes_its_place = all.n && (p.quantised() || !p.waiting());
+  const Tensor dn = takes_its_place ? all.n : ctx.arena.make({"norm2.dy", layer}, d.dtype, d.shape);
   p.dx({"ffn.gate_up.dx", layer}, read, Role::gate_up, dn);
   p.finish();
   before().backward(h, w, all.stats, dn, d, Gradient::accumulate, into_dw, ctx);

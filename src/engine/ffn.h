@@ -8,7 +8,7 @@
 namespace headroom::engine {
 
 struct FfnSaved {
-  Tensor n;            // norm(h) [rows, width], where there is a norm before
+  Tensor n;            // norm(h) [rows, width], where there is a norm before and it is stored
   NormStats stats;     // of it
   Tensor gate_up;      // [rows, 2 ffn], or [rows, ffn] without a gate
   Scaled gate_up_fp8;  // kept instead of it (Keep::gate_up_fp8)
@@ -38,7 +38,7 @@ struct Ffn {
   Norm after() const { return {decoder, Role::norm2_after, Role::other, {"norm2_after.rstd", layer}, {"norm2_after.mean", layer}, rows}; }
   void act(const FfnSaved& all, Context&) const;
   void act_backward(const FfnSaved& all, const Tensor& dact, Context&) const;
-  bool as_made_by(const Products&, quantise::Of, const FfnSaved& all) const;  // quantised as it is made, in fp8
+  bool as_made(quantise::Of, Context&) const;  // SwiGLU's product or gradient: quantised as it is made, in fp8
 };
 
 }  // namespace headroom::engine

@@ -1,9 +1,10 @@
 // A norm of the residual stream, or of a half's result: RMSNorm, or LayerNorm with a bias, whichever the model has.
 //
 // Order of calls: stats = complete(kept); forward; in backward the same stats. What is kept is the caller's choice.
+// In fp8 an RMSNorm's result is quantised as it is made and never stored (as_made): then measure() stands in for forward, and products read made().
 #pragma once
 #include "engine/decoder.h"
-#include "engine/store.h"
+#include "engine/products.h"
 #include "ops/layernorm/layernorm.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
@@ -31,6 +32,15 @@ struct Norm {
     const auto eps = float(decoder.norm_eps);
     if (decoder.layer_norm) return layernorm::forward({x, w[weight].w, w[bias].w, y, s.mean, s.rstd, eps}, ctx);
     rmsnorm::forward({x, w[weight].w, y, s.rstd, eps, residual}, ctx);
+  }
+  bool as_made(const Products::With& with, const Device& device) const {
+    return !decoder.layer_norm && with.as_made(quantise::Of::rmsnorm, rows, decoder.width, with.formats.stored.dtype, device);
+  }
+  void measure(const Tensor& x, const ParamStore::Lease& w, const NormStats& s, Context& ctx) const {
+    rmsnorm::forward({.x = x, .weight = w[weight].w, .y = {}, .rstd = s.rstd, .eps = float(decoder.norm_eps)}, ctx);
+  }
+  quantise::Request made(const Tensor& x, const ParamStore::Lease& w, const NormStats& s) const {
+    return {.x = x, .of = quantise::Of::rmsnorm, .weight = w[weight].w, .rstd = s.rstd};
   }
   void backward(const Tensor& x, const ParamStore::Lease& w, const NormStats& s, const Tensor& dy, const Tensor& dx, Gradient into_dx,
                 Gradient into_dw, Context& ctx) const {

@@ -61,8 +61,15 @@ Tensor Products::counts(Quantised which) const {
       with_.counts.as<std::int64_t>() + (layer_ * quantised_count + int(which)) * quantise::count_size, DType::i64, {quantise::count_size}};
 }
 
-Read Products::read(Quantised which, quantise::Request q, Copies copies, const Scaled& kept) {
+bool Products::With::as_made(quantise::Of of, std::int64_t rows, std::int64_t columns, DType type, const Device& device) const {
+  return formats.quantised() && !watched && quantise::supports(of, rows, columns, type, device);
+}
+
+Read Products::read(Quantised which, const quantise::Request& from, Copies copies, const Scaled& kept) {
   Read r;
+  if (from.of == quantise::Of::stored) r.x = from.x;
+  if (!quantised()) return r;
+  quantise::Request q = from;
   const auto rows = q.rows(), columns = q.columns();
   if (copies != Copies::transposed)
     r.as_is = quantise::make({copies_of[std::size_t(which)].as_is, layer_}, format_of(with_.formats, which, false), rows, columns, ctx_);
@@ -72,26 +79,9 @@ Read Products::read(Quantised which, quantise::Request q, Copies copies, const S
   return r;
 }
 
-Read Products::read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept) {
-  Read r;
-  if (quantised()) r = read(which, quantise::Request{x}, copies, kept);
-  r.x = x;
-  return r;
-}
-
-bool Products::quantises_as_made(quantise::Of of, const Tensor& gate_up) const {
-  const quantise::Request q{.x = gate_up, .of = of};
-  return quantised() && !with_.watch && quantise::supports(of, q.rows(), q.columns(), gate_up.dtype, ctx_.device);
-}
-
-Read Products::read_as_made(Quantised which, quantise::Of of, const Tensor& gate_up, const Tensor& dact, Copies copies,
-                            const Scaled& kept) {
-  return read(which, {.x = gate_up, .of = of, .dact = dact}, copies, kept);
-}
-
-Read Products::read_missing(Quantised which, const Tensor& x, bool as_is, const Scaled& transposed) {
-  if (!as_is && !transposed) return {x};
-  return read(which, x, !transposed ? Copies::as_is : as_is ? Copies::both : Copies::transposed, transposed);
+Read Products::read_missing(Quantised which, const quantise::Request& from, bool as_is, const Scaled& transposed) {
+  if (!as_is && !transposed) return {from.x};
+  return read(which, from, !transposed ? Copies::as_is : as_is ? Copies::both : Copies::transposed, transposed);
 }
 
 Scaled Products::weight(Role role, Copies copies) {

@@ -45,20 +45,24 @@ class Products {
  public:
   struct With {
     Formats formats{};
-    Tensor counts = {};  // int64 [layers, quantised_count, quantise::count_size], to which is added; none in 16 and 32 bits
+    Tensor counts = {};    // int64 [layers, quantised_count, quantise::count_size], to which is added; none in 16 and 32 bits
+    bool watched = false;  // a study will see what products read: it is stored, also where it could be quantised as it is made
     ProductWatch* watch = nullptr;
+
+    // Whether what this makes of a tensor of that type is quantised as it is made, and not stored.
+    bool as_made(quantise::Of, std::int64_t rows, std::int64_t columns, DType, const Device&) const;
   };
   Products(const With& with, int layer, const ParamStore::Lease& weights, Context& ctx, Gradient into = Gradient::overwrite)
       : with_(with), layer_(layer), weights_(weights), ctx_(ctx), into_(into) {}
 
   bool quantised() const { return with_.formats.quantised(); }
-  // In fp8 its copies, made in the caller's scope; kept: where the transposed one goes, made before.
-  Read read(Quantised, const Tensor& x, Copies, const Scaled& kept = {});
-  // Of what SwiGLU makes of gate and up, or of its gradient with dact, which is quantised as it is made and not stored.
-  bool quantises_as_made(quantise::Of, const Tensor& gate_up) const;
-  Read read_as_made(Quantised, quantise::Of, const Tensor& gate_up, const Tensor& dact, Copies, const Scaled& kept = {});
+  // In fp8 its copies, made in the caller's scope; kept: where the transposed one goes, made before. from: x, or what it is made from (With::as_made).
+  Read read(Quantised, const quantise::Request& from, Copies, const Scaled& kept = {});
+  Read read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept = {}) {
+    return read(which, quantise::Request{x}, copies, kept);
+  }
   // Of forward, which may run again for backward: the copy as it is where the product runs, the transposed one where it has a place.
-  Read read_missing(Quantised, const Tensor& x, bool as_is, const Scaled& transposed);
+  Read read_missing(Quantised, const quantise::Request& from, bool as_is, const Scaled& transposed);
   static Scaled make_transposed(const Formats&, Quantised, std::int64_t rows, std::int64_t columns, int layer, Context&);
 
   void forward(Name, const Read& x, Role, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
@@ -69,7 +73,6 @@ class Products {
 
  private:
   Scaled weight(Role, Copies);
-  Read read(Quantised, quantise::Request, Copies, const Scaled& kept);
   Tensor counts(Quantised) const;
   void multiply(Name, Multiplied, const matmul::Product&, const Tensor& a, const Tensor& b);
 

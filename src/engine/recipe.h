@@ -29,8 +29,9 @@ struct Recipe {
   Ranks ranks{};                   // `batch` and `micro_batches` are of each
   std::optional<Scales> scales{};  // of fp8; none: the usual ones
   Packed documents{};              // of every row; none: a row is one sequence
-  int group = 1;  // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
-  int host = 0;   // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
+  int group = 1;         // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
+  int host = 0;          // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
+  bool watched = false;  // by a study that will see what products read (products.h): it is all stored
 
   // What follows from the above, said here and nowhere else.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }

@@ -87,7 +87,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
             : comm                   ? comm
                                      : owned_comm_.get()),
       store_(recipe_.model, {stored_type(), recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
-      products_{.formats = recipe_.formats()},
+      products_{.formats = recipe_.formats(), .watched = recipe_.watched},
       head_{.decoder = decoder_,
             .precision = products_.formats.stored,
             .rows = recipe_.rows_of_rank(),

@@ -64,8 +64,11 @@ class Training {
   double loss() const;                 // mean over the tokens that the step predicts
   double state(adamw::Field) const;
   Tensor state_tensor() const { return state_; }
-  std::vector<QuantisedCount> quantised() const;                // of the last step, or forward pass; nothing in other precisions
-  void watch(ProductWatch* watch) { products_.watch = watch; }  // of a study on a CPU; null: nobody
+  std::vector<QuantisedCount> quantised() const;  // of the last step, or forward pass; nothing in other precisions
+  void watch(ProductWatch* watch) {               // of a study on a CPU; null: nobody
+    check(products_.watched || !products_.formats.quantised(), Code::bad_argument, "in fp8 a watched step is asked for in its recipe");
+    products_.watch = watch;
+  }
   ParamStore& store() { return store_; }
   const HostKeep* host_keep() const { return host_keep_.get(); }  // null: no block keeps anything on the host
   int rank() const { return comm_ ? comm_->rank() : 0; }

@@ -101,6 +101,25 @@ TEST_F(Fp8Gpu, EveryKeepLevelGivesTheSameBits) {
   }
 }
 
+// Norms, SwiGLU and its gradient, quantised as they are made; and stored first. `watched` stores them.
+TEST_F(Fp8Gpu, QuantisingAsItIsMadeChangesNoBitAndTakesFewerBytes) {
+  for (const Scales scales : every_scales)
+    for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
+      SCOPED_TRACE(fmt::format("{} {}", names_of<Scales>.of(scales), name_of(keep)));
+      Recipe r = eight_bits(scales);
+      r.model.ffn = 256, r.keep = {keep};  // SwiGLU's gradient as it is made: gate's half ends with a block
+      Workshop made(r, 2, cuda_device(0));
+      r.watched = true;
+      Workshop stored(r, 2, cuda_device(0));
+      for (Workshop* w : {&made, &stored}) fill_lively(*w, 0.1f), w->training.warm(), w->fill(1), w->training.backward();
+      EXPECT_EQ(made.gradients(), stored.gradients());
+      EXPECT_EQ(made.training.loss(), stored.training.loss());
+      EXPECT_EQ(made.arena.peak(), made.predicted);
+      EXPECT_EQ(stored.arena.peak(), stored.predicted);
+      EXPECT_LE(made.predicted, stored.predicted);
+    }
+}
+
 TEST_F(Fp8Gpu, GateAndUpKeptInEightBitsAreTheCpusAndTakeTheirForecast) {
   for (const Precision p : {*precision_named("bf16"), *precision_named("fp8")}) {
     Recipe r = eight_bits(Scales::block);

@@ -106,7 +106,7 @@ class Checked : public ProductWatch {
 TEST(Fp8, EveryProductOfAStepReadsTheFormatsOfItsRoles) {
   for (const Scales scales : all_scales) {
     Recipe r = recipe(scales);
-    r.keep = {Keep::no_cheap};  // norms are made again, so that what was quantised is at hand
+    r.keep = {Keep::no_cheap}, r.watched = true;  // norms are made again, so that what was quantised is at hand
     Workshop w(r);
     make_lively_enough(w);
     Checked checked(scales, w.ctx);
@@ -122,7 +122,7 @@ TEST(Fp8, EveryProductOfADenseFamilyReadsTheFormatsOfItsRoles) {
   for (const DenseModel& m : dense_models()) {
     SCOPED_TRACE(m.name);
     Recipe r{m.config, 2, 7, fp8};
-    r.keep = {Keep::no_cheap};
+    r.keep = {Keep::no_cheap}, r.watched = true;
     Workshop w(r);
     make_lively_enough(w);
     std::set<std::string> adds;
@@ -135,6 +135,26 @@ TEST(Fp8, EveryProductOfADenseFamilyReadsTheFormatsOfItsRoles) {
     for (const auto& [name, times] : checked.seen) EXPECT_EQ(times, 2) << name;
     if (HasFatalFailure()) return;
   }
+}
+
+// A norm's result that is quantised as it is made, and one that is stored first.
+TEST(Fp8, QuantisingNormsAsTheyAreMadeChangesNoBitAndSavesTheirBytes) {
+  for (const Scales scales : all_scales)
+    for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
+      SCOPED_TRACE(fmt::format("{} {}", names_of<Scales>.of(scales), name_of(keep)));
+      Recipe r = recipe(scales);
+      r.keep = {keep};
+      Workshop made(r);
+      r.watched = true;
+      Workshop stored(r);
+      for (Workshop* w : {&made, &stored}) make_lively_enough(*w), w->training.backward(), w->training.update({});
+      EXPECT_EQ(made.gradients(), stored.gradients());
+      EXPECT_EQ(made.training.loss(), stored.training.loss());
+      const auto a = made.training.quantised(), b = stored.training.quantised();
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].flushed, b[i].flushed) << names_of<Quantised>.of(a[i].which);
+      for (Workshop* w : {&made, &stored}) EXPECT_EQ(w->arena.peak(), w->predicted);
+      EXPECT_LE(made.predicted, stored.predicted);
+    }
 }
 
 // Beside the exact gradients: fp8's are rounded to 4 significant bits (3 in E5M2), errors of many roundings that do not add up.

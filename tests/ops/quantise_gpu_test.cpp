@@ -10,7 +10,6 @@
 #include "gpu/place.h"
 #include "ops/quantise/encode.h"
 #include "ops/quantise/quantise.h"
-#include "ops/swiglu/swiglu.h"
 
 namespace headroom::quantise {
 namespace {
@@ -169,59 +168,6 @@ TEST_F(QuantiseGpu, EveryTieIsRoundedAsTheCpuDoes) {
     values.resize((values.size() / 128 + 1) * 128, largest);
     expect_same({DType::f32, std::int64_t(values.size()) / 128, 128, {to, ScaleKind::one}, {to, ScaleKind::one}}, values, card);
   }
-}
-
-// SwiGLU's product and its gradient, quantised as they are made: the bits, scales and counts of the two ops one after the other.
-TEST_F(QuantiseGpu, SwigluQuantisedAsItIsMadeHasTheBitsOfTwoOps) {
-  const Device card = cuda_device(0);
-  constexpr std::int64_t rows = 272, ffn = 384;
-  for (const float special : {1.0f, INFINITY, NAN})
-    for (const ScaleKind kind : every_kind)
-      for (const DType to : both)
-        for (const Of of : {Of::swiglu, Of::swiglu_gradient}) {
-          SCOPED_TRACE(fmt::format("{} {} {} {}", special, name_of(kind), name_of(to), of == Of::swiglu ? "product" : "gradient"));
-          Place place(card, 2);
-          const PlaceMemory memory = place.take(32u << 20);
-          Arena arena(memory.data(), memory.bytes());
-          Context ctx{arena, card, &place.threads(), place.stream()};
-          const Tensor gate_up = arena.make("gate_up", DType::bf16, {rows, 2 * ffn}), dact = arena.make("dact", DType::bf16, {rows, ffn});
-          place.fill_normal(gate_up, Random{1}, 2);
-          place.fill_normal(dact, Random{2}, 0.01f);
-          const bf16 one = narrow<bf16>(special);
-          place.copy_in(gate_up.as<bf16>() + 1000, &one, sizeof one);
-          const std::int64_t columns = of == Of::swiglu ? ffn : 2 * ffn;
-          const Tensor made = arena.make("made", DType::bf16, {rows, columns});
-          of == Of::swiglu ? swiglu::forward({gate_up, made}, ctx) : swiglu::backward({gate_up, dact, made, {}}, ctx);
-          const auto run = [&](bool as_made) {
-            const Tensor counts = arena.make("counts", DType::i64, {count_size});
-            const std::vector<std::int64_t> zeros(count_size, 0);
-            place.copy_in(counts.data, zeros.data(), counts.bytes());
-            const Scaled y = make("y", {to, kind}, rows, columns, ctx), t = make("t", {to, kind}, columns, rows, ctx);
-            Request r{.x = as_made ? gate_up : made, .as_is = y, .transposed = t, .counts = counts};
-            if (as_made) r.of = of, r.dact = of == Of::swiglu ? Tensor() : dact;
-            quantise(r, ctx);
-            std::vector<std::vector<char>> all;
-            for (const Tensor& v : {y.values, t.values, counts}) {
-              all.emplace_back(v.bytes());
-              place.copy_out(all.back().data(), v.data, v.bytes());
-            }
-            for (const Scaled& s : {y, t}) {  // the scales that are read
-              std::vector<float> stored(std::size_t(s.scale.count()));
-              place.copy_out(stored.data(), s.scale.data, s.scale.bytes());
-              Scaled host = s;
-              host.scale.data = stored.data();
-              std::vector<float> read;
-              for (std::int64_t line = 0; line < s.values.shape[0]; ++line)
-                for (std::int64_t i = 0; i < s.values.shape[1]; i += 128) read.push_back(host.scale_at(line, i));
-              all.emplace_back(read.size() * 4);
-              std::memcpy(all.back().data(), read.data(), all.back().size());
-            }
-            return all;
-          };
-          const auto two = run(false), fused = run(true);
-          for (std::size_t i = 0; i < two.size(); ++i) EXPECT_TRUE(fused[i] == two[i]) << "part " << i;
-          if (HasFailure()) return;
-        }
 }
 
 TEST_F(QuantiseGpu, AlignedSidesOfManyTiles) {

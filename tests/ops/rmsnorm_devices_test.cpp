@@ -139,6 +139,20 @@ TEST_P(Rmsnorm, ARowOfZerosGivesZerosAndAGradient) {
   }
 }
 
+TEST_P(Rmsnorm, WithoutYRstdHasTheSameBits) {
+  for (DType type : float_types)
+    for (std::int64_t width : {1, 100, 2560, 4104, 16384}) {
+      Tensors with(type, 5, width), without(type, 5, width);
+      run(GetParam(), with.all(), [&](Context& ctx, const On& at) {
+        forward({at(with.x), at(with.weight), at(with.y), at(with.rstd)}, ctx);
+      });
+      run(GetParam(), without.all(), [&](Context& ctx, const On& at) {
+        forward({at(without.x), at(without.weight), {}, at(without.rstd)}, ctx);
+      });
+      EXPECT_TRUE(with.rstd.bytes() == without.rstd.bytes()) << name_of(type) << " " << width;
+    }
+}
+
 TEST_P(Rmsnorm, ANanStaysInItsRow) {
   for (Where where : devices()) {
     Tensors t(DType::bf16, 3, 40);

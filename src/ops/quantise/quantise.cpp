@@ -30,9 +30,10 @@ std::size_t bytes_of(ScaledFormat f, std::int64_t lines, std::int64_t k) {
 }
 
 Support supports(Of of, std::int64_t rows, std::int64_t columns, DType type, const Device& device) {
-  if (of == Of::stored) return {};
-  if (device.kind != DeviceKind::cuda) return Support::no("SwiGLU is quantised in a pass of its own on a CPU");
-  const std::int64_t by = of == Of::swiglu ? 16 : 2 * scale_block;  // gate's half of a gradient ends with a block
+  const bool cpu = device.kind != DeviceKind::cuda;
+  if (of == Of::stored || (of == Of::rmsnorm && cpu)) return {};
+  if (cpu) return Support::no("SwiGLU is quantised in a pass of its own on a CPU");
+  const std::int64_t by = of == Of::swiglu_gradient ? 2 * scale_block : 16;  // gate's half of a gradient ends with a block
   if (type != DType::bf16 || rows % 16 || columns % by)
     return Support::no(fmt::format("bf16 of rows that 16 and columns that {} divides is quantised as it is made; {} [{}, {}] is not", by,
                                    name_of(type), rows, columns));
@@ -54,10 +55,12 @@ void quantise(const Request& r, Context& ctx, Name name) {
   const Shape half{rows, columns / 2};
   check(r.of != Of::swiglu_gradient || (r.dact.dtype == r.x.dtype && r.dact.shape == half && r.dact.contiguous()), Code::bad_argument,
         "quantise: dact must be {} [{}, {}], contiguous", name_of(r.x.dtype), rows, columns / 2);
-  const double numbers = double(rows) * double(columns), of_each = r.of == Of::stored ? 3 : 9;
-  const auto op =
-      ctx.note(name, {DType::f32},
-               {of_each * numbers, double(r.x.bytes() + (r.dact ? r.dact.bytes() : 0) + r.as_is.bytes() + r.transposed.bytes())});
+  check(r.of != Of::rmsnorm || (r.weight.dtype == DType::f32 && r.weight.count() == columns && r.weight.contiguous() &&
+                                r.rstd.dtype == DType::f32 && r.rstd.count() == rows && r.rstd.contiguous()),
+        Code::bad_argument, "quantise: weight must be fp32 [{}] and rstd fp32 [{}], contiguous", columns, rows);
+  const double numbers = double(rows) * double(columns), of_each = r.of == Of::stored ? 3 : r.of == Of::rmsnorm ? 5 : 9;
+  const std::size_t read = r.x.bytes() + r.dact.bytes() + r.weight.bytes() + r.rstd.bytes();
+  const auto op = ctx.note(name, {DType::f32}, {of_each * numbers, double(read + r.as_is.bytes() + r.transposed.bytes())});
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const std::int64_t count = maxima_on_card(r).count();

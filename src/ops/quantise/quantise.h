@@ -21,7 +21,8 @@ enum Count : std::uint8_t {
 enum class Of : std::uint8_t {  // what is quantised
   stored,                       // x
   swiglu,                       // SwiGLU's product of x = gate and up beside each other, rounded to x's type as swiglu::forward stores it
-  swiglu_gradient               // what swiglu::backward stores for this x and dact
+  swiglu_gradient,              // what swiglu::backward stores for this x and dact
+  rmsnorm                       // what rmsnorm::forward stores for this x, weight and rstd
 };
 
 struct Request {
@@ -29,13 +30,14 @@ struct Request {
   Scaled as_is = {}, transposed = {};  // written; none: left out
   Tensor counts = {};
   Of of = Of::stored;
-  Tensor dact = {};
+  Tensor dact = {};               // of swiglu_gradient
+  Tensor weight = {}, rstd = {};  // of rmsnorm: FP32 [columns], [rows]
 
   std::int64_t rows() const { return x.shape[0]; }
   std::int64_t columns() const { return of == Of::swiglu ? x.shape[1] / 2 : x.shape[1]; }
 };
 
-// Whether the device makes and quantises it in one pass, with the bits that the two ops would give.
+// Whether the device makes and quantises it in one pass, with the bits that the two ops would give. What is made is never stored.
 Support supports(Of, std::int64_t rows, std::int64_t columns, DType, const Device&);
 
 // An operand of that format in the arena: its numbers, and its scales.

@@ -45,7 +45,12 @@ void read(const Request& r, const Strip& s, std::int64_t column, Tile& t) {
     for (std::int64_t i = 0; i < t.rows; ++i) {
       const T* from = r.x.as<T>() + (s.first + i) * r.x.shape[1] + column;
       float* to = t.x.data() + i * side;
-      for (std::int64_t j = 0; j < t.columns; ++j) to[j] = widen(from[j]);
+      if (r.of == Of::rmsnorm) {
+        const float root = r.rstd.as<float>()[s.first + i], *weight = r.weight.as<float>() + column;
+        for (std::int64_t j = 0; j < t.columns; ++j) to[j] = widen(narrow<T>(widen(from[j]) * root * weight[j]));
+      } else {
+        for (std::int64_t j = 0; j < t.columns; ++j) to[j] = widen(from[j]);
+      }
     }
   });
   t.column_max.fill(0);

@@ -50,8 +50,8 @@ void quantise_cuda(const Request& r, const Tensor& maxima, Context& ctx) {
   const std::int64_t rows = r.rows(), columns = r.columns();
   check(rows < 1ll << 31 && columns < 1ll << 31, Code::unsupported, "quantise: {} x {}; a card takes sides below 2^31", rows, columns);
   if (rows == 0 || columns == 0) return;
-  const bool whole = rows % 16 == 0 && columns % 16 == 0 && in_pieces(r.x) && in_pieces(r.dact) && in_pieces(r.as_is.values) &&
-                     in_pieces(r.transposed.values);
+  const bool whole = rows % 16 == 0 && columns % 16 == 0 && in_pieces(r.x) && in_pieces(r.dact) && in_pieces(r.weight) &&
+                     in_pieces(r.as_is.values) && in_pieces(r.transposed.values);
   check(whole || r.of == Of::stored, Code::unsupported, "quantise: what is quantised as it is made must be aligned to 16 bytes");
   const CardMaxima reach = maxima_on_card(r);
   auto* const first = maxima.as<std::uint32_t>();
@@ -59,6 +59,8 @@ void quantise_cuda(const Request& r, const Tensor& maxima, Context& ctx) {
   const auto args = [&]<class T>(std::int64_t tiles) {
     return Args<T>{.x = r.x.as<T>(),
                    .dact = r.dact.as<T>(),
+                   .weight = r.weight.as<float>(),
+                   .rstd = r.rstd.as<float>(),
                    .rows = int(rows),
                    .columns = int(columns),
                    .tiles = unsigned(tiles),
@@ -76,6 +78,7 @@ void quantise_cuda(const Request& r, const Tensor& maxima, Context& ctx) {
     case Of::stored:
       return with_float(r.x.dtype, [&]<class T>() { start<T, Stored<T>>(r, args.template operator()<T>(tiles), maxima, stream); });
     case Of::swiglu: return start<bf16, SwigluProduct<bf16>>(r, args.template operator()<bf16>(tiles), maxima, stream);
+    case Of::rmsnorm: return start<bf16, Normed<bf16>>(r, args.template operator()<bf16>(tiles), maxima, stream);
     case Of::swiglu_gradient: return start<bf16, SwigluGradient<bf16>>(r, args.template operator()<bf16>(tiles / 2), maxima, stream);
   }
 }

@@ -1,4 +1,4 @@
-// A tile of 128 × 128 numbers as a block of quantise holds it: a thread has 8 × 8 of them in registers, as they are stored or as SwiGLU makes them.
+// A tile of 128 × 128 numbers as a block of quantise holds it: a thread has 8 × 8 of them in registers, as they are stored or as SwiGLU or a norm makes them.
 #pragma once
 #include "gpu/vec.cuh"
 #include "ops/quantise/impl.h"
@@ -22,6 +22,7 @@ struct Copy {
 template <class T>
 struct Args {
   const T *x, *dact;
+  const float *weight, *rstd;
   int rows, columns;
   unsigned tiles;  // in a row of tiles
   bool whole;      // pieces of 16 bytes and groups of 8 numbers end inside or outside, never across an edge
@@ -165,6 +166,22 @@ struct SwigluGradient {  // of x = gate and up beside each other and of dact, as
     const T* gate = a.x + row * a.columns + column;
     const auto e = swiglu::gradient_of(widened(gate[0]), widened(gate[half]), widened(a.dact[row * half + column]));
     return widened(rounded<T>(tile ? e.up : e.gate));
+  }
+};
+
+template <class T>
+struct Normed {  // of x, weight and rstd, rounded to T as rmsnorm_fwd stores it
+  static constexpr int tiles = 1;
+  static __device__ void row(const Args<T>& a, std::int64_t row, int column, std::uint32_t (&to)[1][Word<T>::count]) {
+    Pack<float, own> y = widened(load<own>(a.x + row * a.columns + column));
+    const Pack<float, own> w = load<own>(a.weight + column);
+    const float root = a.rstd[row];
+#pragma unroll
+    for (int j = 0; j < own; ++j) y.at[j] = y.at[j] * root * w.at[j];
+    words_of(rounded<T>(y), to[0]);
+  }
+  static __device__ float value(const Args<T>& a, int, std::int64_t row, int column) {
+    return widened(rounded<T>(widened(a.x[row * a.columns + column]) * a.rstd[row] * a.weight[column]));
   }
 };
 

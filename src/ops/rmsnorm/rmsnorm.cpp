@@ -21,10 +21,12 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, const Tens
 }  // namespace
 
 void forward(const Forward& t, Context& ctx) {
-  check_rows(t.x, {t.y, t.residual ? t.residual : t.y}, t.weight, t.rstd, ctx);
+  const Tensor& y = t.y ? t.y : t.x;
+  check_rows(t.x, {y, t.residual ? t.residual : y}, t.weight, t.rstd, ctx);
+  check(t.y || (t.x.contiguous() && !t.residual), Code::bad_argument, "rmsnorm: without y, x must be contiguous and nothing is added");
   const double added = t.residual ? double(t.x.count()) : 0;
-  const auto op = ctx.note("rmsnorm.forward", {DType::f32},
-                           {4 * double(t.x.count()) + added,
+  const auto op = ctx.note(t.y ? "rmsnorm.forward" : "rmsnorm.rstd", {DType::f32},
+                           {(t.y ? 4 : 2) * double(t.x.count()) + added,
                             double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes()) + added * double(size_of(t.x.dtype))});
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);

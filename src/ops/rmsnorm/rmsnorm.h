@@ -2,7 +2,8 @@
 //
 // x, y, dy, dx are [rows, width] in one storage type; rows may lie apart. weight, dweight [width] and rstd [rows] are FP32. Sums are
 // FP32. Backward reads the rstd that forward wrote. dx may be the residual stream's gradient; backward then adds to it. dx may share
-// dy's memory. Where a residual is given, y = residual + the norm, rounded once; y may share its memory.
+// dy's memory. Where a residual is given, y = residual + the norm, rounded once; y may share its memory. Without a y forward writes rstd alone,
+// for an op that makes y itself (ops/quantise); x is contiguous then.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"
@@ -12,7 +13,7 @@ namespace headroom::rmsnorm {
 
 struct Forward {
   Tensor x, weight;
-  Tensor y, rstd;  // written
+  Tensor y, rstd;  // written; y: none, where only rstd is wanted
   float eps = 1e-5f;
   Tensor residual = {};
 };

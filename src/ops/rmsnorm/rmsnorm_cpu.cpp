@@ -24,11 +24,12 @@ void forward_row(const T* x, const float* weight, const T* residual, T* y, float
                                             }) /
                                        float(n) +
                                    eps);
+  *rstd = r;
+  if (!y) return;
   if (residual)
     for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(residual[i]) + widen(x[i]) * r * weight[i]);
   else
     for (std::int64_t i = 0; i < n; ++i) y[i] = narrow<T>(widen(x[i]) * r * weight[i]);
-  *rstd = r;
 }
 
 // dx = r·(w·dy − x̂·mean(w·dy·x̂)), x̂ = r·x.
@@ -48,7 +49,7 @@ void forward_rows(const Forward& t, std::int64_t begin, std::int64_t end) {
   with_float(t.x.dtype, [&]<class T>() {
     for (auto r = begin; r < end; ++r)
       forward_row(t.x.as<T>() + r * t.x.stride[0], t.weight.as<float>(),
-                  t.residual ? t.residual.as<T>() + r * t.residual.stride[0] : nullptr, t.y.as<T>() + r * t.y.stride[0],
+                  t.residual ? t.residual.as<T>() + r * t.residual.stride[0] : nullptr, t.y ? t.y.as<T>() + r * t.y.stride[0] : nullptr,
                   t.rstd.as<float>() + r, n, t.eps);
   });
 }

@@ -14,8 +14,8 @@ namespace {
 using namespace row_wise;
 static_assert(widest == widest_on_gpu);
 
-// What rows are like: packed, without a residual; or apart, with or without one.
-enum class Layout : std::uint8_t { packed, apart };
+// What rows are like: packed, without a residual; or apart, with or without one. rstd_alone: packed, and y is not written.
+enum class Layout : std::uint8_t { packed, apart, rstd_alone };
 
 template <class T>
 struct ForwardArgs {
@@ -30,7 +30,7 @@ struct ForwardArgs {
 };
 
 // rmsnorm_fwd — blocks take rows in turn.
-//   reads  x once, weight, the residual     writes  y, rstd     numerics  FP32, fixed order     limit  bandwidth
+//   reads  x once, weight, the residual     writes  y unless left out, rstd     numerics  FP32, fixed order     limit  bandwidth
 template <class T, class Row, Layout layout>
 __global__ void __launch_bounds__(most_threads) rmsnorm_fwd(const __grid_constant__ ForwardArgs<T> a) {
   constexpr bool apart = layout == Layout::apart;
@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_fwd(const __grid_constan
     });
     const float r = 1.0f / sqrtf(block_sum(sum, room[turn]) / float(a.width) + a.eps);
     if (threadIdx.x == 0) a.rstd[rows.row()] = r;
+    if constexpr (layout == Layout::rstd_alone) continue;
     Row::each(a.width, [&](int k, int i) {
       auto y = rows.read(0, i);
       if constexpr (apart) {
@@ -180,9 +181,11 @@ void start_backward(const Backward& t, const Parts& parts, const Tensor& sums, C
 
 void forward_cuda(const Forward& t, Context& ctx) {
   if (t.x.count() == 0) return;
-  if (t.residual || !t.x.contiguous() || !t.y.contiguous()) return start_forward<Layout::apart, 16>(t, ctx);
-  // two pieces of 16 bytes a thread
-  t.x.dtype == DType::f32 ? start_forward<Layout::packed, 8>(t, ctx) : start_forward<Layout::packed, 16>(t, ctx);
+  if (t.residual || !t.x.contiguous() || (t.y && !t.y.contiguous())) return start_forward<Layout::apart, 16>(t, ctx);
+  const auto start = [&]<Layout layout>() {  // two pieces of 16 bytes a thread
+    t.x.dtype == DType::f32 ? start_forward<layout, 8>(t, ctx) : start_forward<layout, 16>(t, ctx);
+  };
+  t.y ? start.operator()<Layout::packed>() : start.operator()<Layout::rstd_alone>();
 }
 
 void backward_cuda(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {

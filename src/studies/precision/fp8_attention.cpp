@@ -1,6 +1,5 @@
 // The table `attention` of `headroom precision fp8`: O of attention in fp8 against FP64 of the numbers before they were rounded.
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "memory/block.h"
 #include "ops/attention/fp8.h"
 #include "ops/attention/reference.h"
+#include "studies/precision/decibels.h"
 #include "studies/precision/fp8.h"
 #include "studies/precision/rows.h"
 
@@ -41,15 +41,6 @@ constexpr Data cases[] = {
     {"an outlier channel of V, 30 x", 512, as_it_is, as_it_is, outlier_channel},
     {"V far from 0 by 4 of its sizes", 512, as_it_is, as_it_is, shifted},
 };
-
-Value decibels_of(const std::vector<double>& exact, const std::function<double(std::size_t)>& got) {
-  double signal = 0, noise = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    const double error = got(i) - exact[i];
-    signal += exact[i] * exact[i], noise += error * error;
-  }
-  return noise == 0 ? Value(std::string("exact")) : Value(10 * std::log10(signal / noise));
-}
 
 Fp8AttentionRow row_of(const Data& data, std::uint64_t seed, Context& outer) {
   Problem p;
