@@ -8,7 +8,7 @@
 #include "engine/save.h"
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
-#include "tests/engine/lively.h"
+#include "tests/engine/never_held.h"
 
 namespace headroom::engine {
 namespace {
@@ -180,25 +180,7 @@ TEST_F(Fp8Gpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
       SCOPED_TRACE(fmt::format("{} {}", names_of<Scales>.of(scales), name_of(keep)));
       Recipe r{whole_tiles(), 2, 64, *precision_named("fp8"), {keep}};
       r.scales = scales;
-      r.holding = {Masters::halves, Updating::during, Gradients::half};
-      Workshop half(r, 2, card);
-      r.holding.gradients = Gradients::none;
-      Workshop none(r, 2, card), recorded(r, 2, card), on_cpu(r, 2, {});
-      const adamw::Hyper h{.lr = 5e-4, .clip = 0};
-      for (Workshop* w : {&half, &none, &recorded}) w->training.warm();
-      const Recorded passes([&] { recorded.training.passes(h); }, recorded.ctx);
-      for (std::uint64_t step = 0; step < 20; ++step) {
-        for (Workshop* w : {&half, &none, &recorded, &on_cpu}) w->fill(step % 3);
-        for (Workshop* w : {&half, &none, &on_cpu}) w->training.step(h);
-        recorded.training.set_rate(h.lr);
-        passes();
-      }
-      EXPECT_EQ(recorded.weights(), none.weights());
-      EXPECT_EQ(recorded.gather(&Param::v), none.gather(&Param::v));
-      EXPECT_NEAR(none.training.loss(), half.training.loss(), 0.01 * half.training.loss());
-      EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.01 * half.training.loss());
-      EXPECT_EQ(none.arena.peak(), none.predicted);
-      EXPECT_LT(none.predicted, half.predicted);
+      expect_never_held_learns_the_same(r, 20, card);
     }
 }
 

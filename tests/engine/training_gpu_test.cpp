@@ -12,7 +12,7 @@
 #include "engine/save.h"
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
-#include "tests/engine/lively.h"
+#include "tests/engine/never_held.h"
 
 namespace headroom::engine {
 namespace {
@@ -210,30 +210,7 @@ TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
   cut_tiles.ffn = 424;
   const std::pair<ModelConfig, Keep> all[] = {
       {whole_tiles(), Keep::everything}, {whole_tiles(), Keep::no_product}, {whole_tiles(), Keep::input}, {cut_tiles, Keep::everything}};
-  for (const auto& [model, keep] : all) {
-    Recipe r{model, 2, 64, *precision_named("bf16"), {keep}};
-    r.holding = {Masters::halves, Updating::during, Gradients::half};
-    Workshop half(r, 2, card);
-    r.holding.gradients = Gradients::none;
-    Workshop none(r, 2, card), recorded(r, 2, card), on_cpu(r, 2, {});
-    const adamw::Hyper h{.lr = 5e-4, .clip = 0};  // at four times that rounding alone moves the loss by 3 %
-    for (Workshop* w : {&half, &none, &recorded}) w->training.warm();
-    const auto fresh = on_cpu.weights();
-    EXPECT_EQ(none.weights(), fresh);  // warming changes nothing
-    const Recorded passes([&] { recorded.training.passes(h); }, recorded.ctx);
-    for (std::uint64_t step = 0; step < 30; ++step) {
-      for (Workshop* w : {&half, &none, &recorded, &on_cpu}) w->fill(step % 3);
-      for (Workshop* w : {&half, &none, &on_cpu}) w->training.step(h);
-      recorded.training.set_rate(h.lr);
-      passes();
-    }
-    EXPECT_EQ(recorded.weights(), none.weights());
-    EXPECT_EQ(recorded.gather(&Param::v), none.gather(&Param::v));
-    EXPECT_NEAR(none.training.loss(), half.training.loss(), 0.01 * half.training.loss());
-    EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.01 * half.training.loss());
-    EXPECT_EQ(none.arena.peak(), none.predicted);
-    EXPECT_LT(none.predicted, half.predicted);
-  }
+  for (const auto& [model, keep] : all) { expect_never_held_learns_the_same({model, 2, 64, *precision_named("bf16"), {keep}}, 30, card); }
 }
 
 TEST_F(TrainingGpu, GradientsThatAreNeverHeldRefuseAWidthThatTheKernelDoesNotServe) {

@@ -1,22 +1,12 @@
 // The product of 8-bit factors that updates its weight, on a card: its gradient against Hopper's sums as emulated on a CPU, its update against adamw's.
-#include <algorithm>
-
-#include "ops/adamw/prepare.h"
-#include "ops/copy/split.h"
-#include "ops/matmul/matmul.h"
-#include "ops/product_update/product_update.h"
-#include "tests/ops/on_card.h"
+#include "tests/ops/updated_on_card.h"
 
 namespace headroom::product_update::of_eight_bits {
 namespace {
 
 using namespace on_card;
 
-constexpr adamw::Hyper hyper{.clip = 0};
-
-struct Size {
-  std::int64_t tokens, out, in;
-};
+using Size = UpdateSize;
 struct Kind {
   DType dy;
   ScaleKind of_dy, of_x;
@@ -35,8 +25,7 @@ struct Weight {
   Twin dy{kind.dy, {size.out, size.tokens}}, x{DType::e4m3, {size.in, size.tokens}};
   Twin dy_scale{DType::f32, scale_shape(kind.of_dy, size.out, size.tokens)},
       x_scale{DType::f32, scale_shape(kind.of_x, size.in, size.tokens)};
-  Twin m{DType::f32, {size.out, size.in}}, v{DType::f32, {size.out, size.in}};
-  Twin upper{DType::bf16, {size.out, size.in}}, rest{DType::u16, {size.out, size.in}};
+  Updated updated{size};
 
   Weight(const Size& s, const Kind& k, Values values, std::uint64_t seed) : size(s), kind(k) {
     const auto number = [&](std::uint64_t stream, std::int64_t i) {
@@ -56,78 +45,27 @@ struct Weight {
     for (std::int64_t i = 0; i < s.out * s.in; ++i) {
       const bool fresh = values == Values::normal;  // then the gradient is read from m
       const Random random = Random{seed}.stream(5);
-      m.set(i, fresh ? 0 : random.normal(std::uint64_t(i)));
-      v.set(i, fresh ? 1 : std::fabs(random.stream(6).normal(std::uint64_t(i))));
-      const auto halves = copy::split(random.stream(7).normal(std::uint64_t(i)));
-      upper.here().as<bf16>()[i] = halves.upper, rest.here().as<std::uint16_t>()[i] = halves.rest;
+      updated.set(i, random.stream(7).normal(std::uint64_t(i)), fresh ? 0 : random.normal(std::uint64_t(i)),
+                  fresh ? 1 : std::fabs(random.stream(6).normal(std::uint64_t(i))));
     }
   }
   std::vector<Twin*> inputs() { return {&dy, &x, &dy_scale, &x_scale}; }
-  std::vector<Twin*> outputs() { return {&m, &v, &upper, &rest}; }
   template <class Of>
   Item item(Of&& of) {
     Item i;
-    i.weight = {{}, {}, of(m), of(v), of(upper), true, of(rest)};
+    i.weight = updated.update(of);
     i.dy_transposed = {of(dy), of(dy_scale), kind.of_dy}, i.x_transposed = {of(x), of(x_scale), kind.of_x};
     i.sums = matmul::Sums::two_level;
     return i;
   }
 };
 
-Tensor here(Twin& t) { return t.here(); }
-Tensor there(Twin& t) { return t.there(); }
-
-class ProductUpdateFp8Gpu : public OnCard {
+class ProductUpdateFp8Gpu : public UpdatedOnCard<Weight> {
  protected:
-  void SetUp() override {
-    OnCard::SetUp();
-    if (IsSkipped()) return;
-    if (const Support s = supports(256, 256, device); !s.ok) GTEST_SKIP() << s.why;
-    on_cpu([&](Context& ctx) { adamw::start(state.here(), 8, ctx), adamw::set_rate(state.here(), 1e-2, ctx); });
-    double fields[adamw::state_size] = {};
-    std::memcpy(fields, state.here().data, sizeof fields);
-    first_update = adamw::prepare(fields, 0, hyper);
-  }
   static std::vector<Weight> made(const std::vector<Size>& sizes, const Kind& kind, Values values) {
     std::vector<Weight> all;
     for (const Size& s : sizes) all.emplace_back(s, kind, values, 100 + all.size());
     return all;
-  }
-  void up(std::vector<Weight>& all) {
-    state.up(*stream);
-    for (Weight& w : all) {
-      for (Twin* t : w.inputs()) t->up(*stream);
-      for (Twin* t : w.outputs()) t->up(*stream);
-    }
-  }
-  void down(std::vector<Weight>& all) {
-    for (Weight& w : all) {
-      for (Twin* t : w.inputs()) {
-        const auto before = t->bytes();
-        t->down(*stream);
-        EXPECT_TRUE(before == t->bytes()) << "an input was written";
-      }
-      for (Twin* t : w.outputs()) {
-        t->down(*stream);
-        EXPECT_TRUE(t->guards_intact()) << "written past the end";
-      }
-    }
-  }
-  void run(std::vector<Weight>& all) {
-    up(all);
-    on_gpu([&](Context& ctx) {
-      auto scope = ctx.arena.scope();
-      std::vector<Item> items;
-      for (Weight& w : all) items.push_back(w.item(there));
-      advance(items, adamw::begin(state.there(), hyper, ctx), ctx);
-    });
-    down(all);
-  }
-  static std::vector<std::vector<std::byte>> bits_of(std::vector<Weight>& all) {
-    std::vector<std::vector<std::byte>> bits;
-    for (Weight& w : all)
-      for (Twin* t : w.outputs()) bits.push_back(t->bytes());
-    return bits;
   }
   std::vector<bf16> gradient(Weight& w, matmul::Adder adder) {  // of the CPU
     std::vector<bf16> c(std::size_t(w.size.out * w.size.in));
@@ -142,9 +80,6 @@ class ProductUpdateFp8Gpu : public OnCard {
     });
     return c;
   }
-
-  Twin state{DType::f64, {adamw::state_size}};
-  adamw::Numbers first_update;
 };
 
 // The gradient of fresh moments can be read from m. It is the emulation's but for FP32's last places, which seldom move a bf16, and then to its neighbour.
@@ -158,9 +93,10 @@ TEST_F(ProductUpdateFp8Gpu, ItsGradientIsHoppersSumOfScaledParts) {
       double size = 0;
       for (const bf16 x : expected) size = std::max(size, std::fabs(double(widen(x))));
       run(all);
+      const adamw::Numbers k = first_update();
       std::int64_t apart = 0, outside = 0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double got = double(all[0].m.here().as<float>()[i]) / (first_update.rest1 * double(first_update.factor)),
+        const double got = double(all[0].updated.m.here().as<float>()[i]) / (k.rest1 * double(k.factor)),
                      should = double(widen(expected[i]));
         const double error = std::fabs(got - should);
         apart += !(error <= 0x1p-20 * std::fabs(should));
@@ -174,29 +110,12 @@ TEST_F(ProductUpdateFp8Gpu, ItsGradientIsHoppersSumOfScaledParts) {
 TEST_F(ProductUpdateFp8Gpu, TheUpdateIsAdamwsToTheBitAndEveryScaleIsItsOwn) {
   for (const Kind& kind : kinds) {
     SCOPED_TRACE(fmt::format("{} by {}, x by {}", name_of(kind.dy), name_of(kind.of_dy), name_of(kind.of_x)));
-    std::vector<Weight> all = made({{400, 512, 768}, {1024, 256, 256}, {16, 1280, 256}, {128, 256, 512}}, kind, Values::whole), apart = all;
-    std::vector<Twin> grads;
-    for (Weight& w : apart) {
-      const auto g = gradient(w, matmul::Adder::fp32);
-      grads.emplace_back(DType::bf16, Shape{w.size.out, w.size.in});
-      std::copy(g.begin(), g.end(), grads.back().here().as<bf16>());
-      grads.back().up(*stream);
-    }
-    run(all);
-    up(apart);
-    on_gpu([&](Context& ctx) {
-      auto scope = ctx.arena.scope();
-      const Tensor numbers = adamw::begin(state.there(), hyper, ctx);
-      for (std::size_t i = 0; i < apart.size(); ++i) {
-        adamw::Update u = apart[i].item(there).weight;
-        u.grad = grads[i].there();
-        adamw::advance({&u, 1}, numbers, ctx);
-      }
+    std::vector<Weight> all = made({{400, 512, 768}, {1024, 256, 256}, {16, 1280, 256}, {128, 256, 512}}, kind, Values::whole);
+    expect_adamws(all, [&](Weight& w) {
+      std::vector<float> wide;
+      for (const bf16 x : gradient(w, matmul::Adder::fp32)) wide.push_back(widen(x));
+      return wide;
     });
-    down(apart);
-    const auto got = bits_of(all), expected = bits_of(apart);
-    constexpr const char* names[] = {"m", "v", "upper", "rest"};
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == expected[i]) << names[i % 4] << " of weight " << i / 4;
   }
 }
 
@@ -204,16 +123,7 @@ TEST_F(ProductUpdateFp8Gpu, BitsDependNeitherOnTheRunNorOnHowManyBlocksThereAre)
   const std::vector<Size> sizes{
       {1040, 1536, 1536}, {64, 1280, 1536}, {320, 512, 512}};  // 72, 60 and 8 tiles of a cluster: more than clusters on any card
   for (const Kind& kind : {kinds[0], kinds[2]}) {
-    std::vector<Weight> all = made(sizes, kind, Values::normal);
-    run(all);
-    const auto first = bits_of(all);
-    for (const int units : {device.units, device.units, 2, 5, 14, 66}) {
-      const int real = std::exchange(device.units, units);
-      all = made(sizes, kind, Values::normal);
-      run(all);
-      device.units = real;
-      EXPECT_TRUE(first == bits_of(all)) << units << " multiprocessors";
-    }
+    expect_bits_of_any_number_of_blocks([&] { return made(sizes, kind, Values::normal); }, {device.units, 2, 5, 14, 66});
   }
 }
 

@@ -1,40 +1,30 @@
-#include "ops/product_update/product_update.h"
-
-#include "ops/adamw/prepare.h"
-#include "ops/copy/split.h"
-#include "ops/matmul/matmul.h"
-#include "tests/ops/on_card.h"
+#include "tests/ops/updated_on_card.h"
 
 namespace headroom::product_update {
 namespace {
 
 using namespace on_card;
 
-constexpr adamw::Hyper hyper{.clip = 0};
-constexpr double loss_scale = 8, rate = 1e-2;
-
-struct Size {
-  std::int64_t tokens, out, in;
-};
+using Size = UpdateSize;
 
 struct Weight {
   Size size;
   Twin dy{DType::bf16, {size.tokens, size.out}}, x{DType::bf16, {size.tokens, size.in}};
-  Twin m{DType::f32, {size.out, size.in}}, v{DType::f32, {size.out, size.in}};
-  Twin upper{DType::bf16, {size.out, size.in}}, rest{DType::u16, {size.out, size.in}};
+  Updated updated{size};
 
   Weight(const Size& s, std::uint64_t seed) : size(s) {
-    dy.normal(seed), x.normal(seed + 1), m.normal(seed + 2), v.normal(seed + 3);
+    dy.normal(seed), x.normal(seed + 1);
     const Random random = Random{7}.stream(seed + 4);
     for (std::int64_t i = 0; i < s.out * s.in; ++i) {
-      v.set(i, std::fabs(v.here().as<float>()[i]));
-      const auto halves = copy::split(random.normal(std::uint64_t(i)));
-      upper.here().as<bf16>()[i] = halves.upper, rest.here().as<std::uint16_t>()[i] = halves.rest;
+      const auto n = std::uint64_t(i);
+      updated.set(i, random.normal(n), random.stream(1).normal(n), std::fabs(random.stream(2).normal(n)));
     }
   }
   std::vector<Twin*> inputs() { return {&dy, &x}; }
-  std::vector<Twin*> outputs() { return {&m, &v, &upper, &rest}; }
-  float value(std::int64_t i) { return copy::join({upper.here().as<bf16>()[i], rest.here().as<std::uint16_t>()[i]}); }
+  template <class Of>
+  Item item(Of&& of) {
+    return {of(dy), of(x), updated.update(of)};
+  }
 };
 
 using Weights = std::vector<Weight>;
@@ -43,60 +33,8 @@ Weights weights_of(const std::vector<Size>& sizes) {
   for (const Size& s : sizes) all.emplace_back(s, 10 * all.size());
   return all;
 }
-template <class Of>
-std::vector<Item> items(Weights& all, Of&& of) {
-  std::vector<Item> out;
-  for (Weight& w : all) out.push_back({of(w.dy), of(w.x), {{}, {}, of(w.m), of(w.v), of(w.upper), true, of(w.rest)}});
-  return out;
-}
-Tensor here(Twin& t) { return t.here(); }
-Tensor there(Twin& t) { return t.there(); }
-
-class ProductUpdateGpu : public OnCard {
+class ProductUpdateGpu : public UpdatedOnCard<Weight> {
  protected:
-  void SetUp() override {
-    OnCard::SetUp();
-    if (IsSkipped()) return;
-    if (const Support s = supports(256, 256, device); !s.ok) GTEST_SKIP() << s.why;
-    on_cpu([&](Context& ctx) { adamw::start(state.here(), loss_scale, ctx), adamw::set_rate(state.here(), rate, ctx); });
-  }
-  template <class Of, class Update>
-  Work work(Of&& of, Update&& update) {  // with the numbers of the first update
-    return [=, this](Context& ctx) {
-      auto scope = ctx.arena.scope();
-      update(adamw::begin(of(state), hyper, ctx), ctx);
-    };
-  }
-  Work fused(Weights& all) {
-    return work(there, [&](const Tensor& numbers, Context& ctx) { advance(items(all, there), numbers, ctx); });
-  }
-  void up_all(Weights& all) {
-    state.up(*stream);
-    for (Weight& w : all) {
-      for (Twin* t : w.inputs()) t->up(*stream);
-      for (Twin* t : w.outputs()) t->up(*stream);
-    }
-  }
-  void down_all(Weights& all) {
-    for (Weight& w : all) {
-      for (Twin* t : w.inputs()) {
-        const auto before = t->bytes();
-        t->down(*stream);
-        EXPECT_TRUE(before == t->bytes()) << "an input was written";
-      }
-      for (Twin* t : w.outputs()) {
-        t->down(*stream);
-        EXPECT_TRUE(t->guards_intact()) << "written past the end";
-      }
-    }
-  }
-  void run(Weights& all) { up_all(all), on_gpu(fused(all)), down_all(all); }
-  static std::vector<std::vector<std::byte>> bits_of(Weights& all) {
-    std::vector<std::vector<std::byte>> bits;
-    for (Weight& w : all)
-      for (Twin* t : w.outputs()) bits.push_back(t->bytes());
-    return bits;
-  }
   std::vector<float> product(Tensor dy, Tensor x) {
     std::vector<float> c(std::size_t(dy.shape[1] * x.shape[1]));
     on_cpu([&](Context& ctx) { matmul::multiply({matmul::transposed(dy), x, {c.data(), DType::f32, {dy.shape[1], x.shape[1]}}}, ctx); });
@@ -104,13 +42,14 @@ class ProductUpdateGpu : public OnCard {
   }
   void compare(Weight& before, Weight& cpu, Weight& gpu);
   void the_update_is_adamws(const std::vector<Size>&);
-  void bits_do_not_depend_on_blocks(const std::vector<Size>&);
   void check(const std::vector<Size>& sizes) {
     Weights before = weights_of(sizes), cpu = before, gpu = before;
     Twin cpu_state = state;
     on_cpu([&](Context& ctx) {
       auto scope = ctx.arena.scope();
-      advance(items(cpu, here), adamw::begin(cpu_state.here(), hyper, ctx), ctx);
+      std::vector<Item> items;
+      for (Weight& w : cpu) items.push_back(w.item(here));
+      advance(items, adamw::begin(cpu_state.here(), hyper, ctx), ctx);
     });
     run(gpu);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -119,17 +58,13 @@ class ProductUpdateGpu : public OnCard {
       compare(before[i], cpu[i], gpu[i]);
     }
   }
-
-  Twin state{DType::f64, {adamw::state_size}};
 };
 
 // How far a moment may lie from the CPU's follows from how far the gradient g may: the two sums over n tokens in other orders (a tensor core cuts
 // where a CPU rounds) differ by at most s = 3·n·2⁻²⁴·Σ|dy·x|, their bf16 by at most 2⁻⁷·(|g| + s) more. Those are seldom two, though: all but
 // 2 % of the moments agree within FP32's own roundings, at most four on either side. The weight is held to the moments that lie beside it.
 void ProductUpdateGpu::compare(Weight& before, Weight& cpu, Weight& gpu) {
-  double fields[adamw::state_size] = {};
-  std::memcpy(fields, state.here().data, sizeof fields);
-  const adamw::Numbers k = adamw::prepare(fields, 0, hyper);
+  const adamw::Numbers k = first_update();
   Twin dy = before.dy, x = before.x;
   const auto g = product(dy.here(), x.here());
   for (Twin* t : {&dy, &x})
@@ -143,11 +78,11 @@ void ProductUpdateGpu::compare(Weight& before, Weight& cpu, Weight& gpu) {
     const double in_sum = 3 * double(before.size.tokens) * unit * double(sizes[std::size_t(i)]);
     const double gradient = std::fabs(double(g[std::size_t(i)])) * double(k.factor);
     const double change = in_sum * double(k.factor) + 0x1p-7 * (gradient + in_sum * double(k.factor));
-    const double m_unit = 8 * unit * (std::fabs(k.beta1 * at(before.m)) + k.rest1 * (gradient + change));
-    const double v_unit = 8 * unit * (k.beta2 * at(before.v) + k.rest2 * (gradient + change) * (gradient + change));
-    const double m_error = std::fabs(at(gpu.m) - at(cpu.m)), v_error = std::fabs(at(gpu.v) - at(cpu.v));
-    const double step = k.step * at(gpu.m) / (std::sqrt(at(gpu.v)) * double(k.root2) + double(k.eps));
-    const double kept = k.keep * double(before.value(i)), w_error = std::fabs(double(gpu.value(i)) - (kept - step));
+    const double m_unit = 8 * unit * (std::fabs(k.beta1 * at(before.updated.m)) + k.rest1 * (gradient + change));
+    const double v_unit = 8 * unit * (k.beta2 * at(before.updated.v) + k.rest2 * (gradient + change) * (gradient + change));
+    const double m_error = std::fabs(at(gpu.updated.m) - at(cpu.updated.m)), v_error = std::fabs(at(gpu.updated.v) - at(cpu.updated.v));
+    const double step = k.step * at(gpu.updated.m) / (std::sqrt(at(gpu.updated.v)) * double(k.root2) + double(k.eps));
+    const double kept = k.keep * double(before.updated.value(i)), w_error = std::fabs(double(gpu.updated.value(i)) - (kept - step));
     apart += m_error > m_unit || v_error > v_unit;
     outside += !(m_error <= m_unit + k.rest1 * change) || !(v_error <= v_unit + k.rest2 * (2 * gradient + change) * change) ||
                !(w_error <= 8 * unit * (std::fabs(kept) + std::fabs(step)));
@@ -174,21 +109,9 @@ TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
 }
 
 TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
-  bits_do_not_depend_on_blocks({{192, 768, 512}, {64, 256, 768}, {320, 512, 512}});
-  bits_do_not_depend_on_blocks({{192, 776, 504}, {64, 136, 768}, {320, 512, 520}});
-}
-
-void ProductUpdateGpu::bits_do_not_depend_on_blocks(const std::vector<Size>& sizes) {
-  Weights all = weights_of(sizes);
-  run(all);
-  const auto first = bits_of(all);
-  const int all_units = device.units;
-  for (int units : {2, 3, 5, 8, 14, all_units}) {
-    all = weights_of(sizes);
-    device.units = units;
-    run(all);
-    EXPECT_TRUE(first == bits_of(all)) << units << " multiprocessors";
-  }
+  for (const std::vector<Size>& sizes :
+       {std::vector<Size>{{192, 768, 512}, {64, 256, 768}, {320, 512, 512}}, {{192, 776, 504}, {64, 136, 768}, {320, 512, 520}}})
+    expect_bits_of_any_number_of_blocks([&] { return weights_of(sizes); }, {2, 3, 5, 8, 14});
 }
 
 // Factors are small whole numbers, so that every sum is exact in any order and the gradient is one for all: then the update has the bits of
@@ -206,33 +129,13 @@ void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes) {
       for (std::int64_t i = 0; i < t->here().count(); ++i)
         t->set(i, i % t->here().shape[1] < 40 ? 0.f : float(random.stream(std::uint64_t(t == &w.x)).below(std::uint64_t(i), 9)) - 4);
     for (std::int64_t i = 0; i < w.size.out * w.size.in; ++i) {
-      if (i % 7 == 0) w.m.set(i, 0), w.v.set(i, 0);
-      if (i % 11 == 0) w.v.set(i, 1e-41f);
-      if (i % 1013 == 0) w.v.set(i, 3e38f), w.m.set(i, 1e30f);
-      if (i % 1019 == 0) w.m.set(i, 1e-38f);
+      if (i % 7 == 0) w.updated.m.set(i, 0), w.updated.v.set(i, 0);
+      if (i % 11 == 0) w.updated.v.set(i, 1e-41f);
+      if (i % 1013 == 0) w.updated.v.set(i, 3e38f), w.updated.m.set(i, 1e30f);
+      if (i % 1019 == 0) w.updated.m.set(i, 1e-38f);
     }
   }
-  Weights apart = all;
-  std::vector<Twin> grads;
-  for (Weight& w : apart) {
-    const auto g = product(w.dy.here(), w.x.here());
-    grads.emplace_back(DType::bf16, Shape{w.size.out, w.size.in});
-    for (std::size_t i = 0; i < g.size(); ++i) grads.back().set(std::int64_t(i), g[i]);
-    grads.back().up(*stream);
-  }
-  run(all);
-  up_all(apart);
-  on_gpu(work(there, [&](const Tensor& numbers, Context& ctx) {
-    auto list = items(apart, there);
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      list[i].weight.grad = grads[i].there();
-      adamw::advance({&list[i].weight, 1}, numbers, ctx);
-    }
-  }));
-  down_all(apart);
-  const auto got = bits_of(all), expected = bits_of(apart);
-  constexpr const char* names[] = {"m", "v", "upper", "rest"};
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == expected[i]) << names[i % 4] << " of weight " << i / 4;
+  expect_adamws(all, [&](Weight& w) { return product(w.dy.here(), w.x.here()); });
 }
 
 TEST_F(ProductUpdateGpu, SameBitsEveryTimeAndInAGraph) {
@@ -240,8 +143,8 @@ TEST_F(ProductUpdateGpu, SameBitsEveryTimeAndInAGraph) {
   Weights before = weights_of(sizes), all = before;
   std::vector<Twin*> start, outputs;
   for (std::size_t w = 0; w < all.size(); ++w)
-    for (std::size_t i = 0; i < 4; ++i) start.push_back(before[w].outputs()[i]), outputs.push_back(all[w].outputs()[i]);
-  up_all(all);
+    for (std::size_t i = 0; i < 4; ++i) start.push_back(before[w].updated.all()[i]), outputs.push_back(all[w].updated.all()[i]);
+  up(all);
   const auto reset = [&] {
     state.up(*stream);
     for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i]->bytes() = start[i]->bytes(), outputs[i]->up(*stream);
