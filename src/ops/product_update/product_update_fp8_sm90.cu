@@ -93,6 +93,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
       if constexpr (along_tokens) scale[0] = s.x_scale[turn.stage][row_here] * dy, scale[1] = s.x_scale[turn.stage][row_here + 8] * dy;
       mma_wait<0>();
       pin(part);
+      __syncwarp();  // every lane has read the stage's scales
       release(turn.stage);
 #pragma unroll
       for (int i = 0; i < side / 2; ++i) sum[i] = along_tokens ? fmaf(part[i], scale[i / 2 % 2], sum[i]) : sum[i] + part[i];
