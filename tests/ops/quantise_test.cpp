@@ -249,6 +249,9 @@ TEST(Quantise, ADryRunTakesTheSameBytesForACard) {
     quantise({x, y, t}, ctx);
     EXPECT_EQ(dry.used(), before);
     EXPECT_EQ(walk.steps.at(0).cost.bytes, 2.0 * 256 * 128 + 2 * 256 * 128 + 4 * 256 + 4 * 128);
+    quantise({.x = x, .as_is = y, .of = Of::rmsnorm, .weight = dry.make("w", DType::f32, {128}), .rstd = dry.make("r", DType::f32, {256})},
+             ctx);
+    EXPECT_EQ(walk.steps.at(1).cost.bytes, 2.0 * 256 * 128 + 256 * 128 + 4 * 256 + 4 * 128 + 4 * 256) << "a norm's weight and roots too";
   }
 }
 

@@ -59,8 +59,10 @@ void quantise(const Request& r, Context& ctx, Name name) {
                                 r.rstd.dtype == DType::f32 && r.rstd.count() == rows && r.rstd.contiguous()),
         Code::bad_argument, "quantise: weight must be fp32 [{}] and rstd fp32 [{}], contiguous", columns, rows);
   const double numbers = double(rows) * double(columns), of_each = r.of == Of::stored ? 3 : r.of == Of::rmsnorm ? 5 : 9;
-  const std::size_t read = r.x.bytes() + r.dact.bytes() + r.weight.bytes() + r.rstd.bytes();
-  const auto op = ctx.note(name, {DType::f32}, {of_each * numbers, double(read + r.as_is.bytes() + r.transposed.bytes())});
+  std::size_t bytes = r.x.bytes();
+  for (const Tensor* t : {&r.dact, &r.weight, &r.rstd}) bytes += *t ? t->bytes() : 0;
+  for (const Scaled* y : {&r.as_is, &r.transposed}) bytes += *y ? y->bytes() : 0;
+  const auto op = ctx.note(name, {DType::f32}, {of_each * numbers, double(bytes)});
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const std::int64_t count = maxima_on_card(r).count();
