@@ -1,5 +1,7 @@
 // Gradients that are never held, on a card: the product that forms one updates its weight.
 #pragma once
+#include <gtest/gtest.h>
+
 #include "engine/recorded.h"
 #include "tests/engine/lively.h"
 
