@@ -1,0 +1,15 @@
+// The readers of config.json, one file for each family: keys in, a decoder's layers out. A family is a file here and a row of the table in
+// hugging_face.cpp.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "engine/decoder.h"
+#include "engine/hugging_face_keys.h"
+
+namespace headroom::engine::families {
+
+using Read = void(KeyReader&, const nlohmann::json&, Decoder&);
+
+Read gpt2, llama, mixtral, qwen_moe, gemma, phi3, deepseek, gpt_oss, olmo2;
+
+}  // namespace headroom::engine::families
