@@ -1,25 +1,18 @@
-// Every option with every bad value, every file that is none, full disks, closed descriptors, failing system calls and signals. Not what
-// the answer is: that there is one, in one line and one of four codes, that nobody's file is touched and nothing stays behind.
+// Attack — runs the program on what it should refuse. Not what the answer is: that there is one, in one line and one of four codes, that
+// nobody's file is touched and nothing stays behind.
+#pragma once
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "base/device.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
-namespace {
 
 using Words = std::vector<std::string>;
 
@@ -29,26 +22,26 @@ struct Attacked {
   std::vector<std::pair<std::string, std::string>> small;
 };
 
-const std::vector<std::pair<std::string, std::string>> small_model = {{"--layers", "1"}, {"--width", "32"}, {"--heads", "2"},
-                                                                      {"--vocab", "64"}, {"--len", "8"},    {"--batch", "1"}};
+inline const std::vector<std::pair<std::string, std::string>> tiny_model = {{"--layers", "1"}, {"--width", "32"}, {"--heads", "2"},
+                                                                            {"--vocab", "64"}, {"--len", "8"},    {"--batch", "1"}};
 
-std::vector<std::pair<std::string, std::string>> with(std::vector<std::pair<std::string, std::string>> all,
-                                                      const std::vector<std::pair<std::string, std::string>>& more) {
+inline std::vector<std::pair<std::string, std::string>> with(std::vector<std::pair<std::string, std::string>> all,
+                                                             const std::vector<std::pair<std::string, std::string>>& more) {
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
-std::vector<Attacked> all_commands() {
+inline std::vector<Attacked> all_commands() {
   const std::vector<std::pair<std::string, std::string>> cpu = {{"--device", "cpu"}}, once = {{"--steps", "1"}, {"--warmup", "0"}};
   const std::vector<std::pair<std::string, std::string>> attention = {
       {"--variant", "flash"}, {"--batch", "1"}, {"--dim", "8"}, {"--len", "8"}, {"--device", "cpu"}};
   return {
       {{"attention"}, with(attention, once)},
       {{"memory", "attention"}, {{"--dim", "8"}, {"--len", "8"}, {"--device", "cpu"}}},
-      {{"memory", "model"}, with(small_model, cpu)},
-      {{"plan"}, with(small_model, {{"--device", "h200"}})},
-      {{"step"}, with(with(small_model, cpu), once)},
-      {{"profile", "step"}, with(with(small_model, cpu), once)},
+      {{"memory", "model"}, with(tiny_model, cpu)},
+      {{"plan"}, with(tiny_model, {{"--device", "h200"}})},
+      {{"step"}, with(with(tiny_model, cpu), once)},
+      {{"profile", "step"}, with(with(tiny_model, cpu), once)},
       {{"profile", "attention"}, with(attention, once)},
       {{"train"},
        {{"--text", "text.txt"},
@@ -344,279 +337,4 @@ class Attack : public Program {
   std::map<std::string, std::string> mine_;
 };
 
-TEST_F(Attack, Attention) { attack_options("attention"); }
-TEST_F(Attack, Memory) { attack_options("memory"); }
-TEST_F(Attack, Plan) { attack_options("plan"); }
-TEST_F(Attack, Step) { attack_options("step"); }
-TEST_F(Attack, Profile) { attack_options("profile"); }
-TEST_F(Attack, Train) { attack_options("train"); }
-TEST_F(Attack, Comm) { attack_options("comm"); }
-TEST_F(Attack, Precision) { attack_options("precision"); }
-TEST_F(Attack, Device) { attack_options("device"); }
-TEST_F(Attack, Kernels) { attack_options("kernels"); }
-TEST_F(Attack, Results) { attack_options("results"); }
-TEST_F(Attack, Compare) { attack_options("compare"); }
-TEST_F(Attack, Report) { attack_options("report"); }
-
-TEST_F(Attack, EveryFileWhereOneIsRead) {
-  std::vector<std::string> files = {"/dev/null",          "/dev/zero", "/dev/full",         "/proc/self/mem",
-                                    at("somewhere/pipe"), at("mine"),  at("somewhere/loop")};
-  fs::create_symlink("loop", folder_ / "somewhere" / "loop");
-  for (const auto& [name, bytes] : mine_) files.push_back(at("mine/" + name));
-  for (const std::string& file : files)
-    for (const Words& words :
-         std::vector<Words>{{"report", file},
-                            {"compare", file, file},
-                            {"memory", "model", "--model", file},
-                            {"plan", "--device", file},
-                            {"precision", "autocast", "--model", file},
-                            {"precision", "autocast", "--policy", file},
-                            {"train", "--init", file, "--text", at("text.txt"), "--steps", "1"},
-                            {"train", "--tokens", file, "--steps", "1", "--layers", "1", "--width", "32", "--heads", "2", "--len", "8"},
-                            {"results", "--db", file},
-                            {"attention", "--len", "8", "--steps", "1", "--db", file},
-                            {"train", "--resume", "--save", file, "--text", at("text.txt"), "--steps", "1"}}) {
-      if (words[0] == "attention" && is_a_wish("attention", "--db", file)) continue;
-      if (words[1] == "--resume" && is_a_wish("train", "--save", file)) continue;
-      expect_order(attack(words), words[0] + " " + words[1] + " … " + file);
-    }
-  expect_untouched("every file");
-}
-
-// Ranks that cannot meet: every place that is none, every number that is no rank's, what a launcher says and does not mean.
-TEST_F(Attack, RanksThatCannotMeet) {
-  const std::string port = std::to_string(11000 + getpid() % 9000);
-  for (const std::string command : {"step", "train", "comm"}) {
-    const auto refused = [&](const Words& more, const Words& environment = {}) {
-      Words words = spelled(named({command}), "--ranks");
-      words.insert(words.end(), more.begin(), more.end());
-      std::string what = command;
-      for (const auto& w : more) what += " " + w;
-      for (const auto& w : environment) what += " " + w;
-      const Ended e = attack(words, [&] {
-        for (const auto& w : environment) setenv(w.substr(0, w.find('=')).c_str(), w.substr(w.find('=') + 1).c_str(), 1);
-      });
-      expect_order(e, what);
-      EXPECT_NE(e.code, 0) << what;
-      EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << what << ": " << e.err;
-    };
-    for (const char* where : {":", "localhost", "localhost:", "localhost:0", "localhost:-1", "localhost:65536", "localhost:99999999999",
-                              "localhost:1e3", "[::1", "local:", ":80", "a\nb:", "\x1b[2J", "x:\x07"})
-      refused({"--ranks", "2", "--rank", "0", "--rendezvous", where});
-    refused({"--ranks", "2", "--rank", "0", "--rendezvous", "local:" + std::string(200, 'x')});
-    refused({"--ranks", "2", "--rank", "0"});
-    refused({"--ranks", "2", "--rank", "2", "--rendezvous", "localhost:" + port});
-    refused({"--rank", "0"});
-    refused({"--rank", "1", "--ranks", "1"});
-    refused({"--ranks", "2", "--rendezvous", "localhost:" + port});
-    refused({"--gpus", "2", "--ranks", "3"});
-    for (const Words& said : std::vector<Words>{{"RANK=x", "WORLD_SIZE=2"},
-                                                {"RANK=-1", "WORLD_SIZE=2"},
-                                                {"RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=1"},
-                                                {"RANK=0", "WORLD_SIZE=99999999999"},
-                                                {"RANK=0", "WORLD_SIZE=2"},
-                                                {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=99999"},
-                                                {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=\x1b"},
-                                                {"PMI_RANK=0", "PMI_SIZE=\xff"},
-                                                {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"},
-                                                {"HEADROOM_RANK=1", "HEADROOM_RANKS=2", "HEADROOM_FD=77"},
-                                                {"HEADROOM_RANK=5", "HEADROOM_RANKS=2", "HEADROOM_FD=77"}})
-      refused({}, said);
-    if (command != "comm")
-      for (const char* word : {"ZeRO", "none,optimizer", "\n", "1"}) refused({"--ranks", "2", "--shard", word});
-  }
-  expect_untouched("ranks");
-}
-
-// What connects to a rendezvous and is no rank: silence, noise, half a message. The ranks come and go on.
-TEST_F(Attack, StrangersAtARendezvous) {
-  const int port = 21000 + getpid() % 9000;
-  const std::string place = "localhost:" + std::to_string(port);
-  const auto rank = [&](int r) {
-    Words words = spelled(named({"comm"}), "--ranks");
-    for (const auto& w :
-         {std::string("--ranks"), std::string("2"), std::string("--rank"), std::to_string(r), std::string("--rendezvous"), place})
-      words.push_back(w);
-    return words;
-  };
-  std::atomic<int> connected{0};
-  std::thread strangers([&] {
-    const std::string noise(300, '\x7f');
-    std::string half(24, '\0');
-    half.replace(0, 4, "MDRH");  // as a hello begins
-    half[16] = 10;
-    std::vector<int> open;
-    for (int k = 0; k < 400 && connected < 6; ++k) {
-      sockaddr_in at{};
-      at.sin_family = AF_INET, at.sin_port = htons(std::uint16_t(port)), at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      const int s = socket(AF_INET, SOCK_STREAM, 0);
-      if (connect(s, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) {
-        const std::string& said = connected % 3 == 0 ? std::string() : connected % 3 == 1 ? noise : half;
-        if (!said.empty()) send(s, said.data(), said.size(), MSG_NOSIGNAL);
-        ++connected;
-      }
-      open.push_back(s);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    for (const int s : open) close(s);
-  });
-  std::thread other([&] {
-    while (connected < 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    const std::string line = fmt::format(
-        "cd {}; exec {}/headroom comm --device cpu --ranks 2 --bytes 1KiB --call exchange --steps 1 "
-        "--warmup 0 --threads 1 --rank 1 --rendezvous {} > other.out 2> other.err",
-        at("somewhere"), HEADROOM_BINARY_DIR, place);
-    EXPECT_EQ(std::system(line.c_str()), 0) << text_of(folder_ / "somewhere" / "other.err");
-  });
-  const Ended e = attack(rank(0));
-  strangers.join();
-  other.join();
-  EXPECT_EQ(e.code, 0) << e.err;
-  EXPECT_GE(connected, 3);
-}
-
-// Two of everything at once, on one store, one output, one folder of checkpoints.
-TEST_F(Attack, TwoAtOnce) {
-  for (const Words& words : writers()) {
-    start_afresh();
-    const auto begin = [&] {
-      std::string line = "cd " + at("somewhere") + "; exec " + std::string(HEADROOM_BINARY_DIR) + "/headroom";
-      for (const auto& w : words) line += " '" + w + "'";
-      return line + " > second.out 2> second.err";
-    };
-    int second = -1;
-    std::thread beside([&] { second = std::system(begin().c_str()); });
-    const Ended first = attack(words);
-    beside.join();
-    const std::string what = "two of " + words[0];
-    expect_order(first, what);
-    const std::string said = text_of(folder_ / "somewhere" / "second.err");
-    EXPECT_TRUE(first.code == 0 || second == 0) << what << ": " << first.err << said;
-    const bool shares = words[0] == "train";  // one of two that save to one folder is refused, or finds the other's checkpoints
-    EXPECT_TRUE(shares || (first.code == 0 && second == 0)) << what << ": " << first.err << said;
-    expect_whole(what);
-  }
-}
-
-TEST_F(Attack, ClosedDescriptors) {
-  for (const Words& words : writers())
-    for (int closed = 1; closed < 8; ++closed) {
-      start_afresh();
-      const Ended e = attack(words, [closed] {
-        for (int fd : {0, 1, 2})
-          if (closed & 1 << fd) close(fd);
-      });
-      const std::string what = fmt::format("{} with descriptors {:03b} closed", words[0], closed);
-      EXPECT_TRUE(e.code == 0) << what << ": " << e.code << " " << e.err;
-      expect_whole(what);
-    }
-}
-
-TEST_F(Attack, FilesThatMayNotGrow) {
-  for (const Words& words : writers())
-    for (const rlim_t most : {0, 1, 512, 4096, 8192, 16384, 40960, 100'000}) {
-      start_afresh();
-      const Ended e = attack(words, [most] {
-        const rlimit limit{most, most};
-        setrlimit(RLIMIT_FSIZE, &limit);
-      });
-      const std::string what = fmt::format("{} with files of at most {} bytes", words[0], most);
-      EXPECT_TRUE(e.code == 0 || e.code == 1) << what << ": " << e.code << " " << e.err;
-      expect_whole(what);
-    }
-}
-
-TEST_F(Attack, FewDescriptors) {
-  for (const Words& words : writers())
-    for (const rlim_t most : {3, 4, 5, 6, 8, 12}) {
-      start_afresh();
-      const Ended e = attack(words, [most] {
-        const rlimit limit{most, most};
-        setrlimit(RLIMIT_NOFILE, &limit);
-      });
-      const std::string what = fmt::format("{} with {} descriptors", words[0], most);
-      if (e.code == 127) continue;  // the libraries themselves could not be opened
-      expect_order(e, what);
-      expect_whole(what);
-    }
-}
-
-// Each write, each settling, each renaming and each deletion fails once, and once it is the last thing that happens.
-TEST_F(Attack, SystemCallsThatFailOrAreTheLast) {
-  if (attack({}, [] {}, {"strace", "-f", "-o", "/dev/null", "-e", "trace=rename"}).err.find("strace") != std::string::npos ||
-      std::system("strace -f -o /dev/null -e trace=rename true > /dev/null 2>&1") != 0)
-    GTEST_SKIP() << "there is no strace here, or it may not trace";
-  const std::pair<const char*, std::vector<const char*>> faults[] = {{"pwrite64", {"error=ENOSPC", "error=EIO", "signal=KILL"}},
-                                                                     {"fsync,fdatasync", {"error=EIO", "signal=KILL"}},
-                                                                     {"rename", {"error=EACCES", "signal=KILL"}},
-                                                                     {"unlink", {"error=EACCES", "signal=KILL"}}};
-  const auto all = writers();
-  int struck = 0;
-  for (const std::size_t which : {0u, 3u})  // a store and an output; checkpoints
-    for (const auto& [calls, ways] : faults)
-      for (const char* way : ways)
-        for (int nth = 1; nth <= 6; ++nth) {
-          start_afresh();
-          const bool killed = std::string(way) == "signal=KILL";
-          const Ended e = attack(all[which], [] {},
-                                 {"strace", "-f", "-o", "/dev/null", "-e", fmt::format("trace={}", calls), "-e",
-                                  fmt::format("inject={}:{}:when={}", calls, way, nth)});
-          const std::string what = fmt::format("{} where {} number {} has {}", all[which][0], calls, nth, way);
-          struck += e.code != 0;
-          if (!killed) expect_order(e, what);
-          expect_whole(what, killed);
-        }
-  EXPECT_GT(struck, 20) << "the faults do not arrive";
-}
-
-TEST_F(Attack, SignalsAtAnyMoment) {
-  const std::vector<Words> commands = {
-      {"attention", "--dim", "16", "--len", "16,32,64,128,256", "--steps", "200", "--db", at("somewhere/s.db"), "--out",
-       at("somewhere/a.json")},
-      {"train", "--text",  at("text.txt"), "--layers", "1",  "--width",  "32",     "--heads",          "2", "--len", "8", "--batch",
-       "1",     "--steps", "100000",       "--every",  "50", "--resume", "--save", at("somewhere/run")},
-      {"step", "--device", "cpu", "--layers", "2", "--width", "64", "--heads", "2", "--vocab", "64", "--len", "16,32,64", "--steps", "500",
-       "--db", at("somewhere/s.db")},
-      {"precision", "norm"},
-      {"memory", "model", "--layers", "2000", "--device", "h200"},
-      {"plan", "--layers", "500", "--device", "h200"},
-      {"device", "--db", at("somewhere/s.db")},
-      {"profile", "step", "--device", "cpu", "--model", "small", "--len", "64", "--batch", "1", "--steps", "100", "--db",
-       at("somewhere/s.db")}};
-  for (const Words& words : commands)
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-      for (const int after_ms : {20, 150, 400, 900}) {
-        start_afresh();
-        const auto parent = getpid();
-        std::thread sender;
-        const auto begun = std::chrono::steady_clock::now();
-        const Ended e = [&] {
-          int ends[2];
-          EXPECT_EQ(pipe(ends), 0);
-          sender = std::thread([&] {
-            pid_t child = 0;
-            if (read(ends[0], &child, sizeof child) != sizeof child) return;
-            std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
-            kill(child, signal);
-          });
-          const Ended ended = attack(words, [&] {
-            const pid_t me = getpid();
-            if (me == parent || write(ends[1], &me, sizeof me) != sizeof me) _exit(126);
-            close(ends[1]);
-          });
-          close(ends[1]);
-          sender.join();
-          close(ends[0]);
-          return ended;
-        }();
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-        const std::string what = fmt::format("{} {} with signal {} after {} ms", words[0], words[1], signal, after_ms);
-        if (e.code != -signal || after_ms > 400) expect_order(e, what);  // before it listens a signal ends it as any program
-        EXPECT_LT(seconds, 30) << what;
-        expect_whole(what, e.code == -signal);
-      }
-}
-
-}  // namespace
 }  // namespace headroom

@@ -1,0 +1,274 @@
+// `headroom memory model` as a user meets it: the account, its edges, its times, and what is refused.
+#include "studies/memory/pytorch/language_model.h"
+#include "tests/cli/model_program.h"
+
+namespace headroom {
+namespace {
+
+TEST_F(ModelProgram, BadInputGetsOneLine) {
+  refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, xl-2026, 10B, 8B");
+  refused("memory model --width 100", 2, "not a multiple of 12 heads");
+  refused("memory model --batch 1000000 --len 1000000", 2, "2^31");
+  refused("memory model --keep all", 2, "no-attention-inputs");
+  refused("memory model --keep groups:1", 2, "K is 2 or more");
+  refused("memory model --keep groups:two", 2, "K is 2 or more");
+  refused("memory model --keep groups:3:most", 2, "LEVEL one of everything, no-product");
+  refused("memory model --keep host:0", 2, "N is 1 or more");
+  refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
+  refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
+  refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
+  refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
+  refused("memory model --as pytorch --keep host:2:input", 2, "choose from everything, input");
+  refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
+  refused("memory model --as pytorch --gpus 2 --shard optimizer", 2, "FSDP2 has no such setting");
+  refused("memory model --as pytorch --shard everything", 2, "name --gpus");
+  refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
+  refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
+  refused("memory model --as pytorch --compile model --attention flash --keep input", 2, "choose --compile blocks");
+  refused("memory model --as pytorch --compile blocks", 2, "with --attention flash");
+  refused("memory model --lora 8", 2, "--lora: only with --as pytorch");
+  refused("memory model --as pytorch --device cpu", 2, "name a GPU");
+  refused("memory model --device cpu --precision tf32", 2, "name a GPU");
+  refused("memory model --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("memory model --precision fp8 --scales rows", 2, "tensor, row, block");
+  refused("memory model --device a100 --precision fp8", 1, "sm_80) multiplies no fp8");
+  refused("memory model --device h200 --precision fp8 --width 120 --heads 3", 2, "the width is 120; fp8 on a GPU needs a multiple of 16");
+  refused("memory model --device h200 --precision fp8 --phase inference", 1, "counted in fp32, tf32, bf16 and fp16");
+  refused("plan --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("step --scales row", 2, "only fp8 has scales");
+  refused("train --text x --precision bf16 --scales row", 2, "only fp8 has scales");
+  refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
+  refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");
+  refused("plan --device cpu --gpus 2", 2, "name a GPU");
+  refused("plan --device cpu --keep host", 2, "a CPU's own memory is the host's");
+  refused("plan --device b200 --keep host:input", 2, "have nothing to move to the host");
+  refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
+  refused("plan --device h200 --gpus 0", 2, "--gpus");
+  refused("plan --memory 0", 2, "GiB");
+  refused("plan --device h20", 2, "h200");
+  refused("step --steps 0", 2, "--steps");
+  refused("step --device h200", 2, "choose from cpu, cuda");
+  refused("train", 2, "--text FILE");
+  refused("train --text /no/such/file", 2, "cannot be opened");
+  refused("train --text x --lr nan", 2, "--lr");
+  refused("train --text x --resume", 2, "--save");
+  refused("train --text x --init " + folder_.string(), 2, "no config.json");
+  refused("train --tokens x --prompt hello", 2, "--prompt");
+  refused("memory model --measure --device h200", 2, "choose from cpu, cuda");
+  refused("memory attention --measure --device h200", 2, "there is no NVIDIA H200 in this machine");
+  refused("memory model --measure --as pytorch", 2, "leave --as pytorch out");
+  refused("memory attention --measure --as pytorch", 2, "leave --as pytorch out");
+  refused("memory model --as pytorch --workspace-mib nan", 2, "--workspace-mib");
+}
+
+TEST_F(ModelProgram, TheAccountAddsUpToThePeakAndSaysWhoseTensorsItCounts) {
+  const Json j = answer("memory model --device h200 --precision fp32,bf16,fp8 --len 32,64" + small_model);
+  ASSERT_EQ(j["rows"].size(), 6u);
+  for (const Json& row : j["rows"]) {
+    std::int64_t sum = 0;
+    for (const Json& c : row["components"]) sum += c["at_peak_bytes"].get<std::int64_t>();
+    EXPECT_EQ(sum, row["train_peak_bytes"]);
+    EXPECT_LT(row["forward_peak_bytes"], row["forward_backward_peak_bytes"]);
+    EXPECT_LT(row["forward_backward_peak_bytes"], row["train_peak_bytes"]);
+    EXPECT_EQ(row["fits"], true);
+  }
+  EXPECT_NE(j["notes"].dump().find("Tensors for NVIDIA H200 are counted as these kernels take them"), std::string::npos) << j["notes"];
+  const Json here = answer("memory model --device cpu --len 32" + small_model);
+  EXPECT_EQ(here["notes"].dump().find("are counted"), std::string::npos) << "on the CPU there is nothing to say";
+}
+
+TEST_F(ModelProgram, MeasuringFindsWhatWasForecast) {
+  const Json j = answer("memory model --device cpu --measure --len 16,32 --precision fp32,bf16" + small_model);
+  ASSERT_EQ(j["measured"].size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(j["measured"][i]["ledger_peak_bytes"], j["rows"][i]["train_peak_bytes"]);
+    EXPECT_EQ(j["measured"][i]["difference_bytes"], 0);
+    EXPECT_TRUE(j["measured"][i]["unexplained_bytes"].is_number()) << j["measured"][i];
+  }
+  const Json attention = answer("memory attention --device cpu --measure --batch 2 --dim 32 --len 64,256");
+  for (const Json& row : attention["rows"]) {
+    EXPECT_EQ(row["measured_peak_bytes"], row["peak_bytes"]) << row;
+    EXPECT_EQ(row["difference_bytes"], 0);
+  }
+}
+
+TEST_F(ModelProgram, AsPyTorchFindsEdgesAndWhatRemovesBytes) {
+  const Json j = answer("memory model --as pytorch --model small --len 128,1024 --memory 24");
+  ASSERT_EQ(j["edge"].size(), 2u);
+  const auto fits = [&](std::int64_t len, int code) {
+    const Json there = answer(fmt::format("memory model --as pytorch --model small --len {} --memory 24", len), code);
+    EXPECT_EQ(there["rows"][0]["needed_bytes"].get<std::int64_t>() <= std::int64_t(24) << 30, code == 0);
+    EXPECT_EQ(there["rows"][0]["fits"], code == 0);
+  };
+  const std::int64_t edge = j["edge"][1]["largest_len"];
+  fits(edge, 0), fits(edge + 1, 3);
+  ASSERT_GE(j["mitigations"].size(), 6u);
+  EXPECT_EQ(j["mitigations"][0]["peak_bytes"], j["rows"][1]["train_peak_bytes"]);
+  for (const Json& row : j["mitigations"])
+    EXPECT_EQ(row["peak_bytes"].get<std::int64_t>() + row["saves_bytes"].get<std::int64_t>(), j["rows"][1]["train_peak_bytes"]);
+}
+
+TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
+  const Json j = answer(
+      "memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + small_model);
+  ASSERT_EQ(j["rows"].size(), 2u);
+  studies::pytorch::LanguageModel m;
+  m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
+  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = studies::pytorch::Adam::fused;
+  const auto a = account(m, 8u << 20, studies::pytorch::Detail::components);
+  EXPECT_EQ(j["rows"][1]["params"], a.params);
+  EXPECT_EQ(j["rows"][1]["train_peak_bytes"], a.train_peak_bytes);
+  EXPECT_EQ(j["rows"][1]["forward_peak_bytes"], a.forward_peak_bytes);
+}
+
+TEST_F(ModelProgram, LearnedPositionsEndALength) {
+  std::ofstream(folder_ / "gpt2.json") << R"({"model_type":"gpt2","vocab_size":97,"n_embd":64,"n_layer":2,"n_head":4,"n_positions":1024})";
+  const std::string model = " --device h200 --model " + (folder_ / "gpt2.json").string();
+  const Json training = answer("memory model --batch 1 --len 128" + model),
+             inference = answer("memory model --phase inference --len 128" + model);
+  EXPECT_EQ(training["edge"][0]["largest_len"], 1024);
+  EXPECT_EQ(inference["edge"][0]["largest_len"], 1024);
+  const Json plan = answer("plan --phase inference --batch 1 --len 100" + model);
+  for (const Json& row : plan["rows"]) EXPECT_LE(row["len"].get<int>(), 1024);
+  for (const char* command : {"memory model", "memory model --phase inference", "plan", "plan --phase inference"})
+    refused(command + model + " --len 1025", 2, "len is 1025, and model gpt2 has 1024 learned positions");
+}
+
+// Forward, forward and backward without an optimiser, and a step are three questions; the row says which was asked.
+TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
+  const std::string size = " --device cpu --len 32 --precision bf16" + small_model;
+  const Json step = answer("step --phase forward,forward+backward,train --steps 1 --warmup 0 --threads 1" + size);
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string phase = step["rows"][i]["phase"];
+    SCOPED_TRACE(phase);
+    const Json j = answer("memory model --phase " + phase + size), row = j["rows"][0];
+    EXPECT_EQ(row["phase"], phase);
+    const char* peaks[] = {"forward_peak_bytes", "forward_backward_peak_bytes", "train_peak_bytes"};
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(row.contains(peaks[k]) && row[peaks[k]].is_number(), k <= i) << peaks[k];
+    std::int64_t sum = 0;
+    for (const Json& c : row["components"]) sum += c["at_peak_bytes"].get<std::int64_t>();
+    EXPECT_EQ(sum, row[peaks[i]]) << "of this phase's own peak";
+    EXPECT_GT(row["needed_bytes"].get<std::int64_t>(), before);
+    before = row["needed_bytes"];
+    const Json plan = answer("plan --phase " + phase + " --most 1000" + size);
+    bool found = false;
+    for (const Json& p : plan["rows"]) {
+      EXPECT_EQ(p["phase"], phase);
+      found = found || (p["keep"] == "everything" && p["masters"] == "whole" && p["gradients"] == "whole" && p["micro_batches"] == 1 &&
+                        p["update"] == "after" && p["attention"] == "flash" && p["peak_bytes"] == row[peaks[i]]);
+    }
+    EXPECT_TRUE(found) << plan["rows"].dump(1);
+    if (phase == "train") continue;
+    refused("memory model --measure --phase " + phase + size, 2, "--measure runs a training step");
+    refused("memory model --update during --phase " + phase + size, 2, "has no update");
+  }
+  const Json torch =
+      answer("plan --as pytorch --device h200 --batch 4 --len 64 --gpus 2 --precision bf16 --layers 2 --width 64 --heads 2 --vocab 100");
+  ASSERT_EQ(torch["settings"], 24) << "keep, compile, micro-batch, sharding";
+  EXPECT_EQ(torch["rows"][0]["compile"], "blocks");
+  const Json same = answer(
+      "memory model --as pytorch --device h200 --batch 2 --len 64 --gpus 2 --precision bf16 --attention flash --adam fused "
+      "--compile blocks --layers 2 --width 64 --heads 2 --vocab 100")["rows"][0];
+  EXPECT_EQ(torch["rows"][0]["peak_bytes"], same["train_peak_bytes"]);
+  EXPECT_EQ(torch["rows"][0]["needed_bytes"], same["needed_bytes"]);
+  EXPECT_EQ(run("plan --as pytorch --device h200 --memory 1 --model small --format json").code, 3);
+  refused("plan --as pytorch --device h200 --masters halves --model small", 2, "leave --masters out");
+  refused("plan --as pytorch --device h200 --gpus 3 --batch 4 --model small", 2, "does not divide");
+  refused("plan --as pytorch --device cpu --model small", 2, "name a GPU");
+  const auto pytorch = [&](const std::string& phase) {
+    return answer("memory model --as pytorch --len 32 --phase " + phase + small_model)["rows"][0];
+  };
+  const Json forward = pytorch("forward"), both = pytorch("forward+backward"), train = pytorch("train");
+  EXPECT_EQ(forward["phase"], "forward");
+  EXPECT_FALSE(forward.contains("train_peak_bytes") && forward["train_peak_bytes"].is_number());
+  EXPECT_LT(forward["needed_bytes"], both["needed_bytes"]);
+  EXPECT_GE(train["forward_backward_peak_bytes"].get<std::int64_t>() - both["forward_backward_peak_bytes"].get<std::int64_t>(),
+            8 * train["params"].get<std::int64_t>())
+      << "no moments";
+  refused("plan --phase forward --keep input" + size, 2, "leave --keep");
+}
+
+TEST_F(ModelProgram, BlocksInGroupsAreALevelLikeEveryOther) {
+  const std::string narrow = " --width 64 --heads 2 --vocab 100 --batch 1 ";
+  const Json j = answer("memory model --layers 6 --len 64 --keep input,groups,groups:2,groups:3:everything" + narrow);
+  ASSERT_EQ(j["rows"].size(), 4u);
+  EXPECT_EQ(j["rows"][1]["keep"], "groups:3") << "the root of 6 blocks, or a little more";
+  EXPECT_EQ(j["rows"][2]["keep"], "groups:2");
+  EXPECT_EQ(j["rows"][3]["keep"], "groups:3:everything");
+  EXPECT_LT(j["rows"][1]["train_peak_bytes"], j["rows"][0]["train_peak_bytes"]);
+  EXPECT_GT(j["rows"][1]["flops"], j["rows"][0]["flops"]);
+  const Json step = answer("step --device cpu --layers 4 --keep groups --steps 1 --warmup 0 --len 16" + narrow);
+  EXPECT_EQ(step["rows"].back()["peak_bytes"], step["rows"].back()["forecast_peak_bytes"]);
+  EXPECT_EQ(step["rows"].back()["kept"], "groups:2");
+  const Json plan = answer("plan --layers 4 --len 64 --most 1000 --precision fp32" + narrow);
+  EXPECT_NE(plan["rows"].dump().find("\"groups:2\""), std::string::npos);
+  refused("step --keep groups:1", 2, "groups:K");
+  refused("step --keep groups:2:most", 2, "groups:K:LEVEL");
+  refused("memory model --layers 4 --keep groups:9" + narrow, 2, "groups of 9 blocks");
+}
+
+TEST_F(ModelProgram, ATimeIsExpectedWhereSuchACardWasMeasured) {
+  const std::string size = " --model small --batch 4 --len 512 --precision bf16 ";
+  const Json plan = answer("plan --device h200 --most 1" + size), row = plan["rows"][0];
+  EXPECT_LT(row["ms_at_least"], row["ms"]);
+  EXPECT_LT(row["ms_low"], row["ms"]);
+  EXPECT_LT(row["ms"], row["ms_high"]);
+  EXPECT_NE(plan["notes"].dump().find("ms is expected"), std::string::npos);
+  const Json account = answer("memory model --device h200" + size)["rows"][0];
+  EXPECT_NEAR(account["ms"].get<double>(), 4.90, 0.12 * 4.90) << "as recorded";
+  const Json elsewhere = answer("plan --device h100 --most 1" + size);
+  EXPECT_FALSE(elsewhere["rows"][0].contains("ms") && elsewhere["rows"][0]["ms"].is_number());
+  EXPECT_EQ(elsewhere["notes"].dump().find("ms is expected"), std::string::npos);
+}
+
+TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
+  const std::string model = "memory model --model small --batch 1 --len 256 --precision bf16 --device h200";
+  const Json one = answer(model)["rows"][0], eight = answer(model + " --ranks 8 --shard everything")["rows"][0],
+             split = answer(model + " --gpus 8 --shard everything --split-tokens")["rows"][0];
+  EXPECT_LT(eight["train_peak_bytes"].get<double>(), 0.5 * one["train_peak_bytes"].get<double>());
+  EXPECT_LT(split["train_peak_bytes"], eight["train_peak_bytes"]);
+  EXPECT_GT(eight["link_bytes"], 0.0);
+  EXPECT_EQ(one["link_bytes"], 0.0);
+  EXPECT_GT(eight["needed_bytes"].get<double>() - eight["train_peak_bytes"].get<double>(),
+            one["needed_bytes"].get<double>() - one["train_peak_bytes"].get<double>())
+      << "what communication takes beside it";
+  refused(model + " --shard everything", 2, "there is one rank");
+  refused("memory model --device cpu --ranks 2 --measure", 2, "headroom step --ranks 2");
+}
+
+// What a card or a width is not served with is not advised, and refused only to whoever asks for it.
+TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
+  const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
+  EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
+  for (const char* other : {"--device a100", "--device h200 --ffn 700"}) {
+    const auto said = run(model + other);
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.out.find(none), std::string::npos) << other;
+    EXPECT_EQ(said.out.find("micro-batches of"), std::string::npos) << "an update during backward takes one";
+    refused(std::string(model).append(other).append(" ").append(none), 1, "--gradients half");
+  }
+  const auto two = run(model + "--device h200 --gpus 2 --gradients half");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(two.out.find(none), std::string::npos);
+}
+
+TEST_F(ModelProgram, Fp8IsForecastForACardAndSaysWhatItIs) {
+  const Json plan = answer("plan --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8 --attention flash");
+  EXPECT_EQ(plan["rows"][0]["precision"], "fp8") << "its ceiling is the higher";
+  EXPECT_NE(plan["notes"].dump().find("Its weights are quantised just before each use"), std::string::npos) << plan["notes"];
+  const Json without = answer("plan --device b200 --model small --batch 4 --len 1024 --precision bf16,fp8 --attention flash");
+  EXPECT_NE(without["notes"].dump().find("fp8 is left out: "), std::string::npos) << without["notes"];
+  const Json j = answer("memory model --device h200 --model small --batch 4 --len 1024 --precision bf16,fp8");
+  EXPECT_LT(j["rows"][1]["train_peak_bytes"], j["rows"][0]["train_peak_bytes"]);
+  const Json step = answer("step --device cpu --precision fp8 --scales row --len 16 --steps 1 --warmup 0 --phase train" + small_model);
+  EXPECT_EQ(step["rows"][0]["precision"], "fp8");
+  EXPECT_EQ(step["rows"][0]["scales"], "row");
+  EXPECT_EQ(step["rows"][0]["peak_bytes"], step["rows"][0]["forecast_peak_bytes"]);
+  const Json profile = answer("profile step --device cpu --precision fp8 --len 16 --steps 1 --warmup 0 --phase train" + small_model);
+  ASSERT_EQ(profile["quantised"].size(), 2u * 12);
+  EXPECT_GT(profile["quantised"][0]["numbers"], 0);
+}
+
+}  // namespace
+}  // namespace headroom

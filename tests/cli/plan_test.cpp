@@ -1,0 +1,177 @@
+// `headroom plan` as a user meets it: what fits, what each setting costs, and the ways to share a step.
+#include <map>
+#include <set>
+
+#include "tests/cli/model_program.h"
+
+namespace headroom {
+namespace {
+
+TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
+  const Json j = answer("plan --model 2.7B --device h200 --most 10000");
+  EXPECT_EQ(j["fits"], true);
+  ASSERT_EQ(j["rows"].size(), j["settings_that_fit"].get<std::size_t>());
+  std::int64_t least = j["rows"][0]["peak_bytes"];
+  for (std::size_t i = 1; i < j["rows"].size(); ++i) {
+    EXPECT_LE(j["rows"][i - 1]["ms_at_least"], j["rows"][i]["ms_at_least"]);
+    EXPECT_LE(j["rows"][i]["needed_bytes"], j["memory_bytes"]);
+    EXPECT_LT(j["rows"][i]["peak_bytes"], j["rows"][i]["needed_bytes"]);
+    least = std::min(least, j["rows"][i]["peak_bytes"].get<std::int64_t>());
+  }
+  const Json small = answer("plan --model 2.7B --device h200 --memory 3", 3);
+  EXPECT_EQ(small["fits"], false);
+  ASSERT_EQ(small["rows"].size(), 1u) << "the nearest";
+  EXPECT_EQ(small["rows"][0]["peak_bytes"], least);
+  EXPECT_NE(small["notes"].dump().find("Nothing fits. The nearest needs"), std::string::npos) << small["notes"];
+}
+
+TEST_F(ModelProgram, ThePlanTriesEveryLeverAndTheAccountAgrees) {
+  const Json j = answer("plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40 --precision bf16");
+  EXPECT_EQ(j["rows"][0]["keep"], "input");
+  EXPECT_EQ(j["rows"][0]["masters"], "halves");
+  EXPECT_EQ(j["rows"][0]["gradients"], "none");
+  EXPECT_EQ(j["rows"][0]["update"], "during");
+  const Json account = answer(
+      "memory model --model 2.7B --batch 1 --len 1024 --device h200 --memory 40 --precision bf16 --keep input --masters halves "
+      "--gradients none --update during");
+  EXPECT_EQ(account["rows"][0]["train_peak_bytes"], j["rows"][0]["peak_bytes"]);
+  EXPECT_EQ(account["rows"][0]["needed_bytes"], j["rows"][0]["needed_bytes"]);
+  EXPECT_EQ(account["rows"][0]["fits"], true);
+  const Json clipped = answer("plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40 --precision bf16 --update after", 3);
+  EXPECT_EQ(clipped["rows"][0]["update"], "after");
+  refused("plan --update before", 2, "after");
+}
+
+TEST_F(ModelProgram, WhatDoesNotFitIsCodeThree) {
+  answer("memory model --device h100 --memory 0.7 --len 16" + small_model, 3);
+  answer("memory model --device h100 --memory 1.7 --len 16" + small_model, 0);
+  answer("memory model --as pytorch --memory 1 --len 16" + small_model, 0);
+  answer("memory model --as pytorch --memory 0.3 --len 16" + small_model, 3);
+  const Json attention = answer("memory attention --len 65536 --variant plain --memory 1", 3);
+  EXPECT_EQ(attention["rows"][0]["status"], "oom");
+  answer("memory attention --len 1024,65536 --variant plain,flash --memory 1", 0);
+  answer("plan --memory 0.5 --device h100" + small_model, 3);
+}
+
+TEST_F(ModelProgram, ThePlanForSeveralGpusTriesEverySharding) {
+  const Json j = answer("plan --model 8B --batch 8 --len 1024 --gpus 8 --device h100 --precision bf16 --attention flash --most 100");
+  std::set<std::string> shardings;
+  for (const Json& row : j["rows"]) {
+    shardings.insert(row["sharding"]);
+    EXPECT_GT(row["link_ms_at_least"], 0.0);
+    EXPECT_LT(row["link_ms_at_least"], row["ms_at_least"]);
+    EXPECT_GT(row["link_bytes"], 0.0);
+  }
+  EXPECT_FALSE(shardings.contains("none")) << "16 bytes for each of 8 billion weights do not fit a card";
+  EXPECT_TRUE(shardings.contains("everything"));
+}
+
+// A model that is said layer by layer (its positions are scaled) is divided as one that is not.
+TEST_F(ModelProgram, WaysToShareAStepDivideEveryModel) {
+  const auto ways = [&](const std::string& name, const std::string& more) {
+    const std::string file = (folder_ / (name + ".json")).string();
+    std::ofstream(file) << R"({"model_type":"llama","vocab_size":1000,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":4,)"
+                        << R"("num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64)" << more << "}";
+    const Json j = answer("plan --batch 8 --len 64 --gpus 2 --device h100 --precision bf16 --model " + file);
+    std::map<std::string, Json> all;
+    for (const Json& row : j["ways"]) all[row["way"]] = row;
+    return all;
+  };
+  auto plain = ways("plain", ""), scaled = ways("scaled", R"(,"rope_scaling":{"rope_type":"linear","factor":2.0})");
+  EXPECT_EQ(plain.size(), 6u) << "replicas, three shardings, tensor and pipeline parallel";
+  for (const auto& [way, row] : plain)
+    for (const char* field : {"peak_bytes", "link_bytes", "fits"}) EXPECT_EQ(scaled[way][field], row[field]) << way << " " << field;
+  EXPECT_LT(plain["tensor parallel"]["peak_bytes"], plain["replicas"]["peak_bytes"]);
+  const Json narrow = answer("plan --batch 8 --len 64 --gpus 2 --device h200 --precision fp8 --width 64 --heads 4 --ffn 48 --layers 2");
+  for (const Json& row : narrow["ways"])
+    if (row["way"] == "tensor parallel") {
+      EXPECT_NE(row["why_not"].get<std::string>().find("needs a multiple of 16"), std::string::npos) << row;
+    }
+}
+
+TEST_F(ModelProgram, ThePlanSaysWhyTwoShardingsAreAlike) {
+  const std::string sharing =
+      "plan --model small --batch 8 --len 256 --gpus 8 --device h100 --precision bf16 --keep everything --attention flash";
+  const char* alike = "ZeRO-1 and ZeRO-2 are alike here";
+  EXPECT_NE(run(sharing + " --update during").out.find(alike), std::string::npos);
+  EXPECT_EQ(run(sharing + " --update after").out.find(alike), std::string::npos) << "gradients wait";
+}
+
+TEST_F(ModelProgram, ThePlanRefusesBeforeItMeasures) {
+  refused("plan --device cpu --db " + db_ + " --phase forward --gradients half", 2, "gradients in half need bf16");
+  refused("plan --device cpu --db " + db_ + " --keep groups:1", 2, "K is 2 or more");
+  const Ended e = run("plan --device cpu --layers 1 --width 64 --heads 1 --vocab 100 --len 8 --db " + db_);
+  EXPECT_EQ(e.code, 0);
+  EXPECT_NE(e.err.find("measuring the ceilings of"), std::string::npos) << "what takes the seconds";
+}
+
+TEST_F(ModelProgram, ThePlanHoldsTheWaysToShareAStepAgainstEachOther) {
+  for (const int gpus : {2, 8, 64}) {
+    const std::string n = std::to_string(gpus);
+    const Json j = answer("plan --model 2.7B --batch " + n + " --len 1024 --gpus " + n +
+                          " --device h100 --precision bf16 --attention flash --masters halves --gradients half --keep everything,input");
+    std::map<std::string, Json> ways;
+    for (const Json& row : j["ways"]) ways[row["way"].get<std::string>().substr(0, 8)] = row;
+    for (const char* way : {"replicas", "ZeRO-1 (", "ZeRO-3 (", "context ", "tensor p", "pipeline"}) {
+      ASSERT_TRUE(ways.contains(way)) << way;
+      EXPECT_EQ(ways[way]["runs"], std::string(way) != "tensor p" && std::string(way) != "pipeline") << way;
+    }
+    if (gpus == 64) {  // 32 heads
+      EXPECT_NE(ways["tensor p"]["why_not"].get<std::string>().find("do not divide by 64"), std::string::npos);
+      EXPECT_NE(ways["pipeline"]["why_not"].get<std::string>().find("make no 64 stages"), std::string::npos);
+      continue;
+    }
+    const Json &tensor = ways["tensor p"], &pipeline = ways["pipeline"];
+    // Four all-reduces of the residual stream: 2560 wide, bf16, of every token.
+    EXPECT_NEAR(tensor["bytes_a_layer"].get<double>(), 8.0 * (gpus - 1) / gpus * gpus * 1024 * 2560 * 2,
+                1e-6 * tensor["bytes_a_layer"].get<double>());
+    EXPECT_NEAR(tensor["exposed_ms"].get<double>(), tensor["link_bytes"].get<double>() / 450e9 * 1e3, 1e-6) << "nothing covers it";
+    EXPECT_GT(pipeline["bubble"], 0.0);
+    EXPECT_LT(pipeline["link_bytes"], tensor["link_bytes"]);
+    EXPECT_LT(ways["ZeRO-3 ("]["peak_bytes"], ways["replicas"]["peak_bytes"]);
+    for (const auto& [name, way] : ways) EXPECT_GT(way["ms_at_least"], 0.0) << name;
+  }
+}
+
+TEST_F(ModelProgram, ABatchSmallerThanTheGpusSplitsItsTokens) {
+  const Json j =
+      answer("plan --model 8B --batch 2 --len 32768 --gpus 8 --device h200 --precision bf16 --attention flash --keep no-cheap,input");
+  for (const Json& row : j["rows"]) EXPECT_EQ(row["split_tokens"], true);
+  refused("plan --model 8B --batch 2 --len 1001 --gpus 8 --device h200", 2, "--len a multiple of 16, so that tokens are");
+}
+
+// Bytes against time of every setting that fits, also those that the table leaves out; report draws the rows that a file holds.
+TEST_F(ModelProgram, ThePlanIsAPictureToo) {
+  const std::string plan = "plan --device h200 --memory 20 --precision bf16,fp32 --len 128 --most 5" + small_model;
+  EXPECT_NE(run(plan + "--format md").out.find("Bytes against time"), std::string::npos);
+  ASSERT_EQ(run(plan + "--out " + at("plan.html")).code, 0);
+  EXPECT_NE(text_of(at("plan.html")).find("other settings that fit"), std::string::npos);
+  ASSERT_EQ(run(plan + "--out " + at("plan.json")).code, 0);
+  const Ended page = run("report " + at("plan.json") + " --format md");
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_NE(page.out.find("Bytes against time"), std::string::npos) << page.out;
+}
+
+TEST_F(ModelProgram, ThePlanFindsALevelForEachBlock) {
+  const std::string command =
+      "plan --model 2.7B --batch 4 --len 1024 --device h200 --memory 50 --precision bf16 --attention flash --most 1";
+  const Json levels = answer(command), found = answer(command + " --keep auto");
+  const std::string keep = found["rows"][0]["keep"];
+  EXPECT_NE(keep.find(" × "), std::string::npos) << "two levels: " << keep;
+  EXPECT_LT(found["rows"][0]["ms_at_least"], levels["rows"][0]["ms_at_least"]);
+  EXPECT_LE(found["rows"][0]["needed_bytes"], 50ull << 30);
+  EXPECT_NE(levels["notes"].dump().find("--keep auto finds a level for each block"), std::string::npos) << levels["notes"];
+}
+
+TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
+  keep_ceilings(1e9);
+  const Json before = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + small_model);
+  keep_ceilings(2e9);
+  const Json after = answer("plan --device cpu --len 32 --precision fp32,bf16,fp16" + small_model);
+  EXPECT_EQ(before["rows"][0]["precision"], "fp32");
+  EXPECT_NEAR(before["rows"][0]["ms_at_least"].get<double>() / after["rows"][0]["ms_at_least"].get<double>(), 2, 1e-6);
+  EXPECT_NE(after["notes"].dump().find("measured by headroom device, run 2"), std::string::npos) << after["notes"];
+}
+
+}  // namespace
+}  // namespace headroom
