@@ -72,6 +72,9 @@ class Forecast:
     traffic_bytes: float
     host_bytes: int  # of pinned host memory, where blocks keep tensors (keep="host:N"); not in the peak
     ms_at_least: Optional[float]  # a lower bound: every op at its ceiling; None where a ceiling is not known
+    ms: Optional[float]  # expected, where steps of such a machine were measured, and between what it lies; else None
+    ms_low: Optional[float]
+    ms_high: Optional[float]
     at_peak_bytes: Dict[str, int]  # by phase
     components: List[Component] = dataclasses.field(repr=False)
     timeline: List[Moment] = dataclasses.field(repr=False)

@@ -1,6 +1,7 @@
 // A Device is a value: what a machine is called, what it holds, how fast it is. It may be present or only described.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ struct Ceilings {               // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
   double link_bytes_per_s = 0;  // that a device sends to its peers while it receives as much
+  double host_bytes_per_s = 0;  // of a card, to or from pinned memory of its host, one way
   std::string source;           // "measured …" or "datasheet …"
   double of(Precision p) const {
     switch (p.dtype) {
@@ -27,6 +29,8 @@ struct Ceilings {               // 0: not known
   }
 };
 
+struct Efficiencies;  // efficiency.h
+
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   std::string key;                 // as one types it: "h200"; empty for a machine that is present
@@ -38,6 +42,7 @@ struct Device {
   std::uint64_t total_bytes = 0;   // all it has
   std::string driver, bus;         // of a GPU that is present: the CUDA version that its driver serves; its PCI address
   Ceilings ceilings;
+  std::shared_ptr<const Efficiencies> efficiencies;  // how near to its ceilings its steps come; null: not known
 };
 
 Device cpu_device();                                     // this machine

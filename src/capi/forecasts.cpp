@@ -185,6 +185,9 @@ Json forecast_answer(Request& r) {
               {"traffic_bytes", f.bytes},
               {"host_bytes", f.host_bytes},
               {"ms_at_least", f.ms > 0 ? Json(f.ms) : Json()},
+              {"ms", f.expected ? Json(f.expected->ms) : Json()},
+              {"ms_low", f.expected ? Json(f.expected->low_ms) : Json()},
+              {"ms_high", f.expected ? Json(f.expected->high_ms) : Json()},
               {"at_peak_bytes", phases},
               {"components", components_of(f)}};
   if (asked.timeline) out["timeline"] = timeline_of(f);

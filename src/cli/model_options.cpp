@@ -1,7 +1,6 @@
 #include "cli/model_options.h"
 
 #include "base/error.h"
-#include "base/host_link.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/study.h"
@@ -59,37 +58,39 @@ engine::ModelConfig ModelOptions::config() const {
   return c;
 }
 
-Device described_device(const Common& common) {
+bool is_here(const Common& common) {
   const std::string& name = common.device;
-  return name.empty() || name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
+  return name.empty() || name == "cpu" || name.starts_with("cuda");
 }
+
+Device described_device(const Common& common) { return is_here(common) ? chosen_device(common) : device_described(common.device); }
 
 std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) { return studies::kept_ceilings(d, common.db); }
 
 void take_kept_links(Device& d, const Common& common) {
   if (const auto link = studies::kept_link(d, common.db)) d.ceilings.link_bytes_per_s = *link;
-  if (const auto host = studies::kept_host_link(d, common.db)) set_host_bytes_per_s(d, *host);
+  if (const auto host = studies::kept_host_link(d, common.db)) d.ceilings.host_bytes_per_s = *host;
 }
 
-namespace {
-Ceilings ceilings_without_links(const Device& d, const Common& common) {
-  if (auto kept = kept_ceilings(d, common)) return *kept;
-  if (!d.ceilings.source.empty()) return d.ceilings;
+bool take_kept(Device& d, const Common& common) {
+  const auto kept = kept_ceilings(d, common);
+  if (kept) d.ceilings = *kept;
+  take_kept_links(d, common);
+  if (auto efficiencies = studies::kept_efficiencies(d, common.db)) d.efficiencies = std::move(efficiencies);
+  return kept.has_value();
+}
+
+Device with_ceilings(Device d, const Common& common) {
+  if (take_kept(d, common) || !d.ceilings.source.empty()) return d;
   say(fmt::format("measuring the ceilings of {}, a few seconds; `headroom device` measures longer and keeps them", d.name));
   Ceilings c = studies::measure_ceilings(d, {.warmup = 1, .steps = 10, .seconds = 0.3}, interrupted).ceilings;
   const bool fp16_too = c.fp16_flops > 0;
   if (!fp16_too) c.fp16_flops = c.bf16_flops;
+  c.link_bytes_per_s = d.ceilings.link_bytes_per_s, c.host_bytes_per_s = d.ceilings.host_bytes_per_s;
   c.source = fmt::format("measured just now, briefly{}. headroom device measures longer and keeps the result",
                          fp16_too ? "" : "; fp16 taken as bf16");
-  return c;
-}
-}  // namespace
-
-Ceilings ceilings_here(const Device& d, const Common& common) {
-  Device here = d;
-  here.ceilings = ceilings_without_links(d, common);
-  take_kept_links(here, common);
-  return here.ceilings;
+  d.ceilings = c;
+  return d;
 }
 
 }  // namespace headroom::cli

@@ -31,11 +31,14 @@ void add_model(CLI::App&, ModelOptions&);
 
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
+bool is_here(const Common&);  // what --device names
 
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);
-Ceilings ceilings_here(const Device&, const Common&);
+Device with_ceilings(Device, const Common&);
 // As `headroom comm` measured the link to other cards last, and `headroom device` the link to the host, if they ever did.
 void take_kept_links(Device&, const Common&);
+// All that was kept of the machine that is here: ceilings, links, efficiencies. False where none of its ceilings were.
+bool take_kept(Device&, const Common&);
 
 }  // namespace headroom::cli

@@ -30,11 +30,10 @@ Run plan(CLI::App& app, Common& common) {
     p.device = described_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
     if (p.whose == studies::Whose::pytorch) return show(studies::plan(p), common);
-    const bool here = !gpu || !p.device.bus.empty();
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;
     studies::check(p);
-    if (here) p.device.ceilings = ceilings_here(p.device, common);
+    if (is_here(common)) p.device = with_ceilings(p.device, common);
     return show(studies::plan(p), common);
   };
 }

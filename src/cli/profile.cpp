@@ -34,16 +34,6 @@ studies::ProfileOptions options_of(const ProfileAsked& a, const Common& common) 
   return o;
 }
 
-// Last of the preparations: where nobody kept them they are measured, for seconds.
-Device with_ceilings(Device d, const Common& common) {
-  if (auto kept = kept_ceilings(d, common))
-    d.ceilings = *kept;
-  else if (d.ceilings.copy_bytes_per_s <= 0)  // not a card that is known by name
-    d.ceilings = ceilings_here(d, common);
-  take_kept_links(d, common);
-  return d;
-}
-
 // A page is the report of this one run: charts beside the tables.
 Record for_format(Format format, const std::function<Record(bool for_people)>& record, const std::string& title,
                   const std::string& machine) {

@@ -1,5 +1,8 @@
 #include "engine/expected.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <string_view>
 
 #include "engine/decoder.h"
@@ -9,50 +12,161 @@ namespace headroom::engine {
 
 namespace {
 
-// How many times its roofline an op took, by its kind, and what an op of forward and one of backward, which may be several launches, takes
-// beside that. Least squares of relative error over the steps of one card in bench/results/h200_step_seeds_2026-11-21.csv; elementwise
-// ops taken at their roofline. link: of the time that the link is busy, what the work beside it loses, of two cards (21 steps in
-// h200_step_two_gpus_peer_copies_2026-11-22.csv); 0: no steps of two are on record.
-struct Measured {
-  std::string_view card;
-  Precision precision;
-  double product, gradient_product, attention, update, forward_op_ms, backward_op_ms, link;
+// What a step's time is the sum of: so many milliseconds of roofline, or so many ops, times a field of Efficiency. `near` and `give` say
+// where that field is expected before anything is measured: steps move it as far as they speak of it.
+struct Term {
+  double Efficiency::*factor;
+  double near, give;
 };
-constexpr Measured on_record[] = {
-    {"NVIDIA H200", {DType::f32, Math::exact}, 1.064, 1.096, 1.164, 0.850, 0.01000, 0.01204, 0},
-    {"NVIDIA H200", {DType::bf16, Math::exact}, 1.113, 1.241, 1.168, 0.973, 0.00261, 0.00483, 0.284},
+enum At : std::size_t {
+  product,
+  gradient_product,
+  attention_64,
+  attention_64_backward,
+  attention_128,
+  attention_128_backward,
+  elementwise,
+  loss,
+  update,
+  forward_op,
+  backward_op
 };
-constexpr double largest_ratio = 1.10;  // the largest ratio of a recorded step to its expected time, or back: 1.096
+constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
+                                      {&Efficiency::gradient_product, 1.2, 0.5},
+                                      {&Efficiency::attention_64, 1.2, 1},
+                                      {&Efficiency::attention_64_backward, 1.2, 1},
+                                      {&Efficiency::attention_128, 1.2, 1},
+                                      {&Efficiency::attention_128_backward, 1.2, 1},
+                                      {&Efficiency::elementwise, 1, 1},
+                                      {&Efficiency::loss, 1, 3},
+                                      {&Efficiency::update, 1, 0.5},
+                                      {&Efficiency::forward_op_ms, 0, 0.02},
+                                      {&Efficiency::backward_op_ms, 0, 0.02}}};
+constexpr double noise = 0.03;  // of a step's time: what the terms cannot say of it
+using Parts = std::array<double, terms.size()>;
 
-double times_roofline(std::string_view op, const Measured& m) {
-  const bool pass = op.ends_with(".forward") || op.ends_with(".backward");
-  if (op.starts_with("attention.") && pass) return m.attention;
-  if (op.starts_with("adamw")) return m.update;
-  if (op == "product_update" || op.ends_with(".dw") || op.ends_with(".dx")) return m.gradient_product;
-  return op == "head" || op.starts_with("attention.") || (op.starts_with("ffn.") && !pass) ? m.product : 1;
+bool is_gradient_product(std::string_view op) { return op == "product_update" || op.ends_with(".dw") || op.ends_with(".dx"); }
+
+At kind_of(std::string_view op, std::int64_t head_dim) {
+  const bool backward = op.ends_with(".backward"), pass = backward || op.ends_with(".forward");
+  if (op.starts_with("attention.") && pass)
+    return head_dim <= 64 ? backward ? attention_64_backward : attention_64 : backward ? attention_128_backward : attention_128;
+  if (op.starts_with("adamw")) return update;
+  if (op.starts_with("cross_entropy")) return loss;
+  if (is_gradient_product(op)) return gradient_product;
+  return op == "head" || op.starts_with("attention.") || (op.starts_with("ffn.") && !pass) ? product : elementwise;
 }
 
-double beside_ms(std::string_view op, const Measured& m) {
-  const bool back = op == "product_update" || op.ends_with(".dw") || op.ends_with(".dx") || op.ends_with(".backward");
-  return back ? m.backward_op_ms : m.forward_op_ms;
+Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings) {
+  Parts p{};
+  for (const OpCall& s : walk.steps) {
+    if (s.cost.link_bytes > 0) continue;
+    const std::string_view op = s.op.text;
+    p[kind_of(op, r.model.head_dim)] += roofline_ms(s, r.precision, ceilings);
+    p[is_gradient_product(op) || op.ends_with(".backward") ? backward_op : forward_op] += 1;
+  }
+  return p;
+}
+
+double time_of(const Parts& parts, const Efficiency& e) {
+  double ms = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) ms += parts[i] * e.*terms[i].factor;
+  return ms;
+}
+
+struct Sums {  // the normal equations of a least-squares fit
+  std::array<Parts, terms.size()> a{};
+  Parts b{};
+  void add(const Parts& x, double y, double weight) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      b[i] += weight * x[i] * y;
+      for (std::size_t k = 0; k < x.size(); ++k) a[i][k] += weight * x[i] * x[k];
+    }
+  }
+  // By Gauss and Jordan: what is expected of every term keeps the matrix positive. Terms not in `free` are 0.
+  Parts solved(std::array<bool, terms.size()> free) const {
+    auto m = a;
+    Parts x = b;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!free[i]) continue;
+      const double pivot = m[i][i];
+      for (double& v : m[i]) v /= pivot;
+      x[i] /= pivot;
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        if (k == i || !free[k]) continue;
+        const double times = m[k][i];
+        for (std::size_t c = 0; c < x.size(); ++c) m[k][c] -= times * m[i][c];
+        x[k] -= times * x[i];
+      }
+    }
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (!free[i]) x[i] = 0;
+    return x;
+  }
+};
+
+struct Point {
+  const ModelConfig* model;
+  Parts parts;  // of a millisecond that was measured
+  double ms;
+};
+
+std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
+  std::vector<Point> points;
+  for (const StepMeasured& s : steps) {
+    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings), s.ms};
+    for (double& part : p.parts) part /= s.ms;
+    points.push_back(p);
+  }
+  return points;
+}
+
+// Nothing takes less than no time: a term that the fit would give that is taken out, and the others are fitted again.
+Efficiency fit(Precision precision, std::span<const Point> points, const ModelConfig* without = nullptr) {
+  Sums sums;
+  for (const Point& p : points)
+    if (!without || !same_model(*p.model, *without)) sums.add(p.parts, 1, 1 / (noise * noise));
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    Parts one{};
+    one[i] = 1;
+    sums.add(one, terms[i].near, 1 / (terms[i].give * terms[i].give));
+  }
+  std::array<bool, terms.size()> free;
+  free.fill(true);
+  Parts x = sums.solved(free);
+  for (auto least = std::min_element(x.begin(), x.end()); *least < 0; least = std::min_element(x.begin(), x.end())) {
+    free[std::size_t(least - x.begin())] = false;
+    x = sums.solved(free);
+  }
+  Efficiency e{.precision = precision};
+  for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
+  return e;
 }
 
 }  // namespace
 
 std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const LinkTime& link, const Device& device) {
-  if (r.ranks.count > 2 || r.ranks.split_tokens || r.host > 0 || r.model.counted || !r.attention.starts_with("flash") ||
-      !computes_as_llama(decoder_of(r.model)))
+  if (!device.efficiencies || r.ranks.count > 2 || r.ranks.split_tokens || r.host > 0 || r.model.counted ||
+      !r.attention.starts_with("flash") || !computes_as_llama(decoder_of(r.model)))
     return {};
-  for (const Measured& m : on_record) {
-    if (m.card != device.name || !(m.precision == r.precision) || (r.ranks.count > 1 && m.link == 0)) continue;
-    Expected e{.ms = link.exposed_ms + m.link * link.ms};
-    for (const OpCall& s : walk.steps)
-      if (s.cost.link_bytes == 0)
-        e.ms += beside_ms(s.op.text, m) + times_roofline(s.op.text, m) * roofline_ms(s, r.precision, device.ceilings);
-    e.low_ms = e.ms / largest_ratio, e.high_ms = e.ms * largest_ratio;
-    return e;
+  for (const Efficiency& e : device.efficiencies->by_precision) {
+    if (!(e.precision == r.precision) || (r.ranks.count > 1 && e.link == 0)) continue;
+    const double ms = link.exposed_ms + e.link * link.ms + time_of(parts_of(r, walk, device.efficiencies->ceilings), e);
+    return Expected{ms, ms / e.within, ms * e.within};
   }
   return {};
+}
+
+Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
+  return fit(precision, points_of(steps, ceilings, device, workers));
+}
+
+std::vector<double> foretold_by_others(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings,
+                                       const Device& device, int workers) {
+  const auto points = points_of(steps, ceilings, device, workers);
+  std::vector<double> ms;
+  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, p.model)));
+  return ms;
 }
 
 }  // namespace headroom::engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/host_link.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 
 namespace headroom::engine {
@@ -18,7 +18,7 @@ std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Ke
 }
 
 bool may_wait_on_host(const Recipe& r, const Device& device) {
-  return device.kind == DeviceKind::cuda && host_bytes_per_s(device) > 0 && !r.model.counted && r.purpose != Purpose::forward;
+  return device.kind == DeviceKind::cuda && device.ceilings.host_bytes_per_s > 0 && !r.model.counted && r.purpose != Purpose::forward;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/convert.h"
-#include "base/host_link.h"
 #include "base/random.h"
 #include "dist/dry.h"
 #include "engine/agree.h"
@@ -126,7 +125,7 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
   auto lane = ctx_.dry()      ? of_forecast ? of_forecast->make_lane(HostKeep::rooms) : std::make_unique<dist::Lane>()
                    : ctx_.on_gpu() ? dist::lane_of_gpu(ctx_.device.index, HostKeep::rooms)
                               : std::make_unique<dist::Lane>();
-  host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), host_bytes_per_s(ctx_.device));
+  host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), ctx_.device.ceilings.host_bytes_per_s);
 }
 
 // Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.

@@ -53,6 +53,8 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_EQ(at_peak, f.peak_bytes);
   EXPECT_TRUE(a.at("fits").get<bool>());
   EXPECT_GT(a.at("ms_at_least").get<double>(), 0);
+  EXPECT_LT(a.at("ms_low").get<double>(), a.at("ms").get<double>());
+  EXPECT_LT(a.at("ms").get<double>(), a.at("ms_high").get<double>());
   EXPECT_EQ(a.at("at_peak_bytes").at("saved"), f.bytes_at_peak(Phase::saved));
   EXPECT_EQ(a.at("at_peak_bytes").size(), std::size_t(phase_count));
   EXPECT_LT(a.at("forward_peak_bytes"), a.at("forward_backward_peak_bytes"));

@@ -105,6 +105,53 @@ TEST(ExpectedTime, HoldsForTwoCardsThatShareAStep) {
   EXPECT_LT(expect_between(all), 0.03);
 }
 
+// Steps whose times are what `e` says of them: a fit finds that again, from so many kinds of models.
+TEST(ExpectedTime, AFitFindsWhatStepsAreMadeOf) {
+  Device d = device_described("h100");
+  const Precision bf16{DType::bf16};
+  const Efficiency e{.precision = bf16,
+                     .product = 1.3,
+                     .gradient_product = 1.5,
+                     .elementwise = 1.2,
+                     .loss = 2.5,
+                     .update = 0.9,
+                     .attention_64 = 2,
+                     .attention_64_backward = 1.7,
+                     .attention_128 = 1.4,
+                     .attention_128_backward = 1.6,
+                     .forward_op_ms = 0.004,
+                     .backward_op_ms = 0.006};
+  d.efficiencies = std::make_shared<const Efficiencies>(Efficiencies{{e}, d.ceilings, ""});
+  std::vector<StepMeasured> steps;
+  for (const char* model : {"small", "small width 256 heads 4 layers 2 vocab 50304", "small width 2048 heads 16 layers 2",
+                            "small width 512 heads 8 ffn 512 layers 2 vocab 1000", "small width 128 heads 2 layers 8", "medium",
+                            "2.7B layers 2", "small width 512 heads 4 layers 2 ffn 256 vocab 1000"})
+    for (const std::int64_t len : {128, 1024, 8192})
+      for (const Purpose purpose : {Purpose::forward, Purpose::gradients, Purpose::training}) {
+        Recipe r{model_in(model), 2, len, bf16};
+        r.purpose = purpose;
+        steps.push_back({r, forecast(r, d, 1).expected->ms});
+      }
+  const Efficiency found = fitted(bf16, steps, d.ceilings, d, 1);
+  describe(e, [&](const auto& member, const Description& description) {
+    describe(found, [&](const auto& other, const Description& same) {
+      if constexpr (std::is_same_v<decltype(member), decltype(other)> && std::is_same_v<decltype(member), const double&>)
+        if (std::string_view(description.name) == same.name) { EXPECT_NEAR(other, member, 0.05 * member) << same.name; }
+    });
+  });
+  const auto foretold = foretold_by_others(bf16, steps, d.ceilings, d, 1);
+  ASSERT_EQ(foretold.size(), steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_NEAR(foretold[i] / steps[i].ms, 1, 0.05) << steps[i].recipe.model.name;
+}
+
+TEST(ExpectedTime, AFitOfNothingStaysNearTheRoofline) {
+  const Device d = device_described("h100");
+  const Efficiency e = fitted({}, {}, d.ceilings, d, 1);
+  EXPECT_NEAR(e.product, 1.1, 1e-9);
+  EXPECT_EQ(e.forward_op_ms, 0);
+  EXPECT_EQ(e.within, 1);
+}
+
 TEST(ExpectedTime, IsNotSaidWhereNothingWasMeasured) {
   Recipe r{model_described("small"), 4, 512, {DType::bf16}};
   const auto of = [&](const char* card) { return forecast(r, device_described(card), 1).expected; };

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/host_link.h"
 #include "engine/keep_auto.h"
 #include "tests/engine/ranks_at_work.h"
 
@@ -127,8 +126,7 @@ Device described(const char* name, double host_gb_s) {
 }
 
 TEST(HostKeep, IsChosenWhereTheLinkPays) {
-  EXPECT_EQ(host_bytes_per_s(device_described("h200")), 55e9);
-  EXPECT_EQ(host_bytes_per_s(Device{}), 0) << "on a CPU it would be the same memory";
+  EXPECT_EQ(device_described("h200").ceilings.host_bytes_per_s, 55e9);
   Recipe r{model_described("small"), 4, 1024, *precision_named("bf16")};
   const Device fast = described("a fast host", 2000), slow = described("a slow host", 0.001);
   r.keep_as({Keep::everything});

@@ -22,6 +22,7 @@ class ForecastTest(unittest.TestCase):
         self.assertEqual(sum(f.at_peak_bytes.values()), f.peak_bytes)
         self.assertTrue(f.fits)
         self.assertGreater(f.ms_at_least, 0)
+        self.assertTrue(f.ms_at_least < f.ms_low < f.ms < f.ms_high)
         self.assertEqual(f.settings["keep"], "everything")
         less = headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200", keep="input")
         self.assertLess(less.peak_bytes, f.peak_bytes)

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "base/host_link.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
+#include "studies/device/efficiencies.h"
 #include "studies/device/study.h"
 #include "studies/memory/room.h"
 
@@ -57,13 +57,31 @@ TEST_F(KeptCeilings, TheNewestRunThatMeasuredTheLinkToTheHostIsTaken) {
   EXPECT_EQ(ceilings->link_bytes_per_s, card_.ceilings.link_bytes_per_s) << "comm measures it";
 }
 
-TEST_F(KeptCeilings, AMeasuredLinkToTheHostReplacesTheDescribedOne) {
-  Device other = card_;
-  other.name = "a card of this test";
-  EXPECT_EQ(host_bytes_per_s(other), 0);
-  set_host_bytes_per_s(other, 12e9);
-  EXPECT_EQ(host_bytes_per_s(other), 12e9);
-  EXPECT_EQ(host_bytes_per_s(card_), 55e9);
+TEST_F(KeptCeilings, TheNewestEfficienciesAreTakenWithTheCeilingsOfTheirRun) {
+  EXPECT_FALSE(kept_efficiencies(card_, store_));
+  EfficiencyRow fp32, bf16;
+  fp32.efficiency.product = 1.5, bf16.efficiency.precision = {DType::bf16}, bf16.efficiency.within = 1.25;
+  const EfficiencyStep step{.model = "wide", .batch = 2, .len = 8, .ms = 3};
+  {
+    Life life({.store = store_}, "device", {{"run", ++runs_}}, card_.name);
+    const CeilingRow copy = copy_row();
+    life.keep(key_of(copy), json_of(copy));
+    life.keep(key_of(step), json_of(step));
+    for (const EfficiencyRow& r : {fp32, bf16}) life.keep(key_of(r), json_of(r));
+    life.finish();
+  }
+  CeilingRow faster = copy_row();
+  faster.copy_bytes_per_s = 8e12;
+  keep({faster});  // later, of ceilings alone
+  const auto kept = kept_efficiencies(card_, store_);
+  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept->by_precision.size(), 2u);
+  EXPECT_EQ(kept->by_precision[0].product, 1.5);
+  EXPECT_EQ(kept->by_precision[1].precision, (Precision{DType::bf16}));
+  EXPECT_EQ(kept->by_precision[1].within, 1.25);
+  EXPECT_EQ(kept->ceilings.copy_bytes_per_s, 4e12);
+  EXPECT_EQ(kept->source, "measured by headroom device, run 1");
+  EXPECT_EQ(kept_ceilings(card_, store_)->copy_bytes_per_s, 8e12);
 }
 
 TEST(HostRoom, MoreThanTheHostCanLendIsRefusedInALine) {

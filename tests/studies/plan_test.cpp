@@ -133,7 +133,7 @@ TEST(Plan, WhatItListsRunsInThatMemory) {
 TEST(Plan, TheFrontierIsWhatNothingBeats) {
   Plan p = plan_of(tiny());
   p.memory_bytes = 1ull << 40;
-  p.device.ceilings = {1e10, 1e11, 1e11, 1e11, 1e11, 1e11, 0, "described"};
+  p.device.ceilings = {1e10, 1e11, 1e11, 1e11, 1e11, 1e11, 0, 0, "described"};
   const auto rows = rows_of(plan(p));
   int beaten = 0;
   for (const auto& row : rows) {

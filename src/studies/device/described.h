@@ -4,12 +4,7 @@
 #include <string>
 
 #include "base/described.h"
-#include "base/device.h"
-
-namespace headroom {
-template <>
-inline constexpr auto names_of<DeviceKind> = names<DeviceKind>("cpu", "cuda");
-}
+#include "base/device_file.h"
 
 namespace headroom::studies {
 

@@ -5,24 +5,34 @@
 #include "report/described_table.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/described.h"
+#include "studies/device/efficiencies.h"
 
 namespace headroom::studies {
 
 namespace {
-
-struct DeviceAsked {
-  bench::Protocol protocol{.warmup = 2, .steps = 50, .seconds = 1};
-};
-void describe(Of<DeviceAsked> auto& a, auto&& f) {
-  f(a.protocol.seconds, {.name = "seconds"});
-  f(a.protocol.steps, {.name = "steps"});
-}
 
 Record clocks_in_words(const Clocks& c) {
   Record r{"clocks", "Clocks now", {}};
   r.add("driver", c.driver).add("sm_mhz", std::int64_t(c.sm_mhz)).add("most_sm_mhz", std::int64_t(c.most_sm_mhz));
   r.add("celsius", std::int64_t(c.celsius)).add("watts", c.watts).add("most_watts", c.most_watts);
   return r.add("held_back", joined(c.held_back));
+}
+
+// Steps, what follows from them, and how far to believe it.
+void add_efficiencies(const Device& d, const Ceilings& ceilings, const DeviceAsked& asked, const Host& host, Life& life, Record& record) {
+  EfficienciesAsked steps = usual_efficiencies(d);
+  if (!asked.precisions.empty()) steps.precisions = asked.precisions;
+  const MeasuredEfficiencies m = measure_efficiencies(d, ceilings, steps, host.stop, host.progress);
+  if (host.stop()) return;
+  for (const EfficiencyStep& s : m.steps) life.keep(key_of(s), json_of(s));
+  for (const EfficiencyRow& r : m.by_precision) life.keep(key_of(r), json_of(r));
+  record.add(Part{table_of("steps", "Steps measured, and what the steps of all other models foretell of each", m.steps)});
+  if (m.by_precision.empty()) return;
+  record.add(Part{table_of("efficiencies", "Times its roofline that an op takes, by its kind", m.by_precision)});
+  record.add(
+      Part{Note{"Beside that an op takes forward_op_ms or backward_op_ms. Forecasts of this machine give ms from these numbers, and "
+                "ms_low and ms_high: ms over and times within, in which every step here lay that the others foretold."}});
+  for (const std::string& why : m.left_out) record.add(Part{Note{fmt::format("Left out: {}.", why)}});
 }
 
 }  // namespace
@@ -42,11 +52,10 @@ Record known_devices_record() {
   return r.add(Part{Note{"beside: memory that no tensor can have: the driver's, the context, libraries. Plans and forecasts count it."}});
 }
 
-Outcome device_study(const Device& d, const Host& host) {
-  const DeviceAsked asked;
+Outcome device_study(const Device& d, const DeviceAsked& asked, const Host& host) {
   Outcome outcome{device_record(d)};
   Life life(host, "device", json_of(asked), d.name);
-  const MeasuredCeilings measured = measure_ceilings(d, asked.protocol, host.stop);
+  const MeasuredCeilings measured = measure_ceilings(d, {.warmup = 2, .steps = asked.steps, .seconds = asked.seconds}, host.stop);
   for (const CeilingRow& r : measured.rows) life.keep(key_of(r), json_of(r));
   const bool gpu = d.kind == DeviceKind::cuda;
   Table t = table_of("ceilings", fmt::format("Measured: {}", measured.how), measured.rows);
@@ -67,6 +76,7 @@ Outcome device_study(const Device& d, const Host& host) {
     if (after && r.sm_mhz && *r.sm_mhz < after->most_sm_mhz && !r.held_back.empty())
       outcome.record.add(Part{Note{fmt::format("{} {} {}: the card ran at {} of {} MHz, limited by its {}.", r.what, r.dtype, r.size,
                                                *r.sm_mhz, after->most_sm_mhz, r.held_back)}});
+  if (asked.efficiencies && !host.stop()) add_efficiencies(d, measured.ceilings, asked, host, life, outcome.record);
   const bool stopped = host.stop();
   outcome.answer = stopped ? Answer::failed : Answer::yes;
   outcome.said =
@@ -76,6 +86,12 @@ Outcome device_study(const Device& d, const Host& host) {
 }
 
 namespace {
+
+bool is_what(const RowObject& row, const char* word) {
+  const auto at = row.find("what");
+  return at != row.end() && *at == word;
+}
+bool is_of_efficiencies(const RowObject& row) { return is_what(row, "step") || is_what(row, "efficiency"); }
 
 struct KeptRows {  // of a finished run
   std::int64_t run;
@@ -89,7 +105,8 @@ std::optional<KeptRows> kept_rows(const Device& d, const std::string& store,
   for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
     if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
     KeptRows kept{run.id, {}};
-    for (const RowObject& row : row_objects(*results, run.id)) kept.rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
+    for (const RowObject& row : row_objects(*results, run.id))
+      if (!is_of_efficiencies(row)) kept.rows.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
     for (const CeilingRow& r : kept.rows)
       check((r.what == "copy" || r.what == "matmul" || r.host_bytes_per_s) && r.copy_bytes_per_s.value_or(0) >= 0 &&
                 r.flops_per_s.value_or(0) >= 0 && r.host_bytes_per_s.value_or(1) > 0,
@@ -101,6 +118,24 @@ std::optional<KeptRows> kept_rows(const Device& d, const std::string& store,
 
 }  // namespace
 
+std::shared_ptr<const Efficiencies> kept_efficiencies(const Device& d, const std::string& store) {
+  const auto results = results_if_any(store);
+  for (const StoredRun& run : results ? results->runs() : std::vector<StoredRun>()) {
+    if (run.command != "device" || run.machine != d.name || run.finished.empty()) continue;
+    Efficiencies e;
+    std::vector<CeilingRow> ceilings;
+    for (const RowObject& row : row_objects(*results, run.id)) {
+      if (is_what(row, "efficiency")) e.by_precision.push_back(read_described<EfficiencyRow>(row, "results: an efficiency").efficiency);
+      if (!is_of_efficiencies(row)) ceilings.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
+    }
+    if (e.by_precision.empty()) continue;
+    e.ceilings = best_of(ceilings);
+    e.source = fmt::format("measured by headroom device, run {}", run.id);
+    return std::make_shared<const Efficiencies>(std::move(e));
+  }
+  return nullptr;
+}
+
 std::optional<double> kept_host_link(const Device& d, const std::string& store) {
   const auto kept = kept_rows(d, store, [](const auto& rows) { return host_link_of(rows).has_value(); });
   return kept ? host_link_of(kept->rows) : std::nullopt;
@@ -110,6 +145,7 @@ std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store)
   if (const auto kept = kept_rows(d, store, [](const auto&) { return true; })) {
     Ceilings c = best_of(kept->rows);
     c.fp8_flops = d.ceilings.fp8_flops, c.link_bytes_per_s = d.ceilings.link_bytes_per_s;
+    c.host_bytes_per_s = d.ceilings.host_bytes_per_s;
     c.source = fmt::format("measured by headroom device, run {}", kept->run);
     if (c.fp16_flops == 0) {
       c.fp16_flops = c.bf16_flops;

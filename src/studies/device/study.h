@@ -1,16 +1,32 @@
-// The study behind `headroom device`: describes this machine, and measures and keeps its ceilings.
+// The study behind `headroom device`: describes this machine, and measures and keeps its ceilings and, where asked, its efficiencies.
 #pragma once
-#include "base/device.h"
+#include "base/efficiency.h"
 #include "studies/life.h"
+#include "studies/step/words.h"
 
 namespace headroom::studies {
 
+struct DeviceAsked {
+  double seconds = 1;  // of a ceiling
+  int steps = 50;
+  bool efficiencies = false;
+  std::vector<Precision> precisions{};  // of their steps; none: the usual ones
+};
+void describe(Of<DeviceAsked> auto& a, auto&& f) {
+  f(a.seconds, {.name = "seconds"});
+  f(a.steps, {.name = "steps"});
+  f(a.efficiencies,
+    {.name = "efficiencies", .about = "Also measure steps of small models, for a minute or two: forecasts then have an expected time"});
+  f(a.precisions, {.name = "precision", .about = "Precisions of those steps [fp32,bf16; on a CPU fp32]", .choices = trained_precisions});
+}
+
 Record device_record(const Device&);  // what is here, measuring nothing
-Outcome device_study(const Device&, const Host&);
+Outcome device_study(const Device&, const DeviceAsked&, const Host&);
 Record known_devices_record();
 
 // What device_study kept last of this machine; none where nobody measured it. `store`: its file, empty for the user's own.
 std::optional<Ceilings> kept_ceilings(const Device&, const std::string& store);
+std::shared_ptr<const Efficiencies> kept_efficiencies(const Device&, const std::string& store);
 std::optional<double> kept_host_link(const Device&, const std::string& store);  // bytes/s one way, of a card
 
 }  // namespace headroom::studies

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/host_link.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 
 namespace headroom::studies {

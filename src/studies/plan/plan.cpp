@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/host_link.h"
+#include "base/host_memory.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -77,7 +77,7 @@ struct Wanted {
 // A setting on the host has no time where the link is not known: it is left out, and who named it is told.
 std::string host_left_out(const Plan& p) {
   const auto on_host = [](const engine::KeepAsked& k) { return k.what && k.what->host != 0; };
-  if (p.keeps == every_keep() || std::none_of(p.keeps.begin(), p.keeps.end(), on_host) || host_bytes_per_s(p.device) > 0) return "";
+  if (p.keeps == every_keep() || std::none_of(p.keeps.begin(), p.keeps.end(), on_host) || p.device.ceilings.host_bytes_per_s > 0) return "";
   if (p.device.kind == DeviceKind::cpu) return "--keep host: a CPU's own memory is the host's, so nothing is saved";
   return fmt::format("--keep host: how fast {} and its host exchange bytes is not known; say host_gb_s in the device's file",
                      p.device.name);
@@ -86,7 +86,7 @@ std::string host_left_out(const Plan& p) {
 // Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
 std::vector<Wanted> recipes_of(const Plan& p) {
   std::vector<Wanted> all;
-  const bool knows_host = host_bytes_per_s(p.device) > 0;  // else a setting on the host has no time
+  const bool knows_host = p.device.ceilings.host_bytes_per_s > 0;  // else a setting on the host has no time
   for (const Precision precision : p.precisions)
     for (const std::string& attention : p.attentions)
       for (const engine::KeepAsked& keep : p.keeps)
@@ -259,119 +259,152 @@ std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t ho
   return fmt::format("{}, {} too many", bytes_in_words(double(needed)), bytes_in_words(double(needed - room.memory_bytes)));
 }
 
-Outcome plan_of_training(const Plan& p) {
-  const auto all = settings_of(p);
-  check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
-  const bool all_timed = std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
-  const Room room = room_of(p.device, p.memory_bytes, p.gpus);
-  const std::uint64_t host = host_memory_for(p.device, p.gpus);
+// Every setting that was forecast, the fastest first, and those of them that fit.
+struct Forecasts {
+  std::vector<Setting> all;
+  bool all_timed;
+  Room room;
+  std::uint64_t host;  // bytes that may be pinned there
   std::vector<const Setting*> fitting;
-  for (const Setting& s : all)
-    if (room.holds(s.peak()) && s.host_bytes <= host) fitting.push_back(&s);
-  const bool fits = !fitting.empty();
-  const Setting& nearest =
-      *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
+  const Setting& fastest() const { return all.front(); }
+  const Setting& nearest() const {
+    return *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
+  }
+  double slower(const Setting& s) const {  // sums in another order differ in their last bits
+    const double share = s.ms_at_least / fastest().ms_at_least - 1;
+    return share > 1e-9 ? share : 0.0;
+  }
+};
 
+Forecasts forecasts_of(const Plan& p) {
+  Forecasts f{settings_of(p), false, room_of(p.device, p.memory_bytes, p.gpus), host_memory_for(p.device, p.gpus), {}};
+  check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
+  f.all_timed = std::all_of(f.all.begin(), f.all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
+  for (const Setting& s : f.all)
+    if (f.room.holds(s.peak()) && s.host_bytes <= f.host) f.fitting.push_back(&s);
+  return f;
+}
+
+// What was asked, how many settings fit, and what is said of the account.
+Record head_of(const Plan& p, const Forecasts& f) {
   Record r{"",
-           fmt::format("{} batch {} len {} in {} on {}{}", p.model.name, p.batch, p.len, bytes_in_words(double(room.memory_bytes)),
+           fmt::format("{} batch {} len {} in {} on {}{}", p.model.name, p.batch, p.len, bytes_in_words(double(f.room.memory_bytes)),
                        p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name),
            {}};
-  r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
-  r.add("overhead_bytes", std::int64_t(room.overhead_bytes), Unit::bytes);
-  r.add("settings", std::int64_t(all.size())).add("settings_that_fit", std::int64_t(fitting.size()));
-  if (const auto words = engine::why_not_trained(p.model); !words.empty()) r.add(Part{Note{words}});
-  for (const std::string& what : p.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
-  if (!room.words.empty()) r.add(Part{Note{room.words}});
-  std::vector<Recipe> recipes;
-  for (const Setting& s : all) recipes.push_back(s.recipe);
-  if (const std::string who = engine::counted_by(recipes, p.device); !who.empty()) r.add(Part{Note{who}});
-  if (const std::string said = engine::in_words_of_fp8(recipes, p.device); !said.empty()) r.add(Part{Note{said}});
-  if (const std::string why = host_left_out(p); !why.empty()) r.add(Part{Note{fmt::format("{}; left out.", why)}});
-  for (const Precision precision : p.precisions)
-    if (const std::string why = left_out(p, precision, all); !why.empty()) r.add(Part{Note{why}});
-  if (!fits)
-    r.add(
-        Part{Note{fmt::format("Nothing fits. The nearest needs {}: {}.", misfit_in_words(nearest, room, host), in_words(nearest.recipe))}});
-  if (!fits) fitting = {&nearest};
-  const Setting& fastest = all.front();
-  const auto slower = [&](const Setting& s) {  // sums in another order differ in their last bits
-    const double share = s.ms_at_least / fastest.ms_at_least - 1;
-    return share > 1e-9 ? share : 0.0;
+  const auto note = [&](const std::string& words) {
+    if (!words.empty()) r.add(Part{Note{words}});
   };
+  r.add("fits", !f.fitting.empty()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
+  r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
+  r.add("settings", std::int64_t(f.all.size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
+  note(engine::why_not_trained(p.model));
+  for (const std::string& what : p.model.left_out) note(fmt::format("Not in the account: {}.", what));
+  note(f.room.words);
+  std::vector<Recipe> recipes;
+  for (const Setting& s : f.all) recipes.push_back(s.recipe);
+  note(engine::counted_by(recipes, p.device));
+  note(engine::in_words_of_fp8(recipes, p.device));
+  if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
+  for (const Precision precision : p.precisions) note(left_out(p, precision, f.all));
+  if (f.fitting.empty())
+    note(
+        fmt::format("Nothing fits. The nearest needs {}: {}.", misfit_in_words(f.nearest(), f.room, f.host), in_words(f.nearest().recipe)));
+  return r;
+}
+
+PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
+  const Recipe& recipe = s.recipe;
+  PlanRow row{.phase = p.use,
+              .precision = recipe.precision,
+              .attention = recipe.attention,
+              .keep = engine::kept_in_words(recipe),
+              .logits = recipe.logits,
+              .holding = recipe.holding,
+              .micro_batch = recipe.batch,
+              .micro_batches = recipe.micro_batches,
+              .sharding = recipe.ranks.sharding,
+              .split_tokens = recipe.ranks.split_tokens,
+              .needed_bytes = f.room.needed_bytes(s.peak()),
+              .peak_bytes = s.peak_bytes,
+              .saves_bytes = std::int64_t(f.fastest().peak()) - std::int64_t(s.peak()),
+              .standing_bytes = s.standing_bytes,
+              .saved_bytes = s.saved_bytes,
+              .parameter_bytes = s.parameter_bytes,
+              .gradient_bytes = s.gradient_bytes,
+              .optimizer_bytes = s.optimizer_bytes,
+              .flops = s.flops,
+              .traffic_bytes = s.traffic,
+              .link_bytes = s.link_bytes,
+              .gpus = p.gpus,
+              .host_bytes = s.host_bytes};
+  if (f.all_timed) row.slower = f.slower(s);
+  if (s.expected) row.ms = s.expected->ms, row.ms_low = s.expected->low_ms, row.ms_high = s.expected->high_ms;
+  if (s.ms_at_least <= 0) return row;
+  row.ms_at_least = s.ms_at_least, row.link_ms_at_least = s.link_ms_at_least, row.exposed_ms = s.exposed_ms;
+  row.tokens_per_s_at_most = 1e3 * double(p.batch) * double(p.len) / s.ms_at_least;
+  return row;
+}
+
+std::vector<PlanRow> rows_of(const Plan& p, const Forecasts& f, const std::vector<const Setting*>& shown) {
   std::vector<PlanRow> rows;
   std::size_t least = std::numeric_limits<std::size_t>::max();  // of those as fast, or faster
-  for (const Setting* s : fitting) {
-    const bool frontier = s->peak() < least;
+  for (const Setting* s : shown) {
+    rows.push_back(row_of(p, f, *s));
+    rows.back().frontier = s->peak() < least;
     least = std::min(least, s->peak());
-    const Recipe& recipe = s->recipe;
-    rows.push_back({.phase = p.use,
-                    .precision = recipe.precision,
-                    .attention = recipe.attention,
-                    .keep = engine::kept_in_words(recipe),
-                    .logits = recipe.logits,
-                    .holding = recipe.holding,
-                    .micro_batch = recipe.batch,
-                    .micro_batches = recipe.micro_batches,
-                    .sharding = recipe.ranks.sharding,
-                    .split_tokens = recipe.ranks.split_tokens,
-                    .needed_bytes = room.needed_bytes(s->peak()),
-                    .peak_bytes = s->peak_bytes,
-                    .saves_bytes = std::int64_t(fastest.peak()) - std::int64_t(s->peak()),
-                    .frontier = frontier,
-                    .standing_bytes = s->standing_bytes,
-                    .saved_bytes = s->saved_bytes,
-                    .parameter_bytes = s->parameter_bytes,
-                    .gradient_bytes = s->gradient_bytes,
-                    .optimizer_bytes = s->optimizer_bytes,
-                    .flops = s->flops,
-                    .traffic_bytes = s->traffic,
-                    .link_bytes = s->link_bytes,
-                    .gpus = p.gpus,
-                    .host_bytes = s->host_bytes});
-    PlanRow& row = rows.back();
-    if (all_timed) row.slower = slower(*s);
-    if (s->expected) row.ms = s->expected->ms, row.ms_low = s->expected->low_ms, row.ms_high = s->expected->high_ms;
-    if (s->ms_at_least <= 0) continue;
-    row.ms_at_least = s->ms_at_least, row.link_ms_at_least = s->link_ms_at_least, row.exposed_ms = s->exposed_ms;
-    row.tokens_per_s_at_most = 1e3 * double(p.batch) * double(p.len) / s->ms_at_least;
   }
-  auto picture = picture_of(rows, room.memory_bytes);
+  return rows;
+}
+
+void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f, const std::vector<PlanRow>& rows) {
+  r.add(Part{Note{f.all_timed ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
+                                            p.device.ceilings.source, any_expected(rows) ? "" : " Expect 1.2 to 3 times as long.")
+                              : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
+  if (any_expected(rows))
+    r.add(Part{
+        Note{"ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own "
+             "(in csv and json). Nothing was measured of the rows without it. The order, slower and the picture go by ms_at_least."}});
+}
+
+void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {
+  const double link = p.device.ceilings.link_bytes_per_s;
+  const bool runs = !p.model.counted && p.use == ModelUse::train;
+  r.add(Part{Note{fmt::format(
+      "Bytes, times and FLOPs are of one of the {} GPUs, from the same dry walk with its part of the store. link_ms_at_least is what it "
+      "sends, at {}; of that the step waits for exposed_ms. Sharding: none replicates, optimizer is ZeRO-1, gradients ZeRO-2, everything "
+      "ZeRO-3 (FSDP).{}",
+      p.gpus, link > 0 ? fmt::format("{:.0f} GB/s", link / 1e9) : "an unknown rate",
+      runs ? fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus) : "")}});
+  for (Part& part : ways_of(p, f.all, f.room)) r.add(std::move(part));
+}
+
+Outcome plan_of_training(const Plan& p) {
+  const Forecasts f = forecasts_of(p);
+  Record r = head_of(p, f);
+  const bool fits = !f.fitting.empty();
+  const std::vector<const Setting*> shown = fits ? f.fitting : std::vector<const Setting*>{&f.nearest()};
+  std::vector<PlanRow> rows = rows_of(p, f, shown);
+  auto picture = picture_of(rows, f.room.memory_bytes);
   if (std::int64_t(rows.size()) > p.most) rows.resize(std::size_t(p.most));
   const bool on_host = std::any_of(rows.begin(), rows.end(), [](const PlanRow& row) { return row.host_bytes > 0; });
-  Table settings = table_of_settings(!fits       ? "The nearest"
-                                     : all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
-                                                 : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
+  Table settings = table_of_settings(!fits         ? "The nearest"
+                                     : f.all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
+                                                   : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
                                      rows, p.gpus > 1);
   if (on_host) settings.show("host_bytes", Show::always);
   r.add(Part{std::move(settings)});
   if (on_host)
     r.add(Part{Note{fmt::format("host_bytes is pinned memory of the host, where blocks' kept tensors wait; copied at {:.0f} GB/s each way.",
-                                host_bytes_per_s(p.device) / 1e9)}});
+                                p.device.ceilings.host_bytes_per_s / 1e9)}});
   if (picture) r.add(Part{*std::move(picture)});
   r.add(Part{
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
            "half and none are rounded to the precision; with update during nothing is clipped."}});
-  r.add(Part{Note{all_timed ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
-                                          p.device.ceilings.source, any_expected(rows) ? "" : " Expect 1.2 to 3 times as long.")
-                            : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
-  if (any_expected(rows))
-    r.add(Part{
-        Note{"ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own "
-             "(in csv and json). Nothing was measured of the rows without it. The order, slower and the picture go by ms_at_least."}});
+  add_notes_of_time(r, p, f, rows);
   const bool levels_asked = std::any_of(p.keeps.begin(), p.keeps.end(), [](const engine::KeepAsked& k) { return !k.what; });
-  if (!levels_asked && !p.model.counted && fitting.front()->recipe.keep[0] != engine::Keep::everything)
+  if (!levels_asked && !p.model.counted && shown.front()->recipe.keep[0] != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
-  if (p.gpus == 1) return yes_or_no(std::move(r), fits);
-  r.add(Part{Note{fmt::format(
-      "Bytes, times and FLOPs are of one of the {} GPUs, from the same dry walk with its part of the store. link_ms_at_least is what it "
-      "sends, at {}; of that the step waits for exposed_ms. Sharding: none replicates, optimizer is ZeRO-1, gradients ZeRO-2, everything "
-      "ZeRO-3 (FSDP).{}",
-      p.gpus,
-      p.device.ceilings.link_bytes_per_s > 0 ? fmt::format("{:.0f} GB/s", p.device.ceilings.link_bytes_per_s / 1e9) : "an unknown rate",
-      p.model.counted || p.use != ModelUse::train
-          ? ""
-          : fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus))}});
-  for (Part& part : ways_of(p, all, room)) r.add(std::move(part));
+  if (p.gpus > 1) add_several_gpus(r, p, f);
   return yes_or_no(std::move(r), fits);
 }
 

@@ -8,6 +8,7 @@
 #include "base/precision_words.h"
 #include "dist/group.h"
 #include "engine/keep_auto.h"
+#include "instruments/bench/bench.h"
 #include "studies/life.h"
 #include "studies/status.h"
 #include "studies/step/words.h"
@@ -67,6 +68,7 @@ struct StepRow {
   std::string documents{};  // lengths, with commas between them
   Precision precision;
   engine::Purpose phase = engine::Purpose::forward;
+  bench::Stats samples{};  // not a column: its mean and spread are
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
   std::optional<std::int64_t> peak_bytes{}, forecast_peak_bytes{};
   Status status = Status::ok;

@@ -1,0 +1,96 @@
+// A device's file: what is written is read back, and what is wrong in one is named.
+#include "base/device_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace headroom {
+namespace {
+
+class DeviceInAFile : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+  Device read(const std::string& text) {
+    std::ofstream(file_) << text;
+    return device_described(file_);
+  }
+  std::string refusal(const std::string& text) {
+    try {
+      (void)read(text);
+      return "";
+    } catch (const Error& e) { return e.what(); }
+  }
+  // Of a card with one efficiency, which has these fields beside its precision.
+  std::string refusal_of_efficiency(const std::string& fields) {
+    return refusal(R"({"name": "X", "units": 2, "memory_mib": 1024, "efficiencies": [{"precision": "bf16", )" + fields + "}]}");
+  }
+  std::string file_ = (std::filesystem::temp_directory_path() / ("headroom_device_file_" + std::to_string(getpid()) + ".json")).string();
+};
+
+TEST_F(DeviceInAFile, WhatIsWrittenIsReadBack) {
+  for (const Device& d : known_devices()) {
+    const Device got = read(device_file_text(d));
+    EXPECT_EQ(got.name, d.name);
+    EXPECT_EQ(got.sm, d.sm);
+    EXPECT_EQ(got.units, d.units);
+    EXPECT_EQ(got.total_bytes, d.total_bytes);
+    EXPECT_EQ(got.ceilings.source, d.ceilings.source);
+    for (const auto rate : {&Ceilings::copy_bytes_per_s, &Ceilings::fp32_flops, &Ceilings::tf32_flops, &Ceilings::bf16_flops,
+                            &Ceilings::fp16_flops, &Ceilings::fp8_flops, &Ceilings::link_bytes_per_s, &Ceilings::host_bytes_per_s})
+      EXPECT_NEAR(got.ceilings.*rate, d.ceilings.*rate, 1e-5 * d.ceilings.*rate) << d.name;
+    ASSERT_EQ(bool(got.efficiencies), bool(d.efficiencies)) << d.name;
+    if (!d.efficiencies) continue;
+    ASSERT_EQ(got.efficiencies->by_precision.size(), d.efficiencies->by_precision.size());
+    EXPECT_EQ(device_file_text(got), device_file_text(d));
+  }
+}
+
+TEST_F(DeviceInAFile, EveryNumberOfAnEfficiencyIsKept) {
+  Efficiency e{.precision = {DType::bf16}};
+  double n = 1.25;
+  describe(e, [&](auto& member, const Description&) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, double>) member = n += 0.25;
+  });
+  Device d = device_described("h100");
+  d.efficiencies = std::make_shared<const Efficiencies>(Efficiencies{{e}, d.ceilings, ""});
+  const Device got = read(device_file_text(d));
+  ASSERT_TRUE(got.efficiencies);
+  const Efficiency& back = got.efficiencies->by_precision.at(0);
+  EXPECT_EQ(back.precision, e.precision);
+  std::vector<double> written, seen;
+  const auto numbers_into = [](std::vector<double>& list) {
+    return [&list](const auto& member, const Description&) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, double>) list.push_back(member);
+    };
+  };
+  describe(e, numbers_into(written));
+  describe(back, numbers_into(seen));
+  EXPECT_EQ(written, seen);
+  EXPECT_EQ(got.efficiencies->ceilings.bf16_flops, got.ceilings.bf16_flops);
+}
+
+TEST_F(DeviceInAFile, WhatIsWrongInAnEfficiencyIsNamed) {
+  EXPECT_EQ(refusal_of_efficiency(R"("product": 1.5)"), "");
+  const auto says = [&](const char* fields, const char* words) {
+    EXPECT_NE(refusal_of_efficiency(fields).find(words), std::string::npos) << refusal_of_efficiency(fields);
+  };
+  says(R"("prodct": 1.5)", "of its efficiencies, there is no key 'prodct'");
+  says(R"("prodct": 1.5)", "did you mean 'product'?");
+  says(R"("product": -1)", "of its efficiencies, product is -1, it must be a number from 0");
+  says(R"("within": 0.5)", "within is 0.5, it must be a number from 1 to 10000");
+  says(R"("within": "1")", "within is \"1\"");
+  EXPECT_NE(
+      refusal(R"({"name": "X", "units": 2, "memory_mib": 1024, "efficiencies": [{"precision": "bf61"}]})").find("did you mean 'bf16'?"),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"name": "X", "units": 2, "memory_mib": 1024, "efficiencies": {}})").find("efficiencies is {}, it must be a list"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(R"({"name": "X", "units": 2, "memory_mib": 1024, "efficiencies": [7]})").find("of its efficiencies, it holds no object"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom
