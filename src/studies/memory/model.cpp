@@ -14,6 +14,7 @@
 #include "studies/memory/inference.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/memory/measured.h"
+#include "studies/memory/model_mitigations.h"
 #include "studies/memory/model_pytorch.h"
 #include "studies/memory/rows.h"
 #include "studies/memory/standing.h"
@@ -192,107 +193,6 @@ Table growth(const ModelMemory& s) {
   return table_of("scaling", "How bytes grow with len: bytes ~ len^exponent", rows);
 }
 
-Table mitigations(const Case& c, const ModelMemory& s) {
-  std::vector<ModelSavingRow> rows;
-  const auto now = [&](std::string what, const Recipe& r) {
-    const Forecast f = engine::forecast(r, s.device, s.workers);
-    if (f.peak_bytes >= c.step.peak_bytes) return;
-    rows.push_back({.change = std::move(what),
-                    .peak_bytes = f.peak_bytes,
-                    .saves_bytes = c.step.peak_bytes - f.peak_bytes,
-                    .more_flops = f.flops / c.step.flops - 1,
-                    .more_traffic = f.bytes / c.step.bytes - 1});
-  };
-  if (c.recipe.attention == "plain") {
-    Recipe r = c.recipe;
-    r.attention = "flash";
-    now("attention without N² memory (--attention flash)", r);
-  }
-  for (int k = int(c.recipe.keep[0]) + 1; c.recipe.group == 1 && k < engine::exact_levels; ++k) {
-    Recipe r = c.recipe;
-    r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host;
-    now(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), r);
-  }
-  const bool has_host = s.device.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
-  if (has_host && c.recipe.group == 1 && c.recipe.model.layers > 2 && c.recipe.host == 0 && c.recipe.keep[0] != Keep::input &&
-      !c.recipe.model.counted) {
-    Recipe r = c.recipe;
-    r.host = int(r.model.layers);
-    const Forecast f = engine::forecast(r, s.device, s.workers);
-    now(fmt::format("what blocks keep waits in host memory, {} of it (--keep {}); each way {} cross the link",
-                    bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to({c.recipe.keep[0], 1, Keeping::every_block}),
-                    bytes_in_words(f.host_moved_bytes / 2)),
-        r);
-  }
-  if (c.recipe.group == 1 && c.recipe.model.layers > 1) {
-    Recipe r = c.recipe;
-    r.keep_as({Keep::input, 0});
-    now(fmt::format("keep one input of {} blocks (--keep {})", r.group, WordsOf<Keeping>::to(r.kept_as())), r);
-  }
-  const DType stored = c.recipe.formats().stored.dtype;
-  if (size_of(stored) == 4) {
-    Recipe r = c.recipe;
-    r.precision = {DType::bf16};
-    now("activations and matmuls in bf16 (--precision bf16)", r);
-  }
-  if (stored == DType::bf16) {
-    Recipe r = c.recipe;
-    r.holding.masters = engine::Masters::halves;
-    now("FP32 weights that share the copies' bytes (--masters halves)", r);
-  }
-  if (size_of(stored) == 2) {
-    Recipe r = c.recipe;
-    r.holding.gradients = engine::Gradients::half;
-    now("the blocks' gradients rounded to the precision (--gradients half)", r);
-  }
-  if (stored == DType::bf16 && c.recipe.holding.updating == engine::Updating::during &&
-      c.recipe.holding.masters == engine::Masters::halves && c.recipe.ranks.count == 1) {
-    Recipe r = c.recipe;
-    r.holding.gradients = engine::Gradients::none;
-    try {
-      now("no gradients of the blocks: the product updates the weight (--gradients none)", r);
-    } catch (const Error& e) {
-      if (e.at.code != Code::unsupported) throw;  // this card, or these widths, are not served
-    }
-  }
-  if (c.recipe.precision.dtype != DType::f16 && !c.recipe.model.tied) {
-    Recipe r = c.recipe;
-    r.holding.updating = engine::Updating::during;
-    now("AdamW block by block inside backward, nothing clipped (--update during)", r);
-  }
-  if (c.recipe.batch > 1 && c.recipe.holding.updating == engine::Updating::after &&
-      c.recipe.holding.gradients == engine::Gradients::whole) {
-    Recipe r = c.recipe;
-    r.batch = engine::served_from(r, s.device, r.len, (r.batch + 1) / 2);
-    now(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", r.batch), r);
-  }
-  const int ranks = c.recipe.ranks.count > 1 ? c.recipe.ranks.count : 8;
-  for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
-    if (c.recipe.ranks.count > 1 && sharding <= c.recipe.ranks.sharding) continue;
-    Recipe r = c.recipe;
-    r.ranks.count = ranks, r.ranks.sharding = sharding;
-    if (c.recipe.ranks.count == 1) r.holding = {};
-    const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
-    now(fmt::format("{} GPUs with this batch each, sharding {} (--shard {}); each sends {}", ranks, name_of(sharding), name_of(sharding),
-                    bytes_in_words(sent)),
-        r);
-  }
-  const bool may_split = !c.recipe.model.counted && engine::decoder_of(c.recipe.model).positions == 0;
-  if (may_split && !c.recipe.ranks.split_tokens && c.recipe.len % (2 * std::int64_t(ranks)) == 0) {
-    Recipe r = c.recipe;
-    r.ranks.count = ranks, r.ranks.split_tokens = true;
-    if (c.recipe.ranks.count == 1) r.holding = {};
-    const double sent = engine::forecast(r, s.device, s.workers).link_bytes;
-    now(fmt::format("{} GPUs with a part of every sequence each (--split-tokens); each sends {}", ranks, bytes_in_words(sent)), r);
-  }
-  if (c.recipe.logits == engine::Logits::whole && size_of(c.recipe.precision.dtype) == 2) {
-    Recipe r = c.recipe;
-    r.logits = engine::Logits::half;
-    now("logits rounded to the precision (--logits half)", r);
-  }
-  return table_of("mitigations", "Ways to save bytes, and their costs", rows);
-}
-
 Outcome memory_of_steps(const ModelMemory& s) {
   const engine::Ranks& ranks = s.levers.ranks;
   const Room room = room_of(s.device, s.memory_bytes, ranks.count);
@@ -376,7 +276,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
   if (s.lens.size() > 1) r.add(Part{growth(s)});
-  r.add(Part{edges(s, cases, room)}).add(Part{mitigations(last, s)});
+  r.add(Part{edges(s, cases, room)}).add(Part{mitigations_of(last.recipe, last.step, s)});
   return yes_or_no(std::move(r), fits);
 }
 

@@ -1,0 +1,152 @@
+#include "studies/memory/model_mitigations.h"
+
+#include <functional>
+
+#include "base/text.h"
+#include "report/described_table.h"
+#include "studies/memory/rows.h"
+
+namespace headroom::studies {
+
+using engine::Forecast;
+using engine::Keep;
+using engine::Keeping;
+using engine::Recipe;
+
+namespace {
+
+struct Way {
+  Recipe recipe;  // of the step with it
+  std::function<std::string(const Forecast&)> words;
+  bool may_be_refused = false;  // by the card, or by these widths; then it is no way here
+};
+
+class Ways {
+ public:
+  Ways(const Recipe& r, const Device& d) : now_(r), device_(d) {}
+
+  std::vector<Way> all() && {
+    remember_less();
+    smaller_numbers();
+    hold_less();
+    more_gpus();
+    if (now_.logits == engine::Logits::whole && size_of(now_.precision.dtype) == 2)
+      add("logits rounded to the precision (--logits half)", [](Recipe& r) { r.logits = engine::Logits::half; });
+    return std::move(ways_);
+  }
+
+ private:
+  template <class Change>
+  Way& add(std::string words, Change change) {
+    return add([words = std::move(words)](const Forecast&) { return words; }, change);
+  }
+  template <class Words, class Change>
+  requires std::invocable<Words, const Forecast&> Way& add(Words words, Change change) {
+    Way& way = ways_.emplace_back(now_, std::move(words));
+    change(way.recipe);
+    return way;
+  }
+
+  void remember_less() {
+    if (now_.attention == "plain") add("attention without N² memory (--attention flash)", [](Recipe& r) { r.attention = "flash"; });
+    if (now_.group > 1) return;
+    for (int k = int(now_.keep[0]) + 1; k < engine::exact_levels; ++k)
+      add(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))),
+          [&](Recipe& r) { r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host; });
+    const bool has_host = device_.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
+    if (has_host && now_.model.layers > 2 && now_.host == 0 && now_.keep[0] != Keep::input && !now_.model.counted)
+      add(
+          [level = now_.keep[0]](const Forecast& f) {
+            return fmt::format("what blocks keep waits in host memory, {} of it (--keep {}); each way {} cross the link",
+                               bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to({level, 1, Keeping::every_block}),
+                               bytes_in_words(f.host_moved_bytes / 2));
+          },
+          [](Recipe& r) { r.host = int(r.model.layers); });
+    if (now_.model.layers == 1) return;
+    Recipe grouped = now_;
+    grouped.keep_as({Keep::input, 0});
+    add(fmt::format("keep one input of {} blocks (--keep {})", grouped.group, WordsOf<Keeping>::to(grouped.kept_as())),
+        [&](Recipe& r) { r = grouped; });
+  }
+
+  DType stored() const { return now_.formats().stored.dtype; }
+
+  void smaller_numbers() {
+    if (size_of(stored()) == 4) add("activations and matmuls in bf16 (--precision bf16)", [](Recipe& r) { r.precision = {DType::bf16}; });
+    if (stored() == DType::bf16)
+      add("FP32 weights that share the copies' bytes (--masters halves)", [](Recipe& r) { r.holding.masters = engine::Masters::halves; });
+    if (size_of(stored()) == 2)
+      add("the blocks' gradients rounded to the precision (--gradients half)",
+          [](Recipe& r) { r.holding.gradients = engine::Gradients::half; });
+  }
+
+  void hold_less() {
+    const engine::Holding& held = now_.holding;
+    if (stored() == DType::bf16 && held.updating == engine::Updating::during && held.masters == engine::Masters::halves &&
+        now_.ranks.count == 1)
+      add("no gradients of the blocks: the product updates the weight (--gradients none)", [](Recipe& r) {
+        r.holding.gradients = engine::Gradients::none;
+      }).may_be_refused = true;
+    if (now_.precision.dtype != DType::f16 && !now_.model.tied)
+      add("AdamW block by block inside backward, nothing clipped (--update during)",
+          [](Recipe& r) { r.holding.updating = engine::Updating::during; });
+    if (now_.batch > 1 && held.updating == engine::Updating::after && held.gradients == engine::Gradients::whole) {
+      const std::int64_t half = engine::served_from(now_, device_, now_.len, (now_.batch + 1) / 2);
+      add(fmt::format("micro-batches of {}, gradients accumulated (costs are of one of them)", half), [&](Recipe& r) { r.batch = half; });
+    }
+  }
+
+  void more_gpus() {
+    const int ranks = now_.ranks.count > 1 ? now_.ranks.count : 8;
+    const auto on_ranks = [&](Recipe& r) {
+      r.ranks.count = ranks;
+      if (now_.ranks.count == 1) r.holding = {};
+    };
+    for (const auto sharding : {engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
+      if (now_.ranks.count > 1 && sharding <= now_.ranks.sharding) continue;
+      add(
+          [ranks, sharding](const Forecast& f) {
+            return fmt::format("{} GPUs with this batch each, sharding {} (--shard {}); each sends {}", ranks, name_of(sharding),
+                               name_of(sharding), bytes_in_words(f.link_bytes));
+          },
+          [&](Recipe& r) { on_ranks(r), r.ranks.sharding = sharding; });
+    }
+    const bool may_split = !now_.model.counted && engine::decoder_of(now_.model).positions == 0;
+    if (may_split && !now_.ranks.split_tokens && now_.len % (2 * std::int64_t(ranks)) == 0)
+      add(
+          [ranks](const Forecast& f) {
+            return fmt::format("{} GPUs with a part of every sequence each (--split-tokens); each sends {}", ranks,
+                               bytes_in_words(f.link_bytes));
+          },
+          [&](Recipe& r) { on_ranks(r), r.ranks.split_tokens = true; });
+  }
+
+  const Recipe& now_;
+  const Device& device_;
+  std::vector<Way> ways_;
+};
+
+std::optional<Forecast> forecast_of(const Way& way, const ModelMemory& s) {
+  try {
+    return engine::forecast(way.recipe, s.device, s.workers);
+  } catch (const Error& e) {
+    if (!way.may_be_refused || e.at.code != Code::unsupported) throw;
+    return {};
+  }
+}
+
+}  // namespace
+
+Table mitigations_of(const Recipe& recipe, const Forecast& now, const ModelMemory& s) {
+  std::vector<ModelSavingRow> rows;
+  for (const Way& way : Ways(recipe, s.device).all())
+    if (const auto f = forecast_of(way, s); f && f->peak_bytes < now.peak_bytes)
+      rows.push_back({.change = way.words(*f),
+                      .peak_bytes = f->peak_bytes,
+                      .saves_bytes = now.peak_bytes - f->peak_bytes,
+                      .more_flops = f->flops / now.flops - 1,
+                      .more_traffic = f->bytes / now.bytes - 1});
+  return table_of("mitigations", "Ways to save bytes, and their costs", rows);
+}
+
+}  // namespace headroom::studies
