@@ -77,7 +77,7 @@ Written written(const T& x) {
     } else if constexpr (OneWord<M>) {
       return WordsOf<M>::to(member);
     } else if constexpr (std::is_floating_point_v<M>) {
-      return std::stod(fmt::format("{:.6g}", member));  // a measurement has no more digits
+      return std::stod(fmt::format("{:.10g}", member));  // what follows is rounding
     } else {
       return member;
     }
@@ -126,7 +126,7 @@ Device device_from_json(const Json& j) {
 std::string device_file_text(const Device& d) {
   DeviceFile f;
   f.kind = d.kind, f.key = d.key, f.name = d.name, f.sm = d.sm, f.units = d.units;
-  f.memory_mib = double(d.total_bytes >> 20);
+  f.memory_mib = double(d.total_bytes) / 0x1p20;
   for (const Rate& r : rates) f.*r.number = d.ceilings.*r.rate / r.scale;
   f.source = d.ceilings.source;
   if (d.efficiencies) f.efficiencies = d.efficiencies->by_precision;
