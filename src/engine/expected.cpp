@@ -122,10 +122,9 @@ std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings
 }
 
 // Nothing takes less than no time: a term that the fit would give that is taken out, and the others are fitted again.
-Efficiency fit(Precision precision, std::span<const Point> points, const ModelConfig* without = nullptr) {
+Parts least_squares(std::span<const Point* const> points, std::span<const double> weights) {
   Sums sums;
-  for (const Point& p : points)
-    if (!without || !same_model(*p.model, *without)) sums.add(p.parts, 1, 1 / (noise * noise));
+  for (std::size_t i = 0; i < points.size(); ++i) sums.add(points[i]->parts, 1, weights[i] / (noise * noise));
   for (std::size_t i = 0; i < terms.size(); ++i) {
     Parts one{};
     one[i] = 1;
@@ -138,8 +137,29 @@ Efficiency fit(Precision precision, std::span<const Point> points, const ModelCo
     free[std::size_t(least - x.begin())] = false;
     x = sums.solved(free);
   }
+  return x;
+}
+
+// The steps that a fit misses most weigh more in the next: an interval is as wide as the largest error, not as the mean one.
+Efficiency fit(Precision precision, std::span<const Point> all, const ModelConfig* without = nullptr) {
+  constexpr int rounds = 60;
+  std::vector<const Point*> points;
+  for (const Point& p : all)
+    if (!without || !same_model(*p.model, *without)) points.push_back(&p);
+  std::vector<double> weights(points.size(), 1), error(points.size());
   Efficiency e{.precision = precision};
-  for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
+  for (int round = 0; round < rounds; ++round) {
+    const Parts x = least_squares(points, weights);
+    for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
+    double mean = 0, sum = 0;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      error[i] = std::abs(time_of(points[i]->parts, e) - 1);
+      mean += error[i] / double(points.size());
+    }
+    if (mean < 1e-6) break;  // every step is what the terms say
+    for (std::size_t i = 0; i < points.size(); ++i) sum += weights[i] *= std::pow(error[i] / mean + 0.3, 0.15);
+    for (double& w : weights) w *= double(points.size()) / sum;
+  }
   return e;
 }
 

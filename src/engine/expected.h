@@ -27,7 +27,7 @@ struct StepMeasured {  // on one rank
   double ms = 0;
 };
 
-// What fits steps of one precision best, by least squares of their relative error. Where the steps say little of a kind it stays near its
+// What fits steps of one precision best: the largest relative errors are small. Where the steps say little of a kind it stays near its
 // roofline. Its `within` is 1, its link 0: neither follows from these steps.
 Efficiency fitted(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);
 

@@ -26,12 +26,7 @@ void forward(Passes& p, const FeedForward& f, int layer, Half half) {
 
 void backward(Passes& p, const FeedForward& f, int layer, bool act_kept, WeightGradients& g) {
   const std::int64_t n = p.rows(), in = f.in_width(f.width), width = p.d.width;
-  {
-    auto scope = p.ctx.arena.scope();
-    if (act_kept) (void)p.make("ffn.dact", layer, p.type(), {n, f.width});
-    p.product_dx("ffn.down.dx", layer, n, width, f.width);
-    activate_backward(p, f, n, f.width, act_kept);
-  }
+  activation_gradient(p, f, {"ffn.dact", "ffn.down.dx"}, layer, n, f.width, act_kept);
   if (f.bias) p.bias_gradient(width);
   g.add("ffn.down.dw", layer, n, width, f.width);
   if (f.bias) p.bias_gradient(in);

@@ -22,7 +22,11 @@ void activate(Passes& p, const FeedForward& f, std::int64_t n, std::int64_t widt
   activation::forward({in, act, f.function}, p.ctx);
 }
 
-void activate_backward(Passes& p, const FeedForward& f, std::int64_t n, std::int64_t width, bool act_kept) {
+void activation_gradient(Passes& p, const FeedForward& f, ActivationNames names, int layer, std::int64_t n, std::int64_t width,
+                         bool act_kept, std::int64_t weights) {
+  auto scope = p.ctx.arena.scope();
+  if (act_kept) (void)p.make(names.dact, layer, p.type(), {n, width});
+  p.product_dx(names.down_dx, layer, n, p.d.width, width, weights);
   const Tensor in = view(p.type(), {n, f.in_width(width)}), act = view(p.type(), {n, width});
   if (f.swiglu()) return swiglu::backward({in, act, in, act_kept ? Tensor() : act}, p.ctx);
   activation::backward({in, act, in, act_kept ? Tensor() : act, f.function}, p.ctx);

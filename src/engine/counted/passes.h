@@ -108,6 +108,12 @@ struct FeedForwardKind {
 extern const FeedForwardKind dense_layer, routed_experts;
 
 void activate(Passes&, const FeedForward&, std::int64_t n, std::int64_t width);
-void activate_backward(Passes&, const FeedForward&, std::int64_t n, std::int64_t width, bool act_kept);
+
+// The gradient of the activated numbers, through the product down and the function, of n rows. weights: as Passes::product has them.
+struct ActivationNames {
+  const char *dact, *down_dx;
+};
+void activation_gradient(Passes&, const FeedForward&, ActivationNames, int layer, std::int64_t n, std::int64_t width, bool act_kept,
+                         std::int64_t weights = 1);
 
 }  // namespace headroom::engine::counted

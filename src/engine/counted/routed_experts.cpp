@@ -49,12 +49,7 @@ void forward(Passes& p, const FeedForward& f, int layer, Half half) {
 
 void shared_backward(Passes& p, const FeedForward& f, int layer, bool act_kept, WeightGradients& g) {
   const std::int64_t n = p.rows(), in = f.in_width(f.shared_width), width = p.d.width;
-  {
-    auto scope = p.ctx.arena.scope();
-    if (act_kept) (void)p.make("shared.dact", layer, p.type(), {n, f.shared_width});
-    p.product_dx("shared.down.dx", layer, n, width, f.shared_width);
-    activate_backward(p, f, n, f.shared_width, act_kept);
-  }
+  activation_gradient(p, f, {"shared.dact", "shared.down.dx"}, layer, n, f.shared_width, act_kept);
   g.add("shared.down.dw", layer, n, width, f.shared_width);
   g.add("shared.gate_up.dw", layer, n, in, width);
   p.product_dx("shared.gate_up.dx", layer, n, in, width);
@@ -66,12 +61,7 @@ void backward(Passes& p, const FeedForward& f, int layer, bool act_kept, WeightG
   (void)p.make("experts.dy", layer, p.type(), {routed, width});
   p.elementwise("experts.dy", layer, 2.0 * double(routed) * double(width) + double(n) * double(width));
   (void)p.make("router.dlogits", layer, DType::f32, {n, f.experts});
-  {
-    auto scope = p.ctx.arena.scope();
-    if (act_kept) (void)p.make("experts.dact", layer, p.type(), {routed, f.width});
-    p.product_dx("experts.down.dx", layer, routed, width, f.width, touched(p, f));
-    activate_backward(p, f, routed, f.width, act_kept);
-  }
+  activation_gradient(p, f, {"experts.dact", "experts.down.dx"}, layer, routed, f.width, act_kept, touched(p, f));
   g.add("experts.down.dw", layer, routed, width, f.width, weights);
   g.add("experts.gate_up.dw", layer, routed, in, width, weights);
   p.product_dx("experts.gate_up.dx", layer, routed, in, width, touched(p, f));  // in the place of experts.x
