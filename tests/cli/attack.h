@@ -105,18 +105,8 @@ class Attack : public Program {
     for (const char* name : {"mine/run/step-best.safetensors", "mine/run/step-00000001-keep.safetensors", "mine/run/notes.txt"})
       put(name, "mine");
     mkfifo(at("somewhere/pipe").c_str(), 0600);
-    keep_ceilings(at("somewhere/s.db"));
+    keep_device(at("somewhere/s.db"), 1e10);  // else every profile measures ceilings first, for seconds
     mine_ = bytes_below(folder_ / "mine");
-  }
-
-  // As headroom device does: else every profile measures them first, for seconds.
-  static void keep_ceilings(const std::string& store) {
-    Results r(store, Results::Access::write);
-    const auto run = r.start_run("device", "{}", cpu_device().name);
-    r.add_row(run, {"copy", R"({"what": "copy", "dtype": "bytes", "size": 1, "copy_bytes_per_s": 1e10})", "{}"});
-    for (const std::string dtype : {"fp32", "bf16"})
-      r.add_row(run, {dtype, R"({"what": "matmul", "dtype": ")" + dtype + R"(", "size": 1, "flops_per_s": 1e10})", "{}"});
-    r.finish_run(run);
   }
 
   static std::map<std::string, std::string> bytes_below(const fs::path& folder) {
@@ -313,7 +303,7 @@ class Attack : public Program {
     const auto run = r.start_run("attention", "{}", "before");
     r.add_row(run, {"k", R"({"variant": "flash"})", "{}"});
     r.finish_run(run);
-    keep_ceilings(at("somewhere/s.db"));
+    keep_device(at("somewhere/s.db"), 1e10);
     for (const char* name : {"a.json", "k.json"}) put(std::string("somewhere/") + name, "{\"old\": 1}");
   }
   // Whatever happened: rows that were there are there, an output is the old one or whole, and no part of anything stays.

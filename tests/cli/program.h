@@ -102,14 +102,17 @@ class Program : public testing::Test {
     return all;
   }
 
-  void keep_ceilings(double flops = 1e9) const {  // as `headroom device` does
-    Results results(db_, Results::Access::write);
+  void keep_ceilings(double flops = 1e9) const { keep_device(db_, flops); }
+  // As `headroom device` does, with further rows.
+  static void keep_device(const std::string& store, double flops, const std::vector<std::string>& more = {}) {
+    Results results(store, Results::Access::write);
     const auto run = results.start_run("device", "{}", cpu_device().name);
     const auto row = [&](const char* what, const char* dtype, double rate) {
       const Json j{{"what", what}, {"dtype", dtype}, {"copy_bytes_per_s", dtype == std::string("bytes") ? rate : 0}, {"flops_per_s", rate}};
       results.add_row(run, {std::string(what) + dtype, j.dump(), "{}"});
     };
     row("copy", "bytes", 1e18), row("matmul", "fp32", flops), row("matmul", "bf16", flops / 2);
+    for (const std::string& one : more) results.add_row(run, {one, one, "{}"});
     results.finish_run(run);
   }
 
