@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import headroom
 import headroom.torch as ht
+from headroom.torch import calls, checks, direct
 
 
 def host_us(call, device, repeats=30, times=300):
@@ -54,10 +55,10 @@ def overhead(device):
 
 def library_us(q, k, v, device):
     """The C call alone, its arguments ready."""
-    call, ready, _ = ht._settled((q, k, v, None, None, None, None), ht._options(False, None, None, "top-left", "bhld", None, False, None))
+    call, ready, _ = direct.settled((q, k, v, None, None, None, None), checks.options_of(False, None, None, "top-left", "bhld", None, False, None))
     o, lse = call.run_forward(ready, q, k, v)
     held = call.lend(0)
-    pointers = ht._pack[7](*[t.data_ptr() for t in (q, k, v, o, lse)], 0, 0 if held is None else held.data_ptr() + 255 & -256)
+    pointers = calls.pack[7](*[t.data_ptr() for t in (q, k, v, o, lse)], 0, 0 if held is None else held.data_ptr() + 255 & -256)
     stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
     return host_us(lambda: call.run(ready.handle, pointers, 7, stream), device)
 

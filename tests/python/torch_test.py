@@ -16,6 +16,7 @@ except ImportError:
 
 import headroom
 import headroom.torch as ht
+from headroom.torch import calls, checks, functions, sdpa
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -442,18 +443,23 @@ class AttentionTest(Base):
             ht.attention_backward(q, q, q, q, q, q, causal=True)
 
     def test_torchs_word_for_fixed_bits(self):
+        from unittest import mock
+
         asked = []
-        options, ht._options = ht._options, lambda *a: asked.append(a[6]) or options(*a)
+
+        def heard(*given):
+            asked.append(given[6])
+            return checks.options_of(*given)
+
         q = torch.randn(1, 2, 5, 8)
         try:
             for said in (False, True):
                 torch.use_deterministic_algorithms(said)
-                ht.attention(q, q, q)
-                with ht.replace_sdpa():
+                with mock.patch.object(functions, "options_of", heard), mock.patch.object(sdpa, "options_of", heard), ht.replace_sdpa():
+                    ht.attention(q, q, q)
                     torch.nn.functional.scaled_dot_product_attention(q, q, q)
         finally:
             torch.use_deterministic_algorithms(False)
-            ht._options = options
         self.assertEqual(asked, [False, False, True, True])
 
     def test_explain(self):
@@ -615,10 +621,10 @@ class ReplaceTest(Base):
         F = torch.nn.functional
         q, k, v = tensors(heads=2, seed=5)
         refusal = headroom.Error("unsupported", "cuda:0 cannot be had")
-        with ht.replace_sdpa() as seen, mock.patch.object(ht, "_context_of", side_effect=refusal):
+        with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal):
             F.scaled_dot_product_attention(q, k, v).sum().backward()
         self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
-        with ht.replace_sdpa(), mock.patch.object(ht, "_context_of", side_effect=headroom.Error("bug", "of ours")):
+        with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=headroom.Error("bug", "of ours")):
             with self.assertRaisesRegex(headroom.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 

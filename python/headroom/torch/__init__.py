@@ -1,0 +1,26 @@
+"""Exact attention as an operator of PyTorch: CPU and CUDA, autograd, torch.compile, CUDA graphs, any strides.
+
+    import headroom.torch as ht
+    o = ht.attention(q, k, v, is_causal=True)                      # [batch, heads, len, head_dim], as torch has it
+    o, lse = ht.attention(q, k, v, layout="blhd", return_lse=True) # [batch, len, heads, head_dim]; both are differentiable
+    o = ht.attention_varlen(q, k, v, cu_seqlens, is_causal=True)   # documents packed one behind another: [tokens, heads, head_dim]
+    o = ht.attention_with_cache(q, k_cache, v_cache, lengths)      # new positions over a cache, which may lie in pages
+
+    with ht.replace_sdpa() as replaced:                            # an unchanged model goes through it
+        model(tokens)
+    print(replaced.explain())                                      # which calls were left to torch, and why
+
+The operators are torch.ops.headroom.attention_forward and attention_backward. torch >= 2.4.
+"""
+
+import torch
+
+if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4):
+    raise ImportError(f"headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
+
+from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
+from .sdpa import Replacement, replace_sdpa
+
+__all__ = [
+    "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "replace_sdpa", "why_not",
+]  # fmt: skip

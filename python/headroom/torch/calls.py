@@ -1,0 +1,254 @@
+"""Calls of the C interface that are checked once: what a problem needs each time is worked out here and kept by shapes and strides."""
+
+import ctypes as c
+import functools
+import math
+import struct
+import threading
+import weakref
+
+import torch
+
+from .. import attention as arrays_attention
+from .. import library as lib
+
+NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+KINDS = ("cpu", "cuda")
+
+
+@functools.lru_cache(maxsize=None)
+def _context(device, threads):
+    return lib.Context(threads=threads, device=device)
+
+
+def context_of(t):
+    if t.is_cuda:
+        return _context(f"cuda:{t.device.index or 0}", 0)
+    return _context("cpu", torch.get_num_threads())
+
+
+def tf32_of(asked, t):
+    if asked >= 0:
+        return bool(asked)
+    if not t.is_cuda or t.dtype != torch.float32:
+        return False
+    matmul = torch.backends.cuda.matmul
+    said = getattr(matmul, "fp32_precision", None)  # since torch 2.9; the older word is refused where both were used
+    return said == "tf32" if said is not None else matmul.allow_tf32
+
+
+_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.int32: 3}
+_STRUCTS = lib.ForwardArguments, lib.BackwardArguments
+_CREATORS = "headroom_attention_forward_call_create", "headroom_attention_backward_call_create"
+pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 11, 12, 16)}  # pointers of a call: forward and backward, without and with more
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+def _stream_of(device):
+    return _raw_stream(device.index) if _raw_stream is not None else torch.cuda.current_stream(device).cuda_stream
+
+
+def _in_order(shape):
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+_SMALL = 1 << 20  # bytes
+_of_thread = threading.local()
+
+
+class _Ready:
+    """A call of the C interface whose shapes and strides are settled; `copies`: which of the tensors are copied into order before."""
+
+    __slots__ = ("__weakref__", "copies", "handle")
+
+    def __init__(self, handle, copies):
+        self.handle, self.copies = handle.value, copies
+        weakref.finalize(self, lib.library().headroom_attention_call_destroy, handle).atexit = False
+
+
+class _Call:
+    """What one problem needs each time, worked out once: the bytes of workspace, the shapes of outputs, calls by their tensors' strides."""
+
+    def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_):
+        (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
+        mask, top_left, window, after, softcap, scale, variant, deterministic = options
+        has_sink, documents, pages_of_sequence = with_
+        self.context, self.device, self.heads_first, self.dtype = context, device, heads_first, torch_dtype
+        self.cuda, self.size = device.type == "cuda", torch_dtype.itemsize
+        self.problem = arrays_attention.make_problem(
+            (batch, len_q, heads, dim), (k_batch, len_k, kv_heads, dim), NAMES[torch_dtype], "full", scale, variant or "flash",
+            deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence,
+        )  # fmt: skip
+        self.problem.mask, self.problem.align, self.problem.window, self.problem.window_after = mask, int(top_left), window, after
+        saved = arrays_attention.bytes_of("headroom_attention_saved_bytes", context, self.problem)
+        if saved:
+            raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: headroom.torch serves flash variants")
+        self.workspace = [
+            arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
+            for i in ((0,) if pages_of_sequence else (0, 1))
+        ]
+        self.more = has_sink or documents > 0 or pages_of_sequence > 0
+        o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v)
+        self.o_shape, self.o_stride, self.lse_shape = tuple(o.shape), o.stride(), (batch, heads, len_q)
+        self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # of which LSE is the like: the cheapest way to make one
+        self.ready = {}, {}  # forward and backward, by strides
+        self.run = lib.library().headroom_attention_call_run
+
+    def reads(self, shape, stride):
+        """Whether kernels read such a tensor in place: not an expanded or transposed gradient, nor a slice off every boundary."""
+        width, (length, step) = shape[3], (shape[2], stride[2]) if self.heads_first else (shape[1], stride[1])
+        if (width > 1 and stride[3] != 1) or (length > 1 and step < width):
+            return False
+        if not self.cuda:
+            return True
+        if any(n > 1 and s <= 0 for n, s in zip(shape, stride)):
+            return False
+        whole = width * self.size % 16 == 0  # what the fastest kernels load at once
+        return not whole or all(n <= 1 or s * self.size % 16 == 0 for n, s in zip(shape[:3], stride[:3]))
+
+    def make_ready(self, which, key, tensors, inputs):
+        """The call for these tensors: (name, tensor or None or (shape, stride, dtype)); `inputs` of them are copied where it must be."""
+        arguments = _STRUCTS[which](struct_size=c.sizeof(_STRUCTS[which]), flags=lib.TRUST_POINTERS)
+        copies = []
+        for at, (name, t) in enumerate(tensors):
+            if t is None:
+                continue
+            shape, stride, dtype = t if isinstance(t, tuple) else (tuple(t.shape), t.stride(), t.dtype)
+            if at < inputs and not self.reads(shape, stride):
+                copies.append(at)
+                stride = _in_order(shape)
+            if self.heads_first and len(shape) == 4:
+                shape, stride = (shape[0], shape[2], shape[1], shape[3]), (stride[0], stride[2], stride[1], stride[3])
+            view = getattr(arguments, name)
+            view.dtype, view.rank = _CODES[dtype], len(shape)
+            view.shape[: len(shape)], view.stride[: len(shape)] = shape, stride
+        arguments.workspace.bytes = self.workspace[which]
+        handle = c.c_void_p()
+        lib.call(_CREATORS[which], self.context, c.byref(self.problem), c.byref(arguments), c.byref(handle))
+        if len(self.ready[which]) >= 256:
+            self.ready[which].clear()
+        ready = self.ready[which][key] = _Ready(handle, tuple(copies))
+        return ready
+
+    def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages):
+        o, lse = (self.o_shape, self.o_stride, self.dtype), (self.lse_shape, _in_order(self.lse_shape), torch.float32)
+        return self.make_ready(
+            0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *_small(sink, cu_q, cu_k), ("pages", pages)], 3
+        )
+
+    def forward(self, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None):
+        key = q.stride(), k.stride(), v.stride()
+        ready = self.ready[0].get(key) or self.make_ready_forward(key, q, k, v, sink, cu_q, cu_k, pages)
+        return self.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages)
+
+    def run_forward(self, ready, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None):
+        if ready.copies:
+            given = [q, k, v]
+            for at in ready.copies:
+                given[at] = given[at].clone(memory_format=torch.contiguous_format)
+            q, k, v = given
+        at_q, at_k, at_v = q.data_ptr(), k.data_ptr(), v.data_ptr()
+        if self.cuda:
+            if (at_q | at_k | at_v) & 15 and self.misplaced(q, k, v):
+                return self.forward(*self.placed(q, k, v), sink, cu_q, cu_k, pages)
+            stream = _stream_of(self.device)
+        else:
+            stream = None
+        o = q.new_empty_strided(self.o_shape, self.o_stride)
+        lse = torch.empty_like(self.one)
+        held = self.lend(0)  # alive until the call returns; on CUDA torch's allocator keeps it for what the stream was given
+        lent = 0 if held is None else held.data_ptr() + 255 & -256
+        if self.more:
+            kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, pages)]
+            pointers = pack[11](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent, *[0 if t is None else t.data_ptr() for t in kept])
+            status = self.run(ready.handle, pointers, 11, stream)
+        else:
+            status = self.run(ready.handle, pack[7](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent), 7, stream)
+        if status:
+            raise lib.failed(status)
+        return o, lse
+
+    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None):
+        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
+        lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
+        made = like(q, self.heads_first), like(k, self.heads_first), like(v, self.heads_first)
+        dsink = None if sink is None else torch.empty_like(sink, memory_format=torch.contiguous_format)
+        ready = self.ready[1].get(key)
+        if ready is None:
+            tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
+            tensors += [("dq", made[0]), ("dk", made[1]), ("dv", made[2]), *_small(sink, cu_q, cu_k)]
+            ready = self.make_ready(1, key, [*tensors, ("dsink", dsink)], 5)
+        if ready.copies:
+            given = [q, k, v, o, d_o]
+            for at in ready.copies:
+                given[at] = given[at].clone(memory_format=torch.contiguous_format)
+            q, k, v, o, d_o = given
+        at = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse.data_ptr(), d_o.data_ptr()
+        if self.cuda:
+            if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
+                q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
+                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k)
+            stream = _stream_of(self.device)
+        else:
+            stream = None
+        held = self.lend(1)
+        lent = 0 if held is None else held.data_ptr() + 255 & -256
+        outputs = 0 if dlse is None else dlse.data_ptr(), made[0].data_ptr(), made[1].data_ptr(), made[2].data_ptr(), 0, lent
+        if self.more:
+            kept = [*[t if t is None else t.contiguous() for t in (sink, cu_q, cu_k)], dsink]
+            status = self.run(ready.handle, pack[16](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 16, stream)
+        else:
+            status = self.run(ready.handle, pack[12](*at, *outputs), 12, stream)
+        if status:
+            raise lib.failed(status)
+        return (*made, dsink)
+
+    def lend(self, which):
+        """Workspace of a pass, or None. A CPU's small ones are kept by the thread: there a call is over when it returns."""
+        size = self.workspace[which]
+        if size == 0 or self.cuda:
+            return torch.empty(size, dtype=torch.uint8, device=self.device) if size else None
+        size += lib.ALIGNMENT
+        if size > _SMALL:
+            return torch.empty(size, dtype=torch.uint8, device=self.device)
+        held = getattr(_of_thread, "held", None)
+        if held is None or held[1] < size:
+            held = _of_thread.held = torch.empty(size, dtype=torch.uint8, device=self.device), size
+        return held[0]
+
+    def misplaced(self, *tensors):
+        return any(t.shape[3] * self.size % 16 == 0 and t.data_ptr() % 16 for t in tensors)
+
+    def placed(self, *tensors):
+        return [t.clone(memory_format=torch.contiguous_format) if self.misplaced(t) else t for t in tensors]
+
+
+def _small(sink, cu_q, cu_k):
+    """Tensors that are in order when they are handed over."""
+    return [
+        (name, t if t is None else (tuple(t.shape), _in_order(t.shape), t.dtype))
+        for name, t in (("sink", sink), ("cu_q", cu_q), ("cu_k", cu_k))
+    ]
+
+
+@functools.lru_cache(maxsize=4096)
+def _call(context, device, shapes, dtype, options, heads_first, tf32, with_):
+    return _Call(context, device, shapes, dtype, options, heads_first, tf32, with_)
+
+
+def call_of(q, k, v, sink, cu_q, cu_k, pages, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32):
+    rows, positions = (1, 2) if heads_first else (2, 1)
+    a, b = q.shape, k.shape
+    shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
+    options = (mask, top_left, window, after, softcap, scale, variant, deterministic)
+    with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
+    return _call(context_of(q), q.device, shapes, q.dtype, options, heads_first, tf32_of(tf32, q), with_)
+
+
+def like(t, heads_first, dim=None):
+    """An output of t's shape (or another head_dim). Positions outermost in memory: what a projection reads without a copy."""
+    a, b, length, own = t.shape
+    dim = own if dim is None else dim
+    if not heads_first:
+        return t.new_empty((a, b, length, dim))
+    return t.new_empty_strided((a, b, length, dim), (b * length * dim, dim, b * dim, 1))

@@ -1,0 +1,157 @@
+"""Arguments, checked: the operators' tensors and options, or an error in one sentence."""
+
+import difflib
+import inspect
+import math
+import numbers
+import re
+
+import torch
+
+from .calls import KINDS, NAMES
+
+_LAYOUTS = ("bhld", "blhd")
+
+
+def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
+    if layout not in _LAYOUTS:
+        return f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(t, torch.Tensor):
+            return f"{name} is a {type(t).__name__}, not a tensor"
+        if t.device.type not in KINDS:
+            return f"{name} is on {t.device}: served are cpu and cuda"
+        if t.dtype not in NAMES:
+            return f"{name} is {t.dtype}: served are torch.float32, torch.bfloat16 and torch.float16"
+        if t.dim() != 4:
+            return f"{name} has {t.dim()} dimensions: 4 are served, [batch, heads, len, head_dim] or layout='blhd'"
+        if t.is_nested or t.layout != torch.strided:
+            return f"{name} is nested or sparse: only strided tensors are served"
+        if t.device != q.device:
+            return f"{name} is on {t.device}, q is on {q.device}"
+        if t.dtype != q.dtype:
+            return f"{name} is {t.dtype}, q is {q.dtype}: all have one dtype"
+    if attn_mask is not None:
+        return "a mask given as a tensor (attn_mask) is not served: say is_causal or window, or leave it out"
+    if dropout_p != 0:
+        return f"dropout_p is {dropout_p}: dropout inside attention is not served"
+    if scale is not None and not isinstance(scale, (numbers.Real, torch.SymFloat)):
+        return f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
+    rows = 1 if layout == "bhld" else 2
+    if k.shape[:3] != v.shape[:3]:
+        return f"k is {tuple(k.shape)} and v is {tuple(v.shape)}: all but head_dim must agree"
+    if (q.shape[0] != k.shape[0] and not paged) or q.shape[3] != k.shape[3]:
+        return f"q is {tuple(q.shape)} and k is {tuple(k.shape)}: {'' if paged else 'batch and '}head_dim must agree"
+    heads, kv_heads = q.shape[rows], k.shape[rows]
+    if kv_heads == 0 or heads % kv_heads != 0:
+        return f"{heads} query heads cannot share {kv_heads} key heads: the first must be a multiple of the second"
+    if heads != kv_heads and not enable_gqa:
+        return f"{heads} query heads and {kv_heads} key heads need enable_gqa=True"
+    for t in (q, v):
+        if t.shape[3] < 1 or t.shape[3] > 256:
+            return f"head_dim is {t.shape[3]}: 1 to 256 are served"
+    return None
+
+
+def cast(tensors):
+    """What autocast makes of the inputs of scaled_dot_product_attention."""
+    kind = tensors[0].device.type
+    if kind not in KINDS or not torch.is_autocast_enabled(kind):
+        return tensors
+    to = torch.get_autocast_dtype(kind)
+    return [t.to(to) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
+
+
+def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0):
+    if align not in ("top-left", "bottom-right"):
+        raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
+    if not isinstance(is_causal, bool):
+        raise TypeError(f"is_causal is a {type(is_causal).__name__}: True or False")
+    if window is not None:
+        if is_causal:
+            raise ValueError("is_causal and window are both given: a window is causal already, leave is_causal out")
+        both = window if isinstance(window, tuple) and len(window) == 2 else (window, 0)
+        if any(isinstance(n, bool) or not isinstance(n, (int, torch.SymInt)) for n in both):
+            raise TypeError(
+                f"window is {window!r}: the number of keys that a row sees, its own and those before; or (that, the number of keys after)"
+            )
+        if both[0] < 1 or both[1] < 0:
+            raise ValueError(f"window is {window}: a row sees at least its own key, so at least 1, and at least 0 after")
+    if variant is not None and not isinstance(variant, str):
+        raise TypeError(f"variant is a {type(variant).__name__}: a name as explain() lists them, or None for the best")
+    for name, value in (("deterministic", deterministic), ("tf32", tf32)):
+        if not isinstance(value, bool) and not (name == "tf32" and value is None):
+            raise TypeError(f"{name} is a {type(value).__name__}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
+    if scale is not None and not -math.inf < scale < math.inf:  # in words that compiled code has for symbols too
+        raise ValueError(f"scale is {scale}: it must be finite")
+    if isinstance(softcap, bool) or not isinstance(softcap, (int, float, torch.SymFloat)) or not 0 <= softcap < math.inf:
+        raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
+    mask = 2 if window is not None else 1 if is_causal else 0
+    width, after = (0, 0) if window is None else both
+    scale = None if scale is None else float(scale)
+    return (mask, align == "top-left" and mask != 0, width, after, float(softcap), scale, layout == "bhld", variant or "", bool(deterministic),
+            -1 if tf32 is None else int(bool(tf32)))  # fmt: skip
+
+
+def listed(name, t, q, shape):
+    """An int32 tensor of this shape beside q; a batch of 1 may leave its dimension out."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"headroom.torch: {name} is a {type(t).__name__}, not a tensor")
+    if t.dtype != torch.int32:
+        raise TypeError(f"headroom.torch: {name} is {t.dtype}, it must be torch.int32: pass {name}.int()")
+    if t.device != q.device:
+        raise ValueError(f"headroom.torch: {name} is on {t.device}, q is on {q.device}")
+    if t.dim() == 1 and shape[0] == 1:
+        t = t[None]
+    if t.dim() != 2 or t.shape[0] != shape[0] or t.shape[1] < shape[1]:
+        raise ValueError(f"headroom.torch: {name} is {tuple(t.shape)}, it must be ({shape[0]}, at least {shape[1]})")
+    return t
+
+
+def _with(q, heads, sink, cu_q, cu_k):
+    """sink, cu_seqlens_q and cu_seqlens_k, checked, as the operator takes them."""
+    if sink is not None:
+        if not isinstance(sink, torch.Tensor) or not sink.is_floating_point():
+            said = sink.dtype if isinstance(sink, torch.Tensor) else f"a {type(sink).__name__}"
+            raise TypeError(f"headroom.torch: sink is {said}, it must be a tensor of {heads} floating-point numbers, one for each head")
+        if sink.device != q.device:
+            raise ValueError(f"headroom.torch: sink is on {sink.device}, q is on {q.device}")
+        if sink.dim() != 1 or sink.shape[0] != heads:
+            raise ValueError(f"headroom.torch: sink is {tuple(sink.shape)}, it must be ({heads},): one number for each head")
+        sink = sink.float()
+    if cu_q is None:
+        if cu_k is not None:
+            raise ValueError("headroom.torch: cu_seqlens_k is given without cu_seqlens_q")
+        return sink, None, None
+    cu_q = listed("cu_seqlens_q", cu_q, q, (q.shape[0], 2))
+    cu_k = cu_q if cu_k is None else listed("cu_seqlens_k", cu_k, q, (q.shape[0], 2))
+    if cu_q.shape != cu_k.shape:
+        raise ValueError(f"headroom.torch: cu_seqlens_q is {tuple(cu_q.shape)} and cu_seqlens_k is {tuple(cu_k.shape)}: they must agree")
+    return sink, cu_q, cu_k
+
+
+def checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q, cu_k, paged=False, of="attention"):
+    """The operator's tensors but for pages, or an error in one sentence. `of` is the function that was called."""
+    reason = reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged)
+    if reason is not None:
+        wrong_type = " is a " in reason or " is torch." in reason or ", q is torch." in reason
+        if of == "attention_with_cache":
+            reason = re.sub(r"\b([kv])\b", r"\1_cache", reason)
+        raise (TypeError if wrong_type else ValueError)(f"headroom.torch.{of}: {reason}")
+    return (q, k, v, *_with(q, q.shape[1 if layout == "bhld" else 2], sink, cu_q, cu_k))
+
+
+_ELSEWHERE = {  # what other libraries call an argument
+    "causal": "is_causal", "softmax_scale": "scale", "sm_scale": "scale", "window_size": "window", "cu_seqlens": "cu_seqlens_q",
+    "cache_seqlens": "lengths", "block_table": "pages", "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink",
+    "return_softmax_lse": "return_lse", "dropout": "dropout_p", "attention_mask": "attn_mask",
+}  # fmt: skip
+
+
+def refuse(function, misspelt):
+    """The error for keyword arguments that a function does not have."""
+    name = next(iter(misspelt))
+    known = [n for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else difflib.get_close_matches(name, known, 1)
+    said = f"say {meant[0]}" if meant else f"there are {', '.join(known)}"
+    raise TypeError(f"headroom.torch.{function.__name__} has no argument '{name}': {said}")

@@ -1,0 +1,278 @@
+"""The functions of headroom.torch: they check, and run the operator or the direct call."""
+
+from typing import Any, NoReturn, Optional, Tuple, Union
+
+import torch
+
+from .. import attention as arrays_attention
+from .calls import call_of, context_of, tf32_of
+from .checks import cast, checked, listed, options_of, reason_why_not, refuse
+from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, settled
+
+Window = Union[None, int, Tuple[int, int]]
+WithLse = Tuple[torch.Tensor, torch.Tensor]
+
+
+def why_not(
+    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
+    enable_gqa: bool = True, *, layout: str = "bhld",
+    **misspelt: NoReturn,
+) -> Optional[str]:  # fmt: skip
+    """None when headroom serves this call of scaled_dot_product_attention, else the reason why not, in one sentence."""
+    if misspelt:
+        refuse(why_not, misspelt)
+    return reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    attn_mask: None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = True,
+    *,
+    window: Window = None,
+    align: str = "top-left",
+    layout: str = "bhld",
+    return_lse: bool = False,
+    variant: Optional[str] = None,
+    deterministic: bool = False,
+    tf32: Optional[bool] = None,
+    softcap: float = 0.0,
+    sink: Optional[torch.Tensor] = None,
+    cu_seqlens_q: Optional[torch.Tensor] = None,
+    cu_seqlens_k: Optional[torch.Tensor] = None,
+    mask: None = None,
+    **misspelt: NoReturn,
+) -> Union[torch.Tensor, WithLse]:
+    """softmax(scale * q k^T + mask) v, exactly; the arguments of torch's scaled_dot_product_attention, and more.
+
+    q: [batch, heads, len_q, head_dim]; k and v: [batch, kv_heads, len_k, head_dim], where kv_heads divides heads; with
+    layout="blhd" [batch, len, heads, head_dim]. float32, bfloat16 or float16, CPU or CUDA, any strides. head_dim up to 256.
+    v may have a head_dim of its own, which is then o's. The result has q's dtype.
+    window: a row sees its own position and the window - 1 before it; (window, n): and the n after it. softcap: scores become
+    softcap * tanh(score / softcap), as in Gemma 2. align: where the diagonal of is_causal and window begins
+    when len_q and len_k differ: "top-left" as torch's is_causal, "bottom-right" as flash-attn's. scale: None is 1/sqrt(head_dim).
+    sink: [heads], a logit that joins each head's softmax and has no value, as in gpt-oss; differentiable.
+    cu_seqlens_q: int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch. Document d has the
+    positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it, and nobody sees another's. cu_seqlens_k: the
+    same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA nobody looks, and the result is undefined.
+    return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
+    tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask, mask and dropout_p are refused.
+    deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
+    """
+    if misspelt:
+        refuse(attention, misspelt)
+    if mask is not None:
+        raise TypeError("headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    key = None
+    if attn_mask is None and not dropout_p and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
+        dtype = q.dtype
+        if q.is_cpu and k.is_cpu and v.is_cpu:
+            device = torch.get_num_threads()
+        elif q.is_cuda and k.is_cuda and v.is_cuda:
+            device = q.device, k.device, v.device, tf32_of(-1, q) if tf32 is None and dtype == torch.float32 else None
+        else:
+            device = None
+        if device is not None and not any_autocast():
+            key = (
+                q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), dtype, k.dtype, v.dtype, device,
+                is_causal, scale, window, align, layout, softcap, tf32, variant, deterministic, enable_gqa, cu_seqlens_k,
+                type(is_causal), type(window), type(deterministic), type(tf32),  # 1 and True are one key, and not one answer
+                None if sink is None else (sink.shape, sink.dtype, sink.device),
+            )  # fmt: skip
+            try:
+                found = known.get(key)
+            except TypeError:  # something in it is a list, say: looked at below
+                key = found = None
+            if found is not None:
+                out = run_directly((q, k, v, None if sink is None else sink.float(), None, None, None), *found)
+                return out if return_lse else out[0]
+    if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
+        q, k, v = cast([q, k, v])
+    tensors = (*checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
+    if key is not None:
+        if len(known) >= 4096:
+            known.clear()
+        known[key] = settled(tensors, options)
+    out = run(tensors, options)
+    return out if return_lse else out[0]
+
+
+def attention_backward(
+    d_o: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    *,
+    dlse: Optional[torch.Tensor] = None,
+    window: Window = None,
+    align: str = "top-left",
+    layout: str = "bhld",
+    variant: Optional[str] = None,
+    deterministic: bool = False,
+    tf32: Optional[bool] = None,
+    softcap: float = 0.0,
+    sink: Optional[torch.Tensor] = None,
+    cu_seqlens_q: Optional[torch.Tensor] = None,
+    cu_seqlens_k: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
+) -> Tuple[torch.Tensor, ...]:
+    """(dq, dk, dv), and dsink where there is a sink: for an autograd.Function of your own. attention() does this by itself.
+
+    o [as q, with v's head_dim] and lse [batch, heads, len_q], float32, as attention(…, return_lse=True) left them; d_o: the gradient of o;
+    dlse: that of lse, if it was used. Everything else as it was said to attention().
+    """
+    if misspelt:
+        refuse(attention_backward, misspelt)
+    tensors = checked(q, k, v, None, 0.0, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
+    shape = (*q.shape[:3], v.shape[3])
+    lse_shape = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
+    for name, t, dtype, want in (("d_o", d_o, q.dtype, shape), ("o", o, q.dtype, shape), ("lse", lse, torch.float32, lse_shape),
+                                 ("dlse", dlse, torch.float32, lse_shape)):  # fmt: skip
+        if name == "dlse" and t is None:
+            continue
+        if not isinstance(t, torch.Tensor):
+            raise TypeError(f"headroom.torch.attention_backward: {name} is a {type(t).__name__}, not a tensor")
+        if t.dtype != dtype or t.device != q.device or tuple(t.shape) != tuple(want):
+            raise ValueError(
+                f"headroom.torch.attention_backward: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} "
+                f"on {q.device}"
+            )
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
+    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *tensors[3:], *options)
+    return tuple(made if sink is not None else made[:3])
+
+
+def attention_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: Optional[torch.Tensor] = None,
+    *,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window: Window = None,
+    align: str = "bottom-right",
+    return_lse: bool = False,
+    variant: Optional[str] = None,
+    deterministic: bool = False,
+    tf32: Optional[bool] = None,
+    softcap: float = 0.0,
+    sink: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
+) -> Union[torch.Tensor, WithLse]:
+    """Attention of documents packed one behind another, each seeing only itself; the arguments of flash-attn's flash_attn_varlen_func.
+
+    q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. cu_seqlens_q: int32 [documents + 1], from 0 on: document d has the
+    tokens cu_seqlens_q[d] up to cu_seqlens_q[d + 1]. cu_seqlens_k: the same of k and v; None: that of q. The rest as in attention(); the
+    logarithm of the softmax's sum is [heads, tokens]. Longest lengths are not asked for.
+    """
+    if misspelt:
+        refuse(attention_varlen, misspelt)
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        if isinstance(t, torch.Tensor) and t.dim() != 3:
+            raise ValueError(f"headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
+    batched = [t[None] if isinstance(t, torch.Tensor) else t for t in (q, k, v)]
+    if cu_seqlens_q is None:
+        raise TypeError("headroom.torch.attention_varlen: cu_seqlens_q is None: say where documents begin, [0, end] for one")
+    out = attention(
+        *batched, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse, variant=variant,
+        deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+    return (out[0][0], out[1][0]) if return_lse else out[0]
+
+
+def _ends(name, ends, q, most):
+    """int32 [batch, 2]: 0 and each of `ends`, on q's device."""
+    made = q.new_zeros((q.shape[0], 2), dtype=torch.int32)
+    if isinstance(ends, torch.Tensor):
+        if ends.is_floating_point() or ends.dim() != 1 or ends.shape[0] != q.shape[0]:
+            raise ValueError(f"headroom.torch: {name} is {ends.dtype} {tuple(ends.shape)}, it must be whole numbers ({q.shape[0]},)")
+        if ends.device != q.device:
+            raise ValueError(f"headroom.torch: {name} is on {ends.device}, q is on {q.device}")
+        if ends.device.type == "cpu" and directly(ends, ends, ends):
+            for b, n in enumerate(ends.tolist()):
+                if not 0 <= n <= most:
+                    raise ValueError(f"headroom.torch: {name}[{b}] is {n}, the cache has room for {most}")
+    elif isinstance(ends, bool) or not isinstance(ends, (int, torch.SymInt)):
+        raise TypeError(f"headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
+    elif ends < 0 or ends > most:
+        raise ValueError(f"headroom.torch: {name} is {ends}, the cache has room for {most}")
+    made[:, 1] = ends
+    return made
+
+
+def attention_with_cache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    lengths: Union[None, int, torch.Tensor] = None,
+    pages: Optional[torch.Tensor] = None,
+    *,
+    is_causal: bool = True,
+    scale: Optional[float] = None,
+    window: Window = None,
+    layout: str = "bhld",
+    return_lse: bool = False,
+    variant: Optional[str] = None,
+    tf32: Optional[bool] = None,
+    softcap: float = 0.0,
+    sink: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
+) -> Union[torch.Tensor, WithLse]:
+    """Attention of a few new positions over a cache of keys and values, which has theirs already: one step of decoding.
+
+    q: [batch, heads, new, head_dim], the newest positions of each sequence. k_cache, v_cache: [batch, kv_heads, room, head_dim]; or, with
+    `pages`, [pages, kv_heads, page, head_dim]; with layout="blhd" [batch, new, heads, head_dim] and [pages, page, kv_heads, head_dim].
+    lengths: whole numbers [batch], or one for all: how many keys each sequence has; None: all. What lies behind them is not read.
+    pages: int32 [batch, most]: pages[b, n] is the page with the keys n * page and on of sequence b. A cache in pages has no gradients.
+    The last new position is at the last key; is_causal and window count from there. The rest as in attention().
+    """
+    if misspelt:
+        refuse(attention_with_cache, misspelt)
+    if all(isinstance(t, torch.Tensor) for t in (q, k_cache, v_cache)):
+        q, k_cache, v_cache = cast([q, k_cache, v_cache])
+    paged = pages is not None
+    q, k_cache, v_cache, sink, _, _ = checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged, "attention_with_cache")
+    positions = 2 if layout == "bhld" else 1
+    if paged:
+        pages = listed("pages", pages, q, (q.shape[0], 1))
+        if k_cache.shape[0] == 0 or k_cache.shape[positions] == 0:
+            raise ValueError(f"headroom.torch: k_cache is {tuple(k_cache.shape)}: there are no pages, or nothing in one")
+    cu_q = cu_k = None
+    if lengths is not None:
+        room = k_cache.shape[positions] * (pages.shape[1] if paged else 1)
+        cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
+    window_or_causal = is_causal and window is None
+    options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
+    out = run((q, k_cache, v_cache, sink, cu_q, cu_k, pages), options)
+    return out if return_lse else out[0]
+
+
+def explain(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Optional[float] = None, enable_gqa: bool = True, *, window: Window = None, align: str = "top-left", layout: str = "bhld",
+    variant: Optional[str] = None, deterministic: bool = False, tf32: Optional[bool] = None, softcap: float = 0.0,
+    sink: Optional[torch.Tensor] = None, cu_seqlens_q: Optional[torch.Tensor] = None, cu_seqlens_k: Optional[torch.Tensor] = None,
+    **misspelt: NoReturn,
+) -> str:  # fmt: skip
+    """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's."""
+    if misspelt:
+        refuse(explain, misspelt)
+    reason = why_not(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout=layout)
+    if reason is not None:
+        return f"left to torch: {reason}\n"
+    tensors = (*checked(q, k, v, None, 0.0, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
+    return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

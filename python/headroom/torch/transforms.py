@@ -1,0 +1,33 @@
+"""The operators for torch.func and forward derivatives, which an operator's own autograd does not know."""
+
+import torch
+
+from .operators import gradients, no_second, remember
+
+
+class Transformed(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(q, k, v, sink, cu_q, cu_k, pages, *options):
+        return torch.ops.headroom.attention_forward(q, k, v, sink, cu_q, cu_k, pages, *options)
+
+    setup_context = staticmethod(remember)
+
+    @staticmethod
+    def backward(ctx, d_o, dlse):
+        return gradients(ctx, d_o, dlse, _TransformedBackward.apply)
+
+
+class _TransformedBackward(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options):
+        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    backward = staticmethod(no_second)
