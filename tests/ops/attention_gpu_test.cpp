@@ -267,13 +267,27 @@ TEST_F(AttentionGpu, DocumentsAndCapsOfEveryTileShape) {
         c.problem.deterministic = dim == 128;
         c.problem.softcap = 5;
         check_case(c);
-        for (float cap : {0.1f, 1e4f}) {
+        for (float cap : {0.1f, 60.f, 70.f, 1e4f}) {  // flash_sm90 forms the tanh in another way up to 64
           c = plain_case(2, 1, 130, 190, dim, mask, precision, 86);
           c.problem.softcap = cap;
           check_case(c);
         }
       }
-  EXPECT_GE(checked, only.empty() ? 96 : 0);  // two variants at least serve each
+  EXPECT_GE(checked, only.empty() ? 144 : 0);  // two variants at least serve each
+}
+
+// Documents of several tiles whose ends share a tile with short ones, many that share one, rows of no document; more tiles than blocks, and fewer.
+TEST_F(AttentionGpu, DocumentsOfSeveralTiles) {
+  const std::vector<int> many(150, 3);
+  for (std::int64_t dim : {64, 96, 128, 256})
+    for (bool grouped : {false, true})
+      for (const auto& [q, k] : {std::pair{std::vector<int>{300, 1, 2, 0, 130, 5, 128, 193}, std::vector<int>{}}, {many, {}}, {{200, 140}, {20, 400}}}) {
+        Case c = plain_case(grouped ? 4 : 2, 2, 0, 0, dim, grouped ? Mask::sliding(150, Align::bottom_right, 20) : Mask::causal(), precisions[dim % 3 % 2], 87);
+        c.problem.batch = grouped ? 2 : 1;
+        c = packed(c, q, k.empty() ? q : k, grouped ? 0 : 70);
+        c.problem.deterministic = !grouped && dim < 256;
+        EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+      }
 }
 
 TEST_F(AttentionGpu, ACacheOfAnyLengthInAnyPages) {

@@ -1,8 +1,10 @@
 #include "ops/attention/documents.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "base/divide.h"
+#include "base/error.h"
 
 namespace headroom::attention {
 
@@ -10,6 +12,18 @@ Lists make_lists(const Problem& p, Context& ctx) {
   if (p.documents == 0) return {};
   return {ctx.arena.make("attention.keys_of_rows", DType::i32, {p.batch, p.len_q, 2}),
           ctx.arena.make("attention.rows_of_keys", DType::i32, {p.batch, p.len_k, 2})};
+}
+
+DocumentTiles make_tiles(const Problem& p, Context& ctx, std::int64_t size, std::int64_t step, int tail, bool of_keys) {
+  const std::int64_t most = ceil_div(of_keys ? p.len_k : p.len_q, size) + p.documents + 2;
+  check(most * p.batch * p.heads < INT_MAX - 1024, Code::unsupported, "attention: {} documents are too many for one launch", p.documents);
+  return {.tiles = static_cast<DocumentTile*>(ctx.arena.make("attention.tiles", DType::i32, {p.batch, 2, most, 4}).data),
+          .count = ctx.arena.make("attention.tile_counts", DType::i32, {p.batch}).as<std::int32_t>(),
+          .most = std::int32_t(most),
+          .size = std::int32_t(size),
+          .step = std::int32_t(step),
+          .tail = tail,
+          .of_keys = of_keys};
 }
 
 DocumentsArgs documents_args(const Problem& p, const Extras& with, const Lists& lists) {

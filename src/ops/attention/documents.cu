@@ -1,5 +1,5 @@
 // What packed documents and sinks need on a GPU beside the kernels of attention: lists of what each row sees, and dsink.
-#include "gpu/launch.cuh"
+#include "gpu/launch_early.cuh"
 #include "ops/attention/documents.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sink.h"
@@ -11,14 +11,80 @@ namespace {
 struct ListArgs {
   DocumentsArgs documents;
   int* zero;  // a counter to set back for the kernel behind; may be null
+  DocumentTiles tiles[2];
+  int position_blocks;  // the blocks behind them cut a row of the batch into tiles each
 };
 
+constexpr int list_threads = 256, pieces_at_once = 2048, lengths = 1024;  // tiles of more steps count as equally long
+
+__device__ void list_tiles(const DocumentsArgs& a, const DocumentTiles& to, int batch) {
+  __shared__ int next[pieces_at_once], tiles_of[pieces_at_once], begin[pieces_at_once];
+  __shared__ int piece, listed, starts[lengths], sums[list_threads / 32];
+  const Pieces p(a, batch, to.size, to.step, to.of_keys);
+  DocumentTile *const in_order = to.tiles + std::int64_t(batch) * 2 * to.most, *const by_length = in_order + to.most;
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  if (thread == 0) piece = 0, listed = 0;
+  for (int first = 0; first < p.count(); first += pieces_at_once) {
+    const int here = min(pieces_at_once, p.count() - first);
+    for (int x = thread; x < here; x += list_threads) {
+      const Pieces::Cut cut = p.cut(first + x);
+      next[x] = cut.next, tiles_of[x] = cut.tiles, begin[x] = -1;
+    }
+    __syncthreads();
+    if (thread == 0) {
+      int i = piece, n = listed;
+      for (; i < first + here; i = next[i - first]) begin[i - first] = n, n += tiles_of[i - first];
+      piece = i, listed = n;
+    }
+    __syncthreads();
+    for (int x = warp; x < here; x += list_threads / 32) {
+      if (begin[x] < 0) continue;
+      for (int n = lane; n < tiles_of[x] && begin[x] + n < to.most; n += 32)
+        in_order[begin[x] + n] = p.tile(first + x, {tiles_of[x], next[x]}, n);
+    }
+    __syncthreads();
+  }
+  const int count = min(listed, to.most);
+  if (thread == 0) to.count[batch] = count;
+
+  // Sorted by counting.
+  constexpr int each = lengths / list_threads;
+  const auto place = [&](const DocumentTile& t) { return lengths - 1 - min(t.steps, lengths - 1); };
+  for (int i = thread; i < lengths; i += list_threads) starts[i] = 0;
+  __syncthreads();
+  for (int i = thread; i < count; i += list_threads) atomicAdd(&starts[place(in_order[i])], 1);
+  __syncthreads();
+  int sum = 0;
+  for (int i = 0; i < each; ++i) sum += starts[thread * each + i];
+  int up_to_here = sum;
+  for (int step = 1; step < 32; step *= 2) {
+    const int before = __shfl_up_sync(~0u, up_to_here, step);
+    if (lane >= step) up_to_here += before;
+  }
+  if (lane == 31) sums[warp] = up_to_here;
+  __syncthreads();
+  int start = up_to_here - sum;
+  for (int w = 0; w < warp; ++w) start += sums[w];
+  for (int i = 0; i < each; ++i) {
+    const int n = starts[thread * each + i];
+    starts[thread * each + i] = start;
+    start += n;
+  }
+  __syncthreads();
+  for (int i = thread; i < count; i += list_threads) {
+    const DocumentTile t = in_order[i];
+    by_length[atomicAdd(&starts[place(t)], 1)] = t;
+  }
+}
+
 // attention_list_documents — a thread per position of either side.
-//   reads  cu_q, cu_k (a binary search)     writes  8 bytes a position     limit  latency
-__global__ void __launch_bounds__(256) attention_list_documents(const __grid_constant__ ListArgs args) {
+//   reads  cu_q, cu_k (a binary search)     writes  8 bytes a position, 32 a tile     limit  latency
+__global__ void __launch_bounds__(list_threads) attention_list_documents(const __grid_constant__ ListArgs args) {
   const DocumentsArgs& a = args.documents;
+  let_later_kernels_come();
+  if (const int block = int(blockIdx.x) - args.position_blocks; block >= 0) return list_tiles(a, args.tiles[block / a.batch], block % a.batch);
   if (args.zero && blockIdx.x == 0 && threadIdx.x == 0) *args.zero = 0;
-  const long long at = blockIdx.x * 256ll + threadIdx.x, queries = (long long)a.batch * a.len_q, keys = (long long)a.batch * a.len_k;
+  const long long at = blockIdx.x * (long long)list_threads + threadIdx.x, queries = (long long)a.batch * a.len_q, keys = (long long)a.batch * a.len_k;
   if (at < queries)
     a.keys_of[at] = a.keys_of_row(int(at / a.len_q), int(at % a.len_q));
   else if (at - queries < keys)
@@ -57,12 +123,14 @@ __global__ void __launch_bounds__(sink_threads) attention_dsink(const __grid_con
 
 }  // namespace
 
-void list_documents_on_gpu(const Problem& p, const Extras& with, const Lists& lists, Context& ctx, int* zero) {
+void list_documents_on_gpu(const Problem& p, const Extras& with, const Lists& lists, Context& ctx, int* zero, const DocumentTiles& tiles,
+                           const DocumentTiles& more_tiles) {
   const std::int64_t positions = p.batch * (p.len_q + p.len_k);
   if (p.documents == 0 || positions == 0 || ctx.dry()) return;
   check(positions < (1ll << 39), Code::unsupported, "attention: {} packed positions are too many for one launch", positions);
-  launch(cuda_stream(ctx.stream), attention_list_documents, {dim3(unsigned(ceil_div(positions, 256))), 256},
-         {documents_args(p, with, lists), zero});
+  const std::int64_t blocks = ceil_div(positions, list_threads), lists_of_tiles = (tiles.tiles != nullptr) + (more_tiles.tiles != nullptr);
+  launch(cuda_stream(ctx.stream), attention_list_documents, {dim3(unsigned(blocks + lists_of_tiles * p.batch)), list_threads},
+         {documents_args(p, with, lists), zero, {tiles, more_tiles}, int(blocks)});
 }
 
 void sum_dsink_on_gpu(const Problem& p, const Tensor& sink, const Tensor& lse, const SinkRows& rows, const Tensor& dsink, Context& ctx) {

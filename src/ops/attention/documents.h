@@ -2,6 +2,7 @@
 // see each key, are listed first, in scratch; a Band then looks its answers up (Reach::listed), and kernels walk them like any other mask.
 #pragma once
 #include "ops/attention/attention.h"
+#include "ops/attention/document_tiles.h"
 
 namespace headroom::attention {
 
@@ -37,19 +38,85 @@ struct DocumentsArgs {
     const std::int32_t q0 = in_q(q[d]), k0 = in_k(k[d]), q1 = in_q(q[d + 1]), k1 = in_k(k[d + 1]);
     return {true, q0, q1 > q0 ? q1 - q0 : 0, k0, k1 > k0 ? k1 - k0 : 0};
   }
-  HEADROOM_HD Run keys_of_row(std::int32_t row, std::int32_t i) const {
-    const One d = holding(cu_q, i, row);
+  HEADROOM_HD Run keys_of_row(std::int32_t row, std::int32_t i) const { return keys_in(holding(cu_q, i, row), i); }
+  HEADROOM_HD Run rows_of_key(std::int32_t row, std::int32_t j) const { return rows_in(holding(cu_k, j, row), j); }
+  HEADROOM_HD Run keys_in(const One& d, std::int32_t i) const {  // of row i, which lies there
     if (!d.exists) return {d.k, d.k};
     const std::int64_t position = i - d.q + (from_the_end ? d.len_k - d.len_q : 0);
     return {d.k + between(position + low, d.len_k), d.k + between(position + high + 1, d.len_k)};
   }
-  HEADROOM_HD Run rows_of_key(std::int32_t row, std::int32_t j) const {
-    const One d = holding(cu_k, j, row);
+  HEADROOM_HD Run rows_in(const One& d, std::int32_t j) const {  // of key j, which lies there
     if (!d.exists) return {d.q, d.q};
     const std::int64_t position = j - d.k - (from_the_end ? d.len_k - d.len_q : 0);
     return {d.q + between(position - high, d.len_q), d.q + between(position - low + 1, d.len_q)};
   }
 };
+
+// A row of the batch lies in pieces: what is before the first document, the documents, what is behind the last one. They are cut into tiles of `size`
+// positions, queries or keys.
+struct Pieces {
+  static constexpr int most_walked = 512;  // by a tile, for the sake of short documents that share it
+
+  const DocumentsArgs& a;
+  const std::int32_t *mine, *others;  // where documents begin
+  int batch, size, step;
+  bool of_keys;
+  HEADROOM_HD Pieces(const DocumentsArgs& args, int row_of_batch, int tile_size, int tile_step, bool keys)
+      : a(args),
+        mine((keys ? a.cu_k : a.cu_q) + std::int64_t(row_of_batch) * (a.count + 1)),
+        others((keys ? a.cu_q : a.cu_k) + std::int64_t(row_of_batch) * (a.count + 1)),
+        batch(row_of_batch),
+        size(tile_size),
+        step(tile_step),
+        of_keys(keys) {}
+
+  HEADROOM_HD int count() const { return a.count + 2; }
+  HEADROOM_HD int border(int i) const { return border(mine, i, of_keys ? a.len_k : a.len_q); }  // where piece i begins
+  HEADROOM_HD int length(int i) const { return border(i + 1) > border(i) ? border(i + 1) - border(i) : 0; }
+
+  struct Cut {
+    int tiles, next;  // pieces up to the next one lie in the last of these tiles
+  };
+  HEADROOM_HD Cut cut(int i) const {
+    const int whole = length(i) / size;
+    if (length(i) % size == 0) return {whole, i + 1};
+    const int end = border(i) + (whole + 1) * size, walked = other(i + 1) + most_walked;
+    int next = i + 1;
+    for (int past = count() + 1; past - next > 1;) {
+      const int middle = (next + past) / 2;
+      (border(middle) <= end && other(middle) <= walked ? next : past) = middle;
+    }
+    return {whole + 1, next};
+  }
+  HEADROOM_HD DocumentTile tile(int i, const Cut& cut, int n) const {  // the n-th, longest first where rows see what is before them
+    if (!of_keys) n = cut.tiles - 1 - n;
+    const int first = border(i) + n * size, past = border(cut.next);
+    const int end = n < cut.tiles - 1 || past > first + size ? first + size : past > first ? past : first + 1;
+    const bool shared = end > border(i + 1);
+    const Run at_first = seen_in(i, first);
+    const int to = (shared ? of_keys ? a.rows_of_key(batch, end - 1) : a.keys_of_row(batch, end - 1) : seen_in(i, end - 1)).last;
+    if (of_keys) {
+      const int from = at_first.first / step;
+      return {first, end, from, to > from * step ? (to + step - 1) / step - from : 0};
+    }
+    const int seen = to - at_first.first;
+    return {first, end, at_first.first, seen > step ? (seen + step - 1) / step : 1};
+  }
+
+ private:
+  HEADROOM_HD Run seen_in(int i, int at) const {  // of a position of piece i: as looking it up would say
+    const bool exists = i > 0 && i <= a.count;
+    const int mine_first = border(i), other_first = other(i), other_length = other(i + 1) > other_first ? other(i + 1) - other_first : 0;
+    if (of_keys) return a.rows_in({exists, other_first, exists ? other_length : 0, mine_first, exists ? length(i) : 0}, at);
+    return a.keys_in({exists, mine_first, exists ? length(i) : 0, other_first, exists ? other_length : 0}, at);
+  }
+  HEADROOM_HD int other(int i) const { return border(others, i, of_keys ? a.len_q : a.len_k); }
+  HEADROOM_HD int border(const std::int32_t* begin, int i, int len) const {
+    return i == 0 ? 0 : i > a.count + 1 ? len : DocumentsArgs::between(begin[i - 1], len);
+  }
+};
+// From the arena, unfilled: tiles of `size` queries or keys that walk `step` of the others at a time; `tail` of DocumentTiles.
+DocumentTiles make_tiles(const Problem&, Context&, std::int64_t size, std::int64_t step, int tail, bool of_keys);
 
 struct Lists {              // nothing where a problem has no documents
   Tensor keys_of, rows_of;  // i32 [batch, len_q, 2], [batch, len_k, 2]
@@ -58,7 +125,8 @@ Lists make_lists(const Problem&, Context&);  // from the arena, unfilled
 DocumentsArgs documents_args(const Problem&, const Extras&, const Lists&);
 void list_documents(const Problem&, const Extras&, const Lists&, Context&);         // fills them on the CPU
 void list_documents_on_gpu(const Problem&, const Extras&, const Lists&, Context&,  // or on the context's stream,
-                           int* zero = nullptr);                                      // beside a counter that is set to 0
+                           int* zero = nullptr,                                      // beside a counter that is set to 0
+                           const DocumentTiles& = {}, const DocumentTiles& = {});    // and tiles, where there is room for some
 
 // The band of one row of the batch; and of them all, for kernels, which know how to go on to the next.
 Band band_of(const Problem&, const Lists&, std::int64_t batch);

@@ -35,8 +35,9 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
   unsigned n = 0;  // steps behind us: all rings turn once a step
   Turn<2> next;
   Turn<Shared<C, ordered>::tiles> kv;
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const Tile t = find_tile<C, ordered>(a, index);
+  Found<C, ordered> found(a);
+  for (int index = found.index(a); index < a.tiles;) {
+    const Tile t = found.at(a, index);
     const int kv_at = Shared<C, ordered>::tiles > 1 ? __shfl_sync(~0u, kv.stage * int(sizeof s.k[0]), 0) : 0;
     const int my_rows = kv_at + group * 64 * 128;  // of K and V
     const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
@@ -116,9 +117,10 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       mma_wait<before>();
       pin(scores);
 
-      if constexpr (C::capped) cap(scores, a.to_cap);
+      if constexpr (C::capped) cap(scores, a.capping);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
-        hide_unseen<C::reach>(scores, a.band, t.batch, t.n * keys + key_here, m * rows + column_here);
+        hide_unseen<C::reach, C::capped>(scores, a.band, t.batch, t.key + key_here, from_list<C, ordered> ? t.key_end : a.band.len_k,
+                                          m * rows + column_here);
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
       if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
       if constexpr (C::capped) {
@@ -167,8 +169,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     };
 
     const auto store = [&](const auto& x, float factor, void* to, const Strides& s, int columns) {
-      store_rows(x, factor, static_cast<T*>(to) + t.batch * s.batch + t.kv_head * s.head, s.row, t.n * keys + key_here,
-                 t.batch < a.batch ? a.band.len_k : 0, 0, columns);
+      store_rows(x, factor, static_cast<T*>(to) + t.batch * s.batch + t.kv_head * s.head, s.row, t.key + key_here,
+                 t.batch >= a.batch ? 0 : from_list<C, ordered> ? t.key_end : a.band.len_k, 0, columns);
     };
     Walk<ordered> w(a, t);
     if (w.more()) {
@@ -195,6 +197,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
 
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
+    if constexpr (from_list<C, ordered>) found.tile = s.found[next.stage];
     __syncwarp();  // every lane has read before lane 0 says so
     release(s.tile_empty[next.stage]), next.next();
   }

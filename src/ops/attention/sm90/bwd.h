@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
+#include "ops/attention/document_tiles.h"
+#include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention::sm90::backward {
@@ -46,9 +48,11 @@ struct Args {
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
   float scale, scale_log2;  // capped: cap · log2(e)
-  float to_cap;             // capped: softmax scale / cap
+  Capping capping;
   int key_tiles, query_tiles, tiles;
+  DocumentTiles listed;  // documents in the free order: tiles of keys, no more than `tiles`
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
+  bool dealt;            // ordered: blocks know all their tiles from the start
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
 };
 
@@ -61,8 +65,10 @@ struct WideArgs {
   Far far;
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v, padded;
-  float scale, scale_log2, to_cap;
+  float scale, scale_log2;
+  Capping capping;
   int tiles_per_head, tiles, heads_at_once;
+  DocumentTiles listed;  // documents: tiles of what a block owns, no more than `tiles`
 };
 
 struct PreArgs {

@@ -43,6 +43,28 @@ struct Shared {
       do_empty[C::stages];
   Barrier ds_full[2], dq_full[6], dq_empty[2][2], tile_full[2], tile_empty[2];
   int tile[2];
+  std::conditional_t<from_list<C, ordered>, Tile, char> found[2];
+};
+
+// The tile of a block that is next. Documents' tiles are looked up by the loading thread alone, which hands them over.
+template <class C, bool ordered>
+struct Found {
+  __device__ __forceinline__ explicit Found(const Args&) {}
+  __device__ __forceinline__ int index(const Args&) const { return blockIdx.x; }
+  __device__ __forceinline__ Tile at(const Args& a, int index) const { return find_tile<C, ordered>(a, index); }
+};
+template <class C, bool ordered>
+requires from_list<C, ordered>
+struct Found<C, ordered> {
+  Tile tile;
+  int first = blockIdx.x;
+  __device__ __forceinline__ explicit Found(const Args& a) { look_up(a, first); }
+  __device__ __forceinline__ void look_up(const Args& a, int& index) {
+    tile = find_tile<C, ordered>(a, index);
+    if (tile.batch == a.batch) index = a.tiles;
+  }
+  __device__ __forceinline__ int index(const Args&) const { return first; }
+  __device__ __forceinline__ const Tile& at(const Args&, int) const { return tile; }
 };
 
 // ---- the producer: one thread -------------------------------------------------------------------------------------------
@@ -57,8 +79,9 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
     for (int p = 0; p < columns_of<C> / 64; ++p)
       load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
   };
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const Tile t = find_tile<C, ordered>(a, index);
+  Found<C, ordered> found(a);
+  for (int index = found.index(a); index < a.tiles;) {
+    const Tile t = found.at(a, index);
     const auto load_q = [&](const Walk<ordered>& w) {
       s.q_empty[at.stage].wait_awake(at.parity ^ 1);
       s.q_full[at.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
@@ -76,12 +99,12 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
     const auto load_k = [&] {
       s.k_empty[kv.stage].wait_awake(kv.parity ^ 1);
       s.k_full[kv.stage].arrive_and_expect(sizeof s.k[0]);
-      load_rows(s.k[kv.stage], a.k, s.k_full[kv.stage], keys, t.n * keys, t.kv_head, t.batch);
+      load_rows(s.k[kv.stage], a.k, s.k_full[kv.stage], keys, t.key, t.kv_head, t.batch);
     };
     const auto load_v = [&] {
       s.v_empty[kv.stage].wait_awake(kv.parity ^ 1);
       s.v_full[kv.stage].arrive_and_expect(sizeof s.v[0]);
-      load_rows(s.v[kv.stage], a.v, s.v_full[kv.stage], keys, t.n * keys, t.kv_head, t.batch);
+      load_rows(s.v[kv.stage], a.v, s.v_full[kv.stage], keys, t.key, t.kv_head, t.batch);
     };
     Walk<ordered> w(a, t);
     if (w.more()) {  // nothing is loaded for keys that no row sees
@@ -103,9 +126,11 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
       }
     }
     // Not before everything of this tile is on its way: who asks early holds a tile that another would begin sooner, and with few tiles that is most of the time.
-    index = int(gridDim.x) + (dealt<C, ordered> ? index : atomicAdd(a.next_tile, 1));
+    index = int(gridDim.x) + (dealt<C, ordered>(a) ? index : atomicAdd(a.next_tile, 1));
+    if constexpr (from_list<C, ordered>) found.look_up(a, index);
     s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
     s.tile[next.stage] = index;
+    if constexpr (from_list<C, ordered>) s.found[next.stage] = found.tile;
     s.tile_full[next.stage].arrive();
     next.next();
   }
@@ -131,8 +156,9 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
   int buffer = 0;
   int group = sender % senders;  // which half of this step is mine; 2: neither
   [[maybe_unused]] int patience = 1 << 25;  // half a minute
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const Tile t = find_tile<C, ordered>(a, index);
+  Found<C, ordered> found(a);
+  for (int index = found.index(a); index < a.tiles;) {
+    const Tile t = found.at(a, index);
     TurnsFor<C> turns(a, t);
     for (Walk<ordered> w(a, t); w.more();) {
       if (group < 2) {
@@ -173,6 +199,7 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
     }
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
+    if constexpr (from_list<C, ordered>) found.tile = s.found[next.stage];
     s.tile_empty[next.stage].arrive(), next.next();
   }
   store_wait<0>();

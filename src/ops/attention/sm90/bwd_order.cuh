@@ -8,7 +8,8 @@ namespace headroom::attention::sm90::backward {
 constexpr int keys = backward_keys;
 
 struct Tile {
-  int n, kv_head, batch;     // key tile; ordered: batch may lie past the end, there is nothing to do then
+  int n, key, key_end;       // key tile, its first key; keys from key_end on belong to others
+  int kv_head, batch;        // ordered: batch may lie past the end, there is nothing to do then
   int first, count;          // query tiles first … first+count-1 of each query head
   int plain_from, plain_to;  // of which plain_from … plain_to-1 see every key of the tile
   int start, stride;         // visited from first+start on, wrapping round
@@ -18,7 +19,11 @@ struct Tile {
 
 // Whether blocks know all their tiles from the start. Else one counter hands them out.
 template <class C, bool ordered>
-constexpr bool dealt = ordered && C::reach != Reach::listed;
+constexpr bool from_list = !ordered && C::reach == Reach::listed;  // documents' tiles, which the loading thread looks up and hands over
+template <class C, bool ordered>
+__device__ __forceinline__ bool dealt(const Args& a) {
+  return ordered && C::reach != Reach::listed && a.dealt;
+}
 
 // Free order: one counter hands out tiles, longest first.
 // Ordered, lists: the same, from the last key tile of a head down. Whoever waits, waits for tiles that were handed out before its own.
@@ -30,10 +35,29 @@ constexpr bool dealt = ordered && C::reach != Reach::listed;
 //            even head takes the i-th longest's complement: every block has the same work
 template <class C, bool ordered>
 __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
+  if constexpr (from_list<C, ordered>) {
+    const DealtTile found = dealt_tile(a.listed, a.batch, a.kv_heads, index, int(gridDim.x));
+    const int key = found.tile.first, key_end = found.tile.end;
+    TileSpan all{};  // rows that see every key of it
+    if (key_end - key == keys) all = band_in<C::reach>(a.band, found.batch).template row_tiles<C::reach>(key, keys, C::rows);
+    return {.n = 0,
+            .key = key,
+            .key_end = key_end,
+            .kv_head = found.head,
+            .batch = found.batch,
+            .first = found.tile.from,
+            .count = found.tile.steps,
+            .plain_from = all.plain_begin,
+            .plain_to = all.plain_end,
+            .start = 0,
+            .stride = 0,
+            .place = 0,
+            .backward = false};
+  }
   const int pairs = a.batch * a.kv_heads;
   int n, pair, place = 0;
   bool backward = false;
-  if (dealt<C, ordered>) {
+  if (dealt<C, ordered>(a)) {
     const bool causal = a.band.reach == Reach::before;
     int round = index / gridDim.x;
     const int at = index - round * gridDim.x, set = at / a.together;
@@ -48,11 +72,11 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
     const int section = index / (a.heads_at_once * a.key_tiles), first = section * a.heads_at_once;
     const int at_once = min(a.heads_at_once, pairs - first), at = index - first * a.key_tiles;
     n = at / at_once, pair = first + at % at_once;
-    if (ordered) n = a.key_tiles - 1 - n;
+    if (ordered) n = a.key_tiles - 1 - n, place = n;
   }
   const TileSpan seen_by = band_in<C::reach>(a.band, pair / a.kv_heads).template row_tiles<C::reach>(n * keys, keys, C::rows);
   int count = pair >= pairs ? 0 : seen_by.end - seen_by.begin, start = 0, stride = 0;
-  if (dealt<C, ordered> && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
+  if (dealt<C, ordered>(a) && a.band.reach == Reach::all) stride = count / a.together, start = (place >> a.spread) * stride;
   if (!ordered && C::dim == 64 && a.band.reach == Reach::all) start = n % count;
   int visited = seen_by.begin;
   if constexpr (ordered && C::reach == Reach::listed) {
@@ -60,6 +84,8 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
     visited = visits.first, count = visits.count;
   }
   return {.n = n,
+          .key = n * keys,
+          .key_end = a.band.len_k,
           .kv_head = pair % a.kv_heads,
           .batch = pair / a.kv_heads,
           .first = visited,

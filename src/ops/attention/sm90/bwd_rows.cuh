@@ -3,7 +3,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "ops/attention/sm90/bwd.h"
-#include "ops/attention/softmax.cuh"
+#include "ops/attention/sm90/capping.cuh"
 
 namespace headroom::attention::sm90::backward {
 
@@ -40,18 +40,18 @@ __device__ __forceinline__ float2 half_of(const float4& x, int half) { return ha
 
 // ---- transposed scores ----------------------------------------------------------------------------------------------------
 // Accumulators [64 keys, rows]: this thread's keys are `key` and key + 8, its rows `row`, row + 1, row + 8, row + 9, …
-template <Reach reach, int n>
-__device__ __forceinline__ void hide_unseen(float (&scores)[n], const BandOf<int>& all, int batch, int key, int row) {
+template <Reach reach, bool capped, int n>
+__device__ __forceinline__ void hide_unseen(float (&scores)[n], const BandOf<int>& all, int batch, int key, int key_end, int row) {
   const BandOf<int> band = band_in<reach>(all, batch);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int at = key + 8 * r, there = reach == Reach::listed ? min(at, band.len_k - 1) : at;
-    const int first = band.open_first_row<reach>(there) - row, end = (at < band.len_k ? band.open_last_row<reach>(there) : 0) - row;
+    const int first = band.open_first_row<reach>(there) - row, end = (at < key_end ? band.open_last_row<reach>(there) : 0) - row;
 #pragma unroll
     for (int j = 0; j < n / 4; ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        if (8 * j + e < first || 8 * j + e >= end) scores[4 * j + 2 * r + e] = -INFINITY;
+        if (8 * j + e < first || 8 * j + e >= end) scores[4 * j + 2 * r + e] = capped ? hidden_tanh : -INFINITY;
   }
 }
 
@@ -96,12 +96,7 @@ __device__ __forceinline__ void hold_to_one(float (&p)[n], bool hold) {
   }
 }
 
-// Capped scores: scores ← tanh(S · to_cap) before they are hidden and weighed; then P and P · (1 - tanh²), rounded both.
-template <int n>
-__device__ __forceinline__ void cap(float (&scores)[n], float to_cap) {
-#pragma unroll
-  for (int i = 0; i < n; ++i) scores[i] = tanh_of(scores[i] * to_cap);
-}
+// Capped scores, which are tanhs by now: P and P · (1 - tanh²), rounded both.
 template <class T, int n>
 __device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::uint32_t (&sloped)[n / 8][4], const float (&scores)[n],
                                              float cap_log2, const float4 (&lse)[n / 8], bool hold) {
@@ -115,7 +110,7 @@ __device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::
       for (int e = 0; e < 2; ++e) {
         const float t = scores[8 * i + 2 * f + e];
         w[e] = exp2_fast(fmaf(t, cap_log2, -(e ? x.y : x.x)));
-        slope[e] = fmaxf(slope_of_tanh(t), 0.f);  // 0 where hidden
+        slope[e] = fmaf(-t, t, 1);
       }
       hold_to_one(w, hold);
       p[i][f] = pack<T>(w[0], w[1]);

@@ -24,20 +24,40 @@ __device__ __forceinline__ void load_panels(T* to, const Map& m, Barrier& full, 
     load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
 }
 
+// The tile of a block that is next: documents' tiles are handed over as they are, others are known by their number.
+template <class C>
+struct Next {
+  static constexpr bool listed = C::reach == Reach::listed;
+  const WideArgs& a;
+  const int heads;
+  DealtTile dealt;
+  int index;
+  __device__ __forceinline__ Next(const WideArgs& args, int dealt_heads) : a(args), heads(dealt_heads), index(blockIdx.x) { look_up(); }
+  __device__ __forceinline__ void look_up() {
+    if constexpr (!listed) return;
+    dealt = dealt_tile(a.listed, a.batch, heads, index, int(gridDim.x));
+    if (dealt.batch == a.batch) index = a.tiles;
+  }
+  __device__ __forceinline__ bool there() const { return index < a.tiles; }
+};
+
 struct Handover {  // the tile numbers of a block, from the producer to `readers` warps
   Barrier full[2], empty[2];
   int tile[2];
+  DealtTile found[2];  // documents: what it is
   __device__ __forceinline__ void init(int readers) {
     for (int i = 0; i < 2; ++i) full[i].init(1), empty[i].init(readers);
   }
-  __device__ __forceinline__ void give(Turn<2>& at, int index) {
+  __device__ __forceinline__ void give(Turn<2>& at, int index, const DealtTile* dealt) {
     empty[at.stage].wait(at.parity ^ 1);
     tile[at.stage] = index;
+    if (dealt) found[at.stage] = *dealt;
     full[at.stage].arrive(), at.next();
   }
-  __device__ __forceinline__ int take(Turn<2>& at, int lane) {
+  __device__ __forceinline__ int take(Turn<2>& at, int lane, DealtTile* dealt) {
     full[at.stage].wait(at.parity);
     const int index = tile[at.stage];
+    if (dealt) *dealt = found[at.stage];
     __syncwarp();  // every lane has read before lane 0 says so
     if (lane == 0) empty[at.stage].arrive();
     at.next();

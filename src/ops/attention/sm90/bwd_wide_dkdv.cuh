@@ -19,16 +19,22 @@ struct WideShared {
 };
 
 struct WideTile {
-  int n, kv_head, batch;
+  int key, key_end, kv_head, batch;  // keys from key_end on belong to others
   int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
 };
 template <class C>
-__device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, int index) {
-  const Place at = place(a, index, a.batch * a.kv_heads, false);
+__device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, const Next<C>& next) {
+  if constexpr (Next<C>::listed) {
+    const DocumentTile& t = next.dealt.tile;
+    TileSpan all{};  // rows that see every key of it
+    if (t.end - t.first == C::keys) all = band_in<C::reach>(a.band, next.dealt.batch).template row_tiles<C::reach>(t.first, C::keys, C::rows);
+    return {t.first, t.end, next.dealt.head, next.dealt.batch, t.from, t.steps, all.plain_begin, all.plain_end};
+  }
+  const Place at = place(a, next.index, a.batch * a.kv_heads, false);
   const TileSpan seen_by =
       band_in<C::reach>(a.band, at.pair / a.kv_heads).template row_tiles<C::reach>(at.tile * C::keys, C::keys, C::rows);
-  return {at.tile,          at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin, seen_by.end - seen_by.begin, seen_by.plain_begin,
-          seen_by.plain_end};
+  return {at.tile * C::keys, a.band.len_k,  at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin, seen_by.end - seen_by.begin,
+          seen_by.plain_begin, seen_by.plain_end};
 }
 
 template <class C>
@@ -37,8 +43,8 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
   Turn<C::stages> ring;
   Turn<2> next;
   int parity = 1;
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const WideTile t = find_wide_tile<C>(a, index);
+  for (Next<C> tile(a, a.kv_heads); tile.there();) {
+    const WideTile t = find_wide_tile<C>(a, tile);
     const int group = a.heads / a.kv_heads;
     bool first = true;
     for (int head = t.kv_head * group; head < t.kv_head * group + group; ++head)
@@ -51,7 +57,7 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
         if (first) {
           s.k_empty.wait(parity);
           s.k_full.arrive_and_expect(sizeof s.k);
-          load_panels<T, C::dim>(s.k, a.k, s.k_full, C::keys, t.n * C::keys, t.kv_head, t.batch);
+          load_panels<T, C::dim>(s.k, a.k, s.k_full, C::keys, t.key, t.kv_head, t.batch);
         }
         s.do_empty[ring.stage].wait(ring.parity ^ 1);
         s.do_full[ring.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
@@ -60,13 +66,14 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
         if (first) {
           s.v_empty.wait(parity);
           s.v_full.arrive_and_expect(sizeof s.v);
-          load_panels<T, C::dim>(s.v, a.v, s.v_full, C::keys, t.n * C::keys, t.kv_head, t.batch);
+          load_panels<T, C::dim>(s.v, a.v, s.v_full, C::keys, t.key, t.kv_head, t.batch);
         }
         ring.next();
       }
     if (!first) parity ^= 1;
-    index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
-    s.next.give(next, index);
+    tile.index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
+    tile.look_up();
+    s.next.give(next, tile.index, tile.listed ? &tile.dealt : nullptr);
   }
 }
 
@@ -85,8 +92,8 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
   unsigned n = 0;
   Turn<2> next;
   int tile_parity = 0;
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const WideTile t = find_wide_tile<C>(a, index);
+  for (Next<C> tile(a, a.kv_heads); tile.there();) {
+    const WideTile t = find_wide_tile<C>(a, tile);
     float d[dim / 2] = {}, x[rows / 2];  // dV and Sᵀ, or dK and dPᵀ
     std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
 
@@ -109,8 +116,8 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       float4 lse[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
-      if constexpr (C::capped) cap(x, a.to_cap);
-      if (m < t.plain_from || m >= t.plain_to) hide_unseen<C::reach>(x, a.band, t.batch, t.n * keys + key_here, m * rows + column_here);
+      if constexpr (C::capped) cap(x, a.capping);
+      if (m < t.plain_from || m >= t.plain_to) hide_unseen<C::reach, C::capped>(x, a.band, t.batch, t.key + key_here, t.key_end, m * rows + column_here);
       const auto hand_over = [&](const std::uint32_t(&y)[rows / 16][4]) {
         s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
 #pragma unroll
@@ -182,8 +189,8 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     pin(d);
     const Strides& to = scores_role ? a.dv_strides : a.dk_strides;
     store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
-               to.row, t.n * keys + key_here, a.band.len_k, 0, scores_role ? a.dim_v : a.head_dim);
-    index = s.next.take(next, lane);
+               to.row, t.key + key_here, t.key_end, 0, scores_role ? a.dim_v : a.head_dim);
+    tile.index = s.next.take(next, lane, tile.listed ? &tile.dealt : nullptr);
   }
 }
 

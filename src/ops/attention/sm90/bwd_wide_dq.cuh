@@ -9,35 +9,41 @@ template <class C>
 struct WideQueryShared {
   using T = typename C::T;
   T q[2][64 * C::dim], dout[2][64 * C::dim];  // a half for each consumer
-  T k[C::stages][C::dq_keys * C::dim], v[C::stages][C::dq_keys * C::dim];
-  Barrier q_full, q_empty, k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages];
+  T k[C::stages][C::dq_keys * C::dim], v[C::dq_v_stages][C::dq_keys * C::dim];
+  Barrier q_full, q_empty, k_full[C::stages], k_empty[C::stages], v_full[C::dq_v_stages], v_empty[C::dq_v_stages];
   Handover next;
 };
 
 struct WideQueryTile {
-  int row, head, batch, first, count;  // first query row; key tiles first … first+count-1
+  int row, row_end, head, batch;  // first query row; rows from row_end on belong to others
+  int key, first, count;          // key tiles first … first+count-1, counted from this key
 };
 template <class C>
-__device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, int index) {
-  const Place at = place(a, index, a.batch * a.heads, true);
+__device__ __forceinline__ WideQueryTile find_query_tile(const WideArgs& a, const Next<C>& next) {
+  if constexpr (Next<C>::listed) {
+    const DocumentTile& t = next.dealt.tile;
+    return {t.first, t.end, next.dealt.head, next.dealt.batch, t.from, 0, t.steps};
+  }
+  const Place at = place(a, next.index, a.batch * a.heads, true);
   const int row = at.tile * C::dq_rows;
   const TileSpan sees = band_in<C::reach>(a.band, at.pair / a.heads).template key_tiles<C::reach>(row, C::dq_rows, C::dq_keys);
-  return {row, at.pair % a.heads, at.pair / a.heads, sees.begin, sees.end - sees.begin};
+  return {row, a.band.len_q, at.pair % a.heads, at.pair / a.heads, 0, sees.begin, sees.end - sees.begin};
 }
 
 template <class C>
 __device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared<C>& s) {
   using T = typename C::T;
   Turn<C::stages> ring;
+  Turn<C::dq_v_stages> v;
   Turn<2> next;
   int parity = 1;
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const WideQueryTile t = find_query_tile<C>(a, index);
+  for (Next<C> tile(a, a.heads); tile.there();) {
+    const WideQueryTile t = find_query_tile<C>(a, tile);
     const int kv_head = t.head / (a.heads / a.kv_heads);
     for (int j = t.first; j < t.first + t.count; ++j) {
       s.k_empty[ring.stage].wait(ring.parity ^ 1);
       s.k_full[ring.stage].arrive_and_expect(sizeof s.k[0]);
-      load_panels<T, C::dim>(s.k[ring.stage], a.k, s.k_full[ring.stage], C::dq_keys, j * C::dq_keys, kv_head, t.batch);
+      load_panels<T, C::dim>(s.k[ring.stage], a.k, s.k_full[ring.stage], C::dq_keys, t.key + j * C::dq_keys, kv_head, t.batch);
       if (j == t.first) {
         s.q_empty.wait(parity);
         s.q_full.arrive_and_expect(sizeof s.q + sizeof s.dout);
@@ -45,13 +51,14 @@ __device__ __forceinline__ void produce_query(const WideArgs& a, WideQueryShared
         for (int g = 0; g < 2; ++g) load_panels<T, C::dim>(s.dout[g], a.dout, s.q_full, 64, t.row + 64 * g, t.head, t.batch);
         parity ^= 1;
       }
-      s.v_empty[ring.stage].wait(ring.parity ^ 1);
-      s.v_full[ring.stage].arrive_and_expect(sizeof s.v[0]);
-      load_panels<T, C::dim>(s.v[ring.stage], a.v, s.v_full[ring.stage], C::dq_keys, j * C::dq_keys, kv_head, t.batch);
-      ring.next();
+      s.v_empty[v.stage].wait(v.parity ^ 1);
+      s.v_full[v.stage].arrive_and_expect(sizeof s.v[0]);
+      load_panels<T, C::dim>(s.v[v.stage], a.v, s.v_full[v.stage], C::dq_keys, t.key + j * C::dq_keys, kv_head, t.batch);
+      ring.next(), v.next();
     }
-    index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
-    s.next.give(next, index);
+    tile.index = atomicAdd(a.next_tile, 1) + gridDim.x;  // late: see bwd_feed.cuh
+    tile.look_up();
+    s.next.give(next, tile.index, tile.listed ? &tile.dealt : nullptr);
   }
 }
 
@@ -68,12 +75,14 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   const auto stage = [](unsigned n) { return int(n % C::stages); };
   const auto parity = [](unsigned n) { return int(n / C::stages % 2); };
+  const auto v_stage = [](unsigned n) { return int(n % C::dq_v_stages); };
+  const auto v_parity = [](unsigned n) { return int(n / C::dq_v_stages % 2); };
   const int my_half = group * int(sizeof s.q[0]);
   unsigned n = 0;
   Turn<2> next;
   int tile_parity = 0;
-  for (int index = blockIdx.x; index < a.tiles;) {
-    const WideQueryTile t = find_query_tile<C>(a, index);
+  for (Next<C> tile(a, a.heads); tile.there();) {
+    const WideQueryTile t = find_query_tile<C>(a, tile);
     float dq[dim / 2] = {}, scores[keys / 2], dp[keys / 2], lse[2], minus_delta[2];
     std::uint32_t ds[keys / 16][4];
     const int row = t.row + row_here;
@@ -85,10 +94,9 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     const int group_row = t.row + group * 64;
     const BandOf<int> band = band_in<C::reach>(a.band, t.batch);
     const auto listed = [&](int row) {
-      return C::reach == Reach::listed ? min(row, band.len_q - 1) : row;
+      return C::reach == Reach::listed ? min(row, t.row_end - 1) : row;
     };  // of those past the last nothing is kept
-    const TileSpan sees =
-        band.template keys_between<C::reach>(listed(group_row), listed(group_row + 63), keys);  // of this group's rows alone
+    const TileSpan sees = tiles_from<C::reach>(band, t.key, listed(group_row), listed(group_row + 63), keys);  // of this group's rows alone
 
     const auto start = [&](unsigned n) {  // S = Q Kᵀ, dP = dO Vᵀ
       s.k_full[stage(n)].wait(parity(n));
@@ -98,33 +106,33 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
         mma<T>(scores, words.at(offset(s.q) + my_half + k_offset(64, i)),
                words.at(offset(s.k) + stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
       mma_commit();
-      s.v_full[stage(n)].wait(parity(n));
+      s.v_full[v_stage(n)].wait(v_parity(n));
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)
-        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + stage(n) * stage_bytes + k_offset(keys, i)),
+        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + v_stage(n) * stage_bytes + k_offset(keys, i)),
                i > 0);
       mma_commit();
     };
     const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here
       words.renew();
-      if constexpr (C::capped) cap(scores, a.to_cap);
+      if constexpr (C::capped) cap(scores, a.capping);
       if (j < sees.plain_begin || j >= sees.plain_end) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int first = band.template open_first<C::reach>(listed(row + 8 * r)) - j * keys - column_here,
-                    end = min(band.len_k, band.template open_last<C::reach>(listed(row + 8 * r))) - j * keys - column_here;
+          const int first = band.template open_first<C::reach>(listed(row + 8 * r)) - t.key - j * keys - column_here,
+                    end = min(band.len_k, band.template open_last<C::reach>(listed(row + 8 * r))) - t.key - j * keys - column_here;
 #pragma unroll
           for (int c = 0; c < keys / 8; ++c)
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-              if (8 * c + e < first || 8 * c + e >= end) scores[4 * c + 2 * r + e] = -INFINITY;
+              if (8 * c + e < first || 8 * c + e >= end) scores[4 * c + 2 * r + e] = C::capped ? hidden_tanh : -INFINITY;
         }
       }
 #pragma unroll
       for (int i = 0; i < keys / 2; ++i) {
         const float x = scores[i];
         scores[i] = exp2_fast(fmaf(x, a.scale_log2, -lse[i / 2 % 2]));
-        if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * fmaxf(slope_of_tanh(x), 0.f);
+        if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * fmaf(-x, x, 1);
       }
       hold_to_one(scores, hold);
 #pragma unroll
@@ -147,26 +155,39 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
       mma_wait<0>();
       pin(scores), pin(dp);
       release(s.k_empty[stage(n)]);
-      if constexpr (decltype(more)::value) release(s.v_empty[stage(n + 1)]);
+      if constexpr (decltype(more)::value) release(s.v_empty[v_stage(n + 1)]);
       ++n;
     };
 
-    if (t.count > 0) {
+    // Key tiles of the block that none of this group's rows sees are passed over.
+    const int first = max(sees.begin, t.first), end = max(min(sees.end, t.first + t.count), first);
+    const auto pass_over = [&](int tiles) {
+      for (; tiles > 0; --tiles, ++n) {
+        s.k_full[stage(n)].wait(parity(n)), release(s.k_empty[stage(n)]);
+        s.v_full[v_stage(n)].wait(v_parity(n)), release(s.v_empty[v_stage(n)]);
+      }
+    };
+    pass_over(first - t.first);
+    if (end > first) {
       s.q_full.wait(tile_parity);
       start(n);
       mma_wait<0>();
       pin(scores), pin(dp);
-      release(s.v_empty[stage(n)]);
-      int j = t.first;
-      for (; j < t.first + t.count - 1; ++j) advance(j, std::true_type{});
+      release(s.v_empty[v_stage(n)]);
+      int j = first;
+      for (; j < end - 1; ++j) advance(j, std::true_type{});
       advance(j, std::false_type{});
+    }
+    if (t.count > 0) {
+      s.q_full.wait(tile_parity);
       release(s.q_empty);
       tile_parity ^= 1;
+      pass_over(t.first + t.count - end);
     }
     pin(dq);
     store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row,
-               a.band.len_q, 0, a.head_dim);
-    index = s.next.take(next, lane);
+               t.row_end, 0, a.head_dim);
+    tile.index = s.next.take(next, lane, tile.listed ? &tile.dealt : nullptr);
   }
 }
 
@@ -178,7 +199,8 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_sm90(const __gri
   auto& s = *reinterpret_cast<WideQueryShared<C>*>(memory);
   if (threadIdx.x == 0) {
     s.q_full.init(1), s.q_empty.init(8);
-    for (int i = 0; i < C::stages; ++i) s.k_full[i].init(1), s.k_empty[i].init(8), s.v_full[i].init(1), s.v_empty[i].init(8);
+    for (int i = 0; i < C::stages; ++i) s.k_full[i].init(1), s.k_empty[i].init(8);
+    for (int i = 0; i < C::dq_v_stages; ++i) s.v_full[i].init(1), s.v_empty[i].init(8);
     s.next.init(8);
     barriers_ready();
   }

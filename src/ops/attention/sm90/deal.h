@@ -43,8 +43,7 @@ inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Co
   a.heads_at_once = deal == Deal::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
-  if (!ctx.dry() && a.band.reach != Reach::listed)  // the kernel that lists documents zeroes it too
-    cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+  if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
 }
 
 }  // namespace headroom::attention::sm90

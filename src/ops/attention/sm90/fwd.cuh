@@ -5,7 +5,7 @@
 #pragma once
 #include <algorithm>
 
-#include "gpu/launch.cuh"
+#include "gpu/launch_early.cuh"
 #include "ops/attention/sm90/fwd_ends.cuh"
 
 namespace headroom::attention::sm90 {
@@ -23,32 +23,41 @@ __device__ void produce(const ForwardArgs& a, Shared<C>& s) {
   const auto load_k = [&](const Tile& t, int tile) {
     s.k_empty[k.stage].wait(k.parity ^ 1);
     s.k_full[k.stage].arrive_and_expect(kv_bytes);
-    fetch(s.k[k.stage], a.k, s.k_full[k.stage], C::keys, CachePolicy::long_time, tile * C::keys, t.kv_head, t.batch);
+    fetch(s.k[k.stage], a.k, s.k_full[k.stage], C::keys, CachePolicy::long_time, key_of<C, reach>(t, tile), t.kv_head, t.batch);
     k.next();
   };
   const auto load_v = [&](const Tile& t, int tile) {
     s.v_empty[v.stage].wait(v.parity ^ 1);
     s.v_full[v.stage].arrive_and_expect(kv_bytes);
-    fetch(s.v[v.stage], a.v, s.v_full[v.stage], C::keys, CachePolicy::long_time, tile * C::keys, t.kv_head, t.batch);
+    fetch(s.v[v.stage], a.v, s.v_full[v.stage], C::keys, CachePolicy::long_time, key_of<C, reach>(t, tile), t.kv_head, t.batch);
     v.next();
   };
   const auto load_q = [&](const Tile& t) {
-    s.q_empty[q.stage].wait(q.parity ^ 1);
-    s.q_full[q.stage].arrive_and_expect(q_bytes);
+    constexpr int parts = Shared<C>::q_parts;
+    if constexpr (parts == 1) {
+      s.q_empty[q.stage].wait(q.parity ^ 1);
+      s.q_full[q.stage].arrive_and_expect(q_bytes);
+    }
     for (int w = 0; w < C::consumers; ++w) {
+      Barrier& full = s.q_full[parts == 1 ? q.stage : w];
+      if constexpr (parts > 1) {
+        s.q_empty[w].wait(q.parity ^ 1);
+        full.arrive_and_expect(q_bytes / parts);
+      }
       T* const to = s.q[q.stage] + w * 64 * columns;
       const int row = t.row + w * 64;
       if constexpr (C::way == Way::cluster)
         for (int p = 0; p < columns / 64; ++p)
-          load(to + p * 64 * 64, a.q, s.q_full[q.stage], CachePolicy::once, p * 64, 0, row >> a.packed_log2, t.head, t.batch);
+          load(to + p * 64 * 64, a.q, full, CachePolicy::once, p * 64, 0, row >> a.packed_log2, t.head, t.batch);
       else
-        fetch(to, a.q, s.q_full[q.stage], 64, CachePolicy::once, row, t.head, t.batch);
+        fetch(to, a.q, full, 64, CachePolicy::once, row, t.head, t.batch);
     }
     q.next();
   };
 
   Tiles<C, reach> tiles{a, s};
   Tile t = tiles.next();
+  if (reach == Reach::listed && t.none()) return;
   load_k(t, t.last - 1);  // from the last tile down, K one tile ahead of V: the order in which they are used
   load_q(t);
   for (;;) {
@@ -80,8 +89,8 @@ struct Listed<C, Reach::listed> {
   __device__ Listed(const ForwardArgs& a, const Tile& t, int group, int row_here) {
     const Run* const of = a.band.keys_of + (long long)t.batch * a.band.len_q;
     const auto run_of = [&](int row) {
-      return of[min(t.row + group * 64 + row, a.band.len_q - 1)];
-    };  // rows past the last are computed and dropped
+      return of[min(t.row + group * 64 + row, t.row_end - 1)];
+    };  // rows of other tiles are computed and dropped
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const Run seen = run_of(row_here + 8 * r);
@@ -141,12 +150,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     for (auto& fragment : p) pin(fragment);
   };
   const auto softmax = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
-    if constexpr (capped) {
-#pragma unroll
-      for (int i = 0; i < keys / 2; ++i) scores[i] = tanh_of(scores[i] * a.to_cap);
-    }
+    if constexpr (capped) cap(scores, a.capping);
     if constexpr (decltype(mask)::value && Listed<C, reach>::is) {
-      listed.hide(scores, tile * keys, keys, column_here);
+      listed.hide(scores, key_of<C, reach>(t, tile), keys, column_here);
     } else if constexpr (decltype(mask)::value) {
       const auto position = [&](int row) {
         return C::way == Way::cluster ? (t.row + group * 64 + row) >> a.packed_log2 : t.row + group * 64 + row;
@@ -175,8 +181,13 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     pass_turn();
     scores_done();
   };
+  constexpr bool q_is_late = Shared<C>::q_parts > 1;
+  const auto last_scores_done = [&](const Tile& t, int tile) {
+    if (q_is_late && tile == t.first) release(s.q_empty[group]);
+  };
   const auto advance = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
     both_products();
+    last_scores_done(t, tile);
     const float2 factor = softmax(t, listed, tile, mask);
     mma_wait<0>();
     output_done();
@@ -194,28 +205,48 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         if (t.parts > 1 && !add_parts<C>(a, t, o, result, s, group, group_barrier, row_here)) return;
       if constexpr (knows_sinks<reach>)
         if (a.sink) result.join(a.sink[t.head]);
-      const int row = t.row + group * 64 + row_here;
+      const int row = t.row + group * 64 + row_here, rows = reach == Reach::listed ? t.row_end : a.band.len_q;
 #pragma unroll
       for (int r = 0; r < 2; ++r)
-        if (column_here == 0 && row + 8 * r < a.band.len_q)
+        if (column_here == 0 && row + 8 * r < rows)
           a.lse[(std::size_t(t.batch) * a.heads + t.head) * a.band.len_q + row + 8 * r] = result.lse[r];
       if constexpr (Shared<C>::stages_o)
-        store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
-      else
-        store_from_registers<C>(a, t, o, result.inverse, row);
+        if (reach != Reach::listed || t.row + group * 64 + 64 <= rows)  // it clips at the tensor's end alone
+          return store_through_shared<C>(a, t, o, result.inverse, s, group, group_barrier);
+      if constexpr (!Shared<C>::stages_o || reach == Reach::listed) store_from_registers<C>(a, t, o, result.inverse, row, rows);
     }
+  };
+
+  const auto wait_q = [&] { s.q_full[q_is_late ? group : q.stage].wait(q.parity); };
+  // The last key tile of a block's rows may lie behind all rows of this group: it is passed over, and a turn with it.
+  constexpr bool may_pass_over = q_is_late && reach == Reach::before && keys >= 64;
+  const auto passed_over = [&](const Tile& t) {
+    return may_pass_over && t.last - t.first > 1 && (t.last - 1) * keys >= a.band.open_last<reach>(t.row + group * 64 + 63);
+  };
+  const auto pass_over = [&](Barrier* full, Barrier* empty, auto& at) {
+    full[at.stage].wait(at.parity);
+    release(empty[at.stage]);
+    at.next();
   };
 
   Tiles<C, reach> tiles{a, s};
   Tile t = tiles.next();
+  if (reach == Reach::listed && t.none()) return;  // fewer tiles than blocks
   Listed<C, reach> listed(a, t, group, row_here);
-  s.q_full[q.stage].wait(q.parity);
+  if (passed_over(t)) {
+    --t.last;
+    my_turn(), pass_turn();
+    pass_over(s.k_full, s.k_empty, k);
+    pass_over(s.v_full, s.v_empty, v);
+  }
+  wait_q();
   my_turn();
   pin(scores);
   scores_start();
   mma_wait<0>();
   pass_turn();
   scores_done();
+  last_scores_done(t, t.last - 1);
   softmax(t, listed, t.last - 1, masked);
   pack_scores();
   for (;;) {
@@ -227,19 +258,45 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
       for (; tile >= t.first && (tile + 1) * keys > nearest; --tile) advance(t, listed, tile, masked);
     }
     for (; tile >= t.first; --tile) advance(t, listed, tile, plain);
-    release(s.q_empty[q.stage]), q.next();
+    if constexpr (!q_is_late) release(s.q_empty[q.stage]);
+    q.next();
 
-    const Tile after = tiles.next();
+    Tile after = tiles.next();
     if (after.none()) break;
     const Rows seen = rows;
     rows = Rows{};
     listed = Listed<C, reach>(a, after, group, row_here);
-    s.q_full[q.stage].wait(q.parity);
-    both_products();  // the first scores of the tile after, the last output of this one
-    softmax(after, listed, after.last - 1, masked);
-    mma_wait<0>();
-    output_done();
-    finish(t, seen);
+    if constexpr (q_is_late) {  // the last output of this tile, while Q arrives; then the first scores of the tile after, while O leaves
+      const bool over = passed_over(after);
+      my_turn();
+      settle();
+      mma_fence();
+      output_start();
+      if (over) {
+        --after.last;
+        pass_turn();
+        pass_over(s.k_full, s.k_empty, k);
+        my_turn();
+      }
+      wait_q();
+      scores_start();
+      mma_wait<1>();
+      pass_turn();
+      output_done();
+      finish(t, seen);
+      if (over) pass_over(s.v_full, s.v_empty, v);
+      mma_wait<0>();
+      scores_done();
+      last_scores_done(after, after.last - 1);
+      softmax(after, listed, after.last - 1, masked);
+    } else {
+      wait_q();
+      both_products();  // the first scores of the tile after, the last output of this one
+      softmax(after, listed, after.last - 1, masked);
+      mma_wait<0>();
+      output_done();
+      finish(t, seen);
+    }
     pack_scores();
 #pragma unroll
     for (float& x : o) x = 0;
@@ -270,12 +327,14 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
 template <class C, Reach reach, bool capped>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
   const bool clusters = C::way == Way::cluster;
-  launch(stream, attention_fwd_sm90<C, reach, capped>,
-         {.blocks = clusters ? a.units : std::min(multiprocessors, a.units + a.tiles_asked),
-          .threads = (C::consumers + 1) * 128,
-          .shared_bytes = sizeof(Shared<C>),
-          .cluster = clusters ? a.blocks_of_tile : 1},
-         a);
+  const Grid grid{.blocks = clusters ? a.units : std::min(multiprocessors, a.units + a.tiles_asked),
+                  .threads = (C::consumers + 1) * 128,
+                  .shared_bytes = sizeof(Shared<C>),
+                  .cluster = clusters ? a.blocks_of_tile : 1};
+  if constexpr (reach == Reach::listed)
+    launch_early(stream, attention_fwd_sm90<C, reach, capped>, grid, a);
+  else
+    launch(stream, attention_fwd_sm90<C, reach, capped>, grid, a);
 }
 
 }  // namespace headroom::attention::sm90

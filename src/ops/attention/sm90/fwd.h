@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
+#include "ops/attention/document_tiles.h"
+#include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention::sm90 {
@@ -20,7 +22,7 @@ struct ForwardArgs {
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
   float scale_log2;    // softmax scale · log2(e); capped: cap · log2(e)
-  float to_cap;        // capped: softmax scale / cap
+  Capping capping;
   int packed_log2;     // Way::cluster: 2^packed_log2 query heads of one key head lie side by side as rows and count as one head; else 0
   int rows;            // of one such head: len_q · 2^packed_log2
   int row_tiles;       // of one such head
@@ -28,6 +30,7 @@ struct ForwardArgs {
   int units;           // what is dealt to the blocks; Way::whole: in turn, see dealt_units
   int pairs_in_turn;   // Way::whole: so many (batch, head) pairs are dealt in turn, the others as blocks ask
   int tiles_asked;     // tiles of those others
+  DocumentTiles listed;  // Reach::listed: these, as blocks ask for them
   int heads_at_once;   // of which so many pairs are swept together, longest tiles first
   int blocks_of_tile;  // Way::cluster
 };

@@ -1,8 +1,8 @@
 // fwd_ends.cuh — the end of a tile: parts of one row tile are added up, O and LSE leave the registers.
 #pragma once
 #include "gpu/mma.cuh"
+#include "ops/attention/sm90/capping.cuh"
 #include "ops/attention/sm90/fwd_tiles.cuh"
-#include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::sm90 {
 
@@ -26,12 +26,12 @@ __device__ __forceinline__ void store_columns(T* upper, T* lower, bool upper_the
 
 template <class C>
 __device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2],
-                                     int row) {
+                                     int row, int rows) {
   using T = typename C::T;
   T* to = static_cast<T*>(a.o_data) + t.batch * a.o_batch + t.head * a.o_head + row * a.o_row;
 #pragma unroll
   for (int j = 0; j < C::dim / 8; j += 4)
-    store_columns(to, to + 8 * a.o_row, row < a.band.len_q, row + 8 < a.band.len_q, j * 8, a.dim_v,
+    store_columns(to, to + 8 * a.o_row, row < rows, row + 8 < rows, j * 8, a.dim_v,
                   [&](int i, int e) { return j + i < C::dim / 8 ? o[4 * (j + i) + e] * inverse[e / 2] : 0.f; });
 }
 

@@ -22,6 +22,7 @@ struct Shared<C> {
   using T = typename C::T;
   using Operand = typename C::Operand;
   static constexpr bool stages_o = C::stages_o;
+  static constexpr int q_parts = 1;
   Operand q[C::q_stages][C::consumers * 64 * operand_columns<C>];
   T o[stages_o ? C::consumers * 64 * columns_of<C> : 512];
   Operand k[C::stages][C::keys * operand_columns<C>];
@@ -187,7 +188,7 @@ __device__ void consume_fp8(const ForwardFp8Args& a, Shared<C>& s, int group) {
     if constexpr (Shared<C>::stages_o)
       store_through_shared<C>(a, t, o, inverse, s, group, group_barrier);
     else
-      store_from_registers<C>(a, t, o, inverse, row);
+      store_from_registers<C>(a, t, o, inverse, row, a.band.len_q);
   };
 
   Tiles<C, reach> tiles{a, s};

@@ -1,5 +1,6 @@
 // fwd_tiles.cuh — which block walks which query rows and which keys, in the three ways of tiles.h.
 #pragma once
+#include "gpu/launch_early.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tiles.h"
@@ -11,9 +12,15 @@ struct Tile {
   int first, last;                // key tiles [first, last), at least one
   int key_end;                    // keys at or past this one are not seen
   int index;                      // which tile of query rows, counted over all heads
+  int row_end, key_begin;         // Reach::listed: rows from row_end on belong to other tiles; key tiles are counted from key_begin
   int part, parts, first_block;   // parts: this block has part `part` of the row tile's keys; the first one is with block `first_block`
   __device__ bool none() const { return last == 0; }
 };
+
+template <class C, Reach reach>
+__device__ int key_of(const Tile& t, int tile) {  // the first of a key tile
+  return tile * C::keys + (reach == Reach::listed ? t.key_begin : 0);
+}
 
 template <class C>
 struct Shared {
@@ -24,7 +31,9 @@ struct Shared {
   T o[stages_o ? C::consumers * 64 * columns : 512];
   T k[C::stages][C::keys * columns];
   T v[C::stages][C::keys * columns];
-  Barrier q_full[C::q_stages], q_empty[C::q_stages], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
+  // Where Q has one buffer, each group's half of it is fetched by itself, as soon as that group's last scores are there.
+  static constexpr int q_parts = C::q_stages == 1 && C::way == Way::whole ? C::consumers : 1;
+  Barrier q_full[C::q_stages * q_parts], q_empty[C::q_stages * q_parts], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
       tile_full[2], tile_empty[2];
   Tile tile[2];  // the next ones
   int arrived[C::consumers];
@@ -36,9 +45,9 @@ __device__ Tile tile_of(const ForwardArgs& a, int pair, int row_tile) {
   constexpr int rows = C::consumers * 64;
   Tile t;
   t.row = row_tile * rows, t.head = pair % a.heads, t.batch = pair / a.heads, t.kv_head = t.head / (a.heads / a.kv_heads);
-  const KeyTiles keys = key_tiles<reach>(a, band_in<reach>(a.band, t.batch), t.row, rows, C::keys);
+  const KeyTiles keys = key_tiles<reach>(a, a.band, t.row, rows, C::keys);
   t.first = keys.first, t.last = keys.last, t.key_end = a.band.len_k;
-  t.index = pair * a.row_tiles + row_tile, t.part = 0, t.parts = 1, t.first_block = 0;
+  t.row_end = a.band.len_q, t.key_begin = 0, t.index = pair * a.row_tiles + row_tile, t.part = 0, t.parts = 1, t.first_block = 0;
   return t;
 }
 
@@ -66,6 +75,20 @@ __device__ void deal_as_asked(const ForwardArgs& a, Ask&& ask, Publish&& publish
     const int section = tile / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
     const int at_once = min(a.heads_at_once, pairs - first), at = tile - first * a.row_tiles;
     publish(tile_of<C, reach>(a, a.pairs_in_turn + first + at % at_once, a.row_tiles - 1 - at / at_once));
+  }
+}
+
+// Tiles of documents, as blocks ask.
+template <class C, class Ask, class Publish>
+__device__ void deal_listed(const ForwardArgs& a, Ask&& ask, Publish&& publish) {
+  for (int at = blockIdx.x;; at = int(gridDim.x) + ask()) {
+    const DealtTile dealt = dealt_tile(a.listed, a.batch, a.heads, at, int(gridDim.x));
+    if (dealt.batch == a.batch) return;
+    Tile t;
+    t.row = dealt.tile.first, t.row_end = dealt.tile.end, t.head = dealt.head, t.batch = dealt.batch, t.kv_head = t.head / (a.heads / a.kv_heads);
+    t.first = 0, t.last = dealt.tile.steps, t.key_begin = dealt.tile.from, t.key_end = a.band.len_k;
+    t.index = 0, t.part = 0, t.parts = 1, t.first_block = 0;
+    publish(t);
   }
 }
 
@@ -115,15 +138,16 @@ __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
   if constexpr (C::way == Way::parts) {
     deal_parts<C, reach>(a, publish);
   } else {
-    deal_in_turn<C, reach>(a, publish);
-    if (reach != Reach::all && a.tiles_asked > 0)
-      deal_as_asked<C, reach>(
-          a,
-          [&] {  // nobody asks for a tile before everybody is at the one before it
-            s.tile_empty[next.stage ^ 1].wait(next.parity ^ (next.stage == 0));
-            return atomicAdd(a.next_tile, 1);
-          },
-          publish);
+    const auto ask = [&] {  // nobody asks for a tile before everybody is at the one before it
+      s.tile_empty[next.stage ^ 1].wait(next.parity ^ (next.stage == 0));
+      return atomicAdd(a.next_tile, 1);
+    };
+    if constexpr (reach == Reach::listed) {
+      deal_listed<C>(a, ask, publish);
+    } else {
+      deal_in_turn<C, reach>(a, publish);
+      if (reach != Reach::all && a.tiles_asked > 0) deal_as_asked<C, reach>(a, ask, publish);
+    }
   }
   publish(Tile{});
 }
@@ -152,7 +176,8 @@ __device__ __forceinline__ void run_block(const ForwardArgs& a, Shared<C>& s, Pr
   static_assert(C::producer_registers + C::consumers * C::consumer_registers <= (C::consumers + 1) * launched);
   static_assert(sizeof(Shared<C>) <= 227 * 1024);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < C::q_stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers);
+    constexpr int parts = Shared<C>::q_parts;
+    for (int i = 0; i < C::q_stages * parts; ++i) s.q_full[i].init(1), s.q_empty[i].init(4 * C::consumers / parts);
     for (int i = 0; i < C::stages; ++i) {
       s.k_full[i].init(1), s.v_full[i].init(1);
       s.k_empty[i].init(4 * C::consumers), s.v_empty[i].init(4 * C::consumers);
@@ -161,6 +186,7 @@ __device__ __forceinline__ void run_block(const ForwardArgs& a, Shared<C>& s, Pr
     barriers_ready();
   }
   __syncthreads();
+  if constexpr (reach == Reach::listed) wait_for_earlier_kernels();  // the lists
   if (threadIdx.x < 128) {
     registers_down<C::producer_registers>();
     if (threadIdx.x == 0) produce();

@@ -3,7 +3,7 @@
 set(forward_shapes Forward64 Forward64Short Forward80 Forward80Short Forward96 Forward96Short Forward128 Forward256)
 set(forward_shapes_dealt_otherwise Forward64 Forward128 Forward256)  # also in parts and to clusters
 set(forward_reaches all before run)
-set(forward_shapes_of_documents Forward64 Forward80Short Forward96Short Forward128 Forward256)
+set(forward_shapes_of_documents Forward64 Forward64Short Forward80Short Forward96Short Forward128 Forward256)
 set(forward_shapes_capped Forward64Capped Forward128 Forward256)
 set(backward_shapes_in_order Backward64 Backward80 Backward96 Backward128)
 set(backward_shapes_in_any_order Backward64 Backward128)

@@ -10,6 +10,17 @@ HEADROOM_HD BandOf<int> band_in(BandOf<int> band, int batch) {
   return band;
 }
 
+// Key tiles that rows top … bottom touch, counted from key `from`, which lies before all that they see.
+template <Reach reach>
+HEADROOM_HD TileSpan tiles_from(const BandOf<int>& band, int from, int top, int bottom, int width) {
+  if (reach != Reach::listed) return band.keys_between<reach>(top, bottom, width);
+  TileSpan keys = band.keys_between<reach>(top, bottom, 1);
+  if (keys.end == keys.begin) return keys;
+  keys.begin = (keys.begin - from) / width, keys.end = (keys.end - from + width - 1) / width;
+  keys.plain_begin = (keys.plain_begin - from + width - 1) / width, keys.plain_end = (keys.plain_end - from) / width;
+  return keys;
+}
+
 // Backward in a fixed order: which query tiles a key tile comes by, and who comes by before it. Key tiles of a head begin from the last one down, and each
 // walks up. A query tile that only masked pairs connect to a key tile is visited too where the lists' ends, which never move left, say so: then counting
 // needs no search.

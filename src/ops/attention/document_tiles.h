@@ -1,0 +1,45 @@
+// Packed documents cut into tiles, of query rows or of keys, for kernels that walk whole tiles.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/attention/mask.h"
+
+namespace headroom::attention {
+
+// A document is cut from its first position on, so that its tiles are those it would have in a batch of its own. What is left at its end shares a tile with
+// the documents behind it, if those are short and fit whole.
+struct DocumentTile {
+  std::int32_t first, end;   // positions, no more than a tile has
+  std::int32_t from, steps;  // what it walks. Rows: the first key that one of them sees, and tiles of keys from there on, at least one. Keys: the first tile
+                             // of rows, counted from the row of the batch's beginning, and how many
+};
+struct DocumentTiles {  // on a GPU
+  DocumentTile* tiles;  // [batch, 2, most]: as they follow each other, the longest of a document first; and the longest of all first
+  std::int32_t* count;  // [batch]
+  std::int32_t most;    // a row of the batch has no more
+  std::int32_t size, step;  // of a tile, and of one that it walks
+  std::int32_t tail;  // so many for each block are dealt longest first, at the end
+  bool of_keys;
+};
+
+// How a kernel's blocks walk them: head by head, so that few keys are read at a time. Of the last heads of the last row of the batch the longest come first,
+// for an even end.
+struct DealtTile {
+  DocumentTile tile;
+  std::int32_t head, batch;  // batch: past the last one where no tile has this number
+};
+HEADROOM_HD DealtTile dealt_tile(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
+  int batch = 0, count = list.count[0];
+  for (; index >= count * heads; count = list.count[batch]) {
+    index -= count * heads;
+    if (++batch == batches) return {{}, 0, batch};
+  }
+  int tail = batch == batches - 1 ? (list.tail * blocks + count - 1) / count : 0;
+  if (tail > heads) tail = heads;
+  const int in_turn = heads - tail, late = index - in_turn * count;
+  const int head = late < 0 ? index / count : in_turn + late % tail, rank = late < 0 ? index % count : late / tail;
+  return {list.tiles[(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank)], head, batch};
+}
+
+}  // namespace headroom::attention

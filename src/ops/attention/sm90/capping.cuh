@@ -1,0 +1,36 @@
+// The tanh of capped scores, on the device.
+#pragma once
+#include "ops/attention/sm90/capping.h"
+#include "ops/attention/softmax.cuh"
+
+namespace headroom::attention::sm90 {
+
+// Three coefficients are within 2.4e-7 of the tanh up to 0.5 (fitted; every float of a grid of 2 million), 1 - 2 / (e^2x + 1) within 2e-7 anywhere.
+__device__ __forceinline__ float tanh_near_0(float x) {
+  const float square = x * x;
+  return fmaf(fmaf(fmaf(-4.422928e-2f, square, 1.3185862e-1f), square, -3.3326461e-1f) * square, x, x);
+}
+__device__ __forceinline__ float tanh_by_exp2(float x) { return fmaf(-2, reciprocal_near(exp2_fast(x * 2.88539008f) + 1), 1); }
+
+// Scores ← their tanh. Asked once for all of a warp's, because a branch for each of them would cost more than either way.
+template <int n>
+__device__ __forceinline__ void cap(float (&scores)[n], Capping capping) {
+  float largest = 0;  // a NaN stays one whichever way is taken
+#pragma unroll
+  for (const float x : scores) largest = fmaxf(largest, fabsf(x));
+  const bool near = !__any_sync(~0u, largest > capping.near);
+  const auto each = [&](auto&& tanh) {
+#pragma unroll
+    for (float& x : scores) x = tanh(x * capping.by);
+  };
+  if (capping.exactly) {
+    near ? each(tanh_below_5_8) : each(tanh_of);
+  } else {
+    near ? each(tanh_near_0) : each(tanh_by_exp2);
+  }
+}
+
+// What a hidden score becomes: its probability is 0, and 1 - tanh² stays finite.
+constexpr float hidden_tanh = -1e18f;
+
+}  // namespace headroom::attention::sm90
