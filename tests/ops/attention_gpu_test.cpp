@@ -281,8 +281,10 @@ TEST_F(AttentionGpu, DocumentsOfSeveralTiles) {
   const std::vector<int> many(150, 3);
   for (std::int64_t dim : {64, 96, 128, 256})
     for (bool grouped : {false, true})
-      for (const auto& [q, k] : {std::pair{std::vector<int>{300, 1, 2, 0, 130, 5, 128, 193}, std::vector<int>{}}, {many, {}}, {{200, 140}, {20, 400}}}) {
-        Case c = plain_case(grouped ? 4 : 2, 2, 0, 0, dim, grouped ? Mask::sliding(150, Align::bottom_right, 20) : Mask::causal(), precisions[dim % 3 % 2], 87);
+      for (const auto& [q, k] :
+           {std::pair{std::vector<int>{300, 1, 2, 0, 130, 5, 128, 193}, std::vector<int>{}}, {many, {}}, {{200, 140}, {20, 400}}}) {
+        Case c = plain_case(grouped ? 4 : 2, 2, 0, 0, dim, grouped ? Mask::sliding(150, Align::bottom_right, 20) : Mask::causal(),
+                            precisions[dim % 3 % 2], 87);
         c.problem.batch = grouped ? 2 : 1;
         c = packed(c, q, k.empty() ? q : k, grouped ? 0 : 70);
         c.problem.deterministic = !grouped && dim < 256;

@@ -10,16 +10,17 @@ namespace headroom::attention {
 // A document is cut from its first position on, so that its tiles are those it would have in a batch of its own. What is left at its end shares a tile with
 // the documents behind it, if those are short and fit whole.
 struct DocumentTile {
-  std::int32_t first, end;   // positions, no more than a tile has
-  std::int32_t from, steps;  // what it walks. Rows: the first key that one of them sees, and tiles of keys from there on, at least one. Keys: the first tile
-                             // of rows, counted from the row of the batch's beginning, and how many
+  std::int32_t first, end;  // positions, no more than a tile has
+  std::int32_t from,
+      steps;  // what it walks. Rows: the first key that one of them sees, and tiles of keys from there on, at least one. Keys: the first tile
+              // of rows, counted from the row of the batch's beginning, and how many
 };
-struct DocumentTiles {  // on a GPU
-  DocumentTile* tiles;  // [batch, 2, most]: as they follow each other, the longest of a document first; and the longest of all first
-  std::int32_t* count;  // [batch]
-  std::int32_t most;    // a row of the batch has no more
+struct DocumentTiles {      // on a GPU
+  DocumentTile* tiles;      // [batch, 2, most]: as they follow each other, the longest of a document first; and the longest of all first
+  std::int32_t* count;      // [batch]
+  std::int32_t most;        // a row of the batch has no more
   std::int32_t size, step;  // of a tile, and of one that it walks
-  std::int32_t tail;  // so many for each block are dealt longest first, at the end
+  std::int32_t tail;        // so many for each block are dealt longest first, at the end
   bool of_keys;
 };
 

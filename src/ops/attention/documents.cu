@@ -82,9 +82,11 @@ __device__ void list_tiles(const DocumentsArgs& a, const DocumentTiles& to, int 
 __global__ void __launch_bounds__(list_threads) attention_list_documents(const __grid_constant__ ListArgs args) {
   const DocumentsArgs& a = args.documents;
   let_later_kernels_come();
-  if (const int block = int(blockIdx.x) - args.position_blocks; block >= 0) return list_tiles(a, args.tiles[block / a.batch], block % a.batch);
+  if (const int block = int(blockIdx.x) - args.position_blocks; block >= 0)
+    return list_tiles(a, args.tiles[block / a.batch], block % a.batch);
   if (args.zero && blockIdx.x == 0 && threadIdx.x == 0) *args.zero = 0;
-  const long long at = blockIdx.x * (long long)list_threads + threadIdx.x, queries = (long long)a.batch * a.len_q, keys = (long long)a.batch * a.len_k;
+  const long long at = blockIdx.x * (long long)list_threads + threadIdx.x, queries = (long long)a.batch * a.len_q,
+                  keys = (long long)a.batch * a.len_k;
   if (at < queries)
     a.keys_of[at] = a.keys_of_row(int(at / a.len_q), int(at % a.len_q));
   else if (at - queries < keys)

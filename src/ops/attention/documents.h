@@ -123,10 +123,10 @@ struct Lists {              // nothing where a problem has no documents
 };
 Lists make_lists(const Problem&, Context&);  // from the arena, unfilled
 DocumentsArgs documents_args(const Problem&, const Extras&, const Lists&);
-void list_documents(const Problem&, const Extras&, const Lists&, Context&);         // fills them on the CPU
+void list_documents(const Problem&, const Extras&, const Lists&, Context&);        // fills them on the CPU
 void list_documents_on_gpu(const Problem&, const Extras&, const Lists&, Context&,  // or on the context's stream,
-                           int* zero = nullptr,                                      // beside a counter that is set to 0
-                           const DocumentTiles& = {}, const DocumentTiles& = {});    // and tiles, where there is room for some
+                           int* zero = nullptr,                                    // beside a counter that is set to 0
+                           const DocumentTiles& = {}, const DocumentTiles& = {});  // and tiles, where there is room for some
 
 // The band of one row of the batch; and of them all, for kernels, which know how to go on to the next.
 Band band_of(const Problem&, const Lists&, std::int64_t batch);

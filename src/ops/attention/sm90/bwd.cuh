@@ -120,7 +120,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       if constexpr (C::capped) cap(scores, a.capping);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
         hide_unseen<C::reach, C::capped>(scores, a.band, t.batch, t.key + key_here, from_list<C, ordered> ? t.key_end : a.band.len_k,
-                                          m * rows + column_here);
+                                         m * rows + column_here);
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
       if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
       if constexpr (C::capped) {
@@ -170,7 +170,10 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
 
     const auto store = [&](const auto& x, float factor, void* to, const Strides& s, int columns) {
       store_rows(x, factor, static_cast<T*>(to) + t.batch * s.batch + t.kv_head * s.head, s.row, t.key + key_here,
-                 t.batch >= a.batch ? 0 : from_list<C, ordered> ? t.key_end : a.band.len_k, 0, columns);
+                 t.batch >= a.batch      ? 0
+                 : from_list<C, ordered> ? t.key_end
+                                         : a.band.len_k,
+                 0, columns);
     };
     Walk<ordered> w(a, t);
     if (w.more()) {

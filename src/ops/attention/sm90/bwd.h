@@ -52,7 +52,7 @@ struct Args {
   int key_tiles, query_tiles, tiles;
   DocumentTiles listed;  // documents in the free order: tiles of keys, no more than `tiles`
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
-  bool dealt;            // ordered: blocks know all their tiles from the start
+  bool dealt;         // ordered: blocks know all their tiles from the start
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
 };
 

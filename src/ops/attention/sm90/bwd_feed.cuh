@@ -154,7 +154,7 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
   Turn<2> next;
   Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
   int buffer = 0;
-  int group = sender % senders;  // which half of this step is mine; 2: neither
+  int group = sender % senders;             // which half of this step is mine; 2: neither
   [[maybe_unused]] int patience = 1 << 25;  // half a minute
   Found<C, ordered> found(a);
   for (int index = found.index(a); index < a.tiles;) {

@@ -257,7 +257,8 @@ bool better_in_order(const Problem& p, int units) {
   const std::int64_t longest = longest_of(p);
   if (reach == Reach::run || (reach == Reach::before && longest > 2048)) return false;
   const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
-  if (Tiles::dim == 64 && longest > 1024) return reach == Reach::before && pairs * key_tiles >= 8 * units;  // there blocks ask: 815 and 803 µs at 2k
+  if (Tiles::dim == 64 && longest > 1024)
+    return reach == Reach::before && pairs * key_tiles >= 8 * units;  // there blocks ask: 815 and 803 µs at 2k
   return rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), reach == Reach::before, units).count <=
          ceil_div(pairs * key_tiles, units);
 }

@@ -19,7 +19,7 @@ struct WideShared {
 };
 
 struct WideTile {
-  int key, key_end, kv_head, batch;  // keys from key_end on belong to others
+  int key, key_end, kv_head, batch;        // keys from key_end on belong to others
   int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
 };
 template <class C>
@@ -27,14 +27,15 @@ __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, const Next
   if constexpr (Next<C>::listed) {
     const DocumentTile& t = next.dealt.tile;
     TileSpan all{};  // rows that see every key of it
-    if (t.end - t.first == C::keys) all = band_in<C::reach>(a.band, next.dealt.batch).template row_tiles<C::reach>(t.first, C::keys, C::rows);
+    if (t.end - t.first == C::keys)
+      all = band_in<C::reach>(a.band, next.dealt.batch).template row_tiles<C::reach>(t.first, C::keys, C::rows);
     return {t.first, t.end, next.dealt.head, next.dealt.batch, t.from, t.steps, all.plain_begin, all.plain_end};
   }
   const Place at = place(a, next.index, a.batch * a.kv_heads, false);
   const TileSpan seen_by =
       band_in<C::reach>(a.band, at.pair / a.kv_heads).template row_tiles<C::reach>(at.tile * C::keys, C::keys, C::rows);
-  return {at.tile * C::keys, a.band.len_k,  at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin, seen_by.end - seen_by.begin,
-          seen_by.plain_begin, seen_by.plain_end};
+  return {at.tile * C::keys,           a.band.len_k,        at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin,
+          seen_by.end - seen_by.begin, seen_by.plain_begin, seen_by.plain_end};
 }
 
 template <class C>
@@ -117,7 +118,8 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
       if constexpr (C::capped) cap(x, a.capping);
-      if (m < t.plain_from || m >= t.plain_to) hide_unseen<C::reach, C::capped>(x, a.band, t.batch, t.key + key_here, t.key_end, m * rows + column_here);
+      if (m < t.plain_from || m >= t.plain_to)
+        hide_unseen<C::reach, C::capped>(x, a.band, t.batch, t.key + key_here, t.key_end, m * rows + column_here);
       const auto hand_over = [&](const std::uint32_t(&y)[rows / 16][4]) {
         s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
 #pragma unroll

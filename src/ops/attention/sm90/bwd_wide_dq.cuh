@@ -109,8 +109,8 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
       s.v_full[v_stage(n)].wait(v_parity(n));
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)
-        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)), words.at(offset(s.v) + v_stage(n) * stage_bytes + k_offset(keys, i)),
-               i > 0);
+        mma<T>(dp, words.at(offset(s.dout) + my_half + k_offset(64, i)),
+               words.at(offset(s.v) + v_stage(n) * stage_bytes + k_offset(keys, i)), i > 0);
       mma_commit();
     };
     const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here

@@ -8,8 +8,8 @@ namespace headroom::attention::sm90 {
 constexpr float widest_quick_cap = 64;
 
 struct Capping {
-  float by;      // the tanh is taken of a product of q and k times this
-  float near;    // where no product of a warp's is larger, a polynomial does
+  float by;    // the tanh is taken of a product of q and k times this
+  float near;  // where no product of a warp's is larger, a polynomial does
   bool exactly;
 };
 constexpr float quick_near = 0.5f, exact_near = 0.625f;  // largest arguments of the two polynomials

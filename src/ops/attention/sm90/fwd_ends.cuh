@@ -25,8 +25,8 @@ __device__ __forceinline__ void store_columns(T* upper, T* lower, bool upper_the
 }
 
 template <class C>
-__device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2],
-                                     int row, int rows) {
+__device__ void store_from_registers(const ForwardArgs& a, const Tile& t, const float (&o)[C::dim / 2], const float (&inverse)[2], int row,
+                                     int rows) {
   using T = typename C::T;
   T* to = static_cast<T*>(a.o_data) + t.batch * a.o_batch + t.head * a.o_head + row * a.o_row;
 #pragma unroll

@@ -73,9 +73,7 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-Deal deal_of(const ForwardArgs& a) {
-  return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs;
-}
+Deal deal_of(const ForwardArgs& a) { return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs; }
 
 // Rows are (position, query head within the pack), positions outermost.
 Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, dim] → (dim, packed, len, heads, batch)

@@ -33,8 +33,8 @@ struct Shared {
   T v[C::stages][C::keys * columns];
   // Where Q has one buffer, each group's half of it is fetched by itself, as soon as that group's last scores are there.
   static constexpr int q_parts = C::q_stages == 1 && C::way == Way::whole ? C::consumers : 1;
-  Barrier q_full[C::q_stages * q_parts], q_empty[C::q_stages * q_parts], k_full[C::stages], k_empty[C::stages], v_full[C::stages], v_empty[C::stages],
-      tile_full[2], tile_empty[2];
+  Barrier q_full[C::q_stages * q_parts], q_empty[C::q_stages * q_parts], k_full[C::stages], k_empty[C::stages], v_full[C::stages],
+      v_empty[C::stages], tile_full[2], tile_empty[2];
   Tile tile[2];  // the next ones
   int arrived[C::consumers];
   float lse[C::consumers * 64];  // of this block's part
@@ -85,7 +85,8 @@ __device__ void deal_listed(const ForwardArgs& a, Ask&& ask, Publish&& publish) 
     const DealtTile dealt = dealt_tile(a.listed, a.batch, a.heads, at, int(gridDim.x));
     if (dealt.batch == a.batch) return;
     Tile t;
-    t.row = dealt.tile.first, t.row_end = dealt.tile.end, t.head = dealt.head, t.batch = dealt.batch, t.kv_head = t.head / (a.heads / a.kv_heads);
+    t.row = dealt.tile.first, t.row_end = dealt.tile.end, t.head = dealt.head, t.batch = dealt.batch,
+    t.kv_head = t.head / (a.heads / a.kv_heads);
     t.first = 0, t.last = dealt.tile.steps, t.key_begin = dealt.tile.from, t.key_end = a.band.len_k;
     t.index = 0, t.part = 0, t.parts = 1, t.first_block = 0;
     publish(t);

@@ -35,7 +35,9 @@ HEADROOM_HD Visits visits_of(const BandOf<int>& band, int n, int keys, int rows)
 
 class ListedTurns {
  public:
-  HEADROOM_HD ListedTurns(const BandOf<int>& band, int n, int keys) : first_of_(band.rows_of), len_k_(band.len_k), n_(n), keys_(keys) { begin_head(); }
+  HEADROOM_HD ListedTurns(const BandOf<int>& band, int n, int keys) : first_of_(band.rows_of), len_k_(band.len_k), n_(n), keys_(keys) {
+    begin_head();
+  }
   HEADROOM_HD void begin_head() {
     highest_ = n_;
     next_ = first_row(n_ + 1), after_ = first_row(n_ + 2);

@@ -87,7 +87,8 @@ struct Backward64 {  // 64 rows would read K and V twice as often from shared me
   using T = Type;
   static constexpr int dim = 64, rows = 128, stages = 2;
   static constexpr bool dq_early = false;  // a step's dQ goes to shared memory in front of dS, else behind it
-  static constexpr bool dp_first = false;  // a step's products behind its scores: dP, dQ, dV; else dV, dP, dQ. dS begins beside the last one
+  static constexpr bool dp_first =
+      false;  // a step's products behind its scores: dP, dQ, dV; else dV, dP, dQ. dS begins beside the last one
   static constexpr Reach reach = Reach::run;  // what is asked of the mask: its numbers, which are right for all but lists
   static constexpr bool capped = false;
 };
@@ -98,7 +99,6 @@ struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a threa
   // and behind it 1.02, 1.01, 1.01; dV, dP, dQ 0.95, 0.94, 0.93, measured with an earlier loader, where the first had 1.00, 0.98, 0.98. At 64
   // it is the other way round (bench/lab/attention_bwd.md, "The rhythm of the two consumers").
   static constexpr bool dp_first = true, dq_early = true;
-
 };
 template <class Type>
 struct Backward64Capped : Backward128<Type> {  // the slope of the cap takes a register for two scores, which 128 rows leave no room for
