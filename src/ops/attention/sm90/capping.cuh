@@ -17,7 +17,7 @@ template <int n>
 __device__ __forceinline__ void cap(float (&scores)[n], Capping capping) {
   float largest = 0;  // a NaN stays one whichever way is taken
 #pragma unroll
-  for (const float x : scores) largest = fmaxf(largest, fabsf(x));
+  for (int i = 0; i < n; ++i) largest = fmaxf(largest, fabsf(scores[i]));
   const bool near = !__any_sync(~0u, largest > capping.near);
   const auto each = [&](auto&& tanh) {
 #pragma unroll
