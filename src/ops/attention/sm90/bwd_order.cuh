@@ -22,7 +22,7 @@ template <class C, bool ordered>
 constexpr bool from_list = !ordered && C::reach == Reach::listed;  // documents' tiles, which the loading thread looks up and hands over
 template <class C, bool ordered>
 __device__ __forceinline__ bool dealt(const Args& a) {
-  return ordered && C::reach != Reach::listed && a.dealt;
+  return ordered && C::reach != Reach::listed && (C::dim != 64 || a.dealt);
 }
 
 // Free order: one counter hands out tiles, longest first.

@@ -22,20 +22,19 @@ inline int pairs_at_once(std::int64_t pairs, double bytes) {
   return int(ceil_div(pairs, ceil_div(pairs, fit)));
 }
 
-// How many of the last (batch, head) pairs are a tail: about six tiles a block, half of them long. With more, blocks ask for keys of too many heads at
+// How many of the last (batch, head) pairs are a tail: about six tiles a block (tiles_of_block), half of them long. With more, blocks ask for keys of too many heads at
 // once. FlashAttention-3's time over ours with no tail, this one and nothing else (H200, 2026-11-22, bench/lab/attention_fwd.md): causal 64 at
 // 16k 0.98, 1.03, 1.04; 128 at 16k 0.98, 1.01, 1.01, at 2k 1.03, 1.05, 0.87, at 1k 1.08, 1.06, 0.80.
-inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, std::int64_t units) {
-  constexpr std::int64_t tiles_of_block = 6;
+inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, std::int64_t tiles_of_block, std::int64_t units) {
   return std::min(pairs, ceil_div(tiles_of_block * units, row_tiles));
 }
 
 // bytes_of_pair: of K and V that a (batch, head) pair reads, its share where heads share them
-inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Context& ctx) {
+inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Context& ctx, int tiles_of_tail = 6) {
   const std::int64_t pairs = std::int64_t(a.batch) * a.heads;
   std::int64_t asked = 0;
   if (deal == Deal::asked) asked = pairs;
-  if (deal == Deal::tail) asked = pairs_of_tail(pairs, a.row_tiles, ctx.device.units);
+  if (deal == Deal::tail) asked = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
   a.pairs_in_turn = int(pairs - asked);
   a.units = int(dealt_units(a.band.reach, a.row_tiles, pairs - asked));
   if (asked == 0) return;
