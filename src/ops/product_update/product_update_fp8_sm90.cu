@@ -35,20 +35,21 @@ struct Shared {
   } stage[stages];
   Gradient<side> out;
   float x_scale[stages][side];
-  Barrier full[stages], empty[stages], out_full, out_empty;
+  Rings<stages> rings;
 };
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
 template <bool along_tokens>
-__device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int stride, int rank) {
+__device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& walk) {
+  const int rank = walk.rank;
   constexpr int half = side / cluster, scale_bytes = along_tokens ? int(sizeof s.x_scale[0]) : 0;
   Turn<stages> turn;
-  for (int number = first; number < a.tiles; number += stride) {
+  for (int number = walk.first; number < a.tiles; number += walk.stride) {
     const Tile t = tile_of(a, number, rank);
     for (int token = 0; token < t.w->tokens; token += depth, turn.next()) {
       auto& stage = s.stage[turn.stage];
-      Barrier& full = s.full[turn.stage];
-      s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
+      Barrier& full = s.rings.full[turn.stage];
+      s.rings.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(int(sizeof stage) + scale_bytes);
       load(stage.dy, t.w->dy, full, CachePolicy::normal, token, t.row, 0);
       load_in_all(stage.x + rank * half * depth, t.w->x, full, CachePolicy::normal, 3, token, t.column + rank * half, 0);
@@ -60,18 +61,15 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
 template <class OfDy, bool along_tokens>
-__device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, int stride, int rank, int group) {
+__device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row_here = group * 64 + warp * 16 + lane / 4;  // of X
   const Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const auto release = [&](int stage) {  // to both blocks: each fetches for both
-    if (lane < cluster) s.empty[stage].arrive_in(lane);
-  };
   Turn<stages> turn;
   int parity = 1;
   Tile t{};
-  for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
-    t = tile_of(a, number, rank);
+  for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
+    t = tile_of(a, number, walk.rank);
     float sum[side / 2], part[side / 2];  // rows of X down, of dY across
 #pragma unroll
     for (float& x : sum) x = 0;
@@ -81,7 +79,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
     for (int step = 0; step < steps; ++step, turn.next()) {
       const float dy = dy_next;
       if (along_tokens && step + 1 < steps) dy_next = __ldg(of_dy + step + 1);
-      s.full[turn.stage].wait_awake(turn.parity);
+      s.rings.full[turn.stage].wait_awake(turn.parity);
       const int at = offset(s.stage) + turn.stage * int(sizeof s.stage[0]);
       mma_fence();
 #pragma unroll
@@ -94,7 +92,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
       mma_wait<0>();
       pin(part);
       __syncwarp();  // every lane has read the stage's scales
-      release(turn.stage);
+      release(s.rings, turn.stage);
 #pragma unroll
       for (int i = 0; i < side / 2; ++i) sum[i] = along_tokens ? fmaf(part[i], scale[i / 2 % 2], sum[i]) : sum[i] + part[i];
     }
@@ -108,15 +106,15 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
         sum[i] *= of_x[i / 2 % 2] * scale_at(w.dy_scale, w.dy_scale_step, t.row + i / 4 * 8 + lane % 4 * 2 + i % 2);
     }
 
-    s.out_empty.wait(parity);
+    s.rings.out_empty.wait(parity);
     const auto word = [&](int j, int r) { return pack<__nv_bfloat16>(sum[4 * j + 2 * r], sum[4 * j + 2 * r + 1]); };
 #pragma unroll
     for (int j = 0; j < side / 8; j += 2)  // lane l: row l % 8 of dY's eight rows j or j + 1, eight columns of X
       store_blocks_transposed(s.out[j / 8][group] + swizzled(j % 8 * 8 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2), word(j, 0),
                               word(j, 1), word(j + 1, 0), word(j + 1, 1));
-    s.out_full.arrive();  // every lane, for what it has stored
+    s.rings.out_full.arrive();  // every lane, for what it has stored
   }
-  update<side, at_once>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+  update<side, at_once>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
                         parity);  // no products left: update too
 }
 
@@ -133,31 +131,14 @@ __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __gr
   if (a.numbers->go == 0) return;  // nothing may change
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared*>(memory);
-  const int warp = threadIdx.x / 32, rank = blockIdx.x % cluster, first = blockIdx.x / cluster, stride = gridDim.x / cluster;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; ++i) {
-      s.full[i].init(1);
-      s.empty[i].init(multipliers * cluster);
-    }
-    s.out_full.init(multipliers * 32);
-    s.out_empty.init(updaters * 32);
-    barriers_ready();
-  }
-  cluster_meet();
-
-  if (warp >= 8) {
+  const Walker walk = set_up(s.rings, updaters);
+  if (walk.warp >= 8) {
     registers_up<registers_of_multipliers>();
-    multiply<OfDy, along_tokens>(a, s, first, stride, rank, (warp - 8) / 4);
+    multiply<OfDy, along_tokens>(a, s, walk, (walk.warp - 8) / 4);
   } else {
     registers_down<registers_of_updaters>();
-    if (threadIdx.x == 0) fetch<along_tokens>(a, s, first, stride, rank);
-    int parity = 0;
-    for (int number = first; warp > 0 && number < a.tiles; number += stride, parity ^= 1) {
-      const bool last = number + stride >= a.tiles;
-      update<side, at_once>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1, last ? updaters + multipliers : updaters,
-                            parity);
-      s.out_empty.arrive();  // every lane, for what it has read
-    }
+    if (threadIdx.x == 0) fetch<along_tokens>(a, s, walk);
+    if (walk.warp > 0) update_tiles<side, side, at_once>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
     __syncwarp();
   }
   cluster_meet();  // no block exits while the other still sends
@@ -168,13 +149,6 @@ Map map_of(const Tensor& t, int lines) {  // [lines, tokens] → (token, line, 1
   return make_byte_map(t.data,
                        {.rank = 3, .dim = {tokens, all, 1}, .stride = {1, tokens, tokens * all}, .box = {depth, std::uint32_t(lines), 1}},
                        BoxLayout::swizzled);
-}
-
-template <class OfDy, bool along_tokens>
-void start(const Args& a, Context& ctx) {
-  const int clusters = std::min(ctx.device.units / cluster, a.tiles);
-  launch(cuda_stream(ctx.stream), product_update_fp8_sm90<OfDy, along_tokens>,
-         {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
 }
 
 }  // namespace
@@ -193,10 +167,11 @@ void advance_fp8_sm90(std::span<const Item> all, const Tensor& numbers, Context&
     add_weight<side, side>(a, w, i);
   }
   const bool e5m2 = as_first.values.dtype == DType::e5m2;
-  if (along_k(as_first.kind))
-    e5m2 ? start<__nv_fp8_e5m2, true>(a, ctx) : start<__nv_fp8_e4m3, true>(a, ctx);
-  else
-    e5m2 ? start<__nv_fp8_e5m2, false>(a, ctx) : start<__nv_fp8_e4m3, false>(a, ctx);
+  const auto kernel = along_k(as_first.kind)
+                          ? e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, true> : product_update_fp8_sm90<__nv_fp8_e4m3, true>
+                      : e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, false>
+                             : product_update_fp8_sm90<__nv_fp8_e4m3, false>;
+  launch_clusters(kernel, a, threads, sizeof(Shared), ctx);
 }
 
 }  // namespace headroom::product_update

@@ -25,20 +25,21 @@ struct Shared {
     char dy[tile_m / 64 * panel], x[tile_n / 64 * panel];
   } stage[stages];
   Gradient<tile_n> out;
-  Barrier full[stages], empty[stages], out_full, out_empty;
+  Rings<stages> rings;
 };
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
 // Cut: some weight's sides are no multiples of a tile. Then a box is one panel, and zeros lie past the last column.
 template <bool Cut>
-__device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int stride, int rank) {
+__device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& walk) {
+  const int rank = walk.rank;
   Turn<stages> turn;
-  for (int number = first; number < a.tiles; number += stride) {
+  for (int number = walk.first; number < a.tiles; number += walk.stride) {
     const Tile t = tile_of(a, number, rank);
     for (int token = 0; token < t.w->tokens; token += depth, turn.next()) {
       auto& stage = s.stage[turn.stage];
-      Barrier& full = s.full[turn.stage];
-      s.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
+      Barrier& full = s.rings.full[turn.stage];
+      s.rings.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(sizeof stage);
       char* const x = stage.x + rank * 2 * panel;
       if constexpr (Cut) {
@@ -57,23 +58,20 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, int first, int s
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
 template <bool Cut>
-__device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, int stride, int rank, int group) {
+__device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
-  const auto release = [&](int stage) {  // to both blocks: each fetches for both
-    if (lane < cluster) s.empty[stage].arrive_in(lane);
-  };
   Turn<stages> turn;
   int parity = 1;
   Tile t{};
-  for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
-    t = tile_of(a, number, rank);
+  for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
+    t = tile_of(a, number, walk.rank);
     float d[tile_n / 2];
     const int steps = ceil_div(t.w->tokens, depth);  // tokens past the end arrive as zeros
     int before = 0;
     for (int step = 0; step < steps; ++step, turn.next()) {
-      s.full[turn.stage].wait_awake(turn.parity);
+      s.rings.full[turn.stage].wait_awake(turn.parity);
       const int at = offset(s.stage) + turn.stage * int(sizeof s.stage[0]);
       mma_fence();
 #pragma unroll
@@ -82,22 +80,22 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, int first, in
                                      words.at(at + int(sizeof s.stage[0].dy) + mn_offset(i), panel), step > 0 || i > 0);
       mma_commit();
       mma_wait<1>();
-      if (step > 0) release(before);
+      if (step > 0) release(s.rings, before);
       before = turn.stage;
     }
     mma_wait<0>();
     pin(d);
-    release(before);
+    release(s.rings, before);
 
-    s.out_empty.wait(parity);
+    s.rings.out_empty.wait(parity);
     const int row = warp * 16 + lane % 16;
 #pragma unroll
     for (int j = 0; j < tile_n / 8; j += 2)
       store_blocks(s.out[group][j / 8] + swizzled(row, j % 8 + lane / 16), pack<T>(d[4 * j], d[4 * j + 1]),
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
-    s.out_full.arrive();  // every lane, for what it has stored
+    s.rings.out_full.arrive();  // every lane, for what it has stored
   }
-  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.out_full, updaters + group * 4 + warp, updaters + multipliers,
+  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
                                parity);  // no products left: update too
 }
 
@@ -112,31 +110,14 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   if (a.numbers->go == 0) return;  // nothing may change
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared*>(memory);
-  const int warp = threadIdx.x / 32, rank = blockIdx.x % cluster, first = blockIdx.x / cluster, stride = gridDim.x / cluster;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; ++i) {
-      s.full[i].init(1);
-      s.empty[i].init(multipliers * cluster);
-    }
-    s.out_full.init(multipliers * 32);
-    s.out_empty.init(updaters * 32);
-    barriers_ready();
-  }
-  cluster_meet();
-
-  if (warp >= 4) {
-    multiply<Cut>(a, s, first, stride, rank, (warp - 4) / 4);
-  } else if (warp == 0) {
-    if (threadIdx.x == 0) fetch<Cut>(a, s, first, stride, rank);
+  const Walker walk = set_up(s.rings, updaters);
+  if (walk.warp >= 4) {
+    multiply<Cut>(a, s, walk, (walk.warp - 4) / 4);
+  } else if (walk.warp == 0) {
+    if (threadIdx.x == 0) fetch<Cut>(a, s, walk);
     __syncwarp();
   } else {
-    int parity = 0;
-    for (int number = first; number < a.tiles; number += stride, parity ^= 1) {
-      const bool last = number + stride >= a.tiles;
-      update<tile_n, at_once, Cut>(a.numbers, tile_of(a, number, rank), s.out, s.out_full, warp - 1,
-                                   last ? updaters + multipliers : updaters, parity);
-      s.out_empty.arrive();  // every lane, for what it has read
-    }
+    update_tiles<tile_m, tile_n, at_once, Cut>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
     __syncwarp();
   }
   cluster_meet();  // no block exits while the other still sends
@@ -164,9 +145,7 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
   const auto cut_at = [](const Tensor& w) { return w.shape[0] % (tile_m * cluster) != 0 || w.shape[1] % tile_n != 0; };
   const bool cut = std::any_of(all.begin(), all.end(), [&](const Item& i) { return cut_at(i.weight.copy); });
   for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy, cut), .x = map_of(i.x, cut)}, i);
-  const int clusters = std::min(ctx.device.units / cluster, a.tiles);
-  launch(cuda_stream(ctx.stream), cut ? product_update_sm90<true> : product_update_sm90<false>,
-         {.blocks = unsigned(clusters * cluster), .threads = threads, .shared_bytes = sizeof(Shared), .cluster = cluster}, a);
+  launch_clusters(cut ? product_update_sm90<true> : product_update_sm90<false>, a, threads, sizeof(Shared), ctx);
 }
 
 }  // namespace headroom::product_update

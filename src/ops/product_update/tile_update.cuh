@@ -1,5 +1,5 @@
-// The update's half of a product that updates its weights, for kernels of either width of operands: tiles are numbered over all weights of
-// a launch; a tile's gradient comes through shared memory as bf16, and warps update the weights under it. Cut: some weight's sides are no
+// What products that update their weights share, of either width of operands: tiles are numbered over all weights of a launch; one warp fetches
+// operands into a ring of stages, eight multiply, and leave a tile's gradient in shared memory as bf16; the others update the weights under it. Cut: some weight's sides are no
 // multiples of a tile, and what lies past them is left alone.
 #pragma once
 #include <algorithm>
@@ -47,6 +47,34 @@ __device__ __forceinline__ TileOf<W> tile_of(const ArgsOf<W>& a, int number,
   const int n = number - w.first, high = ceil_div(w.rows, tile_rows * cluster), wide = ceil_div(w.columns, tile_columns);
   const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
   return {&w, (y * cluster + rank) * tile_rows, x * tile_columns};
+}
+
+// ---- what a block begins with ---------------------------------------------------------------------------------------
+template <int stages>
+struct Rings {  // empty: of both blocks, which fetch for each other; out: the tile's gradient, between multipliers and updaters
+  Barrier full[stages], empty[stages], out_full, out_empty;
+};
+struct Walker {  // through the tiles: this warp, which block of its cluster, its first tile and from one to the next
+  int warp, rank, first, stride;
+};
+template <int stages>
+__device__ __forceinline__ Walker set_up(Rings<stages>& s, int updaters) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; ++i) {
+      s.full[i].init(1);
+      s.empty[i].init(multipliers * cluster);
+    }
+    s.out_full.init(multipliers * 32);
+    s.out_empty.init(updaters * 32);
+    barriers_ready();
+  }
+  cluster_meet();
+  return {int(threadIdx.x) / 32, int(blockIdx.x) % cluster, int(blockIdx.x) / cluster, int(gridDim.x) / cluster};
+}
+// To both blocks, that this warp has read a stage: each fetches for both.
+template <int stages>
+__device__ __forceinline__ void release(Rings<stages>& s, int stage) {
+  if (const int lane = threadIdx.x % 32; lane < cluster) s.empty[stage].arrive_in(lane);
 }
 
 template <int tile_rows, int tile_columns, class W>
@@ -139,6 +167,27 @@ __device__ __forceinline__ void update(const adamw::Numbers* numbers, const Tile
     now = next;
     first = then;
   }
+}
+
+// A warp that does nothing else: of every tile its share. Under the last one the multipliers, which have no products left, take theirs.
+template <int tile_rows, int tile_columns, int n, bool Cut = false, class W, int stages>
+__device__ __forceinline__ void update_tiles(const ArgsOf<W>& a, Rings<stages>& s, const Gradient<tile_columns>& gradient,
+                                             const Walker& walk, int worker, int updaters) {
+  int parity = 0;
+  for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
+    const bool last = number + walk.stride >= a.tiles;
+    update<tile_columns, n, Cut>(a.numbers, tile_of<tile_rows, tile_columns>(a, number, walk.rank), gradient, s.out_full, worker,
+                                 last ? updaters + multipliers : updaters, parity);
+    s.out_empty.arrive();  // every lane, for what it has read
+  }
+}
+
+// ---- host ------------------------------------------------------------------------------------------------------------
+template <class A>
+void launch_clusters(void (*kernel)(A), const A& a, int threads, std::size_t shared_bytes, Context& ctx) {
+  const int clusters = std::min(ctx.device.units / cluster, a.tiles);
+  launch(cuda_stream(ctx.stream), kernel,
+         {.blocks = unsigned(clusters * cluster), .threads = unsigned(threads), .shared_bytes = shared_bytes, .cluster = cluster}, a);
 }
 
 }  // namespace headroom::product_update
