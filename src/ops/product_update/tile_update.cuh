@@ -1,6 +1,6 @@
 // What products that update their weights share, of either width of operands: tiles are numbered over all weights of a launch; one warp fetches
-// operands into a ring of stages, eight multiply, and leave a tile's gradient in shared memory as bf16; the others update the weights under it. Cut: some weight's sides are no
-// multiples of a tile, and what lies past them is left alone.
+// operands into a ring of stages, eight multiply, and leave a tile's gradient in shared memory as bf16; the others update the weights under it. Cut:
+// some weight's sides are no multiples of a tile, and what lies past them is left alone.
 #pragma once
 #include <algorithm>
 
