@@ -109,8 +109,11 @@ TEST(ExpectedTime, HoldsForEveryRecordedStep) {
   const auto all = recorded("h200_step_seeds_2026-11-21.csv");
   ASSERT_EQ(all.size(), 120u);
   EXPECT_LT(expect_between(all), 0.05);
+  const auto shapes = recorded("h200_step_shapes_2026-11-23.csv");
+  ASSERT_EQ(shapes.size(), 28u);
+  EXPECT_LT(expect_between(shapes), 0.06);
   const auto each_kind = of_each_kind();
-  ASSERT_EQ(each_kind.size(), 56u);
+  ASSERT_EQ(each_kind.size(), 76u);
   EXPECT_LT(expect_between(each_kind), 0.06);
 }
 
@@ -131,7 +134,7 @@ TEST(ExpectedTime, TheRecordedNumbersAreTheFitOfTheRecordedSteps) {
   EXPECT_EQ(h200.efficiencies->by_precision.size(), 2u);
   for (const Efficiency& recorded_one : h200.efficiencies->by_precision) {
     std::vector<StepMeasured> steps;
-    for (const auto& list : {recorded("h200_step_seeds_2026-11-21.csv"), of_each_kind()})
+    for (const auto& list : {recorded("h200_step_seeds_2026-11-21.csv"), recorded("h200_step_shapes_2026-11-23.csv"), of_each_kind()})
       for (const Step& s : list)
         if (s.recipe.precision == recorded_one.precision && !while_clocks_rose(s)) steps.push_back({s.recipe, s.ms});
     const std::vector<double> found = fitted_numbers(fitted(recorded_one.precision, steps, h200.ceilings, h200, 1)),
