@@ -9,7 +9,8 @@ from . import library as lib
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int32": 3}  # headroom_dtype
 FLOATS, INTEGERS = tuple(SIZES), ("int32",)
-_IN_WORDS = {FLOATS: "float32, float16 or bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uint16)", INTEGERS: "int32"}
+FLOATS_IN_WORDS = " or ".join(", ".join(FLOATS).rsplit(", ", 1))
+_IN_WORDS = {FLOATS: f"{FLOATS_IN_WORDS} (NumPy: ml_dtypes.bfloat16, or its bits as uint16)", INTEGERS: "int32"}
 
 
 class View:

@@ -132,7 +132,7 @@ def _dtype_named(dtype):
     except (ImportError, TypeError):
         name = str(dtype)
     if name not in arrays.SIZES:
-        raise TypeError(f"dtype {name} is not served: float32, float16 or bfloat16")
+        raise TypeError(f"dtype {name} is not served: {arrays.FLOATS_IN_WORDS}")
     return name
 
 

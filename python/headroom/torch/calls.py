@@ -9,10 +9,11 @@ import weakref
 
 import torch
 
+from .. import arrays
 from .. import attention as arrays_attention
 from .. import library as lib
 
-NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+NAMES = {getattr(torch, name): name for name in arrays.FLOATS}
 KINDS = ("cpu", "cuda")
 
 
@@ -37,7 +38,7 @@ def tf32_of(asked, t):
     return said == "tf32" if said is not None else matmul.allow_tf32
 
 
-_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.int32: 3}
+_CODES = {getattr(torch, name): code for name, code in arrays.CODES.items()}
 _STRUCTS = lib.ForwardArguments, lib.BackwardArguments
 _CREATORS = "headroom_attention_forward_call_create", "headroom_attention_backward_call_create"
 pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 11, 12, 16)}  # pointers of a call: forward and backward, without and with more

@@ -11,6 +11,7 @@ import torch
 from .calls import KINDS, NAMES
 
 _LAYOUTS = ("bhld", "blhd")
+_SERVED = " and ".join(", ".join(map(str, NAMES)).rsplit(", ", 1))
 
 
 def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
@@ -22,7 +23,7 @@ def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, pag
         if t.device.type not in KINDS:
             return f"{name} is on {t.device}: served are cpu and cuda"
         if t.dtype not in NAMES:
-            return f"{name} is {t.dtype}: served are torch.float32, torch.bfloat16 and torch.float16"
+            return f"{name} is {t.dtype}: served are {_SERVED}"
         if t.dim() != 4:
             return f"{name} has {t.dim()} dimensions: 4 are served, [batch, heads, len, head_dim] or layout='blhd'"
         if t.is_nested or t.layout != torch.strided:
