@@ -3,10 +3,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "base/block_scale.h"
 #include "base/convert.h"
+#include "base/error.h"
+#include "base/text.h"
 
 namespace headroom {
 
@@ -37,9 +42,18 @@ constexpr FloatFormat format_of(std::string_view name) {
   return {name, B::exponent, B::mantissa, B::storage, B::max, B::infinity != 0, B::nan != 0};
 }
 
-inline constexpr std::array float_formats{format_of<float>("fp32"), format_of<tf32>("tf32"), format_of<bf16>("bf16"),
-                                          format_of<f16>("fp16"),   format_of<e4m3>("e4m3"), format_of<e5m2>("e5m2"),
-                                          format_of<e2m1>("e2m1")};
+// Every format: its name and the type that stores it.
+template <class T>
+struct NamedFormat {
+  using type = T;
+  std::string_view name;
+};
+inline constexpr std::tuple named_formats{NamedFormat<float>{"fp32"}, NamedFormat<tf32>{"tf32"}, NamedFormat<bf16>{"bf16"},
+                                          NamedFormat<f16>{"fp16"},   NamedFormat<e4m3>{"e4m3"}, NamedFormat<e5m2>{"e5m2"},
+                                          NamedFormat<e2m1>{"e2m1"}};
+
+inline constexpr std::array float_formats =
+    std::apply([](auto... f) { return std::array{format_of<typename decltype(f)::type>(f.name)...}; }, named_formats);
 
 // Elements of one format that share a scale per block.
 struct BlockFormat {
@@ -60,16 +74,14 @@ inline constexpr std::array block_formats{BlockFormat{"MXFP8 (e4m3)", format_of<
                                           BlockFormat{"NVFP4", format_of<e2m1>("e2m1"), nvfp4_block, "e4m3", 8, 448, 0x1p-9, 4}};
 
 // Calls f with the storage type of a format's name: with_format("bf16", [&]<class T>() { … }).
-template <class F>
+template <std::size_t I = 0, class F>
 decltype(auto) with_format(std::string_view name, F&& f) {
-  if (name == "fp32") return f.template operator()<float>();
-  if (name == "tf32") return f.template operator()<tf32>();
-  if (name == "bf16") return f.template operator()<bf16>();
-  if (name == "fp16") return f.template operator()<f16>();
-  if (name == "e4m3") return f.template operator()<e4m3>();
-  if (name == "e5m2") return f.template operator()<e5m2>();
-  if (name == "e2m1") return f.template operator()<e2m1>();
-  throw Error(Code::bad_argument, fmt::format("format '{}' is not known: fp32, tf32, bf16, fp16, e4m3, e5m2, e2m1", name));
+  using Here = std::remove_cvref_t<decltype(std::get<I>(named_formats))>;
+  if (name == std::get<I>(named_formats).name) return f.template operator()<typename Here::type>();
+  if constexpr (I + 1 < std::tuple_size_v<decltype(named_formats)>) return with_format<I + 1>(name, std::forward<F>(f));
+  std::vector<std::string> names;
+  for (const FloatFormat& known : float_formats) names.emplace_back(known.name);
+  throw Error(Code::bad_argument, fmt::format("there is no format '{}'; choose from {}", name, joined(names)));
 }
 
 }  // namespace headroom
