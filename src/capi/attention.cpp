@@ -24,11 +24,18 @@ struct Asked {
 Asked read_problem(const headroom_attention_problem* from) {
   const auto p = read_struct(from, "problem");
   Asked a;
-  a.problem.batch = p.batch, a.problem.heads = p.heads, a.problem.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
-  a.problem.len_q = p.len_q, a.problem.len_k = p.len_k, a.problem.head_dim = p.head_dim;
+  a.problem.batch = p.batch;
+  a.problem.heads = p.heads;
+  a.problem.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
+  a.problem.len_q = p.len_q;
+  a.problem.len_k = p.len_k;
+  a.problem.head_dim = p.head_dim;
   a.problem.mask = {one_of<MaskKind>(p.mask, 3, "problem.mask"), one_of<Align>(p.align, 2, "problem.align"), p.window, p.window_after};
-  a.problem.dim_v = p.head_dim_v, a.problem.softcap = p.softcap;
-  a.problem.documents = p.documents, a.problem.page = p.page, a.problem.pages = p.pages;
+  a.problem.dim_v = p.head_dim_v;
+  a.problem.softcap = p.softcap;
+  a.problem.documents = p.documents;
+  a.problem.page = p.page;
+  a.problem.pages = p.pages;
   a.problem.precision = {dtype_of_problem(p.dtype, "problem.dtype"), one_of<Math>(p.math, 2, "problem.math")};
   check(p.scale_given == 0 || p.scale_given == 1, Code::bad_argument, "problem.scale_given is {}, it must be 0 or 1", p.scale_given);
   check(p.sink == 0 || p.sink == 1, Code::bad_argument, "problem.sink is {}, it must be 0 or 1", p.sink);

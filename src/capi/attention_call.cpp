@@ -139,12 +139,14 @@ headroom_attention_call checked_as(headroom_context& c, const Problem& p, const 
     if (part.use == Use::lent) {
       headroom_memory lent;
       std::memcpy(&lent, bytes + part.at, sizeof lent);
-      at[i] = lent.data, call.lent_bytes[i] = lent.bytes;
+      at[i] = lent.data;
+      call.lent_bytes[i] = lent.bytes;
       continue;
     }
     headroom_tensor t;
     std::memcpy(&t, bytes + part.at, sizeof t);
-    at[i] = t.data, call.tensors[i] = view(t, part.name);
+    at[i] = t.data;
+    call.tensors[i] = view(t, part.name);
     if (part.use == Use::written) check_apart(call.tensors[i], part.name);
     check_strides(c, call.tensors[i], part.name);
   }

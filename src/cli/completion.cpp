@@ -31,7 +31,8 @@ std::string typed(const std::string& word) {
 
 // "fp32,bf16" and "plain|flash" say what a value may be; "N,N,..." and "FILE" do not.
 void read_shape(OptionWords& o) {
-  o.file = o.shape == "FILE", o.folder = o.shape == "DIR";
+  o.file = o.shape == "FILE";
+  o.folder = o.shape == "DIR";
   o.list = o.shape.find(',') != std::string::npos;
   const std::vector<std::string> parts = split_at(o.shape, o.list ? ',' : '|');
   if (parts.size() < 2) return;

@@ -32,7 +32,9 @@ Run step(CLI::App& app, Common& common) {
     check_for_ranks(app, seat);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       studies::StepTime s = a->study;
-      s.models = a->model.configs(), s.seed = common.seed, s.ranks.count = seat.ranks;
+      s.models = a->model.configs();
+      s.seed = common.seed;
+      s.ranks.count = seat.ranks;
       Device d = chosen_device(common, group);
       if (const auto kept = kept_ceilings(d, common)) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;

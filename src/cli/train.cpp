@@ -84,7 +84,8 @@ Run train(CLI::App& app, Common& common) {
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
     check(r.recipe.knows_norm() || app.count("--clip") == 0 || r.hyper.clip == 0, Code::bad_argument,
           "--clip {}: with --update during the norm of all gradients is not known; leave --clip out, or use --update after", r.hyper.clip);
-    r.schedule.floor = r.schedule.peak / 10, r.schedule.warmup = std::min(r.schedule.warmup, r.schedule.steps / 2);
+    r.schedule.floor = r.schedule.peak / 10;
+    r.schedule.warmup = std::min(r.schedule.warmup, r.schedule.steps / 2);
     r.seed = common.seed;
     const dist::Seat seat = find_seat(a->ranks.asked());
     check_for_ranks(app, seat);

@@ -193,7 +193,8 @@ void AttentionLayer::backward(const Tensor& x, const ParamStore::Lease& w, const
     split ? split->backward(b, layer, ctx) : attention::backward(variant, problem, b, ctx);
     if (normed) {
       Heads before_norms = h;
-      before_norms.q_rstd = at.q_rstd, before_norms.k_rstd = at.k_rstd;
+      before_norms.q_rstd = at.q_rstd;
+      before_norms.k_rstd = at.k_rstd;
       norm_backward(before_norms, dh, w, into_dw, ctx);
     } else {
       turn(dh, rope::Turn::back, ctx);

@@ -54,10 +54,18 @@ ModelConfig own(const Json& j) {
     check(std::find(known.begin(), known.end(), key) != known.end(), Code::bad_argument,
           "model: '{}' is not a key of a model file; there are {}{}. A config.json of Hugging Face has a model_type", key, joined(known),
           did_you_mean(key, known));
-  c.vocab = integer(j, "vocab"), c.width = integer(j, "width"), c.layers = integer(j, "layers"), c.heads = integer(j, "heads");
-  c.kv_heads = integer(j, "kv_heads"), c.head_dim = integer(j, "head_dim"), c.ffn = integer(j, "ffn");
-  c.tied = truth(j, "tied"), c.qkv_bias = truth(j, "qkv_bias"), c.qk_norm = truth(j, "qk_norm");
-  c.rope_theta = number(j, "rope_theta", c.rope_theta), c.norm_eps = number(j, "norm_eps", c.norm_eps);
+  c.vocab = integer(j, "vocab");
+  c.width = integer(j, "width");
+  c.layers = integer(j, "layers");
+  c.heads = integer(j, "heads");
+  c.kv_heads = integer(j, "kv_heads");
+  c.head_dim = integer(j, "head_dim");
+  c.ffn = integer(j, "ffn");
+  c.tied = truth(j, "tied");
+  c.qkv_bias = truth(j, "qkv_bias");
+  c.qk_norm = truth(j, "qk_norm");
+  c.rope_theta = number(j, "rope_theta", c.rope_theta);
+  c.norm_eps = number(j, "norm_eps", c.norm_eps);
   return c;
 }
 
@@ -138,7 +146,11 @@ Decoder decoder_of(const ModelConfig& c) {
   if (c.counted) return *c.counted;
   if (c.decoder) return *c.decoder;
   Decoder d;
-  d.family = "headroom", d.vocab = c.vocab, d.width = c.width, d.tied = c.tied, d.norm_eps = c.norm_eps;
+  d.family = "headroom";
+  d.vocab = c.vocab;
+  d.width = c.width;
+  d.tied = c.tied;
+  d.norm_eps = c.norm_eps;
   const SelfAttention a{.heads = c.heads,
                         .kv_heads = c.kv_heads,
                         .head_dim = c.head_dim,

@@ -22,8 +22,16 @@ struct Table {
   void vector(Role role, const char* name, std::int64_t n, double mean = 0) { add(role, name, {n}, mean, 0, false, false); }
   void add(Role role, const char* name, Shape shape, double mean, double std, bool decay, bool multiplied) {
     ParamSpec s{};
-    s.role = role, s.name = name, s.layer = layer, s.group = group, s.looked_up = role == Role::embedding || role == Role::positions,
-    s.shape = shape, s.mean = mean, s.std = std, s.decay = decay, s.multiplied = multiplied;
+    s.role = role;
+    s.name = name;
+    s.layer = layer;
+    s.group = group;
+    s.looked_up = role == Role::embedding || role == Role::positions;
+    s.shape = shape;
+    s.mean = mean;
+    s.std = std;
+    s.decay = decay;
+    s.multiplied = multiplied;
     specs.push_back(s);
   }
   void norm(Role role, const char* weight, std::int64_t n) { vector(role, weight, n, 1); }
@@ -87,11 +95,16 @@ bool Decoder::has_experts() const {
 
 attention::Problem problem_of(const SelfAttention& a, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision precision) {
   attention::Problem p;
-  p.batch = batch, p.heads = a.heads, p.kv_heads = a.latent() ? a.heads : a.kv_heads;
-  p.len_q = len_q, p.len_k = len_k, p.head_dim = a.head_dim;
+  p.batch = batch;
+  p.heads = a.heads;
+  p.kv_heads = a.latent() ? a.heads : a.kv_heads;
+  p.len_q = len_q;
+  p.len_k = len_k;
+  p.head_dim = a.head_dim;
   if (a.value_dim != a.head_dim) p.dim_v = a.value_dim;
   p.mask = a.window > 0 ? attention::Mask::sliding(a.window) : attention::Mask::causal();
-  p.precision = precision, p.deterministic = true;
+  p.precision = precision;
+  p.deterministic = true;
   if (a.scale > 0) p.scale = float(a.scale);
   p.softcap = float(a.softcap);
   return p;
@@ -157,7 +170,8 @@ std::vector<ParamSpec> param_table(const Decoder& d) {
     add_ffn(t, d, l.ffn);
     if (d.norms_after) t.norm(Role::norm2_after, "norm2_after.weight", d.width);
   }
-  t.layer = -1, t.group = group_of_layer(int(d.layers.size()));
+  t.layer = -1;
+  t.group = group_of_layer(int(d.layers.size()));
   t.norm(Role::final_norm, "final_norm.weight", d.width);
   if (d.layer_norm) t.vector(Role::final_norm_bias, "final_norm.bias", d.width);
   if (!d.tied) t.matrix(Role::head, "head.weight", {d.vocab, d.width});

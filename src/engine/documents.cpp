@@ -82,7 +82,8 @@ Separated separated(const std::string& bytes, const DocumentsBy& by, const std::
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
     std::string_view line(bytes.data() + at, end - at);
-    at = end + 1, ++number;
+    at = end + 1;
+    ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const bool empty = line.find_first_not_of(" \t") == std::string_view::npos;
     if (by.what == Separator::paragraph) {
@@ -121,7 +122,8 @@ Packing::Packing(const Separated& text, std::int64_t from, std::int64_t to, std:
     const auto fits = with_room.lower_bound(pieces[i].len);
     std::int64_t row = std::int64_t(of_row.size()), left = len;
     if (fits != with_room.end()) {
-      left = fits->first, row = fits->second.back();
+      left = fits->first;
+      row = fits->second.back();
       fits->second.pop_back();
       if (fits->second.empty()) with_room.erase(fits);
     } else {

@@ -51,8 +51,10 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   if constexpr (std::is_same_v<T, Training>) {
     if (const HostKeep* host = t.host_keep()) {
       const double of_walked = double(micros) / double(std::min(micros, 3));
-      into->host_bytes = host->host_bytes(), into->host_moved_bytes = host->moved_bytes() * of_walked;
-      into->host_ms = host->moved_ms() * of_walked, into->host_exposed_ms = exposed.other_ms * of_walked;
+      into->host_bytes = host->host_bytes();
+      into->host_moved_bytes = host->moved_bytes() * of_walked;
+      into->host_ms = host->moved_ms() * of_walked;
+      into->host_exposed_ms = exposed.other_ms * of_walked;
     }
   }
   for (const double ms : step_ms) into->ms += ms;
@@ -131,14 +133,22 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
   if (!bare.model.decoder) bare.model.layers = 1;
-  bare.keep = {Keep::input}, bare.group = 1, bare.host = 0, bare.holding = {}, bare.micro_batches = 1;
+  bare.keep = {Keep::input};
+  bare.group = 1;
+  bare.host = 0;
+  bare.holding = {};
+  bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
   const bool counted = bool(r.model.counted);
   if (counted ? !counted_stands_in(*r.model.counted, r, ctx) : !Training(bare, ctx).stands_in()) return 0;
   attention::Problem p;
-  p.batch = r.batch, p.heads = r.model.heads, p.kv_heads = r.model.kv_heads, p.head_dim = r.model.head_dim;
-  p.len_q = r.len / r.ranks.parts(), p.len_k = r.len;
+  p.batch = r.batch;
+  p.heads = r.model.heads;
+  p.kv_heads = r.model.kv_heads;
+  p.head_dim = r.model.head_dim;
+  p.len_q = r.len / r.ranks.parts();
+  p.len_k = r.len;
   return stand_in_bytes(p, r.attention);
 }
 

@@ -31,7 +31,8 @@ void place(std::vector<ParamSpec>& table) {
     if (s.group != group) group = s.group, runs = {};
     Run& run = runs[s.multiplied ? 1 : 0];
     if (run.number < 0) run.number = segments++;
-    s.segment = run.number, s.at = run.elements;
+    s.segment = run.number;
+    s.at = run.elements;
     run.elements += round_up(s.shape.count(), grain);
   }
 }

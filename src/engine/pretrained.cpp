@@ -267,7 +267,8 @@ Json config_to_write(const ModelConfig& c, std::int64_t len) {
     Json text = j["text_config"];
     for (const char* outer : {"vocab_size", "tie_word_embeddings"})
       if (!text.contains(outer) && j.contains(outer)) text[outer] = j[outer];
-    text["model_type"] = "gemma3_text", text["architectures"] = {"Gemma3ForCausalLM"};
+    text["model_type"] = "gemma3_text";
+    text["architectures"] = {"Gemma3ForCausalLM"};
     j = std::move(text);
   }
   for (const char* key : {"name", "quantization_config", "torch_dtype", "dtype"}) j.erase(key);

@@ -74,7 +74,9 @@ Read Products::read(Quantised which, const quantise::Request& from, Copies copie
   if (copies != Copies::transposed)
     r.as_is = quantise::make({copies_of[std::size_t(which)].as_is, layer_}, format_of(with_.formats, which, false), rows, columns, ctx_);
   if (copies != Copies::as_is) r.transposed = kept ? kept : make_transposed(with_.formats, which, rows, columns, layer_, ctx_);
-  q.as_is = r.as_is, q.transposed = r.transposed, q.counts = counts(which);
+  q.as_is = r.as_is;
+  q.transposed = r.transposed;
+  q.counts = counts(which);
   quantise::quantise(q, ctx_, {"quantise", layer_});
   return r;
 }

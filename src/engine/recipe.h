@@ -36,7 +36,8 @@ struct Recipe {
   // What follows from the above, said here and nowhere else.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
   void keep_as(const Keeping& k) {
-    keep = {k.level}, group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers))));
+    keep = {k.level};
+    group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers))));
     host = k.host == Keeping::every_block ? int(model.layers) : k.host;
   }
   Keeping kept_as() const { return {keep.front(), group, host}; }  // of the first block, where blocks differ

@@ -87,7 +87,8 @@ Json header_of(std::ifstream& in, const std::string& path, std::uint64_t& data_a
   in.read(text.data(), std::streamsize(length));
   Json json = parse_json(text, fmt::format("'{}' has a damaged header: it", path), Code::io);
   check(bool(in) && json.is_object(), Code::io, "'{}' has a damaged header", path);
-  data_at = 8 + length, data_bytes = size - data_at;
+  data_at = 8 + length;
+  data_bytes = size - data_at;
   return json;
 }
 
@@ -115,7 +116,8 @@ StoredTensor stored_tensor(const std::string& name, const Json& entry, std::uint
     for (const Json& offset : entry.at("data_offsets")) span.push_back(whole(offset));
   } catch (const Json::exception&) { throw Error(Code::io, fmt::format("'{}': the entry of {} is damaged", path, name)); }
   check(span.size() == 2 && span[0] <= span[1] && span[1] <= data_bytes, Code::io, "'{}': {} is outside the file", path, name);
-  t.at = data_at + span[0], t.bytes = span[1] - span[0];
+  t.at = data_at + span[0];
+  t.bytes = span[1] - span[0];
   double count = 1;  // exact as far as a file can be long
   for (auto n : t.shape) count *= double(n);
   const std::uint64_t each = bytes_of_type(t.type);

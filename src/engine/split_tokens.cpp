@@ -38,7 +38,8 @@ TokenSplit::TokenSplit(const attention::Variant& variant, const Problem& whole, 
 
 Problem TokenSplit::stripe_of(int rank, int which) const {
   Problem p = whole_;
-  p.len_q = stripes_.rows, p.len_k = (stripes_.number(rank, which) + 1) * stripes_.rows;
+  p.len_q = stripes_.rows;
+  p.len_k = (stripes_.number(rank, which) + 1) * stripes_.rows;
   return p;
 }
 

@@ -220,14 +220,16 @@ void ParamStore::view_params() {
     const Run& r = runs_[std::size_t(p.spec.segment)];
     const std::int64_t begin = comm_->rank() * r.part, end = begin + r.part, all = p.spec.shape.count();
     const std::int64_t from = std::clamp(begin, p.spec.at, p.spec.at + all), to = std::clamp(end, p.spec.at, p.spec.at + all);
-    p.first = from - p.spec.at, p.count = to - from;
+    p.first = from - p.spec.at;
+    p.count = to - from;
     const auto whole = [&](const Tensor& t) { return t ? Tensor(run_of(t, p.spec.at, all).data, t.dtype, p.spec.shape) : Tensor(); };
     for (Tensor Param::*which : {&Param::master, &Param::copy, &Param::rest, &Param::m, &Param::v}) {
       const Tensor& t = r.held.*which;
       if (t) p.*which = t.count() == r.part ? run_of(t, p.count > 0 ? from - begin : 0, p.count) : whole(t);
     }
     if (r.sum && !during()) p.grad = run_of(r.sum, p.count > 0 ? from - begin : 0, p.count);
-    made_[i] = whole(r.made), kept_[i] = whole(r.held.grad);
+    made_[i] = whole(r.made);
+    kept_[i] = whole(r.held.grad);
   }
 }
 
@@ -382,7 +384,8 @@ void ParamStore::set_values(const Param& p, Value what, const float* whole) {
   std::vector<std::uint16_t> rest(upper.size());
   for (std::size_t i = 0; i < upper.size(); ++i) {
     const copy::Halves h = copy::split(whole[std::size_t(first_of(p, p.rest)) + i]);
-    upper[i] = h.upper, rest[i] = h.rest;
+    upper[i] = h.upper;
+    rest[i] = h.rest;
   }
   write(upper.data(), p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
   write(rest.data(), flat(p.rest), ctx_);

@@ -322,7 +322,8 @@ void Training::forward() {
   store_.end();
   const auto here = ctx_.inside("head");
   add_losses(0, 1.0 / double(recipe_.batch * recipe_.len));
-  losses_made_ = 1, loss_share_ = recipe_.ranks.batches();
+  losses_made_ = 1;
+  loss_share_ = recipe_.ranks.batches();
   gather_losses();
 }
 
@@ -359,7 +360,8 @@ void Training::backward(int micro) {
   store_.finish(0);
   const auto here = ctx_.inside("head");
   add_losses(micro, 1.0 / double(recipe_.batch * recipe_.len) / of);
-  losses_made_ = micro + 1, loss_share_ = 1;
+  losses_made_ = micro + 1;
+  loss_share_ = 1;
   if (micro + 1 < recipe_.micro_batches) return;
   store_.end();
   gather_losses();
@@ -500,7 +502,8 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   if (split()) {  // everybody makes a row, and the rank that has the one that was asked for hands it round
     const stripes::Stripes& s = split()->stripes();
     const auto at = s.by_rank(row / recipe_.len, row % recipe_.len);
-    owner = int(at / s.rows_of_rank()), mine = at % s.rows_of_rank();
+    owner = int(at / s.rows_of_rank());
+    mine = at % s.rows_of_rank();
   }
   head_.logits(x, store_.lease(last_group(recipe_.model), Pass::forward), mine, out, ctx_);
   store_.end();

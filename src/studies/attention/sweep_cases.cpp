@@ -32,7 +32,8 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
     for (const std::int64_t one : documents) p.visible_in_documents += attention::band_of(mask, one, one).visible();
   }
   if (!cached.empty()) {
-    p.batch = std::int64_t(cached.size()), p.documents = 1;
+    p.batch = std::int64_t(cached.size());
+    p.documents = 1;
     p.len_k = *std::max_element(cached.begin(), cached.end());
     for (const std::int64_t one : cached) p.visible_in_documents += attention::band_of(mask, len, one).visible() / double(cached.size());
   }

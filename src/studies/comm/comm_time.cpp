@@ -173,8 +173,13 @@ void CommStudy::run(dist::Group& group, const Device& device) {
         host_.progress(double(done++) / double(t_.calls.size() * t_.bytes.size()),
                        fmt::format("{} of {} between {} ranks", names_of<CommCall>.of(call), bytes_in_words(double(bytes)), ranks));
       CommRow row;
-      row.call = call, row.ranks = ranks, row.bytes = std::int64_t(bytes), row.backend = comm->backend(), row.route = route_of(*comm, call);
-      row.warmup = t_.warmup, row.own_bytes = std::int64_t(comm->own_bytes());
+      row.call = call;
+      row.ranks = ranks;
+      row.bytes = std::int64_t(bytes);
+      row.backend = comm->backend();
+      row.route = route_of(*comm, call);
+      row.warmup = t_.warmup;
+      row.own_bytes = std::int64_t(comm->own_bytes());
       if (bytes > most) {
         row.status = Status::oom;
         row.why = fmt::format("two buffers of {} on each rank, and {} can be had", bytes_in_words(double(bytes)),
@@ -198,7 +203,11 @@ void CommStudy::run(dist::Group& group, const Device& device) {
       for (int i = 0; i < t_.warmup; ++i) r.run(call);
       place.wait();
       const bench::Stats ms = bench::stats_of(slowest_of_all(group, times_of(r, call, t_.steps)));
-      row.time_ms = ms.mean, row.time_ms_std = ms.std, row.median_ms = ms.median, row.min_ms = ms.min, row.steps = ms.count;
+      row.time_ms = ms.mean;
+      row.time_ms_std = ms.std;
+      row.median_ms = ms.median;
+      row.min_ms = ms.min;
+      row.steps = ms.count;
       row.bus_bytes_per_s = sent_by_a_rank(call, double(bytes), ranks) / (ms.median / 1e3);
       keep(std::move(row), group.first());
     }

@@ -24,7 +24,11 @@ std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::i
   if (!engine::counted_stands_in(d, r, ctx)) return 0;
   attention::Problem p;
   const auto& a = d.layers[0].attention;
-  p.batch = batch, p.heads = a.heads, p.kv_heads = a.kv_heads, p.len_q = p.len_k = len, p.head_dim = std::max(a.head_dim, a.value_dim);
+  p.batch = batch;
+  p.heads = a.heads;
+  p.kv_heads = a.kv_heads;
+  p.len_q = p.len_k = len;
+  p.head_dim = std::max(a.head_dim, a.value_dim);
   return engine::stand_in_bytes(p, m.attention_family());
 }
 
@@ -33,11 +37,15 @@ InferenceRow row_of(const ModelMemory& m, const engine::Decoder& d, const Room& 
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
   const std::uint64_t peak = b.peak() + stand_in_of(m, d, batch, len, precision);
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
-  r.params = engine::param_count(m.model), r.active_params = engine::active_param_count(d);
-  r.weight_bytes = b.weight_bytes, r.cache_bytes = b.cache_bytes;
+  r.params = engine::param_count(m.model);
+  r.active_params = engine::active_param_count(d);
+  r.weight_bytes = b.weight_bytes;
+  r.cache_bytes = b.cache_bytes;
   r.cache_bytes_of_token = std::uint64_t(engine::cache_bytes(d, 1, 1, precision.dtype));
-  r.prefill_peak_bytes = b.prefill_peak_bytes, r.decode_peak_bytes = b.decode_peak_bytes;
-  r.needed_bytes = room.needed_bytes(peak), r.fits = room.holds(peak);
+  r.prefill_peak_bytes = b.prefill_peak_bytes;
+  r.decode_peak_bytes = b.decode_peak_bytes;
+  r.needed_bytes = room.needed_bytes(peak);
+  r.fits = room.holds(peak);
   if (b.decode_ms_at_least > 0) r.prefill_ms_at_least = b.prefill_ms_at_least, r.decode_ms_at_least = b.decode_ms_at_least;
   return r;
 }
@@ -67,7 +75,8 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
     Arena arena(&ledger);
     Walk walk;
     Context ctx{arena, m.device};
-    ctx.dry_workers = m.workers, ctx.walk = &walk;
+    ctx.dry_workers = m.workers;
+    ctx.walk = &walk;
     engine::run_inference(d, {batch, len, precision, m.attention_family()}, how, ctx);
     const bool prefill = how == Inference::prefill;
     (prefill ? b.prefill_peak_bytes : b.decode_peak_bytes) = arena.peak();

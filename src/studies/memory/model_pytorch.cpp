@@ -119,7 +119,9 @@ void check_account(const ModelMemory& asked) {
   check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   check(asked.use != ModelUse::inference, Code::bad_argument, "--phase inference: --as pytorch accounts for training, and parts of a step");
   StepLevers others = asked.levers;
-  others.keeps = StepLevers{}.keeps, others.ranks.count = 1, others.ranks.sharding = engine::Sharding::none;
+  others.keeps = StepLevers{}.keeps;
+  others.ranks.count = 1;
+  others.ranks.sharding = engine::Sharding::none;
   const std::string ours = changed_options(others);
   check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch's step has no such levers; leave {} out", ours);
   engine::check_pytorch_account(asked.model);

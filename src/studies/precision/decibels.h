@@ -12,7 +12,8 @@ Value decibels_of(std::span<const double> exact, F&& got) {  // got(i): the valu
   double signal = 0, noise = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const double error = double(got(i)) - exact[i];
-    signal += exact[i] * exact[i], noise += error * error;
+    signal += exact[i] * exact[i];
+    noise += error * error;
   }
   return noise == 0 ? Value(std::string("exact")) : Value(10 * std::log10(signal / noise));
 }

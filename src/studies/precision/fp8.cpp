@@ -53,7 +53,8 @@ double decibels(std::span<const double> exact, const float* got) {  // over fini
   for (std::size_t i = 0; i < exact.size(); ++i) {
     if (!std::isfinite(exact[i])) continue;
     const double error = double(got[i]) - exact[i];
-    signal += exact[i] * exact[i], noise += error * error;
+    signal += exact[i] * exact[i];
+    noise += error * error;
   }
   if (signal == 0 && noise == 0) return std::numeric_limits<double>::infinity();
   return 10 * std::log10(signal / noise);
@@ -82,10 +83,14 @@ Value or_exact(double db) { return std::isfinite(db) ? Value(db) : Value(std::st
 
 Fp8Row row_of(const ProductError& e, Scales scales, const Sides& sides) {
   Fp8Row r;
-  r.scales = scales, r.a = words_of(sides.a), r.b = words_of(sides.b);
+  r.scales = scales;
+  r.a = words_of(sides.a);
+  r.b = words_of(sides.b);
   r.snr_db = or_exact(e.snr_db), r.worst_row_db = or_exact(e.worst_row_db), r.hopper_db = or_exact(e.hopper_db),
   r.two_level_db = or_exact(e.two_level_db);
-  r.clipped = e.clipped, r.flushed_a = e.flushed_a, r.flushed_b = e.flushed_b;
+  r.clipped = e.clipped;
+  r.flushed_a = e.flushed_a;
+  r.flushed_b = e.flushed_b;
   return r;
 }
 
@@ -103,7 +108,10 @@ class EveryProduct : public engine::ProductWatch {
       const Sides sides = sides_of(engine::formats_of({DType::e4m3}, scales), p.which);
       Fp8Row r =
           row_of(product_error({a.data(), DType::f32, {m, k}}, {b.data(), DType::f32, {n, k}}, sides.a, sides.b, ctx_), scales, sides);
-      r.layer = p.name.layer, r.product = p.name.text, r.pass = p.which, r.k = k;
+      r.layer = p.name.layer;
+      r.product = p.name.text;
+      r.pass = p.which;
+      r.k = k;
       rows.push_back(std::move(r));
     }
   }
@@ -125,7 +133,9 @@ std::vector<Fp8Row> rows_of_a_step(const Fp8Settings& s) {
         "--width {} must be {} heads of an even dimension; choose others", s.width, s.heads);
   engine::Recipe r;
   r.model = {"fp8", 256, s.width, s.layers, s.heads, s.heads, s.width / s.heads, 4 * s.width, false, 10000, 1e-5, {}};
-  r.batch = s.batch, r.len = s.len, r.precision = {DType::bf16};
+  r.batch = s.batch;
+  r.len = s.len;
+  r.precision = {DType::bf16};
   r.keep = {engine::Keep::no_cheap};  // norms are made again, so that backward has them at hand
   const Device cpu;
   Place place(cpu, s.threads);
@@ -199,7 +209,8 @@ std::vector<Fp8CaseRow> rows_that_hurt(const Fp8Settings& s, Context& ctx) {
       const auto add = [&] {
         stop_if_interrupted();
         Fp8CaseRow r;
-        r.data = c.name, r.k = c.k;
+        r.data = c.name;
+        r.k = c.k;
         r.error = row_of(product_error({a.data(), DType::f32, {lines, c.k}}, {b.data(), DType::f32, {lines, c.k}}, sides.a, sides.b, ctx),
                          scales, sides);
         rows.push_back(std::move(r));
@@ -220,14 +231,16 @@ std::vector<Fp8SummaryRow> summary_of(const std::vector<Fp8Row>& rows, const Fp8
     for (const Multiplied which : {Multiplied::forward, Multiplied::dx, Multiplied::dw}) {
       std::vector<std::pair<double, const Fp8Row*>> order;
       Fp8SummaryRow r;
-      r.scales = scales, r.pass = which;
+      r.scales = scales;
+      r.pass = which;
       double hopper = std::numeric_limits<double>::infinity(), worst_row = hopper, flushed = 0;
       for (const Fp8Row& row : rows) {
         if (row.scales != scales || row.pass != which) continue;
         if (const double* db = std::get_if<double>(&row.snr_db)) order.emplace_back(*db, &row);
         if (const double* db = std::get_if<double>(&row.worst_row_db)) worst_row = std::min(worst_row, *db);
         if (const double* db = std::get_if<double>(&row.hopper_db)) hopper = std::min(hopper, *db);
-        flushed = std::max({flushed, row.flushed_a, row.flushed_b}), r.clipped += row.clipped;
+        flushed = std::max({flushed, row.flushed_a, row.flushed_b});
+        r.clipped += row.clipped;
       }
       if (order.empty()) continue;
       std::sort(order.begin(), order.end());

@@ -44,9 +44,12 @@ constexpr Data cases[] = {
 
 Fp8AttentionRow row_of(const Data& data, std::uint64_t seed, Context& outer) {
   Problem p;
-  p.len_q = queries, p.len_k = data.keys, p.head_dim = head_dim;
+  p.len_q = queries;
+  p.len_k = data.keys;
+  p.head_dim = head_dim;
   Problem p16 = p, p8 = p;
-  p16.precision = {DType::bf16}, p8.precision = {DType::e4m3};
+  p16.precision = {DType::bf16};
+  p8.precision = {DType::e4m3};
   const Block room(std::size_t(p.k_shape().count()) * 24 + (4u << 20) + std::size_t(outer.workers()) * (1u << 20));
   Arena arena(room.data(), room.bytes());
   Context ctx{.arena = arena, .device = outer.device, .threads = outer.threads};
@@ -69,7 +72,8 @@ Fp8AttentionRow row_of(const Data& data, std::uint64_t seed, Context& outer) {
   const Tensor lse = arena.make("lse", DType::f32, p.lse_shape()), o = arena.make("o", DType::bf16, p.o_shape());
   const auto of_o = [&](std::size_t i) { return double(widen(o.as<bf16>()[i])); };
   Fp8AttentionRow r;
-  r.data = data.name, r.keys = data.keys;
+  r.data = data.name;
+  r.keys = data.keys;
   const attention::Variant& flash = attention::choose(p16, ctx.device, "flash", attention::Pass::forward);
   attention::forward(flash, p16, {.q = half.q, .k = half.k, .v = half.v, .o = o, .lse = lse, .saved = {}, .with = {}}, ctx);
   r.bf16_db = decibels_of(exact.o, of_o);

@@ -98,7 +98,9 @@ class Emulation {
     Matrix c(std::size_t(m * n));
     matmul::Product p{.a = a.wide, .b = matmul::transposed(b.wide), .c = Tensor(c.data(), DType::f32, {m, n})};
     if (a.eight && b.eight) {
-      p.a = a.eight, p.b = matmul::transposed(b.eight), p.adder = matmul::Adder::hopper;
+      p.a = a.eight;
+      p.b = matmul::transposed(b.eight);
+      p.adder = matmul::Adder::hopper;
       if (along_k(a.eight.kind) || along_k(b.eight.kind)) p.sums = matmul::Sums::two_level;
     }
     matmul::multiply(p, ctx_);
@@ -166,7 +168,8 @@ std::vector<Fp8AttentionBackwardRow> fp8_attention_backward_rows(std::uint64_t s
     };
     Matrix q = filled(1, data.q), k = filled(2, same), v = filled(3, data.v), d_o = filled(4, data.d_o);
     attention::Problem p;
-    p.len_q = p.len_k = n, p.head_dim = dim_of_head;
+    p.len_q = p.len_k = n;
+    p.head_dim = dim_of_head;
     const auto view = [&](Matrix& x) { return Tensor(x.data(), DType::f32, p.q_shape()); };
     const attention::Reference exact = attention::reference(p, view(q), view(k), view(v), view(d_o));
     const Block room(std::size_t(n * n) * 64 + std::size_t(n) * dim_of_head * 128 + (8u << 20) + std::size_t(outer.workers()) * (2u << 20));

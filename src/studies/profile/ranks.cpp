@@ -84,7 +84,8 @@ std::vector<LaneRow> lanes_of(const Timeline& t, int rank) {
     const profile::Place* p = slice.mark >= 0 ? &places[std::size_t(slice.mark)] : nullptr;
     const bool collective = p && is_collective(t, *p);
     LaneRow row{.rank = rank, .stream = slice.stream};
-    row.start_ms = double(slice.start_ns - start) / 1e6, row.ms = double(slice.ns()) / 1e6;
+    row.start_ms = double(slice.start_ns - start) / 1e6;
+    row.ms = double(slice.ns()) / 1e6;
     row.what = collective ? p->op : "work";
     if (collective && p->layer >= 0) row.layer = p->layer;
     if (collective) row.link_bytes = t.marks[std::size_t(p->cost_of)].region.cost.link_bytes;

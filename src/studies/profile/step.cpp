@@ -65,7 +65,8 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, co
   if (o.counters) count(place, device, std::cref(recorded), result.counted);
   if (!comm) return result;
   RankRow mine = rank_row(result.timeline, comm->rank());
-  mine.peak_bytes = std::int64_t(result.peak_bytes), mine.forecast_peak_bytes = std::int64_t(forecast);
+  mine.peak_bytes = std::int64_t(result.peak_bytes);
+  mine.forecast_peak_bytes = std::int64_t(forecast);
   result.ranks = of_all_ranks(*o.group, mine);
   result.lanes = of_all_ranks(*o.group, lanes_of(result.timeline, comm->rank()));
   return result;

@@ -27,7 +27,8 @@ attention::Problem problem_of(const AttentionSweep& sweep) {
 KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {
   RowObject settings{{"what", what}};
   settings.update(asked);
-  settings["steps"] = o.steps, settings["warmup"] = o.warmup;
+  settings["steps"] = o.steps;
+  settings["warmup"] = o.warmup;
   if (o.only) settings["only"] = true;
   Life life(host, "profile", settings, result.device.name);
   auto record = parse_json<RowObject>(render_json(profile_record(result, false)), "a profile");
@@ -78,15 +79,20 @@ std::vector<std::string> variants_that_serve(const AttentionSweep& sweep, const 
 KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& device, const ProfileOptions& o, const Host& host) {
   ProfileAttention p;
   p.problem = problem_of(sweep);
-  p.variants = variants_that_serve(sweep, device), p.passes = sweep.passes;
-  p.of = sweep, p.of.seed = o.seed;
+  p.variants = variants_that_serve(sweep, device);
+  p.passes = sweep.passes;
+  p.of = sweep;
+  p.of.seed = o.seed;
   return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
 }
 
 engine::Recipe recipe_of(const StepTime& t, engine::Purpose phase) {
   engine::Recipe r{only(t.models, "--model"), t.batch, only(lens_of(t), "--len"), only(t.precisions, "--precision"), {}, t.attention};
   r.keep_as(t.keep.what.value_or(engine::Keeping{}));
-  r.purpose = phase, r.holding = t.holding, r.ranks = t.ranks, r.logits = t.logits;
+  r.purpose = phase;
+  r.holding = t.holding;
+  r.ranks = t.ranks;
+  r.logits = t.logits;
   r.documents = engine::packed_as(t.documents);
   engine::check(r);
   return r;
@@ -97,7 +103,8 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   ProfileOptions o = options;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
-  s.recipe = recipe_of(t, phase), s.documents = t.documents;
+  s.recipe = recipe_of(t, phase);
+  s.documents = t.documents;
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
   const std::uint64_t room = t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group);

@@ -7,7 +7,10 @@ namespace headroom::studies {
 namespace {
 
 void add(QuantisedRow& to, const engine::QuantisedCount& c) {
-  to.numbers += c.numbers, to.clipped += c.clipped, to.flushed += c.flushed, to.nan += c.nan;
+  to.numbers += c.numbers;
+  to.clipped += c.clipped;
+  to.flushed += c.flushed;
+  to.nan += c.nan;
   to.lost = to.numbers > 0 ? double(to.clipped + to.flushed + to.nan) / double(to.numbers) : 0;
 }
 

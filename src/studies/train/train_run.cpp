@@ -50,7 +50,8 @@ Value validation_loss(Training& t, const engine::Data& data, std::int64_t most, 
     const auto each = t.losses();
     for (int rank = 0; rank < ranks && b + rank < taken; ++rank) {
       const double weight = data.validated(t.recipe(), batch(b + rank)) / double(t.recipe().batch * t.recipe().len);  // 1 of full rows
-      sum += weight * each[std::size_t(rank)], weights += weight;
+      sum += weight * each[std::size_t(rank)];
+      weights += weight;
     }
   }
   return taken > 0 ? Value(sum / weights) : Value();
@@ -175,10 +176,13 @@ Life life_of(const TrainRun& r, const engine::Position& at, const std::string& s
   RowObject all{{"model", JsonOf<engine::ModelConfig>::to(r.recipe.model)}, {"seed", r.seed}};
   all.update(json_of(r));
   const auto settings = parse_json<RowObject>(at.settings, "settings");
-  all["data"] = settings["data"], all["save"] = r.folder, all["init"] = r.init;
+  all["data"] = settings["data"];
+  all["save"] = r.folder;
+  all["init"] = r.init;
   if (settings.contains(extended_at)) all[extended_at] = settings[extended_at];
   Host quiet = host;
-  quiet.resume = r.resume, quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
+  quiet.resume = r.resume;
+  quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
   Life life(quiet, "train", all, device.name);
   if (at.step == 0) return life;
   const auto before = parse_json<RowObject>(settings_before, "settings");
@@ -313,7 +317,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
       if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
       if (fp8) {
         const QuantisedRow q = sum_of(t.quantised());
-        row.clipped = q.clipped, row.flushed = double(q.flushed) / double(q.numbers);
+        row.clipped = q.clipped;
+        row.flushed = double(q.flushed) / double(q.numbers);
       }
       if (reported && life) keep(row);
       if (reported) rows.push_back(row);
