@@ -22,7 +22,7 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
   check(asked.ranks == 0 || a.counts.empty(), Code::bad_argument, "--counts takes the place of {}; give one of them", asked.option);
   if (!a.counts.empty()) asked.ranks = int(a.counts.front()), asked.option = "--counts";
   dist::Seat seat = find_seat(asked);
-  check(seat.ranks > 1, Code::bad_argument, "how many ranks? Give --gpus N or --ranks N, or --counts 2,3,4");
+  check(seat.ranks > 1, Code::bad_argument, "a collective takes at least 2 ranks: give --gpus N or --ranks N, or --counts 2,3,4");
   std::vector<int> counts{seat.ranks};
   if (seat.start_others && !a.counts.empty()) counts.assign(a.counts.begin(), a.counts.end());  // else this is a rank of one of them
 

@@ -12,17 +12,24 @@
 
 namespace headroom::cli {
 
+// What a command does with a machine, and so what its --device may name.
+enum class Machine : std::uint8_t {
+  present,    // runs on it
+  described,  // counts for it: it need not be here
+  none        // neither: no --device, no --seed
+};
+
 enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };
 
-struct Common {  // options that every command understands
+struct Common {  // options that commands share
   Format format = Format::text;
   bool format_given = false;  // else the ending of `out` says it
   std::string out;            // a file; empty: standard output
   std::string device;         // cpu, cuda, cuda:N; empty: the best present
   std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
-  bool silent = false;       // another rank prints, and keeps rows
-  bool only_counts = false;  // set by a command that runs nothing: --device may then name a machine that is not here
+  bool silent = false;  // another rank prints, and keeps rows
+  Machine machine = Machine::present;
 };
 
 // A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.

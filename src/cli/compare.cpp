@@ -35,12 +35,13 @@ Run compare(CLI::App& app, Common& common) {
   app.add_option("A", asked->a, "The earlier run: its number, or a file that --format json or csv wrote")->required();
   app.add_option("B", asked->b, "The later run, in the same form")->required();
   add_value(app, asked->tolerance, {.name = "tolerance", .unit = Unit::share, .about = "Differences below this are the same"});
+  common.machine = Machine::none;
   app.footer(
-      "Verdicts of times: same, faster, slower, or unclear where the spread reaches across the\n"
-      "tolerance or, with fewer than two steps, is not known. Beside times, changes are listed: a row that\n"
-      "is missing, a value that was lost, a status, more bytes, errors more than four times as large.\n"
-      "Of two trainings the losses are drawn in one chart, with their distance at the steps that both kept.\n"
-      "Exit codes: 0 nothing of that; 3 something is slower or is such a difference.\n"
+      "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across\n"
+      "the tolerance, or when there were fewer than two steps. Other changes are listed: missing rows, lost values,\n"
+      "another status, more bytes, errors more than four times as large. For two trainings one chart shows both\n"
+      "losses, and their distance at the steps that both kept.\n"
+      "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
     const auto a = read_run(asked->a, common), b = read_run(asked->b, common);

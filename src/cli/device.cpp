@@ -35,7 +35,7 @@ void save(const Device& d, const std::string& file, const Common& common) {
 
 Run device(CLI::App& app, Common& common) {
   auto asked = std::make_shared<Asked>();
-  add_flag(app, "--no-measure", asked->skip, "Only say what is here");
+  add_flag(app, "--no-measure", asked->skip, "Describe the machine; measure nothing");
   add_flag(app, "--known", asked->known, "List the machines that are known by name");
   add_described(app, asked->study);
   add_file(app, "--save", asked->save, "Write what was measured as a file, which --device reads on any machine");

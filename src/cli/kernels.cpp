@@ -22,20 +22,21 @@ struct KernelsAsked {
   bool sink = false, deterministic = false;
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
-  f(a.dtype, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
-  f(a.batch, {.name = "batch", .about = "Sequences", .allowed = {1, (1ll << 31) - 1}});
-  f(a.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
-  f(a.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
+  namespace asked = studies::asked;
+  f(a.dtype, asked::dtype);
+  f(a.batch, asked::batch);
+  f(a.heads, asked::heads);
+  f(a.kv_heads, asked::kv_heads);
   f(a.dim, {.name = "dim", .about = "Head dimension", .allowed = {1, 1024}});
-  f(a.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
-  f(a.len, {.name = "len", .about = "Length", .allowed = {0, (1ll << 31) - 1}});
-  f(a.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, (1ll << 31) - 1}});
-  f(a.mask, {.name = "mask", .about = attention::mask_help});
+  f(a.dim_v, asked::dim_v);
+  f(a.len, {.name = "len", .about = "Length of the queries, and of the keys without --len-k", .allowed = {0, asked::most_len}});
+  f(a.len_k, asked::len_k);
+  f(a.mask, asked::mask);
   f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
-  f(a.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
-  f(a.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
-  f(a.page, {.name = "page", .about = "Keys and values lie in pages of so many positions; 0: they do not", .allowed = {0, 1 << 29}});
-  f(a.deterministic, {.name = "deterministic", .about = "Only variants with the same bits on every run"});
+  f(a.softcap, asked::softcap);
+  f(a.sink, asked::sink);
+  f(a.page, asked::page);
+  f(a.deterministic, asked::deterministic);
 }
 
 struct KernelRow {
@@ -63,7 +64,7 @@ Run kernels(CLI::App& app, Common& common) {
       "Examples:\n  headroom kernels\n  headroom kernels --dtype bf16 --dim 128 --mask causal\n  headroom kernels --dtype bf16 --device "
       "h200     (a GPU that is not present)\n  headroom kernels --dim 128 --documents 4 --softcap 30 --sink\n"
       "  headroom kernels --len 1 --len-k 4096 --page 16 --kv-heads 2 --heads 8");
-  common.only_counts = true;
+  common.machine = Machine::described;
   return [asked, &common] {
     const Device d = described_device(common);
     const std::int64_t len_k = asked->len_k ? asked->len_k : asked->len;

@@ -27,7 +27,7 @@ constexpr Command commands[] = {
     {"results", "Browse what was measured", results},
     {"compare", "Compare two runs, with a verdict per row", compare},
     {"report", "Charts and tables of what was measured, on one page", report},
-    {"completion", "What completes its words in bash, zsh or fish, and its manual page", completion},
+    {"completion", "Print the completion for bash, zsh or fish, or the manual page", completion},
 };
 
 std::string overview() {
@@ -143,6 +143,8 @@ int run(const Command& command, std::span<char*> arguments) {
   const std::string hint = fmt::format(" (see {} --help)", who);
   CLI::App app(command.about, who);
   app.option_defaults()->always_capture_default(false);
+  app.get_formatter()->label("Excludes", "without");
+  app.get_formatter()->label("REQUIRED", "");
   Common common;
   try {
     const Run body = command.declare(app, common);
@@ -200,6 +202,7 @@ int find_and_run(std::span<char*> arguments) {
 }  // namespace
 
 Run completion(CLI::App& app, Common& common) {
+  common.machine = Machine::none;
   app.footer("make install puts all four where shells and man look for them.");
   return with_topics(app, common, shells);
 }

@@ -12,7 +12,7 @@ constexpr Command topics[] = {
 }  // namespace
 
 Run memory(CLI::App& app, Common& common) {
-  common.only_counts = true;
+  common.machine = Machine::described;
   return with_topics(app, common, topics);
 }
 

@@ -75,6 +75,19 @@ void choose_format(Common& common) {
   common.format = format.value_or(Format::text);
 }
 
+void add_device(CLI::App& app, Common& common) {
+  const bool described = common.machine == Machine::described;
+  std::string machines = "cpu|cuda|cuda:N";
+  if (described) {
+    for (const Device& d : known_devices()) machines += "|" + d.key;
+    machines += "|FILE";
+  }
+  add_read(app, "--device", machines, "",
+           described ? "The machine, present or not: a name from headroom device --known, or a JSON file"
+                     : "Where to run [the best present: a GPU, else the CPU]",
+           [&common](const std::string& s) { common.device = s; });
+}
+
 }  // namespace
 
 CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& value, const std::string& about) {
@@ -118,24 +131,18 @@ void add_common(CLI::App& app, Common& common) {
     check_out("--out", s);
     common.out = s;
   });
-  std::string machines = "cpu|cuda|cuda:N";
-  if (common.only_counts) {
-    for (const Device& d : known_devices()) machines += "|" + d.key;
-    machines += "|FILE";
-  }
-  add_read(app, "--device", machines, "",
-           common.only_counts ? "The machine, present or not: a name from headroom device --known, or a JSON file"
-                              : "Where to run [the best present: a GPU, else the CPU]",
-           [&common](const std::string& s) { common.device = s; });
+  if (common.machine != Machine::none) add_device(app, common);
   add_read(app, "--db", "FILE", "", "Where results are kept [~/.local/share/headroom/results.db]", [&common](const std::string& s) {
     check(s != ":memory:", Code::bad_argument, "--db: '{}' is not a file; name a file for the results", s);
     common.db = s;
   });
-  add_read(app, "--seed", "N", "0", "Seed of all random inputs",
-           [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
+  if (common.machine != Machine::none)
+    add_read(app, "--seed", "N", "0", "Seed of all random inputs",
+             [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
+  const char* shared = common.machine == Machine::none ? "--format, --out and --db" : "--format, --out, --device, --db and --seed";
   for (CLI::App* topic : app.get_subcommands({}))  // their own help does not show what they take from here
     topic->footer(topic->get_footer() + (topic->get_footer().empty() ? "" : "\n\n") +
-                  fmt::format("Also --format, --out, --device, --db and --seed: see {} --help.", app.get_name()));
+                  fmt::format("Also {}: see {} --help.", shared, app.get_name()));
 }
 
 std::int64_t run_number(const std::string& word) {

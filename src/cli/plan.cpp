@@ -23,7 +23,7 @@ Run plan(CLI::App& app, Common& common) {
       "  headroom plan --as pytorch --model 8B --batch 8 --len 4096 --gpus 8 --device h100 --precision bf16\n"
       "  headroom plan --phase inference --model DIR/config.json --batch 8 --len 8192 --device h100\n\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
-  common.only_counts = true;
+  common.machine = Machine::described;
   return [a, &common] {
     studies::Plan p = a->study;
     p.model = a->model.config();

@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/precision_words.h"
 #include "base/text.h"
+#include "cli/described_options.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
@@ -29,8 +31,13 @@ struct ProfileAsked {
 
 studies::ProfileOptions options_of(const ProfileAsked& a, const Common& common) {
   studies::ProfileOptions o;
-  o.steps = int(a.steps), o.warmup = int(a.warmup), o.trace = a.trace, o.counters = a.counters, o.only = a.only;
-  o.seed = common.seed, o.stop = interrupted;
+  o.steps = int(a.steps);
+  o.warmup = int(a.warmup);
+  o.trace = a.trace;
+  o.counters = a.counters;
+  o.only = a.only;
+  o.seed = common.seed;
+  o.stop = interrupted;
   return o;
 }
 
@@ -56,7 +63,8 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 
 int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
-  t.models = a.model.configs(), t.seed = common.seed;
+  t.models = a.model.configs();
+  t.seed = common.seed;
   check_lengths_said_once(app, !t.documents.empty());
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());
   const dist::Seat seat = find_seat(a.ranks.asked());
@@ -68,7 +76,10 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
     Device d = chosen_device(common, group);
     if (first) d = with_ceilings(std::move(d), common);
     studies::ProfileOptions o = options_of(a, common);
-    o.threads = t.threads, o.steps = t.steps, o.warmup = int(t.warmups.front()), o.group = group;
+    o.threads = t.threads;
+    o.steps = t.steps;
+    o.warmup = int(t.warmups.front());
+    o.group = group;
     auto kept = profile_step_study(t, a.phase, d, o, {.store = common.db, .stop = interrupted});
     return first ? show_profile(std::move(kept), a.trace, common) : int(yes);
   });
@@ -100,7 +111,7 @@ int run_program(const ProfileAsked& a, const Common& common) {
 }
 
 // Options that take lists elsewhere, and here one.
-void say_one(CLI::App& app, std::initializer_list<std::pair<const char*, const char*>> shapes) {
+void say_one(CLI::App& app, std::initializer_list<std::pair<const char*, std::string>> shapes) {
   for (const auto& [option, shape] : shapes) app.get_option(option)->type_name(shape);
 }
 
@@ -114,16 +125,17 @@ void add_recording(CLI::App& app, ProfileAsked& a) {
 Run profile(CLI::App& app, Common& common) {
   auto a = std::make_shared<ProfileAsked>();
   a->attention.lens = {1024};
-  a->step.steps = int(a->steps), a->step.warmups = {a->warmup};
+  a->step.steps = int(a->steps);
+  a->step.warmups = {a->warmup};
   CLI::App* step = app.add_subcommand("step", "One step of a language model: forward, forward + backward, train")->fallthrough();
   add_model(*step, a->model);
   add_described(*step, a->step, {"phases", "seconds"});
   add_ranks(*step, a->ranks);
   add_value(*step, a->phase, {.name = "phase", .about = "The last phase to profile; the earlier phases are profiled too"});
   add_flag(*step, "--only", a->only, "Profile that phase alone");
-  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", "fp32|tf32|bf16|fp16|fp8"}});
-  step->get_option("--steps")->description("Steps that are recorded");
-  step->get_option("--warmup")->description("Steps before them");
+  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", shape_of<Precision>({}, "|")}});
+  step->get_option("--steps")->description("Recorded steps");
+  step->get_option("--warmup")->description("Warm-up steps");
   add_recording(*step, *a);
   step->footer(
       "Examples:\n"
@@ -133,12 +145,12 @@ Run profile(CLI::App& app, Common& common) {
       "  headroom profile step --device cpu --ranks 2 --shard optimizer --width 256 --layers 4 --heads 4 --trace ranks.json.gz");
   CLI::App* attention = app.add_subcommand("attention", "One attention problem, every variant; the last one in full")->fallthrough();
   add_described(*attention, a->attention, {"warmup", "steps", "until", "seconds", "deterministic", "memory"});
-  add_value(*attention, a->steps, {.name = "steps", .about = "Calls that are recorded", .allowed = {1, 1 << 20}});
-  add_value(*attention, a->warmup, {.name = "warmup", .about = "Calls before them", .allowed = {0, 1 << 20}});
-  say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--dtype", "fp32|tf32|bf16|fp16|fp8"}});
+  add_value(*attention, a->steps, {.name = "steps", .about = "Recorded calls", .allowed = {1, 1 << 20}});
+  add_value(*attention, a->warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, 1 << 20}});
+  say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--dtype", shape_of<Precision>({}, "|")}});
   attention->get_option("--dim")->description("Head dimension");
   attention->get_option("--len")->description("Length of the queries, and of the keys without --len-k");
-  attention->get_option("--pass")->description("What is recorded");
+  attention->get_option("--pass")->description("Recorded passes");
   add_recording(*attention, *a);
   attention->footer(
       "Examples:\n"

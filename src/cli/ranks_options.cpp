@@ -47,6 +47,10 @@ dist::Group::Settings settings_of(const CLI::App& app) {
   return s;
 }
 
+std::string whole_name(const CLI::App& app) {  // of a topic too: "headroom profile step"
+  return app.get_parent() ? fmt::format("{} {}", app.get_parent()->get_name(), app.get_name()) : app.get_name();
+}
+
 }  // namespace
 
 int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const std::function<int(dist::Group*)>& body) {
@@ -56,12 +60,12 @@ int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const 
   const int here = group.rendezvous().local_ranks(), cores = available_cores();
   constexpr int many = 4;  // ranks of a core: a few are for trying things out
   if (group.first() && here > many * cores && (common.device == "cpu" || cuda_device_count() == 0))
-    say(fmt::format("headroom {}: {} ranks share {} core{} of this machine; they will wait for each other", app.get_name(), here, cores,
+    say(fmt::format("{}: {} ranks share {} core{} of this machine; they will wait for each other", whole_name(app), here, cores,
                     cores == 1 ? "" : "s"));
   // A rank that has ended ends this one at its next call. One that makes none, deep in some work of its own, is not waited for.
   auto& meeting = group.rendezvous();
   const auto last_resort =
-      meeting.on_end([why = [&meeting] { return std::pair(meeting.speaks(), meeting.ended().value_or("")); }, name = app.get_name()] {
+      meeting.on_end([why = [&meeting] { return std::pair(meeting.speaks(), meeting.ended().value_or("")); }, name = whole_name(app)] {
         std::thread([said = why(), name] {
           std::this_thread::sleep_for(std::chrono::seconds(8));
           if (said.first) say(fmt::format("{}: {}", name, said.second));

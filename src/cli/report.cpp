@@ -25,6 +25,7 @@ std::vector<studies::ReportRun> runs_named(const std::string& word, const Result
 Run report(CLI::App& app, Common& common) {
   auto words = std::make_shared<std::vector<std::string>>();
   app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
+  common.machine = Machine::none;
   app.footer(
       "With two runs, the page begins with their comparison. --out page.html is one file that needs no network.\n"
       "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"

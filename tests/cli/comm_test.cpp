@@ -408,7 +408,7 @@ TEST_F(Comm, AProfileOfRanksHasTheLanesOfEach) {
 }
 
 TEST_F(Comm, WhatCannotBeMeantIsRefusedInALine) {
-  refused("comm --device cpu", 2, "how many ranks? Give --gpus N or --ranks N, or --counts 2,3,4");
+  refused("comm --device cpu", 2, "a collective takes at least 2 ranks: give --gpus N or --ranks N, or --counts 2,3,4");
   refused("comm --device cpu --rank 1 --ranks 2", 2, "--rank 1: where do the ranks meet? Give --rendezvous HOST:PORT");
   refused("comm --device cpu --gpus 2 --ranks 3", 2, "--gpus 2 and --ranks 3: a GPU has one rank; give one of them");
   if (!fs::exists("/dev/nvidiactl"))

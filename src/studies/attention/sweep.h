@@ -8,6 +8,7 @@
 #include "base/device.h"
 #include "gpu/place.h"
 #include "instruments/bench/bench.h"
+#include "studies/attention/asked.h"
 #include "studies/attention/case.h"
 #include "studies/attention/row.h"
 
@@ -40,31 +41,29 @@ struct AttentionSweep {                                    // the settings
 };
 
 void describe(Of<AttentionSweep> auto& s, auto&& f) {
-  constexpr std::int64_t most_len = (1ll << 31) - 1, most_calls = 1'000'000;
+  constexpr std::int64_t most_calls = 1'000'000;
   f(s.variants, {.name = "variant", .about = "Variants or families, or all (see headroom kernels)"});
-  f(s.dtypes, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
-  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1}});
-  f(s.heads, {.name = "heads", .about = "Query heads", .allowed = {1}});
-  f(s.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0}});
+  f(s.dtypes, asked::dtype);
+  f(s.batch, asked::batch);
+  f(s.heads, asked::heads);
+  f(s.kv_heads, asked::kv_heads);
   f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 1024}});
-  f(s.lens, {.name = "len", .about = "Lengths of the queries, and of the keys without --len-k", .allowed = {0, most_len}});
-  f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, most_len}});
-  f(s.masks, {.name = "mask", .about = attention::mask_help});
+  f(s.lens, {.name = "len", .about = "Lengths of the queries, and of the keys without --len-k", .allowed = {0, asked::most_len}});
+  f(s.len_k, asked::len_k);
+  f(s.masks, asked::mask);
   f(s.documents, {.name = "documents",
                   .about = "Lengths of documents, packed into each row of the batch in place of --len; the mask applies within each",
-                  .allowed = {0, most_len}});
+                  .allowed = {0, asked::most_len}});
   f(s.cached, {.name = "cached",
-               .about = "Lengths of caches, one of each sequence, in place of --batch and --len-k: --len new positions read each",
-               .allowed = {0, most_len}});
-  f(s.page, {.name = "page",
-             .about = "Keys and values lie in pages of so many positions, in any order; with --pass forward; 0: they do not",
-             .allowed = {0, 1 << 29}});
-  f(s.dim_v, {.name = "dim_v", .about = "Dimension of the values; 0: as --dim", .allowed = {0, 1024}});
-  f(s.softcap, {.name = "softcap", .about = "Scores s become C · tanh(s / C); 0: they do not", .real = {0, 1e9}});
-  f(s.sink, {.name = "sink", .about = "A logit per head joins the softmax's sum"});
+               .about = "Lengths of caches, one for each sequence, in place of --batch and --len-k; --len new positions read each cache",
+               .allowed = {0, asked::most_len}});
+  f(s.page, asked::page);
+  f(s.dim_v, asked::dim_v);
+  f(s.softcap, asked::softcap);
+  f(s.sink, asked::sink);
   f(s.passes, {.name = "pass", .about = "Passes to measure"});
-  f(s.protocol.warmup, {.name = "warmup", .about = "Calls before the first sample", .allowed = {0, most_calls}});
-  f(s.protocol.steps, {.name = "steps", .about = "Samples; when given, exactly so many", .allowed = {1, most_calls}});
+  f(s.protocol.warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, most_calls}});
+  f(s.protocol.steps, {.name = "steps", .about = "Measured calls; when given, exactly this many", .allowed = {1, most_calls}});
   f(s.protocol.until,
     {.name = "until",
      .unit = Unit::share,
@@ -72,7 +71,7 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.protocol.seconds, {.name = "seconds",
                          .about = "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]",
                          .real = {1e-3, 1e6}});
-  f(s.deterministic, {.name = "deterministic", .about = "Only variants that promise the same bits on every run"});
+  f(s.deterministic, asked::deterministic);
   f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much memory"});
   f(s.seed, {.name = "seed"});
 }

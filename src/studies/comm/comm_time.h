@@ -37,8 +37,8 @@ void describe(Of<CommTime> auto& t, auto&& f) {
   f(t.calls, {.name = "calls", .about = "Collectives to time", .option = "--call"});
   f(t.backend, {.name = "backend", .about = "Transport [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
   f(t.route, {.name = "route", .about = "On GPUs: NCCL's kernels, copy engines, or by size"});
-  f(t.steps, {.name = "steps", .about = "Samples that count", .allowed = {1, 1 << 20}});
-  f(t.warmup, {.name = "warmup", .about = "Calls before those", .allowed = {0, 1 << 20}});
+  f(t.steps, {.name = "steps", .about = "Measured calls", .allowed = {1, 1 << 20}});
+  f(t.warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, 1 << 20}});
   f(t.threads,
     {.name = "threads", .about = "Threads of a rank on a CPU; 0: the cores divided by the ranks of this machine", .allowed = {0, 4096}});
   f(t.seed, {.name = "seed"});

@@ -8,6 +8,7 @@
 #include "base/precision_words.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/mask_words.h"
+#include "studies/attention/asked.h"
 #include "studies/life.h"
 #include "studies/memory/account.h"
 #include "studies/memory/asked.h"
@@ -40,19 +41,18 @@ struct AttentionMemory {
   attention::Problem problem(std::int64_t dim, std::int64_t len, Precision) const;
 };
 void describe(Of<AttentionMemory> auto& s, auto&& f) {
-  constexpr std::int64_t many = (1ll << 31) - 1;
   f(s.whose, {.name = "as", .about = "Whose attention: this library's, or PyTorch eager's"});
   f(s.variants, {.name = "variant",
                  .about = "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]",
                  .choices = attention_families});
-  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, many}});
-  f(s.heads, {.name = "heads", .about = "Query heads", .allowed = {1, many}});
-  f(s.kv_heads, {.name = "kv_heads", .about = "Key heads; 0: as many as heads", .allowed = {0, many}});
+  f(s.batch, asked::batch);
+  f(s.heads, asked::heads);
+  f(s.kv_heads, asked::kv_heads);
   f(s.dims, {.name = "dim", .about = "Head dimensions", .allowed = {1, 256}});
-  f(s.lens, {.name = "len", .about = "Lengths", .allowed = {1, many}});
-  f(s.len_k, {.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, many}});
-  f(s.precisions, {.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"});
-  f(s.mask, {.name = "mask", .about = attention::mask_help});
+  f(s.lens, {.name = "len", .about = "Lengths", .allowed = {1, asked::most_len}});
+  f(s.len_k, asked::len_k);
+  f(s.precisions, asked::dtype);
+  f(s.mask, asked::mask);
   f(s.memory_bytes, memory_limit);
   describe(s.as_pytorch, f);
   f(s.measure, {.name = "measure", .about = "Run every row that fits, and show the measured bytes beside the forecast"});

@@ -53,7 +53,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.logits, {.name = "logits", .about = about_logits});
   describe(s.holding, f);
   f(s.phases, {.name = "phases", .about = "Phases to time; a row for each", .option = "--phase"});
-  f(s.steps, {.name = "steps", .about = "Calls that count", .allowed = {1, 1 << 20}});
+  f(s.steps, {.name = "steps", .about = "Measured calls", .allowed = {1, 1 << 20}});
   f(s.seconds, {.name = "seconds", .about = "Time limit of a row, after at least three samples; 0: none", .real = {0, 1e6}});
   f(s.warmups, {.name = "warmup", .about = "Warm-up calls; a row for each", .allowed = {0, 1 << 20}});
   f(s.threads, {.name = "threads", .about = "Threads; 0: every core", .allowed = {0, 4096}});

@@ -53,7 +53,7 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
     {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
   f(r.recipe.scales, {.name = "scales", .about = engine::about_scales});
   f(r.keep, {.name = "keep", .role = noted, .about = engine::keep_auto_help, .option = "--keep,--recompute"});
-  f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Of a rank, at most [what is available]"});
+  f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Memory limit of a rank [what is available]"});
   f(r.recipe.logits, {.name = "logits", .about = about_logits});
   f(r.recipe.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
   describe(r.recipe.holding, f);
