@@ -1,6 +1,8 @@
-// What the documents say of the tree is so: README's commands are the program's, and links lead somewhere.
+// What the documents say of the tree is so: README's commands are the program's, links lead somewhere, records are cited, and the tour
+// names every folder. Prose keeps its columns.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -57,6 +59,34 @@ Words links_of(const std::string& text) {
   return out;
 }
 
+constexpr std::size_t columns = 160;
+
+// Numbers of the lines that are wider. Code and tables have their own width.
+std::vector<std::size_t> wide_lines(const std::string& text) {
+  std::vector<std::size_t> wide;
+  std::stringstream lines(text);
+  bool code = false;
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.starts_with("```")) code = !code;
+    const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    if (!code && !line.starts_with("|") && std::size_t(width) > columns) wide.push_back(number);
+  }
+  return wide;
+}
+
+// Folders below the rooms, but for each op's own: "src/ops/<op>" stands for those.
+Words folders_of_rooms() {
+  Words folders;
+  for (const auto& e : fs::recursive_directory_iterator(root / "src")) {
+    const fs::path folder = e.path().lexically_relative(root);
+    const auto depth = std::distance(folder.begin(), folder.end());
+    if (e.is_directory() && depth > 2 && (depth > 3 || folder.parent_path() != "src/ops")) folders.push_back(folder.generic_string());
+  }
+  return folders;
+}
+
 std::vector<fs::path> documents() {
   std::vector<fs::path> found;
   const auto take = [&](const fs::directory_entry& e) {
@@ -101,6 +131,25 @@ TEST(Documents, EveryRecordIsInTheIndexAndCitedByAPage) {
     EXPECT_LT(fs::file_size(e.path()), 64u << 10) << name << " is large for a record; keep it outside the repository";
   }
   EXPECT_GT(records, 5u);
+}
+
+TEST(Documents, ProseKeepsItsColumns) {
+  for (const auto& document : documents())
+    if (document.parent_path() != root / "bench/results")  // a record is kept as it was written
+      for (const std::size_t line : wide_lines(text_of(document)))
+        ADD_FAILURE() << document.lexically_relative(root) << ":" << line << " is wider than " << columns << " columns";
+  const std::string wide(columns + 1, 'x'), just(columns - 1, 'x');
+  EXPECT_EQ(wide_lines("a\n" + wide + "\n|" + wide + "\n```\n" + wide + "\n```\n" + just + "\u00e9\n" + wide),
+            (std::vector<std::size_t>{2, 8}));
+}
+
+TEST(Documents, TheTourNamesEveryFolderThatThereIs) {
+  const std::string tour = text_of(root / "docs/tour.md");
+  const Words folders = folders_of_rooms();
+  EXPECT_GT(folders.size(), 15u);
+  for (const std::string& folder : folders) EXPECT_NE(tour.find("`" + folder + "`"), std::string::npos) << "docs/tour.md omits " << folder;
+  static const std::regex named(R"(`((?:src|tests|include|python|docs|tools|cmake)/[A-Za-z0-9_./-]*)`)");
+  for (const std::string& path : first_groups(tour, named)) EXPECT_TRUE(fs::exists(root / path)) << "docs/tour.md names " << path;
 }
 
 TEST(Documents, ARowOrALinkIsSeen) {
