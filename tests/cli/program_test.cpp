@@ -42,6 +42,8 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("memory model --as pytorch --workspace-mib 99999", 2, "--workspace-mib: '99999'");
   refused("compare 1", 2, "B");
   refused("results", 1, "measure something first");
+  refused("results --device cpu", 2, "there is no option --device");
+  refused("compare 1 2 --seed 3", 2, "there is no option --seed");
   refused("kernels --mask window:0", 2, "window:W");
 }
 
