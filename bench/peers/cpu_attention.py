@@ -8,10 +8,12 @@ Needs a Python that has torch (never a build dependency). PyTorch is tried as sc
 as the naive attention written with matmul and softmax; the faster of the two is the peer. Both sides use the same number of threads and
 FP32; each round times a few calls of everyone in turn, the least time of a cell's rounds is kept. Between turns the machine rests, because
 PyTorch's threads spin for a while after their work and would take a core from us. PyTorch gets contiguous [batch, heads, len, dim]
-tensors, which it likes best; ours are [batch, len, heads, dim]. A ratio above 1: we are faster.
+tensors, which it likes best; ours are [batch, len, heads, dim]. A ratio above 1: we are faster. --processor: on a machine that others use, with
+--threads 1: the processor's time instead of the time that passes, the median of the rounds instead of the least.
 """
 import argparse
 import math
+import statistics
 import subprocess
 import sys
 import time
@@ -31,12 +33,13 @@ def arguments():
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=8192, help="batch × len; batch is at least 1")
     parser.add_argument("--seconds", type=float, default=1, help="for each cell, at least three rounds")
+    parser.add_argument("--processor", action="store_true")
     return parser.parse_args()
 
 
 class Ours:
-    def __init__(self, build, threads):
-        self.program = subprocess.Popen([f"{build}/bench/attention_cpu_time", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, build, threads, processor):
+        self.program = subprocess.Popen([f"{build}/bench/attention_cpu_time", str(threads), "processor" if processor else "passing"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, line):
         self.program.stdin.write(line + "\n")
@@ -56,22 +59,28 @@ def fused(q, k, v, causal):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
+clock = time.perf_counter
+
+
 def times(attend, tensors, gradient, causal, calls):
     return [min(column) for column in zip(*(one_call(attend, tensors, gradient, causal) for _ in range(calls)))]
 
 
 def one_call(attend, tensors, gradient, causal):
-    start = time.perf_counter()
+    start = clock()
     out = attend(*tensors, causal)
-    middle = time.perf_counter()
+    middle = clock()
     torch.autograd.grad(out, tensors, gradient)
-    return [1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)]
+    return [1e3 * (middle - start), 1e3 * (clock() - middle)]
 
 
 def main():
+    global clock
     args = arguments()
+    if args.processor:
+        clock = time.process_time
     torch.set_num_threads(args.threads)
-    ours = Ours(args.build, args.threads)
+    ours = Ours(args.build, args.threads, args.processor)
     ceiling = ours.ask("matmul 1024 20")[0]
     print(f"PyTorch {torch.__version__}, {args.threads} threads, FP32, {args.heads} heads, batch x len {args.tokens}; matmul 1024: {ceiling:.0f} GFLOP/s here")
     print("| dim | mask | len | batch | forward ms | PyTorch | ratio | GFLOP/s | backward ms | PyTorch | ratio | GFLOP/s |")
@@ -84,16 +93,15 @@ def main():
                 tensors = [torch.randn(shape, requires_grad=True) for _ in range(3)]
                 gradient = torch.randn(shape)
                 calls = 3 if length <= 2048 else 1
-                least = {}
+                rounds_of = {}
                 begin = time.perf_counter()
-                rounds = 0
-                while rounds < 3 or time.perf_counter() - begin < args.seconds:
+                while len(rounds_of.get("ours", [])) < 3 or time.perf_counter() - begin < args.seconds:
                     time.sleep(0.03)
                     run = {"ours": ours.ask(f"flash fp32 {mask} {batch} {args.heads} {dim} {length} {calls}")}
                     run |= {f.__name__: times(f, tensors, gradient, mask == "causal", calls) for f in (fused, naive)}
                     for name, pair in run.items():
-                        least[name] = [min(old, new) for old, new in zip(least.get(name, pair), pair)]
-                    rounds += 1
+                        rounds_of.setdefault(name, []).append(pair)
+                least = {name: [(statistics.median if args.processor else min)(column) for column in zip(*pairs)] for name, pairs in rounds_of.items()}
                 pairs = length * (length + 1) / 2 if mask == "causal" else length * length
                 flops = 4e-6 * batch * args.heads * dim * pairs
                 row = f"| {dim} | {mask} | {length} | {batch} |"

@@ -45,6 +45,7 @@ struct Args {
   int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
   float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
   float to_cap;      // capped: softmax scale / cap; else 0
+  float slack;       // of a score, past the maximum that is its row's reference: its weight is 2^8 then
   int cluster, clusters;  // blocks of a cluster; and how many of them there are
   int span;               // keys of a step, all blocks' of a cluster together
   Divisor by_span, by_units, by_steps, by_clusters, by_group, by_row_blocks;  // by_steps: of every sequence, where there are no documents
@@ -54,17 +55,20 @@ struct Args {
   std::uint64_t number;  // of this launch; see Word
 };
 
-constexpr int warps = 4, step_keys = 16 * warps;  // of a block of threads; keys that it takes of a step
-constexpr int row_tiles[] = {1, 2, 4};            // of 16 rows, in a block of rows
+// A block of threads: rows of Q that it serves (of one key head), its warps, and its shared memory.
+template <int head_dim, int row_count>
+struct Shape {
+  static constexpr int dim = head_dim, rows = row_count, tiles = rows <= 16 ? 1 : rows / 16, warps = rows == 8 ? 8 : 4;
+  static constexpr int step_keys = 16 * warps;                               // that it takes of a step
+  static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // of a ring; each a tile of keys or of values
+  static constexpr int rows_at_once = rows == 8 ? 4 : 8;                     // of each warp's tile, where sums meet
+  static constexpr int shared_bytes = slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 /* sums */ +
+                                      2 * warps * rows_at_once * 8 /* maxima and sums of weights: of warps, of the block */;
+};
+constexpr int block_rows[] = {8, 16, 32, 64};
 constexpr int dims[] = {64, 128, 256};
 
-template <int dim>
-constexpr int stages = dim == 64 ? 6 : 3;
-template <int dim>
-constexpr int shared_bytes =
-    stages<dim>* step_keys* dim * 4 /* K and V */ + warps * 8 * dim * 4 /* sums of 8 rows of each warp */ + 2 * warps * 8 * 8 /* maxima and sums: of warps, of the block */;
-
-template <class T, int dim, int tiles>
+template <class T, class Shape>
 void start(const Args&, cudaStream_t);
 
 }  // namespace headroom::attention::decode

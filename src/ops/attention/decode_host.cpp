@@ -28,11 +28,25 @@ int dim_of(const Problem& p) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   return dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
 }
-int row_tiles_of(const Problem& p) {
+// f(Shape) of the smallest block that serves the problem.
+template <class F>
+auto with_shape(const Problem& p, F&& f) {
   const std::int64_t rows = p.group() * p.len_q;
-  return rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+  const auto of_dim = [&]<int dim>() {
+    return rows <= 8 ? f(Shape<dim, 8>{}) : rows <= 16 ? f(Shape<dim, 16>{}) : rows <= 32 ? f(Shape<dim, 32>{}) : f(Shape<dim, 64>{});
+  };
+  switch (dim_of(p)) {
+    case 64: return of_dim.template operator()<64>();
+    case 128: return of_dim.template operator()<128>();
+    default: return of_dim.template operator()<256>();
+  }
 }
-int bytes_of(int dim) { return dim == 64 ? shared_bytes<64> : dim == 128 ? shared_bytes<128> : shared_bytes<256>; }
+struct BlockSizes {
+  int rows, step_keys, shared_bytes;
+};
+BlockSizes sizes_of(const Problem& p) {
+  return with_shape(p, []<class S>(S) { return BlockSizes{S::rows, S::step_keys, S::shared_bytes}; });
+}
 
 // How the line is dealt: `clusters` of `cluster` blocks each.
 struct Deal {
@@ -64,10 +78,8 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5,
                    part = 0.4, cut = 5,
                    step = 0.45;  // from the keys of a step to those of the next one, where memory is no limit
-  const int dim = dim_of(p),
-            at_once = dim == 256
-                          ? 1
-                          : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (bytes_of(dim) + kept_by_cuda), 1, 2);
+  const auto [rows, step_keys, shared_bytes] = sizes_of(p);
+  const int at_once = dim_of(p) == 256 ? 1 : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (shared_bytes + kept_by_cuda), 1, 2);
   const int multiprocessors = std::max(device.units, 1);  // what nothing here serves is counted as on a machine without any
   const std::int64_t keys = keys_of(p), most = std::int64_t(multiprocessors) * at_once;
   const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
@@ -111,23 +123,6 @@ void check_reached(const char* name, const Tensor& t) {  // 16 bytes at a time
           t.stride[std::size_t(i)], i);
 }
 
-template <class T, int dim>
-void start_tiles(int tiles, const Args& a, cudaStream_t stream) {
-  switch (tiles) {
-    case 1: return start<T, dim, 1>(a, stream);
-    case 2: return start<T, dim, 2>(a, stream);
-    default: return start<T, dim, 4>(a, stream);
-  }
-}
-template <class T>
-void start_dim(int dim, int tiles, const Args& a, cudaStream_t stream) {
-  switch (dim) {
-    case 64: return start_tiles<T, 64>(tiles, a, stream);
-    case 128: return start_tiles<T, 128>(tiles, a, stream);
-    default: return start_tiles<T, 256>(tiles, a, stream);
-  }
-}
-
 std::uint64_t next_number() {  // of a launch; never 0
   static std::atomic<std::uint64_t> launches{0};
   const std::uint64_t number = Random{.seed = 0x6465636f6465}.bits(launches++);
@@ -152,9 +147,8 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
     if (one % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", one));
   if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  if (bytes_of(dim_of(p)) > architecture_of(device.sm).shared_bytes)
-    return Support::no(fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes_of(dim_of(p)),
-                                   architecture_of(device.sm).shared_bytes));
+  if (const int bytes = sizes_of(p).shared_bytes; bytes > architecture_of(device.sm).shared_bytes)
+    return Support::no(fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));
   if (rows > most_rows_beside_hopper && sm90_supports(p, device, pass))
     return Support::no(fmt::format("leaves {} rows for each key head to flash_sm90", rows));
   return {};
@@ -164,10 +158,10 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto op = ctx.note("attention.flash_decode.forward", p.precision, forward_cost(p), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
-  const int dim = dim_of(p), tiles = row_tiles_of(p);
-  const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, 16 * tiles), units = p.batch * p.kv_heads * row_blocks;
+  const int dim = dim_of(p), block_rows = sizes_of(p).rows, step_keys = sizes_of(p).step_keys;
+  const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, block_rows), units = p.batch * p.kv_heads * row_blocks;
   const Deal deal = deal_of(p, ctx.device, units);
-  const std::int64_t kept_rows = std::min<std::int64_t>(rows, 16 * tiles);
+  const std::int64_t kept_rows = std::min<std::int64_t>(rows, block_rows);
   Tensor words;
   if (p.documents != 0 || !whole_units(units, deal.clusters))
     words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
@@ -193,6 +187,7 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .dim_v = int(p.value_dim()),
          .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f,
          .to_cap = p.softcap == 0 ? 0 : p.scale_or_default() / p.softcap,
+         .slack = 8 / ((p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f),
          .cluster = deal.cluster,
          .clusters = int(deal.clusters),
          .span = step_keys * deal.cluster,
@@ -207,10 +202,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
-  if (p.precision.dtype == DType::bf16)
-    start_dim<__nv_bfloat16>(dim, tiles, a, cuda_stream(ctx.stream));
-  else
-    start_dim<__half>(dim, tiles, a, cuda_stream(ctx.stream));
+  with_shape(p, [&]<class S>(S) {
+    return p.precision.dtype == DType::bf16 ? start<__nv_bfloat16, S>(a, cuda_stream(ctx.stream)) : start<__half, S>(a, cuda_stream(ctx.stream));
+  });
 }
 
 void decode_backward(const Problem& p, const Backward& t, Context& ctx) {
