@@ -1,7 +1,8 @@
 // sm80_products.cuh — the products of flash_sm80, by the warp's matrix instruction.
 //
 // A warp has 16 or 32 rows of the block's. Scores stay in its registers: S turns into P, and P (or dS) is already the left operand of
-// the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike.
+// the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike, and its 16 columns in the order
+// 0 2 … 14 1 3 … 15: so two of a lane's values lie side by side where they are read, and four where they go.
 #pragma once
 #include "ops/attention/sm80/blocks.cuh"
 #include "ops/attention/sm80/blocks_tiles.h"
@@ -60,11 +61,21 @@ __device__ __forceinline__ void operand(std::uint32_t (&x)[4], const float (&s)[
   }
 }
 
+__device__ __forceinline__ uint2 two_at(const void* values) { return *reinterpret_cast<const uint2*>(values); }
+
+// In tf32: of a lane's part of 16 rows, the four values of one of its rows (r = 0: lane / 4, r = 1: that + 8) in columns d + lane % 4 · 4 and on.
+template <int outputs>
+__device__ __forceinline__ float4 four_of(const float (&o)[outputs], int d, int r) {
+  const float* const from = o + d / 2 + 2 * r;
+  return make_float4(from[0], from[4], from[1], from[5]);
+}
+__device__ __forceinline__ float4 operator*(float4 x, float factor) { return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor); }
+
 // o += A times rows of `b`, of which there are `summed`; `load` gives the left operand of 16 rows and of `depth` columns from k on.
 template <class S, int summed, int high, int outputs, class Load, class T = typename S::T>
 __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load, const T* b) {
   const int lane = threadIdx.x % 32;
-  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 : b + lane % 16 * S::row_pitch + lane / 16 * 8;
+  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * 2 : b + lane % 16 * S::row_pitch + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < summed; k += S::depth) {
     std::uint32_t x[high][4];
@@ -75,8 +86,8 @@ __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load,
       std::uint32_t y[4];
       const T* const at = from + k * S::row_pitch + d;
       if constexpr (sizeof(T) == 4) {
-        const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
-        y[0] = bits(at), y[1] = bits(at + S::row_pitch), y[2] = bits(at + 8), y[3] = bits(at + S::row_pitch + 8);
+        const uint2 one = two_at(at), next = two_at(at + S::row_pitch);
+        y[0] = one.x, y[1] = next.x, y[2] = one.y, y[3] = next.y;
       } else {
         warp::load_blocks_transposed(y, at);
       }
@@ -110,64 +121,69 @@ __device__ __forceinline__ void share(T* p, const float (&s)[S::high][S::scores]
     }
 }
 
-// x and y to to[0] and to[1], of which `valid` exist; `wide`: both or neither, and they lie on 8 bytes.
-__device__ __forceinline__ void add_pair(float* to, float x, float y, int valid, bool wide) {
+// x to to[0 … 3], of which `valid` exist; `wide`: all or none, and they lie on 16 bytes.
+__device__ __forceinline__ void add_four(float* to, float4 x, int valid, bool wide) {
 #if __CUDA_ARCH__ >= 900
   if (wide) {
-    if (valid > 0) atomicAdd(reinterpret_cast<float2*>(to), make_float2(x, y));
+    if (valid > 0) atomicAdd(reinterpret_cast<float4*>(to), x);
     return;
   }
 #endif
-  if (valid > 0) atomicAdd(to, x);
-  if (valid > 1) atomicAdd(to + 1, y);
+  if (valid > 0) atomicAdd(to, x.x);
+  if (valid > 1) atomicAdd(to + 1, x.y);
+  if (valid > 2) atomicAdd(to + 2, x.z);
+  if (valid > 3) atomicAdd(to + 3, x.w);
 }
 
 // The scores of a whole tile, which all warps have written, times the block's rows: Σ_row p[row][column] · rows[row][d] is added, times `factor`,
 // to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
-template <class S, class T = typename S::T>
-__device__ __forceinline__ void add_scores_across_rows(const T* p, const T* rows, float* to, long long stride, int valid, int head_dim,
+template <class S>
+__device__ __forceinline__ void add_scores_across_rows(const float* p, const float* rows, float* to, long long stride, int valid, int head_dim,
                                                        float factor, bool wide) {
   constexpr int parts = 16 * S::warps / S::columns, part = S::dim / parts;
   static_assert(parts >= 1 && part % 16 == 0);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16, d0 = warp % parts * part;
-  const T* const from = sizeof(T) == 4 ? p + lane % 4 * 2 * S::p_pitch + column + lane / 4
-                                       : p + (lane / 16 * 8 + lane % 8) * S::p_pitch + column + lane / 8 % 2 * 8;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16 + lane / 4 * 2, d0 = warp % parts * part;
+  const float* const from = p + lane % 4 * 2 * S::p_pitch + column;  // the left operand's rows are these columns, in the same order as those of the right one
   float sum[1][part / 2] = {};
   times_rows<S, S::rows>(
       sum,
       [&](std::uint32_t(&x)[4], int, int k) {
-        const T* const at = from + k * S::p_pitch;
-        if constexpr (sizeof(T) == 4) {
-          const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
-          x[0] = bits(at), x[1] = bits(at + 8), x[2] = bits(at + S::p_pitch), x[3] = bits(at + S::p_pitch + 8);
-        } else {
-          warp::load_blocks_transposed(x, at);
-        }
+        const uint2 one = two_at(from + k * S::p_pitch), next = two_at(from + (k + 1) * S::p_pitch);
+        x[0] = one.x, x[1] = one.y, x[2] = next.x, x[3] = next.y;
       },
       rows + d0);
 #pragma unroll
-  for (int i = 0; i < part / 2; i += 2) {
-    const int row = column + lane / 4 + i / 2 % 2 * 8, d = d0 + i / 4 * 8 + lane % 4 * 2;
-    if (row < valid) add_pair(to + row * stride + d, sum[0][i] * factor, sum[0][i + 1] * factor, head_dim - d, wide);
-  }
+  for (int d = 0; d < part; d += 16)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int first = d0 + d + lane % 4 * 4;
+      if (column + r < valid) add_four(to + (column + r) * stride + first, four_of(sum[0], d, r) * factor, head_dim - first, wide);
+    }
 }
 
 // One row (r = 0: g, r = 1: g + 8) of 16, times `factor`, rounded.
 template <class S, class T = typename S::T>
 __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], int r, float factor, int head_dim, bool wide) {
+  constexpr int per = sizeof(T) == 4 ? 4 : 2;  // values side by side
 #pragma unroll
-  for (int d = 0; d < S::dim; d += 8) {
-    const int column = d + threadIdx.x % 4 * 2;
-    const float x = o[d / 2 + 2 * r] * factor, y = o[d / 2 + 2 * r + 1] * factor;
+  for (int d = 0; d < S::dim; d += 4 * per) {
+    const int column = d + threadIdx.x % 4 * per;
+    float4 x;
+    if constexpr (per == 4)
+      x = four_of(o, d, r) * factor;
+    else
+      x = make_float4(o[d / 2 + 2 * r] * factor, o[d / 2 + 2 * r + 1] * factor, 0, 0);
     if (wide) {
       if (column >= head_dim) continue;
-      if constexpr (sizeof(T) == 4)
-        *reinterpret_cast<float2*>(to + column) = {x, y};
+      if constexpr (per == 4)
+        *reinterpret_cast<float4*>(to + column) = x;
       else
-        *reinterpret_cast<std::uint32_t*>(to + column) = warp::pair<T>(x, y);
+        *reinterpret_cast<std::uint32_t*>(to + column) = warp::pair<T>(x.x, x.y);
     } else {
-      if (column < head_dim) to[column] = T(x);
-      if (column + 1 < head_dim) to[column + 1] = T(y);
+      if (column < head_dim) to[column] = T(x.x);
+      if (column + 1 < head_dim) to[column + 1] = T(x.y);
+      if (per == 4 && column + 2 < head_dim) to[column + 2] = T(x.z);
+      if (per == 4 && column + 3 < head_dim) to[column + 3] = T(x.w);
     }
   }
 }
