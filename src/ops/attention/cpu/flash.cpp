@@ -108,7 +108,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
         for (std::int64_t d = 0; d < p.value_dim(); ++d) sum += widen(d_o[d]) * widen(o[d]);
         delta.as<float>()[at] = sum;
         for (std::int64_t c = 0; c < chunks.count; ++c)
-          if (c == 0 || adds_to(c, band, row)) std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
+          if (in_place || adds_to(c, band, row)) std::fill_n(row_of<float>(part(c), b, row, head), in_place ? dim : padded(dim), 0.0f);
       }
     });
   });
@@ -135,14 +135,17 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
       for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
         const auto [b, head, row] = query_row(p, at);
         const Band band = band_of(p, lists, b);
-        float* sum = row_of<float>(part(0), b, row, head);
-        for (std::int64_t c = 1; c < chunks.count; ++c) {
+        float* sum = nullptr;  // of the chunks so far, in the first one's part
+        for (std::int64_t c = 0; c < chunks.count; ++c) {
           if (!adds_to(c, band, row)) continue;
-          const float* more = row_of<float>(part(c), b, row, head);
-          for (std::int64_t d = 0; d < dim; ++d) sum[d] += more[d];
+          float* const more = row_of<float>(part(c), b, row, head);
+          if (sum)
+            for (std::int64_t d = 0; d < dim; ++d) sum[d] += more[d];
+          else
+            sum = more;
         }
         T* to = row_of<T>(t.dq, b, row, head);
-        for (std::int64_t d = 0; d < dim; ++d) to[d] = narrow<T>(sum[d]);
+        for (std::int64_t d = 0; d < dim; ++d) to[d] = narrow<T>(sum ? sum[d] : 0.0f);
       }
     });
   });
