@@ -42,27 +42,31 @@ struct KeysBlock : Block<T, S> {
   __device__ __forceinline__ int copied_row() const { return lane / chunks; }
   __device__ __forceinline__ int copied_column() const { return lane % chunks * 8; }
 
+  __device__ __forceinline__ void look_up(Ahead& x) const {  // a step before it is used
+    const int key = Base::first_key(x) + lane % 16;
+    x.page = -1, x.inner = 0;
+    if (key >= x.keys.last) return;
+    const int slot = int(a.by_page.of_number(unsigned(key)));
+    x.page = __ldg(a.paged.table + (long long)x.batch * a.paged.of_sequence + slot);
+    x.inner = key - slot * a.paged.size;
+  }
   __device__ __forceinline__ void reach(Ahead& x) const {  // the first step that it walks of a unit
     const long long row = Base::first_key(x) + copied_row();
     x.k = static_cast<const T*>(a.k.data) + x.unit * a.k.head + copied_column();
     x.v = static_cast<const T*>(a.v.data) + x.unit * a.v.head + copied_column();
-    if (!a.paged.table) x.k += x.batch * a.k.batch + row * a.k.row, x.v += x.batch * a.v.batch + row * a.v.row;
+    if (a.paged.table)
+      look_up(x);
+    else
+      x.k += x.batch * a.k.batch + row * a.k.row, x.v += x.batch * a.v.batch + row * a.v.row;
   }
   __device__ __forceinline__ void advance_ahead(Ahead& x) const {
     advance(a, units, x);
     if (x.step == 0)
       reach(x);
-    else if (!a.paged.table)
+    else if (a.paged.table)
+      look_up(x);
+    else
       x.k += a.span * a.k.row, x.v += a.span * a.v.row;
-  }
-  __device__ __forceinline__ void look_up(Ahead& x) const {
-    const int key = Base::first_key(x) + lane % 16;
-    x.page = -1;
-    if (key >= x.keys.last) return;
-    const int slot = int(a.by_page.of_number(unsigned(key)));
-    x.page = __ldg(a.paged.table + (long long)x.batch * a.paged.of_sequence + slot);
-    x.inner = key - slot * a.paged.size;
-    if (x.page >= a.paged.count) x.page = -1;
   }
   // This warp's 16 keys or values of a step, to a slot; what lies past the last key, or in no page, becomes zeros.
   template <bool values>
@@ -77,12 +81,11 @@ struct KeysBlock : Block<T, S> {
 #pragma unroll
       for (int i = 0; i < 16 / rows_a_copy; ++i) warp::copy_16(place_of(i), from + i * rows_a_copy * source.row, i * rows_a_copy < valid);
     } else {
-      if constexpr (!values) look_up(x);
       const T* const pages = values ? x.v : x.k;
 #pragma unroll
       for (int i = 0; i < 16 / rows_a_copy; ++i) {
         const int row = i * rows_a_copy + copied_row(), page = __shfl_sync(~0u, x.page, row), inner = __shfl_sync(~0u, x.inner, row);
-        warp::copy_16(place_of(i), pages + max(page, 0) * source.batch + inner * source.row, in && page >= 0);
+        warp::copy_16(place_of(i), pages + page * source.batch + inner * source.row, in && unsigned(page) < unsigned(a.paged.count));
       }
     }
   }
