@@ -6,6 +6,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "gpu/map.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/sm80/blocks.h"
 
@@ -63,12 +64,23 @@ struct Shape {
   static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // of a ring; each a tile of keys or of values
   static constexpr int rows_at_once = rows == 8 ? 4 : 8;                     // of each warp's tile, where sums meet
   static constexpr int shared_bytes = slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 /* sums */ +
-                                      2 * warps * rows_at_once * 8 /* maxima and sums of weights: of warps, of the block */;
+                                      2 * warps * rows_at_once * 8 /* maxima and sums of weights: of warps, of the block */ +
+                                      (rows == 8 ? warps * slots * 8 : 0) /* barriers of boxes */;
 };
 constexpr int block_rows[] = {8, 16, 32, 64};
 constexpr int dims[] = {64, 128, 256};
 
 template <class T, class Shape>
 void start(const Args&, cudaStream_t);
+
+// On Hopper, keys and values of 128 dimensions that lie in L2 come in boxes of 16 by the copy engine: 4 to 10 % faster than by threads. Narrower boxes and
+// those from memory are slower (bench/lab/attention_decode.md).
+constexpr int box_keys = 16;
+struct BoxArgs {
+  Args args;
+  Map k, v;
+};
+template <class T, class Shape>
+void start_boxes(const BoxArgs&, cudaStream_t);
 
 }  // namespace headroom::attention::decode

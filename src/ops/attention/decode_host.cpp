@@ -15,6 +15,7 @@
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/paged.h"
+#include "ops/attention/sm90/tensors.h"
 
 namespace headroom::attention {
 
@@ -28,12 +29,26 @@ int dim_of(const Problem& p) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   return dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
 }
+std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at most
+  if (p.documents != 0) return p.len_k;
+  const Band band = p.band();
+  return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
+}
+double bytes_read(const Problem& p) { return 2.0 * double(p.batch * p.kv_heads * keys_of(p) * (p.head_dim + p.value_dim())); }
+constexpr double second_level_bytes = 50e6;  // an H200's L2
+
+// Whether a block of 8 rows is the faster way. At head dim 128 it was 1 to 4 % behind one of 16 where memory is the limit and blocks have whole units.
+bool few_rows(const Problem& p) {
+  if (p.group() * p.len_q > 8) return false;
+  return dim_of(p) != 128 || bytes_read(p) <= second_level_bytes || p.batch * p.kv_heads < 32;
+}
+
 // f(Shape) of the smallest block that serves the problem.
 template <class F>
 auto with_shape(const Problem& p, F&& f) {
   const std::int64_t rows = p.group() * p.len_q;
   const auto of_dim = [&]<int dim>() {
-    return rows <= 8 ? f(Shape<dim, 8>{}) : rows <= 16 ? f(Shape<dim, 16>{}) : rows <= 32 ? f(Shape<dim, 32>{}) : f(Shape<dim, 64>{});
+    return few_rows(p) ? f(Shape<dim, 8>{}) : rows <= 16 ? f(Shape<dim, 16>{}) : rows <= 32 ? f(Shape<dim, 32>{}) : f(Shape<dim, 64>{});
   };
   switch (dim_of(p)) {
     case 64: return of_dim.template operator()<64>();
@@ -63,22 +78,27 @@ constexpr Occupancy hopper[] = {{1, 264, 132}, {2, 132, 66}, {3, 79, 39}, {4, 62
 
 bool whole_units(std::int64_t units, std::int64_t clusters) { return units % clusters == 0; }
 
-std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at most
-  if (p.documents != 0) return p.len_k;
-  const Band band = p.band();
-  return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
-}
+// What a deal costs beside the memory's rate, in µs; fitted to times of one H200 (bench/lab/attention_decode.md).
+struct Costs {
+  double spread;       // few blocks do not reach the memory's rate: its power of their share
+  double step;         // from the keys of a step to those of the next one:
+  bool step_beside;    //   beside the memory's time, or in its place where it is longer
+  double parts_meet, part, cut;  // parts of a unit have a way to go; units that are cut anywhere
+  double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5;  // a cluster's blocks meet where a unit ends
+};
+constexpr Costs of_few_rows{.spread = 0.2, .step = 0.2, .step_beside = true, .parts_meet = 4.5, .part = 0.2, .cut = 5, .rank_ends = 0.02},
+                of_rows{.spread = 0.45, .step = 0.45, .step_beside = false, .parts_meet = 1.5, .part = 0.4, .cut = 5};
+// Where two clusters of 16 share a part of the card that has room for one alone, and the keys and values are more than L2 holds, these two are last.
+constexpr int sixteens_alone = hopper[std::size(hopper) - 1].alone;
+constexpr double sixteen_together = 1.35;
 
 // The deal that takes least. Every cluster walks as many whole units, or as many parts of units, or units are cut anywhere and all clusters that run at once
-// walk as far. Constants in µs from one H200 (bench/lab/attention_decode.md): few blocks do not reach the memory's rate, a cluster's blocks meet where a unit
-// ends, and parts of a unit have a way to go.
+// walk as far.
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr int kept_by_cuda = 1024;     // of shared memory, a block
   constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
-  constexpr double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5, parts_meet = 1.5,
-                   part = 0.4, cut = 5,
-                   step = 0.45;  // from the keys of a step to those of the next one, where memory is no limit
   const auto [rows, step_keys, shared_bytes] = sizes_of(p);
+  const Costs& costs = rows == 8 ? of_few_rows : of_rows;
   const int at_once = dim_of(p) == 256 ? 1 : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (shared_bytes + kept_by_cuda), 1, 2);
   const int multiprocessors = std::max(device.units, 1);  // what nothing here serves is counted as on a machine without any
   const std::int64_t keys = keys_of(p), most = std::int64_t(multiprocessors) * at_once;
@@ -89,13 +109,16 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     if (clusters == 0) return;
     const std::int64_t walked = ceil_div(units * steps, clusters);
     const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
-    double time = std::max(double(walked * clusters * cluster) * step_bytes / (rate * double(multiprocessors) * std::pow(busy, 0.45)),
-                           step * double(walked));
+    const double bytes = double(walked * clusters * cluster) * step_bytes, steps_take = costs.step * double(walked);
+    double time = bytes / (rate * double(multiprocessors) * std::pow(busy, costs.spread));
+    if (rows == 8 && cluster == 16 && clusters > multiprocessors * sixteens_alone / 132 && bytes > second_level_bytes) time *= sixteen_together;
+    time = costs.step_beside ? time + steps_take : std::max(time, steps_take);
     const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
-    time += cluster == 1 ? block_ends + more_units * block_goes_on : cluster_ends + rank_ends * cluster + more_units * cluster_goes_on;
+    time += cluster == 1 ? costs.block_ends + more_units * costs.block_goes_on
+                         : costs.cluster_ends + costs.rank_ends * cluster + more_units * costs.cluster_goes_on;
     if (!whole_units(units, clusters)) {
       const bool alike = clusters % units == 0 && steps % (clusters / units) == 0;
-      time += parts_meet + part * double(ceil_div(steps, walked)) + (alike ? 0 : cut);
+      time += costs.parts_meet + costs.part * double(ceil_div(steps, walked)) + (alike ? 0 : costs.cut);
     }
     if (best.cluster == 0 || time < least) best = {cluster, clusters, steps}, least = time;
   };
@@ -121,6 +144,13 @@ void check_reached(const char* name, const Tensor& t) {  // 16 bytes at a time
     check(t.shape[i] <= 1 || t.stride[std::size_t(i)] % 8 == 0, Code::unsupported,
           "flash_decode: {} has stride {} in dimension {}, it must be a multiple of 8 elements; copy it, or ask for flash_sm80", name,
           t.stride[std::size_t(i)], i);
+}
+
+// Whether the copy engine can walk it; what check_reached lets through otherwise is copied by threads.
+bool boxes_reach(const Tensor& t) {
+  for (int i = 0; i < 3; ++i)
+    if (const std::int64_t stride = t.stride[std::size_t(i)]; t.shape[i] > 1 && (stride <= 0 || stride >= 1ll << 39)) return false;
+  return true;
 }
 
 std::uint64_t next_number() {  // of a launch; never 0
@@ -202,7 +232,15 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
+  const bool in_boxes = ctx.device.sm == 90 && bytes_read(p) <= second_level_bytes && boxes_reach(t.k) && boxes_reach(t.v) &&
+                        (p.page == 0 || (p.page % box_keys == 0 && p.mask.kind != MaskKind::window));  // a window begins anywhere in a page
   with_shape(p, [&]<class S>(S) {
+    if constexpr (S::rows == 8 && S::dim == 128)
+      if (in_boxes) {
+        const BoxArgs boxes{a, sm90::map_of(t.k, box_keys), sm90::map_of(t.v, box_keys)};
+        return p.precision.dtype == DType::bf16 ? start_boxes<__nv_bfloat16, S>(boxes, cuda_stream(ctx.stream))
+                                                : start_boxes<__half, S>(boxes, cuda_stream(ctx.stream));
+      }
     return p.precision.dtype == DType::bf16 ? start<__nv_bfloat16, S>(a, cuda_stream(ctx.stream)) : start<__half, S>(a, cuda_stream(ctx.stream));
   });
 }

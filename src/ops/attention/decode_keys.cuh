@@ -3,6 +3,7 @@
 // A warp has 16 keys of each step and a ring of its own, in which tiles of keys and of values take turns. What was seen of a row is compared with what
 // its maximum allows, a vote of the warp: lanes exchange maxima only where a score is past that.
 #pragma once
+#include "gpu/tma.cuh"
 #include "ops/attention/decode_block.cuh"
 
 namespace headroom::attention::decode {
@@ -13,7 +14,32 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t block) {  // 8
   return r;
 }
 
-template <class T, class S>
+constexpr int panel_bytes = 16 * 128;  // of a box: 64 columns of 16 keys, swizzled
+__device__ __forceinline__ int place_in_box(int row, int chunk) { return chunk / 8 * panel_bytes + row * 128 + ((chunk % 8 ^ row % 8) << 4); }
+
+// In place of a box that would reach into the next page, by a warp: sequences that begin elsewhere than at a box.
+template <class T, int dim>
+__device__ __noinline__ void fetch_by_hand(const Args& a, const Strided& source, int columns, char* tile, int first_key, int last, int batch, int kv_head,
+                                           Barrier& landed) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int i = lane; i < box_keys * dim / 8; i += 32) {
+    const int row = i / (dim / 8), chunk = i % (dim / 8), key = first_key + row, in_sequence = int(a.by_page.of_number(unsigned(key)));
+    uint4 found{};
+    if (key < last && chunk * 8 < columns) {
+      const int page = a.paged.table[(long long)batch * a.paged.of_sequence + in_sequence];
+      if (unsigned(page) < unsigned(a.paged.count))
+        found = *reinterpret_cast<const uint4*>(static_cast<const T*>(source.data) + page * source.batch + (key - in_sequence * a.paged.size) * source.row +
+                                                kv_head * source.head + chunk * 8);
+    }
+    *reinterpret_cast<uint4*>(tile + place_in_box(row, chunk)) = found;
+  }
+  proxy_fence();  // boxes come there again
+  __syncwarp();
+  if (lane == 0) landed.arrive();
+}
+
+template <class T, class S, bool boxes>  // boxes: the copy engine fetches, in panels of 64 columns
 struct KeysBlock : Block<T, S> {
   using Base = Block<T, S>;
   using Base::a, Base::dim, Base::pitch, Base::tile_bytes, Base::chunks, Base::slots, Base::ring, Base::lane, Base::units;
@@ -22,13 +48,24 @@ struct KeysBlock : Block<T, S> {
   // Addresses in shared memory that a lane comes back to, in the ring's first slot: where it copies to, and what it loads of keys and of values. Slots lie on
   // 1024 bytes, so that a chunk's number may be put into their bits.
   const std::uint32_t copies_at, keys_at, values_at;
+  const Map *const k_map, *const v_map;
+  Barrier* const landed;  // [slots] of this warp's: where boxes come
 
-  __device__ __forceinline__ KeysBlock(const Args& args, char* shared)
+  __device__ __forceinline__ KeysBlock(const Args& args, char* shared, const Map* of_k = nullptr, const Map* of_v = nullptr)
       : Base(args, shared),
-        copies_at(kept(warp::shared_address(ring) + Base::swizzled(copied_row(), lane % chunks))),
-        keys_at(kept(warp::shared_address(ring) + Base::swizzled(lane % 16, lane / 16))),
-        values_at(kept(warp::shared_address(ring) + Base::swizzled(lane % 8 + lane / 16 * 8, lane / 8 % 2))) {}
-  static __device__ __forceinline__ std::uint32_t kept(std::uint32_t x) {  // in a register: else it is formed anew at each step, from the block's place in its cluster on
+        copies_at(kept(warp::shared_address(ring) + place_in_tile(copied_row(), lane % chunks))),
+        keys_at(kept(warp::shared_address(ring) + place_in_tile(lane % 16, lane / 16))),
+        values_at(kept(warp::shared_address(ring) + place_in_tile(lane % 8 + lane / 16 * 8, lane / 8 % 2))),
+        k_map(of_k),
+        v_map(of_v),
+        landed(reinterpret_cast<Barrier*>(Base::block_stats + S::warps * S::rows_at_once) + Base::warp * slots) {}
+  static __device__ __forceinline__ int place_in_tile(int row, int chunk) {
+    return boxes ? place_in_box(row, chunk) : Base::swizzled(row, chunk);
+  }
+  static __device__ __forceinline__ std::uint32_t sixteen_on(std::uint32_t place, int sixteen) {  // so many times 16 columns on
+    return boxes ? (place ^ sixteen % 4 << 5) + sixteen / 4 * panel_bytes : place ^ sixteen << 5;
+  }
+  static __device__ __forceinline__ std::uint32_t kept(std::uint32_t x) {  // in a register, not formed anew at each step
     asm volatile("mov.b32 %0, %0;" : "+r"(x));
     return x;
   }
@@ -43,7 +80,7 @@ struct KeysBlock : Block<T, S> {
   __device__ __forceinline__ int copied_column() const { return lane % chunks * 8; }
 
   __device__ __forceinline__ void look_up(Ahead& x) const {  // a step before it is used
-    const int key = Base::first_key(x) + lane % 16;
+    const int key = Base::first_key(x) + (boxes ? 0 : lane % 16);
     x.page = -1, x.inner = 0;
     if (key >= x.keys.last) return;
     const int slot = int(a.by_page.of_number(unsigned(key)));
@@ -51,6 +88,10 @@ struct KeysBlock : Block<T, S> {
     x.inner = key - slot * a.paged.size;
   }
   __device__ __forceinline__ void reach(Ahead& x) const {  // the first step that it walks of a unit
+    if constexpr (boxes) {
+      if (a.paged.table) look_up(x);
+      return;
+    }
     const long long row = Base::first_key(x) + copied_row();
     x.k = static_cast<const T*>(a.k.data) + x.unit * a.k.head + copied_column();
     x.v = static_cast<const T*>(a.v.data) + x.unit * a.v.head + copied_column();
@@ -65,12 +106,25 @@ struct KeysBlock : Block<T, S> {
       reach(x);
     else if (a.paged.table)
       look_up(x);
-    else
+    else if (!boxes)
       x.k += a.span * a.k.row, x.v += a.span * a.v.row;
   }
   // This warp's 16 keys or values of a step, to a slot; what lies past the last key, or in no page, becomes zeros.
   template <bool values>
   __device__ __forceinline__ void fetch(int slot, Ahead& x) const {
+    if constexpr (boxes) {
+      const int row = a.paged.table ? x.inner : Base::first_key(x), outer = a.paged.table ? x.page : x.batch;
+      if (a.paged.table && row % 16 != 0) 
+        return fetch_by_hand<T, dim>(a, values ? a.v : a.k, values ? a.dim_v : a.head_dim, ring + slot, Base::first_key(x), x.keys.last, x.batch, x.unit,
+                                     landed[slot / tile_bytes]);
+      if (lane) return;
+      Barrier& full = landed[slot / tile_bytes];
+      full.arrive_and_expect(tile_bytes);
+#pragma unroll
+      for (int panel = 0; panel < dim / 64; ++panel)
+        load(ring + slot + panel * panel_bytes, values ? *v_map : *k_map, full, CachePolicy::normal, 64 * panel, row, x.unit, outer);
+      return;
+    }
     const Strided& source = values ? a.v : a.k;
     const bool in = copied_column() < (values ? a.dim_v : a.head_dim);
     const std::uint32_t to = copies_at + slot;
@@ -88,6 +142,22 @@ struct KeysBlock : Block<T, S> {
         warp::copy_16(place_of(i), pages + page * source.batch + inner * source.row, in && unsigned(page) < unsigned(a.paged.count));
       }
     }
+  }
+
+  // Boxes bring what lies past the last key too, which may be anything: a weight of 0 would not be enough.
+  __device__ __forceinline__ void clear_from(int row, int slot) const {
+    for (int i = row * 8 + lane; i < 16 * 8; i += 32)
+#pragma unroll
+      for (int panel = 0; panel < dim / 64; ++panel) *reinterpret_cast<uint4*>(ring + slot + panel * panel_bytes + i * 16) = uint4{};
+    proxy_fence();  // boxes come there again
+    __syncwarp();
+  }
+  __device__ __forceinline__ void wait(int slot, unsigned round) const {  // until this slot is filled for the round-th time
+    if constexpr (boxes)
+      landed[slot / tile_bytes].wait_awake(int(round & 1));
+    else
+      warp::copies_wait<2 * lead>();
+    __syncwarp();
   }
 
   // ---- one tile ------------------------------------------------------------------------------------------------------
@@ -126,7 +196,7 @@ struct KeysBlock : Block<T, S> {
 #pragma unroll
     for (int k16 = 0; k16 < dim / 16; ++k16) {
       std::uint32_t k[4];
-      warp::load_blocks(k, place ^ k16 << 5);
+      warp::load_blocks(k, sixteen_on(place, k16));
       warp::multiply<T>(sums + k16 % 2 * 4, k, s.q[k16][0], s.q[k16][1]);
     }
 #pragma unroll
@@ -154,7 +224,7 @@ struct KeysBlock : Block<T, S> {
     const std::uint32_t place = values_at + slot;
     constexpr int early = 4;  // so many loads are on their way while weights are computed
     std::uint32_t v[early][4];
-    const auto load = [&](int d16) { warp::load_blocks_transposed(v[d16 % early], place ^ d16 << 5); };
+    const auto load = [&](int d16) { warp::load_blocks_transposed(v[d16 % early], sixteen_on(place, d16)); };
 #pragma unroll
     for (int d16 = 0; d16 < early; ++d16) load(d16);
     if (a.to_cap != 0)
@@ -201,6 +271,14 @@ struct KeysBlock : Block<T, S> {
 
   // Whether parts of its first unit have to be collected.
   __device__ __forceinline__ bool run() const {
+    if constexpr (boxes) {
+      if (lane == 0) {
+        prefetch(*k_map), prefetch(*v_map);
+        for (int i = 0; i < slots; ++i) landed[i].init(1);
+        barriers_ready();
+      }
+      __syncwarp();
+    }
     typename Base::Course c = Base::course();
     if (c.begin == c.end) return false;
     Ahead ahead;
@@ -208,6 +286,11 @@ struct KeysBlock : Block<T, S> {
     reach(ahead);
     const auto next = [](int slot) { return slot == (slots - 1) * tile_bytes ? 0 : slot + tile_bytes; };
     int free = 0, read = 0;  // slots, in bytes: filled next; read next, after which they are the same
+    unsigned round = 0;      // of the ring, of what is read
+    const auto next_read = [&] {
+      read = next(read);
+      if (boxes && read == 0) ++round;
+    };
     State s;
 #pragma unroll 1
     for (int at = c.begin - lead; at < c.end; ++at) {
@@ -218,26 +301,27 @@ struct KeysBlock : Block<T, S> {
       __syncwarp();  // the values of the step before have been read
       if (more) fetch<false>(free, ahead);
       free = next(free);
-      warp::copies_commit();
+      if (!boxes) warp::copies_commit();
       if (!leads) {
-        warp::copies_wait<2 * lead>();
-        __syncwarp();  // the keys are there
+        wait(read, round);
         seen = Base::first_key(c.here) < c.here.keys.last;
         if (seen) scores(x, s, read);
-        read = next(read);
-        __syncwarp();  // and have been read
+        next_read();
+        __syncwarp();  // the keys have been read
       }
       if (more) {
         fetch<true>(free, ahead);
         if (at + lead + 1 < c.end) advance_ahead(ahead);
       }
       free = next(free);
-      warp::copies_commit();
+      if (!boxes) warp::copies_commit();
       if (leads) continue;
-      warp::copies_wait<2 * lead>();
-      __syncwarp();  // the values are there
-      if (seen) weigh(s, x, read, c.here);
-      read = next(read);
+      wait(read, round);
+      if (seen) {
+        if (const int valid = c.here.keys.last - Base::first_key(c.here); boxes && valid < 16) clear_from(valid, read);
+        weigh(s, x, read, c.here);
+      }
+      next_read();
       if (Base::gives_after(c, at)) give_all(s, c.here, Base::part_given(c, at));
       if (at + 1 < c.end) advance(a, units, c.here);
     }

@@ -7,7 +7,8 @@ namespace headroom::attention::decode {
 template <class T, class S>
 struct RowsBlock : Block<T, S> {
   using Base = Block<T, S>;
-  using Base::a, Base::dim, Base::tiles, Base::team_keys, Base::pitch, Base::tile_bytes, Base::chunks, Base::ring, Base::tile, Base::lane, Base::team, Base::units;
+  using Base::a, Base::dim, Base::tiles, Base::team_keys, Base::pitch, Base::tile_bytes, Base::chunks;
+  using Base::ring, Base::tile, Base::lane, Base::team, Base::units;
   using Row = typename Base::Row;
   static constexpr int stage_bytes = 2 * tile_bytes, depth = S::slots / 2, chunk_keys = tiles == 1 ? 16 : 32;
 

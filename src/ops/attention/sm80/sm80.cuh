@@ -13,7 +13,7 @@ constexpr float log2e = 1.44269504f;
 //   numerics  fp32 scores and sums; P rounded to T (or tf32) as an operand     needs  scale > 0     limit  shared memory, then matrix units
 template <class Tiles, bool more>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
-  using S = Asking<Shape<Tiles>, more>;
+  using S = Asking<Shape<Tiles, false>, more>;
   using T = typename S::T;
   extern __shared__ __align__(16) unsigned char shared[];
   T* const q = reinterpret_cast<T*>(shared);
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
 // attention_bwd_sm80 — as attention_bwd_simt.
 template <class Tiles, Wants wants, bool more>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __grid_constant__ BackwardArgs a) {
-  using S = Asking<Shape<Tiles>, more>;
+  using S = Asking<Shape<Tiles, true>, more>;
   using T = typename S::T;
   constexpr bool of_keys = wants != Wants::dq, all = wants == Wants::all, first = wants != Wants::dv,
                  second = wants == Wants::dk_dv || wants == Wants::dv || all;

@@ -1,22 +1,23 @@
 // sm80_products.cuh — the products of flash_sm80, by the warp's matrix instruction.
 //
 // A warp has 16 or 32 rows of the block's. Scores stay in its registers: S turns into P, and P (or dS) is already the left operand of
-// the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike, and its 16 columns in the order
-// 0 2 … 14 1 3 … 15: so two of a lane's values lie side by side where they are read, and four where they go.
+// the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike, and backward its 16 columns in the
+// order 0 2 … 14 1 3 … 15: so two of a lane's values lie side by side where they are read, and four where they go. (Forward lost 2 to 4 % by it.)
 #pragma once
 #include "ops/attention/sm80/blocks.cuh"
 #include "ops/attention/sm80/blocks_tiles.h"
 
 namespace headroom::attention::blocks::sm80 {
 
-template <class Tiles>
+template <class Tiles, bool backward>
 struct Shape {
   using T = typename Tiles::T;
   static constexpr int dim = Tiles::dim, warps = Tiles::warps, threads = 32 * warps, rows = Tiles::rows, columns = Tiles::columns;
   static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
   static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
   static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
-  static constexpr bool rounds = sizeof(T) == 4;  // what has been fetched, to tf32
+  static constexpr bool rounds = sizeof(T) == 4;             // what has been fetched, to tf32
+  static constexpr bool in_fours = backward && sizeof(T) == 4;  // a lane's values
   static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
 };
 
@@ -63,7 +64,7 @@ __device__ __forceinline__ void operand(std::uint32_t (&x)[4], const float (&s)[
 
 __device__ __forceinline__ uint2 two_at(const void* values) { return *reinterpret_cast<const uint2*>(values); }
 
-// In tf32: of a lane's part of 16 rows, the four values of one of its rows (r = 0: lane / 4, r = 1: that + 8) in columns d + lane % 4 · 4 and on.
+// In fours: of a lane's part of 16 rows, the four values of one of its rows (r = 0: lane / 4, r = 1: that + 8) in columns d + lane % 4 · 4 and on.
 template <int outputs>
 __device__ __forceinline__ float4 four_of(const float (&o)[outputs], int d, int r) {
   const float* const from = o + d / 2 + 2 * r;
@@ -75,7 +76,7 @@ __device__ __forceinline__ float4 operator*(float4 x, float factor) { return mak
 template <class S, int summed, int high, int outputs, class Load, class T = typename S::T>
 __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load, const T* b) {
   const int lane = threadIdx.x % 32;
-  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * 2 : b + lane % 16 * S::row_pitch + lane / 16 * 8;
+  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * (S::in_fours ? 2 : 1) : b + lane % 16 * S::row_pitch + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < summed; k += S::depth) {
     std::uint32_t x[high][4];
@@ -85,9 +86,12 @@ __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load,
     for (int d = 0; d < 2 * outputs; d += 16) {
       std::uint32_t y[4];
       const T* const at = from + k * S::row_pitch + d;
-      if constexpr (sizeof(T) == 4) {
+      if constexpr (S::in_fours) {
         const uint2 one = two_at(at), next = two_at(at + S::row_pitch);
         y[0] = one.x, y[1] = next.x, y[2] = one.y, y[3] = next.y;
+      } else if constexpr (sizeof(T) == 4) {
+        const auto bits = [](const T* value) { return *reinterpret_cast<const std::uint32_t*>(value); };
+        y[0] = bits(at), y[1] = bits(at + S::row_pitch), y[2] = bits(at + 8), y[3] = bits(at + S::row_pitch + 8);
       } else {
         warp::load_blocks_transposed(y, at);
       }
@@ -164,19 +168,21 @@ __device__ __forceinline__ void add_scores_across_rows(const float* p, const flo
 // One row (r = 0: g, r = 1: g + 8) of 16, times `factor`, rounded.
 template <class S, class T = typename S::T>
 __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], int r, float factor, int head_dim, bool wide) {
-  constexpr int per = sizeof(T) == 4 ? 4 : 2;  // values side by side
+  constexpr int per = S::in_fours ? 4 : 2;  // values side by side
 #pragma unroll
   for (int d = 0; d < S::dim; d += 4 * per) {
     const int column = d + threadIdx.x % 4 * per;
     float4 x;
-    if constexpr (per == 4)
+    if constexpr (S::in_fours)
       x = four_of(o, d, r) * factor;
     else
       x = make_float4(o[d / 2 + 2 * r] * factor, o[d / 2 + 2 * r + 1] * factor, 0, 0);
     if (wide) {
       if (column >= head_dim) continue;
-      if constexpr (per == 4)
+      if constexpr (S::in_fours)
         *reinterpret_cast<float4*>(to + column) = x;
+      else if constexpr (sizeof(T) == 4)
+        *reinterpret_cast<float2*>(to + column) = {x.x, x.y};
       else
         *reinterpret_cast<std::uint32_t*>(to + column) = warp::pair<T>(x.x, x.y);
     } else {
