@@ -257,7 +257,7 @@ class Attack : public Program {
     for (const Attacked& a : all_commands()) {
       if (a.command[0] != command) continue;
       const auto options = options_of(a);
-      ASSERT_GE(options.size(), 5u) << "its help is not understood";
+      ASSERT_GE(options.size(), 3u) << "its help is not understood";  // --format, --out and --db are in all of them
       const std::set<std::string> of_ranks = {"step", "train", "comm"};
       if (of_ranks.contains(a.command[0])) {
         for (const char* option : {"--gpus", "--ranks", "--rank", "--rendezvous"}) EXPECT_TRUE(options.contains(option)) << option;
