@@ -35,6 +35,7 @@ struct Shared {
   } stage[stages];
   Gradient<side> out;
   float x_scale[stages][side];
+  Barrier x_scale_read[stages];  // every lane that multiplies says so for itself
   Rings<stages> rings;
 };
 
@@ -53,8 +54,10 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
       full.arrive_and_expect(int(sizeof stage) + scale_bytes);
       load(stage.dy, t.w->dy, full, CachePolicy::normal, token, t.row, 0);
       load_in_all(stage.x + rank * half * depth, t.w->x, full, CachePolicy::normal, 3, token, t.column + rank * half, 0);
-      if constexpr (along_tokens)
+      if constexpr (along_tokens) {
+        s.x_scale_read[turn.stage].wait(turn.parity ^ 1);
         load_run(s.x_scale[turn.stage], t.w->x_scale + std::int64_t(token / depth) * t.w->x_scale_step + t.column, scale_bytes, full);
+      }
     }
   }
 }
@@ -88,10 +91,12 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
                        words.at(at + k_offset(side, i)), i > 0);
       mma_commit();
       float scale[2] = {1, 1};
-      if constexpr (along_tokens) scale[0] = s.x_scale[turn.stage][row_here] * dy, scale[1] = s.x_scale[turn.stage][row_here + 8] * dy;
+      if constexpr (along_tokens) {
+        for (int r = 0; r < 2; ++r) scale[r] = s.x_scale[turn.stage][row_here + 8 * r] * dy;
+        s.x_scale_read[turn.stage].arrive();
+      }
       mma_wait<0>();
       pin(part);
-      __syncwarp();  // every lane has read the stage's scales
       release(s.rings, turn.stage);
 #pragma unroll
       for (int i = 0; i < side / 2; ++i) sum[i] = along_tokens ? fmaf(part[i], scale[i / 2 % 2], sum[i]) : sum[i] + part[i];
@@ -131,6 +136,8 @@ __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __gr
   if (a.numbers->go == 0) return;  // nothing may change
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0)
+    for (Barrier& b : s.x_scale_read) b.init(multipliers * 32);
   const Walker walk = set_up(s.rings, updaters);
   if (walk.warp >= 8) {
     registers_up<registers_of_multipliers>();

@@ -41,12 +41,12 @@ struct Next {
   __device__ __forceinline__ bool there() const { return index < a.tiles; }
 };
 
-struct Handover {  // the tile numbers of a block, from the producer to `readers` warps
+struct Handover {  // the tile numbers of a block, from the producer to `readers` warps, of which every lane reads and says so for itself
   Barrier full[2], empty[2];
   int tile[2];
   DealtTile found[2];  // documents: what it is
   __device__ __forceinline__ void init(int readers) {
-    for (int i = 0; i < 2; ++i) full[i].init(1), empty[i].init(readers);
+    for (int i = 0; i < 2; ++i) full[i].init(1), empty[i].init(32 * readers);
   }
   __device__ __forceinline__ void give(Turn<2>& at, int index, const DealtTile* dealt) {
     empty[at.stage].wait(at.parity ^ 1);
@@ -54,13 +54,11 @@ struct Handover {  // the tile numbers of a block, from the producer to `readers
     if (dealt) found[at.stage] = *dealt;
     full[at.stage].arrive(), at.next();
   }
-  __device__ __forceinline__ int take(Turn<2>& at, int lane, DealtTile* dealt) {
+  __device__ __forceinline__ int take(Turn<2>& at, DealtTile* dealt) {
     full[at.stage].wait(at.parity);
     const int index = tile[at.stage];
     if (dealt) *dealt = found[at.stage];
-    __syncwarp();  // every lane has read before lane 0 says so
-    if (lane == 0) empty[at.stage].arrive();
-    at.next();
+    empty[at.stage].arrive(), at.next();
     return index;
   }
 };

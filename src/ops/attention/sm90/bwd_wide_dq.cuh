@@ -187,7 +187,7 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     pin(dq);
     store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row,
                t.row_end, 0, a.head_dim);
-    tile.index = s.next.take(next, lane, tile.listed ? &tile.dealt : nullptr);
+    tile.index = s.next.take(next, tile.listed ? &tile.dealt : nullptr);
   }
 }
 
