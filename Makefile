@@ -7,7 +7,7 @@ SOURCES = git ls-files --cached --others --exclude-standard '*.h' '*.hpp' '*.cpp
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@sh tools/setup
@@ -62,9 +62,11 @@ format:  ## clang-format every source
 	@sh tools/setup lint
 	@$(SOURCES) | xargs -r clang-format -i
 
-lint:  ## warnings are errors, clang-tidy, the format
+format-check:  ## whether clang-format would change a source: seconds; part of .ci/run
 	@sh tools/setup lint
 	@$(SOURCES) | xargs -r clang-format --dry-run --Werror
+
+lint: format-check  ## warnings are errors, clang-tidy, the format
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev -- -k 0
 
@@ -78,4 +80,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run browser test gpu-test wheel test-torch bench install asan tsan format lint fuzz clean
+.PHONY: help setup build run browser test gpu-test wheel test-torch bench install asan tsan format format-check lint fuzz clean

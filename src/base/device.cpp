@@ -48,7 +48,8 @@ Device device_described(std::string_view name_or_file) {
   try {
     return device_from_json(described);
   } catch (const Error& e) {
-    throw Error(e.at, fmt::format("device: '{}': {}; it needs at least {{\"name\": …, \"units\": …, \"memory_mib\": …}}", wanted, e.what()));
+    throw Error(e.at,
+                fmt::format("device: '{}': {}; it needs at least {{\"name\": …, \"units\": …, \"memory_mib\": …}}", wanted, e.what()));
   }
 }
 

@@ -11,7 +11,8 @@ namespace headroom::warp {
 
 // ---- global to shared memory, in the background ------------------------------------------------------------------------
 __device__ __forceinline__ std::uint32_t shared_address(const void* at) { return std::uint32_t(__cvta_generic_to_shared(at)); }
-__device__ __forceinline__ void copy_16(std::uint32_t to, const void* from, bool wanted) {  // 16 bytes; if not wanted: zeros, `from` is not read
+__device__ __forceinline__ void copy_16(std::uint32_t to, const void* from,
+                                        bool wanted) {  // 16 bytes; if not wanted: zeros, `from` is not read
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void copy_16(void* to, const void* from, bool wanted) { copy_16(shared_address(to), from, wanted); }
@@ -32,7 +33,10 @@ constexpr int depth = 32 / int(sizeof(T));
 
 // Four 8-row blocks of 16 bytes a row: lane l gives the address of row l%8 of block l/8 and gets 4 bytes of each.
 __device__ __forceinline__ void load_blocks(std::uint32_t (&r)[4], std::uint32_t row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(row)
+               : "memory");
 }
 __device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], std::uint32_t row) {  // of 16-bit values
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -41,7 +45,9 @@ __device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], st
                : "memory");
 }
 __device__ __forceinline__ void load_blocks(std::uint32_t (&r)[4], const void* row) { load_blocks(r, shared_address(row)); }
-__device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], const void* row) { load_blocks_transposed(r, shared_address(row)); }
+__device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], const void* row) {
+  load_blocks_transposed(r, shared_address(row));
+}
 __device__ __forceinline__ std::uint32_t round_bits(std::uint32_t x) {  // fp32 to tf32: nearest, ties away from zero
   std::uint32_t r;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "r"(x));

@@ -44,7 +44,8 @@ TEST(Text, AShortenedTextKeepsBothEnds) {
 
 TEST(Text, ListsRefuseEmptyItems) {
   EXPECT_EQ(parse_list("256,1024", "--len"), (std::vector<std::string>{"256", "1024"}));
-  for (auto bad : {"256,", ",256", "256,,1024", ""}) EXPECT_NE(refusal_of_text([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);
+  for (auto bad : {"256,", ",256", "256,,1024", ""})
+    EXPECT_NE(refusal_of_text([&] { parse_list(bad, "--len"); }).find("--len"), std::string::npos);
 }
 
 TEST(Text, NumbersSayTheirRange) {

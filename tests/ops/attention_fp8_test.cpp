@@ -55,9 +55,7 @@ TEST(AttentionFp8, NumbersAreRoundedByTheLargestOfTheirHead) {
     for (std::size_t i = 0; i < x.size(); ++i)
       if (std::isfinite(x[i])) largest[head_of(i)] = std::max(largest[head_of(i)], std::abs(x[i]));
     for (std::size_t h = 0; h < scale.size(); ++h)
-      if (largest[h] > 0) {
-        EXPECT_EQ(scale[h], largest[h] / 448);
-      }
+      if (largest[h] > 0) { EXPECT_EQ(scale[h], largest[h] / 448); }
     for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(codes[i], narrow_saturating<e4m3>(x[i] * (1 / scale[head_of(i)])).bits) << i;
   };
   check_rows(in.q, r.q8, r.q_scale, p.len_q, p.heads, p.head_dim);
@@ -74,9 +72,7 @@ TEST(AttentionFp8, NumbersAreRoundedByTheLargestOfTheirHead) {
                   narrow_saturating<e4m3>(in.v[std::size_t((b * p.len_k + key) * p.head_dim + d)] * (1 / r.v_scale[std::size_t(b)])).bits);
       }
   for (std::size_t i = 0; i < there.size(); ++i)
-    if (!there[i]) {
-      EXPECT_EQ(r.v8[i], 0) << "the place of a key that is not there";
-    }
+    if (!there[i]) { EXPECT_EQ(r.v8[i], 0) << "the place of a key that is not there"; }
 }
 
 TEST(AttentionFp8, PlacesOfKeysAreAPermutation) {

@@ -33,8 +33,7 @@ void check_order(const BandOf<int>& band, int keys, int rows) {
     for (int m = visits.first; m < visits.first + visits.count; ++m) ++turns[std::size_t(m)], visited[at(m, n)] = true;
   }
   for (int i = 0; i < band.len_q; ++i)
-    for (int j = band.first(i); j < band.last(i); ++j)
-      ASSERT_TRUE(visited[at(i / rows, j / keys)]) << "row " << i << ", key " << j;
+    for (int j = band.first(i); j < band.last(i); ++j) ASSERT_TRUE(visited[at(i / rows, j / keys)]) << "row " << i << ", key " << j;
 }
 
 TEST(AttentionListedOrder, EveryTileHasItsTurn) {

@@ -51,14 +51,14 @@ void start(const Args& a, cudaStream_t stream) {
     launch(stream, kernel, grid, a);
 }
 
-#define HEADROOM_DECODE(T, dim)                                  \
+#define HEADROOM_DECODE(T, dim)                                      \
   template void start<T, Shape<dim, 8>>(const Args&, cudaStream_t);  \
   template void start<T, Shape<dim, 16>>(const Args&, cudaStream_t); \
   template void start<T, Shape<dim, 32>>(const Args&, cudaStream_t); \
   template void start<T, Shape<dim, 64>>(const Args&, cudaStream_t);
-#define HEADROOM_DECODE_DIMS(T)                                           \
-  HEADROOM_DECODE(T, 64) HEADROOM_DECODE(T, 128) HEADROOM_DECODE(T, 256) \
-  template void start_boxes<T, Shape<128, 8>>(const BoxArgs&, cudaStream_t);
+#define HEADROOM_DECODE_DIMS(T) \
+  HEADROOM_DECODE(T, 64)        \
+  HEADROOM_DECODE(T, 128) HEADROOM_DECODE(T, 256) template void start_boxes<T, Shape<128, 8>>(const BoxArgs&, cudaStream_t);
 HEADROOM_DECODE_DIMS(__nv_bfloat16)
 HEADROOM_DECODE_DIMS(__half)
 

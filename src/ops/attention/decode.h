@@ -44,15 +44,16 @@ struct Args {
   BandOf<int> band;         // without documents
   DocumentsArgs documents;  // count 0: none; its lists are not used
   int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
-  float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
-  float to_cap;      // capped: softmax scale / cap; else 0
-  float slack;       // of a score, past the maximum that is its row's reference: its weight is 2^8 then
+  float scale_log2;       // softmax scale · log2(e); capped: cap · log2(e)
+  float to_cap;           // capped: softmax scale / cap; else 0
+  float slack;            // of a score, past the maximum that is its row's reference: its weight is 2^8 then
   int cluster, clusters;  // blocks of a cluster; and how many of them there are
   int span;               // keys of a step, all blocks' of a cluster together
   Divisor by_span, by_units, by_steps, by_clusters, by_group, by_row_blocks;  // by_steps: of every sequence, where there are no documents
-  bool early;             // launched so: from sm_90 on
-  Word* words;        // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
-  int kept_rows;      // of a block of rows
+  bool early;                                                                 // launched so: from sm_90 on
+  Word*
+      words;  // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
+  int kept_rows;         // of a block of rows
   std::uint64_t number;  // of this launch; see Word
 };
 
@@ -60,9 +61,9 @@ struct Args {
 template <int head_dim, int row_count>
 struct Shape {
   static constexpr int dim = head_dim, rows = row_count, tiles = rows <= 16 ? 1 : rows / 16, warps = rows == 8 ? 8 : 4;
-  static constexpr int step_keys = 16 * warps;                               // that it takes of a step
+  static constexpr int step_keys = 16 * warps;                                          // that it takes of a step
   static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // of a ring; each a tile of keys or of values
-  static constexpr int rows_at_once = rows == 8 ? 4 : 8;                     // of each warp's tile, where sums meet
+  static constexpr int rows_at_once = rows == 8 ? 4 : 8;                                // of each warp's tile, where sums meet
   static constexpr int shared_bytes = slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 /* sums */ +
                                       2 * warps * rows_at_once * 8 /* maxima and sums of weights: of warps, of the block */ +
                                       (rows == 8 ? warps * slots * 8 : 0) /* barriers of boxes */;

@@ -12,15 +12,15 @@ struct Block {
   static constexpr int whole = -1;  // the part of a unit that nobody else saw anything of
   static constexpr int dim = S::dim, warps = S::warps, tiles = S::tiles, teams = warps / tiles, team_keys = 16 * tiles, pitch = dim * 2;
   static constexpr int tile_bytes = team_keys * pitch, chunks = dim / 8;  // chunks: 16 bytes each
-  static constexpr int slots = S::slots;  // of a team, a tile of keys or of values each
+  static constexpr int slots = S::slots;                                  // of a team, a tile of keys or of values each
   // Sums of a tile are added up `rows_at_once` rows at a time, a lane two columns of a row.
   static constexpr int rows_at_once = S::rows_at_once, lanes_a_row = 32 / rows_at_once, steps_a_row = dim / (2 * lanes_a_row);
 
   const Args& a;
-  char* const ring;           // of this team
-  float2* const sums;         // [warps][steps_a_row][32]: of some rows of each warp's tile
-  float2* const stats;        // [warps][rows_at_once]: their maxima, and sums of weights
-  float2* const block_stats;  // [tiles][rows_at_once]: of all teams
+  char* const ring;                                        // of this team
+  float2* const sums;                                      // [warps][steps_a_row][32]: of some rows of each warp's tile
+  float2* const stats;                                     // [warps][rows_at_once]: their maxima, and sums of weights
+  float2* const block_stats;                               // [tiles][rows_at_once]: of all teams
   const int warp, lane, tile, team, units, rank, cluster;  // rank: of this block in its cluster
 
   __device__ __forceinline__ Block(const Args& args, char* shared)
@@ -48,11 +48,11 @@ struct Block {
     bool exists;
   };
   __device__ __forceinline__ Row row_of(const Place& at, int row_in_block) const {
-    const int kv_head = int(a.by_row_blocks.of_number(unsigned(at.unit))), row = (at.unit - kv_head * a.row_blocks) * S::rows + row_in_block,
-              kept = min(row, a.rows - 1), position = int(a.by_group.of_number(unsigned(kept)));
+    const int kv_head = int(a.by_row_blocks.of_number(unsigned(at.unit))),
+              row = (at.unit - kv_head * a.row_blocks) * S::rows + row_in_block, kept = min(row, a.rows - 1),
+              position = int(a.by_group.of_number(unsigned(kept)));
     return {position, kv_head * a.group + kept - position * a.group, row < a.rows};
   }
-
 
   // ---- out -----------------------------------------------------------------------------------------------------------
   __device__ __forceinline__ Rows::Result result_of(float maximum, float sum) const {  // of one row, in [0]
@@ -110,7 +110,9 @@ struct Block {
       __syncthreads();
   }
 
-  __device__ __forceinline__ int place_of_stat(int row) const { return row / 16 * rows_at_once + row % rows_at_once; }  // tiles one behind another
+  __device__ __forceinline__ int place_of_stat(int row) const {
+    return row / 16 * rows_at_once + row % rows_at_once;
+  }  // tiles one behind another
 
   // What a cluster saw of a unit: first the warps of a block are added up, then its blocks, always in this order. leave(half) writes this warp's `sums` and
   // `stats` of the half-th rows_at_once rows.
@@ -195,7 +197,8 @@ struct Block {
       });
     everybody();
     if (rank) return;
-    for (int i = threadIdx.x; i < parts * a.kept_rows; i += warps * 32) words_of(part_of(first, i / a.kept_rows), i % a.kept_rows)[dim / 2].number = 0;
+    for (int i = threadIdx.x; i < parts * a.kept_rows; i += warps * 32)
+      words_of(part_of(first, i / a.kept_rows), i % a.kept_rows)[dim / 2].number = 0;
   }
 
   // ---- along the line ------------------------------------------------------------------------------------------------
@@ -217,7 +220,9 @@ struct Block {
     if (!a.documents.count) wait_for_earlier_kernels();
     return c;
   }
-  __device__ __forceinline__ static bool gives_after(const Course& c, int at) { return c.here.step == c.here.keys.steps - 1 || at == c.end - 1; }
+  __device__ __forceinline__ static bool gives_after(const Course& c, int at) {
+    return c.here.step == c.here.keys.steps - 1 || at == c.end - 1;
+  }
   __device__ __forceinline__ int part_given(Course& c, int at) const {  // after that step
     const int unit_begins = at - c.here.step, unit_ends = unit_begins + c.here.keys.steps;
     const bool begins_here = unit_begins >= c.begin, ends_here = unit_ends <= c.end;

@@ -80,14 +80,15 @@ bool whole_units(std::int64_t units, std::int64_t clusters) { return units % clu
 
 // What a deal costs beside the memory's rate, in µs; fitted to times of one H200 (bench/lab/attention_decode.md).
 struct Costs {
-  double spread;       // few blocks do not reach the memory's rate: its power of their share
-  double step;         // from the keys of a step to those of the next one:
-  bool step_beside;    //   beside the memory's time, or in its place where it is longer
+  double spread;                 // few blocks do not reach the memory's rate: its power of their share
+  double step;                   // from the keys of a step to those of the next one:
+  bool step_beside;              //   beside the memory's time, or in its place where it is longer
   double parts_meet, part, cut;  // parts of a unit have a way to go; units that are cut anywhere
-  double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05, cluster_goes_on = 3.5;  // a cluster's blocks meet where a unit ends
+  double block_ends = 0.2, block_goes_on = 1, cluster_ends = 0.4, rank_ends = 0.05,
+         cluster_goes_on = 3.5;  // a cluster's blocks meet where a unit ends
 };
 constexpr Costs of_few_rows{.spread = 0.2, .step = 0.2, .step_beside = true, .parts_meet = 4.5, .part = 0.2, .cut = 5, .rank_ends = 0.02},
-                of_rows{.spread = 0.45, .step = 0.45, .step_beside = false, .parts_meet = 1.5, .part = 0.4, .cut = 5};
+    of_rows{.spread = 0.45, .step = 0.45, .step_beside = false, .parts_meet = 1.5, .part = 0.4, .cut = 5};
 // Where two clusters of 16 share a part of the card that has room for one alone, and the keys and values are more than L2 holds, these two are last.
 constexpr int sixteens_alone = hopper[std::size(hopper) - 1].alone;
 constexpr double sixteen_together = 1.35;
@@ -99,7 +100,8 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
   const auto [rows, step_keys, shared_bytes] = sizes_of(p);
   const Costs& costs = rows == 8 ? of_few_rows : of_rows;
-  const int at_once = dim_of(p) == 256 ? 1 : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (shared_bytes + kept_by_cuda), 1, 2);
+  const int at_once =
+      dim_of(p) == 256 ? 1 : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (shared_bytes + kept_by_cuda), 1, 2);
   const int multiprocessors = std::max(device.units, 1);  // what nothing here serves is counted as on a machine without any
   const std::int64_t keys = keys_of(p), most = std::int64_t(multiprocessors) * at_once;
   const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
@@ -111,7 +113,8 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
     const double bytes = double(walked * clusters * cluster) * step_bytes, steps_take = costs.step * double(walked);
     double time = bytes / (rate * double(multiprocessors) * std::pow(busy, costs.spread));
-    if (rows == 8 && cluster == 16 && clusters > multiprocessors * sixteens_alone / 132 && bytes > second_level_bytes) time *= sixteen_together;
+    if (rows == 8 && cluster == 16 && clusters > multiprocessors * sixteens_alone / 132 && bytes > second_level_bytes)
+      time *= sixteen_together;
     time = costs.step_beside ? time + steps_take : std::max(time, steps_take);
     const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
     time += cluster == 1 ? costs.block_ends + more_units * costs.block_goes_on
@@ -178,7 +181,8 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
   if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   if (const int bytes = sizes_of(p).shared_bytes; bytes > architecture_of(device.sm).shared_bytes)
-    return Support::no(fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));
+    return Support::no(
+        fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));
   if (rows > most_rows_beside_hopper && sm90_supports(p, device, pass))
     return Support::no(fmt::format("leaves {} rows for each key head to flash_sm90", rows));
   return {};
@@ -241,7 +245,8 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
         return p.precision.dtype == DType::bf16 ? start_boxes<__nv_bfloat16, S>(boxes, cuda_stream(ctx.stream))
                                                 : start_boxes<__half, S>(boxes, cuda_stream(ctx.stream));
       }
-    return p.precision.dtype == DType::bf16 ? start<__nv_bfloat16, S>(a, cuda_stream(ctx.stream)) : start<__half, S>(a, cuda_stream(ctx.stream));
+    return p.precision.dtype == DType::bf16 ? start<__nv_bfloat16, S>(a, cuda_stream(ctx.stream))
+                                            : start<__half, S>(a, cuda_stream(ctx.stream));
   });
 }
 

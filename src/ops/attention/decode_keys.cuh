@@ -15,12 +15,14 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t block) {  // 8
 }
 
 constexpr int panel_bytes = 16 * 128;  // of a box: 64 columns of 16 keys, swizzled
-__device__ __forceinline__ int place_in_box(int row, int chunk) { return chunk / 8 * panel_bytes + row * 128 + ((chunk % 8 ^ row % 8) << 4); }
+__device__ __forceinline__ int place_in_box(int row, int chunk) {
+  return chunk / 8 * panel_bytes + row * 128 + ((chunk % 8 ^ row % 8) << 4);
+}
 
 // In place of a box that would reach into the next page, by a warp: sequences that begin elsewhere than at a box.
 template <class T, int dim>
-__device__ __noinline__ void fetch_by_hand(const Args& a, const Strided& source, int columns, char* tile, int first_key, int last, int batch, int kv_head,
-                                           Barrier& landed) {
+__device__ __noinline__ void fetch_by_hand(const Args& a, const Strided& source, int columns, char* tile, int first_key, int last,
+                                           int batch, int kv_head, Barrier& landed) {
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int i = lane; i < box_keys * dim / 8; i += 32) {
@@ -29,8 +31,8 @@ __device__ __noinline__ void fetch_by_hand(const Args& a, const Strided& source,
     if (key < last && chunk * 8 < columns) {
       const int page = a.paged.table[(long long)batch * a.paged.of_sequence + in_sequence];
       if (unsigned(page) < unsigned(a.paged.count))
-        found = *reinterpret_cast<const uint4*>(static_cast<const T*>(source.data) + page * source.batch + (key - in_sequence * a.paged.size) * source.row +
-                                                kv_head * source.head + chunk * 8);
+        found = *reinterpret_cast<const uint4*>(static_cast<const T*>(source.data) + page * source.batch +
+                                                (key - in_sequence * a.paged.size) * source.row + kv_head * source.head + chunk * 8);
     }
     *reinterpret_cast<uint4*>(tile + place_in_box(row, chunk)) = found;
   }
@@ -114,9 +116,9 @@ struct KeysBlock : Block<T, S> {
   __device__ __forceinline__ void fetch(int slot, Ahead& x) const {
     if constexpr (boxes) {
       const int row = a.paged.table ? x.inner : Base::first_key(x), outer = a.paged.table ? x.page : x.batch;
-      if (a.paged.table && row % 16 != 0) 
-        return fetch_by_hand<T, dim>(a, values ? a.v : a.k, values ? a.dim_v : a.head_dim, ring + slot, Base::first_key(x), x.keys.last, x.batch, x.unit,
-                                     landed[slot / tile_bytes]);
+      if (a.paged.table && row % 16 != 0)
+        return fetch_by_hand<T, dim>(a, values ? a.v : a.k, values ? a.dim_v : a.head_dim, ring + slot, Base::first_key(x), x.keys.last,
+                                     x.batch, x.unit, landed[slot / tile_bytes]);
       if (lane) return;
       Barrier& full = landed[slot / tile_bytes];
       full.arrive_and_expect(tile_bytes);
@@ -128,7 +130,9 @@ struct KeysBlock : Block<T, S> {
     const Strided& source = values ? a.v : a.k;
     const bool in = copied_column() < (values ? a.dim_v : a.head_dim);
     const std::uint32_t to = copies_at + slot;
-    const auto place_of = [&](int i) { return (to ^ i * rows_a_copy % 8 << 4) + i * rows_a_copy * pitch; };  // of row copied_row() + rows_a_copy · i
+    const auto place_of = [&](int i) {
+      return (to ^ i * rows_a_copy % 8 << 4) + i * rows_a_copy * pitch;
+    };  // of row copied_row() + rows_a_copy · i
     if (!a.paged.table) {
       const int valid = in ? x.keys.last - Base::first_key(x) - copied_row() : 0;
       const T* const from = values ? x.v : x.k;
@@ -163,7 +167,7 @@ struct KeysBlock : Block<T, S> {
   // ---- one tile ------------------------------------------------------------------------------------------------------
   struct State {
     std::uint32_t q[dim / 16][2];
-    float o[dim / 4];  // of this lane's two rows, 2 · (lane % 4) and the next, alternately
+    float o[dim / 4];                     // of this lane's two rows, 2 · (lane % 4) and the next, alternately
     float maximum[2], sum[2], offset[2];  // offset: the exponent of a score at its maximum
     int plain_first, plain_end;           // keys that every row sees
   };

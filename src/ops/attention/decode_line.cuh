@@ -84,7 +84,9 @@ struct Line {
 struct Runs {
   int blocks, each, longer;
   __device__ __forceinline__ Runs(const Args& a, int all)
-      : blocks(min(all, a.clusters)), each(all < a.clusters ? 1 : int(a.by_clusters.of_number(unsigned(all)))), longer(all - each * blocks) {}
+      : blocks(min(all, a.clusters)),
+        each(all < a.clusters ? 1 : int(a.by_clusters.of_number(unsigned(all)))),
+        longer(all - each * blocks) {}
   __device__ __forceinline__ int begin(int block) const { return block * each + min(block, longer); }
   __device__ __forceinline__ int block_of(int step) const {
     const int in_longer = longer * (each + 1);

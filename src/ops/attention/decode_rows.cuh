@@ -151,7 +151,8 @@ struct RowsBlock : Block<T, S> {
       for (int step = 1; step < 4; step *= 2) s.rows.sum[r] += __shfl_xor_sync(~0u, s.rows.sum[r], step);
     Base::give_all(at, part, [&](int half) {
 #pragma unroll
-      for (int j = 0; j < dim / 8; ++j) Base::sums[(Base::warp * (dim / 8) + j) * 32 + lane] = {s.o[4 * j + 2 * half], s.o[4 * j + 2 * half + 1]};
+      for (int j = 0; j < dim / 8; ++j)
+        Base::sums[(Base::warp * (dim / 8) + j) * 32 + lane] = {s.o[4 * j + 2 * half], s.o[4 * j + 2 * half + 1]};
       if (lane % 4 == 0) Base::stats[Base::warp * 8 + lane / 4] = {s.rows.maximum[half], s.rows.sum[half]};
     });
   }

@@ -7,9 +7,10 @@
 namespace headroom::attention::decode {
 
 __device__ __forceinline__ void put(Word* at, const Word& w) {
-  asm volatile("{.reg .b64 two; .reg .b128 all; mov.b64 two, {%1, %2}; mov.b128 all, {two, %3}; st.relaxed.gpu.global.b128 [%0], all;}" ::"l"(at), "f"(w.x),
-               "f"(w.y), "l"(w.number)
-               : "memory");
+  asm volatile(
+      "{.reg .b64 two; .reg .b128 all; mov.b64 two, {%1, %2}; mov.b128 all, {two, %3}; st.relaxed.gpu.global.b128 [%0], all;}" ::"l"(at),
+      "f"(w.x), "f"(w.y), "l"(w.number)
+      : "memory");
 }
 __device__ __forceinline__ Word get(const Word* at) {
   Word w;

@@ -19,8 +19,8 @@ void run(const Rows& t, Context& ctx) {
   check(!t.dlogits || (t.dlogits.shape == t.logits.shape && t.dlogits.stride[1] == 1), Code::bad_argument,
         "cross_entropy: the gradient must be [{}, {}] with stride 1 in its rows", rows, vocab);
   check(!t.dlogits || t.dlogits.dtype == type || (type == DType::f32 && size_of(t.dlogits.dtype) == 2), Code::unsupported,
-        "cross_entropy: the gradient of logits in {} cannot be in {}: it takes their type, or 16 bits where they are fp32",
-        name_of(type), name_of(t.dlogits.dtype));
+        "cross_entropy: the gradient of logits in {} cannot be in {}: it takes their type, or 16 bits where they are fp32", name_of(type),
+        name_of(t.dlogits.dtype));
   check_cap(t.softcap);
   const double size = double(t.logits.count());
   const auto op = ctx.note(

@@ -230,8 +230,7 @@ void run_cuda(const Rows& t, Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
   with_float(t.logits.dtype, [&]<class L>() {
     if (!t.dlogits || t.dlogits.dtype == t.logits.dtype) return run_typed<L, L>(t, stream);
-    if constexpr (std::is_same_v<L, float>)
-      t.dlogits.dtype == DType::bf16 ? run_typed<L, bf16>(t, stream) : run_typed<L, f16>(t, stream);
+    if constexpr (std::is_same_v<L, float>) t.dlogits.dtype == DType::bf16 ? run_typed<L, bf16>(t, stream) : run_typed<L, f16>(t, stream);
   });
 }
 

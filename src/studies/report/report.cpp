@@ -105,7 +105,7 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
     for (RowObject& row : rows) {
       for (auto& [field, value] : row.items())
         if (field.ends_with("_per_s") && value.is_number() && value == 0) value = nullptr;  // a copy has no FLOPs
-      if (row.contains("sm_mhz") && row["sm_mhz"] == 0) {  // a CPU's are not sampled
+      if (row.contains("sm_mhz") && row["sm_mhz"] == 0) {                                   // a CPU's are not sampled
         row.erase("sm_mhz");
         row.erase("held_back");
       }

@@ -21,7 +21,8 @@ struct SimtForward<32> : SimtTiles<32, 4, 128, 64, 2> {};  // 38.7; unrolled onc
 template <>
 struct SimtForward<64> : SimtTiles<64, 4, 128, 64, 1> {};  // 43.4; unrolled twice 42.9; 32 columns 40.1; 256 rows by 8 warps 42.2
 template <>
-struct SimtForward<128> : SimtTiles<128, 8, 128, 64, 8> {};  // 41.8; unrolled by four 41.3, twice 40.0; 80 columns 40.4, 96 42.0 but 39.5 at 1024; 256 × 32 39.3
+struct SimtForward<128> : SimtTiles<128, 8, 128, 64, 8> {
+};  // 41.8; unrolled by four 41.3, twice 40.0; 80 columns 40.4, 96 42.0 but 39.5 at 1024; 256 × 32 39.3
 template <>
 struct SimtForward<256> : SimtTiles<256, 8, 128, 32, 2> {};  // 36.4; 64 rows by 4 warps lost a fifth
 template <int dim>

@@ -16,7 +16,7 @@ struct Shape {
   static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
   static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
   static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
-  static constexpr bool rounds = sizeof(T) == 4;             // what has been fetched, to tf32
+  static constexpr bool rounds = sizeof(T) == 4;                // what has been fetched, to tf32
   static constexpr bool in_fours = backward && sizeof(T) == 4;  // a lane's values
   static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
 };
@@ -70,13 +70,16 @@ __device__ __forceinline__ float4 four_of(const float (&o)[outputs], int d, int 
   const float* const from = o + d / 2 + 2 * r;
   return make_float4(from[0], from[4], from[1], from[5]);
 }
-__device__ __forceinline__ float4 operator*(float4 x, float factor) { return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor); }
+__device__ __forceinline__ float4 operator*(float4 x, float factor) {
+  return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor);
+}
 
 // o += A times rows of `b`, of which there are `summed`; `load` gives the left operand of 16 rows and of `depth` columns from k on.
 template <class S, int summed, int high, int outputs, class Load, class T = typename S::T>
 __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load, const T* b) {
   const int lane = threadIdx.x % 32;
-  const T* const from = sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * (S::in_fours ? 2 : 1) : b + lane % 16 * S::row_pitch + lane / 16 * 8;
+  const T* const from =
+      sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * (S::in_fours ? 2 : 1) : b + lane % 16 * S::row_pitch + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < summed; k += S::depth) {
     std::uint32_t x[high][4];
@@ -142,12 +145,13 @@ __device__ __forceinline__ void add_four(float* to, float4 x, int valid, bool wi
 // The scores of a whole tile, which all warps have written, times the block's rows: Σ_row p[row][column] · rows[row][d] is added, times `factor`,
 // to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
 template <class S>
-__device__ __forceinline__ void add_scores_across_rows(const float* p, const float* rows, float* to, long long stride, int valid, int head_dim,
-                                                       float factor, bool wide) {
+__device__ __forceinline__ void add_scores_across_rows(const float* p, const float* rows, float* to, long long stride, int valid,
+                                                       int head_dim, float factor, bool wide) {
   constexpr int parts = 16 * S::warps / S::columns, part = S::dim / parts;
   static_assert(parts >= 1 && part % 16 == 0);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16 + lane / 4 * 2, d0 = warp % parts * part;
-  const float* const from = p + lane % 4 * 2 * S::p_pitch + column;  // the left operand's rows are these columns, in the same order as those of the right one
+  const float* const from =
+      p + lane % 4 * 2 * S::p_pitch + column;  // the left operand's rows are these columns, in the same order as those of the right one
   float sum[1][part / 2] = {};
   times_rows<S, S::rows>(
       sum,

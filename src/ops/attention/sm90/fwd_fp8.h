@@ -5,7 +5,7 @@
 
 namespace headroom::attention::sm90 {
 
-struct ForwardFp8Args : ForwardArgs {  // scale_log2 is of the numbers that are meant, v a map of fp8_layout.h's blocks
+struct ForwardFp8Args : ForwardArgs {        // scale_log2 is of the numbers that are meant, v a map of fp8_layout.h's blocks
   const float *q_scale, *k_scale, *v_scale;  // [batch, heads], [batch, kv_heads] twice
 };
 
