@@ -1,4 +1,4 @@
-"""What headroom.torch costs and gains in torch, measured in turns in one process.
+"""What gpu_headroom.torch costs and gains in torch, measured in turns in one process.
 
     python bench/peers/torch_operator.py                    # overhead of a call on the host; on a GPU also times of attention
     python bench/peers/torch_operator.py --model            # a training step of a transformers Llama of 1.1B parameters (GPU)
@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import headroom
-import headroom.torch as ht
-from headroom.torch import calls, checks, direct
+import gpu_headroom as hr
+import gpu_headroom.torch as ht
+from gpu_headroom.torch import calls, checks, direct
 
 
 def host_us(call, device, repeats=30, times=300):
@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--len", type=int, default=2048)
     asked = parser.parse_args()
     gpu = torch.cuda.is_available()
-    out = {"torch": torch.__version__, "headroom": headroom.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
+    out = {"torch": torch.__version__, "headroom": hr.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
     if asked.model:
         out["llama_step"] = model_step(asked.batch, asked.len)
     else:

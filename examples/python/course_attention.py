@@ -2,7 +2,7 @@
 
 import torch
 
-import headroom.torch as ht
+import gpu_headroom.torch as ht
 
 
 class FlashAttention(torch.autograd.Function):

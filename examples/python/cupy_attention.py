@@ -2,11 +2,11 @@
 
 import cupy
 
-import headroom
+import gpu_headroom as hr
 
 q, k, v = (cupy.random.standard_normal((2, 64, 4, 32), dtype=cupy.float32) for _ in range(3))
 with cupy.cuda.Stream():
-    r = headroom.attention_forward(q, k, v, mask="causal")
+    r = hr.attention_forward(q, k, v, mask="causal")
     d_o = cupy.ones_like(r.o)
     dq, dk, dv = r.backward(d_o)
 

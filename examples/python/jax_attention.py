@@ -3,18 +3,18 @@
 import jax
 import jax.numpy as jnp
 
-import headroom
+import gpu_headroom as hr
 
 jax.config.update("jax_default_matmul_precision", "highest")  # on a GPU JAX would compare with TF32
 
 
 @jax.custom_vjp
 def attention(q, k, v):  # [batch, len, heads, head_dim]
-    return headroom.attention_forward(q, k, v, mask="causal").o
+    return hr.attention_forward(q, k, v, mask="causal").o
 
 
 def forward(q, k, v):
-    r = headroom.attention_forward(q, k, v, mask="causal")
+    r = hr.attention_forward(q, k, v, mask="causal")
     return r.o, jax.tree_util.Partial(r.backward)
 
 

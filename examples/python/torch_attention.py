@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-import headroom.torch as ht
+import gpu_headroom.torch as ht
 
 torch.manual_seed(0)
 q, k, v = (torch.randn(2, h, 128, 32, requires_grad=True) for h in (8, 2, 2))  # [batch, heads, len, head_dim]; 8 heads share 2

@@ -13,7 +13,7 @@ except ImportError:
     print("skipped: NumPy is not installed")
     sys.exit(77)
 
-import headroom
+import gpu_headroom as hr
 
 
 def reference(q, k, v, d_o, causal):
@@ -66,7 +66,7 @@ def inputs(dtype=np.float32, len_q=33, len_k=40, heads=4, kv_heads=2, dim=16):
 
 
 def attend(q, k, v, d_o, **options):
-    r = headroom.attention_forward(q, k, v, **options)
+    r = hr.attention_forward(q, k, v, **options)
     return [r.o, r.lse, *r.backward(d_o)]
 
 
@@ -101,7 +101,7 @@ class AttentionTest(unittest.TestCase):
 
     def test_half_precision(self):
         q, k, v, d_o = inputs(np.float16)
-        r = headroom.attention_forward(q, k, v)
+        r = hr.attention_forward(q, k, v)
         self.assertEqual(r.o.dtype, np.float16)
         self.assert_near(r.o, reference(q, k, v, d_o, causal=False)[0], 5e-3)
 
@@ -117,8 +117,8 @@ class AttentionTest(unittest.TestCase):
         q, k, v, _ = inputs()
         wide = np.zeros((2, 66, 4, 16), np.float32)
         wide[:, ::2] = q
-        o = headroom.attention_forward(q, k, v).o
-        again = headroom.attention_forward(wide[:, ::2], k, v).o
+        o = hr.attention_forward(q, k, v).o
+        again = hr.attention_forward(wide[:, ::2], k, v).o
         self.assertTrue(np.array_equal(o, again))
 
     def test_a_gradient_that_is_one_number_repeated(self):  # what sum().backward() makes in torch
@@ -168,13 +168,13 @@ class AttentionTest(unittest.TestCase):
         self.assert_near(o, want[0][..., :8], 1e-5)
         for g, w in zip(gradients, (want[2], want[3], want[4][..., :8])):
             self.assert_near(g, w, 1e-5)
-        full = headroom.attention_forward(q, k, v).o
-        self.assert_near(headroom.attention_forward(q, k, v, mask="window:40+40:top-left").o, full, 1e-5)
-        self.assertGreater(np.abs(headroom.attention_forward(q, k, v, mask="window:4+3").o - full).max(), 1e-2)
-        self.assertGreater(np.abs(headroom.attention_forward(q, k, v, softcap=0.5).o - full).max(), 1e-3)
+        full = hr.attention_forward(q, k, v).o
+        self.assert_near(hr.attention_forward(q, k, v, mask="window:40+40:top-left").o, full, 1e-5)
+        self.assertGreater(np.abs(hr.attention_forward(q, k, v, mask="window:4+3").o - full).max(), 1e-2)
+        self.assertGreater(np.abs(hr.attention_forward(q, k, v, softcap=0.5).o - full).max(), 1e-3)
         for mask in ("window:4+", "window:+4", "window:4+4+4", "window:0+4", "window:-1", "window", "full:3", "causal:3"):
             with self.assertRaisesRegex(ValueError, "mask '"):
-                headroom.attention_forward(q, k, v, mask=mask)
+                hr.attention_forward(q, k, v, mask=mask)
 
     def test_sinks_and_their_gradient(self):
         q, k, v, d_o = inputs()
@@ -183,7 +183,7 @@ class AttentionTest(unittest.TestCase):
         for variant in ("plain", "flash"):
             for g, w in zip(attend(q, k, v, d_o, sink=sink, variant=variant), dense(q, k, v, d_o, seen, sink)):
                 self.assert_near(g, w, 1e-4)
-        r = headroom.attention_forward(q, k, v, sink=[0.5, -1, 2, 0], softcap=2.0)
+        r = hr.attention_forward(q, k, v, sink=[0.5, -1, 2, 0], softcap=2.0)
         self.assertEqual([x.shape for x in r.backward(d_o)], [q.shape, k.shape, v.shape, (4,)])
         for g, w in zip([r.o, r.lse, *r.backward(d_o)], dense(q, k, v, d_o, seen, sink, softcap=2.0)):
             self.assert_near(g, w, 1e-4)
@@ -205,17 +205,17 @@ class AttentionTest(unittest.TestCase):
             self.assert_near(np.where(np.isinf(w), np.where(g == w, 0, np.nan), g), np.where(np.isinf(w), 0, w), 1e-4)
         apart = cu_q.repeat(2, 1)[:, ::2]  # strides that no list has
         self.assertTrue(np.array_equal(attend(q, k, v, d_o, mask="causal", cu_seqlens_q=apart, cu_seqlens_k=cu_k)[0], got[0]))
-        one = headroom.attention_forward(q[:1], k[:1, :33], v[:1, :33], mask="causal", cu_seqlens_q=[0, 20, 33])  # keys as queries
+        one = hr.attention_forward(q[:1], k[:1, :33], v[:1, :33], mask="causal", cu_seqlens_q=[0, 20, 33])  # keys as queries
         for at in (np.s_[:, :20], np.s_[:, 20:33]):
-            alone = headroom.attention_forward(q[:1][at], k[:1][at], v[:1][at], mask="causal")
+            alone = hr.attention_forward(q[:1][at], k[:1][at], v[:1][at], mask="causal")
             self.assert_near(one.o[at], alone.o, 1e-6)
 
     def test_a_cache_with_lengths_and_pages(self):
         q, k, v, _ = inputs(len_q=2, len_k=40)
         lengths = [33, 17]
-        want = [headroom.attention_forward(q[b : b + 1], k[b : b + 1, :n], v[b : b + 1, :n], mask="causal").o for b, n in enumerate(lengths)]
+        want = [hr.attention_forward(q[b : b + 1], k[b : b + 1, :n], v[b : b + 1, :n], mask="causal").o for b, n in enumerate(lengths)]
         want = np.concatenate(want)
-        got = headroom.attention_with_cache(q, k, v, np.array(lengths, np.int64))
+        got = hr.attention_with_cache(q, k, v, np.array(lengths, np.int64))
         self.assert_near(got.o, want, 1e-6)
         table = np.array([[7, 2, 9, 4, 0], [1, 3, 5, -1, 99]], np.int32)  # the second sequence uses three pages
         pages = [np.zeros((10, 8, 2, 16), np.float32) for _ in range(2)]
@@ -223,14 +223,14 @@ class AttentionTest(unittest.TestCase):
             for b, n in enumerate((5, 3)):
                 for at in range(n):
                     paged[table[b, at]] = whole[b, at * 8 : at * 8 + 8]
-        self.assert_near(headroom.attention_with_cache(q, *pages, lengths, table).o, want, 1e-6)
+        self.assert_near(hr.attention_with_cache(q, *pages, lengths, table).o, want, 1e-6)
         with self.assertRaisesRegex(ValueError, "a cache in pages has no backward"):
-            headroom.attention_with_cache(q, *pages, lengths, table).backward(q)
-        with self.assertRaisesRegex(headroom.Error, r"pages\[1\]\[3\] is -1, there are pages 0 to 9"):
-            headroom.attention_with_cache(q, *pages, 40, table)
-        whole = headroom.attention_with_cache(q, k, v)
-        self.assertTrue(np.array_equal(whole.o, headroom.attention_forward(q, k, v, mask="causal").o))
-        self.assertTrue(np.array_equal(headroom.attention_with_cache(q, k, v, 40).o, whole.o))
+            hr.attention_with_cache(q, *pages, lengths, table).backward(q)
+        with self.assertRaisesRegex(hr.Error, r"pages\[1\]\[3\] is -1, there are pages 0 to 9"):
+            hr.attention_with_cache(q, *pages, 40, table)
+        whole = hr.attention_with_cache(q, k, v)
+        self.assertTrue(np.array_equal(whole.o, hr.attention_forward(q, k, v, mask="causal").o))
+        self.assertTrue(np.array_equal(hr.attention_with_cache(q, k, v, 40).o, whole.o))
         for words, arguments in (
             (r"lengths has the shape \(3,\), expected one number, or 2", (k, v, [1, 2, 3])), ("lengths is float64", (k, v, [1.5, 2.0])),
             (r"pages has the shape \(5,\)", (*pages, 4, table[0])), ("pages is int64", (*pages, 4, table.astype(np.int64))),
@@ -238,8 +238,8 @@ class AttentionTest(unittest.TestCase):
             ("v_cache has the shape", (k, v[0])), ("lengths is -3", (k, v, -3)), (r"lengths\[1\] is 41, the cache has room", (k, v, [3, 41])),
             (r"lengths\[0\] is -1", (k, v, np.array([-1, 3]))),
         ):  # fmt: skip
-            with self.assertRaisesRegex((ValueError, TypeError, headroom.Error), words):
-                headroom.attention_with_cache(q, *arguments)
+            with self.assertRaisesRegex((ValueError, TypeError, hr.Error), words):
+                hr.attention_with_cache(q, *arguments)
 
     def test_nothing_to_do(self):
         q, k, v, d_o = inputs()
@@ -250,24 +250,24 @@ class AttentionTest(unittest.TestCase):
         self.assertTrue((o == 0).all() and np.isneginf(lse).all() and (dq == 0).all())
 
     def test_flash_keeps_nothing(self):
-        self.assertEqual(headroom.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="flash").saved_bytes, 0)
-        self.assertEqual(headroom.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="plain").saved_bytes, 2 * 64 * 64 * 4)
+        self.assertEqual(hr.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="flash").saved_bytes, 0)
+        self.assertEqual(hr.Attention((1, 64, 2, 8), (1, 64, 2, 8), variant="plain").saved_bytes, 2 * 64 * 64 * 4)
 
     def test_backward_remembers_the_mask_and_the_scale(self):
         q, k, v, d_o = inputs()
-        r = headroom.attention_forward(q, k, v, mask="causal")
-        for g, w in zip(headroom.attention_backward(r, d_o), reference(q, k, v, d_o, causal=True)[2:]):
+        r = hr.attention_forward(q, k, v, mask="causal")
+        for g, w in zip(hr.attention_backward(r, d_o), reference(q, k, v, d_o, causal=True)[2:]):
             self.assert_near(g, w, 1e-4)
         with self.assertRaisesRegex(TypeError, "takes what attention_forward returned"):
-            headroom.attention_backward(None, d_o)
+            hr.attention_backward(None, d_o)
         with self.assertRaises(TypeError):
-            headroom.attention_backward(q, k, v, r.o, r.lse, d_o, None)
+            hr.attention_backward(q, k, v, r.o, r.lse, d_o, None)
         with self.assertRaisesRegex(TypeError, "one object"):
             _, _, _ = r
 
     def test_what_backward_reads_again_is_kept_or_its_change_is_seen(self):
         q, k, v, d_o = inputs()
-        r = headroom.attention_forward(q, k, v)
+        r = hr.attention_forward(q, k, v)
         for output in (r.o, r.lse):
             with self.assertRaisesRegex(ValueError, "read-only"):
                 output *= 2
@@ -286,44 +286,44 @@ class AttentionTest(unittest.TestCase):
         for b, again in zip(before, r.backward(d_o)):
             self.assertTrue(np.array_equal(b, again))
         held = memoryview(q)
-        r = headroom.attention_forward(held, k, v)
+        r = hr.attention_forward(held, k, v)
         q[0, 0, 0, 0] += 1
         with self.assertRaisesRegex(ValueError, "q was changed"):
             r.backward(d_o)
 
     def test_what_is_given_to_forward_is_not_made_read_only(self):
         q, k, v, _ = inputs()
-        headroom.attention_forward(q, k, v)
+        hr.attention_forward(q, k, v)
         self.assertTrue(q.flags.writeable and k.flags.writeable and v.flags.writeable)
-        o = headroom.attention_forward(q, k, v).o
-        headroom.attention_forward(o, k, v)  # a result is an input as good as any
+        o = hr.attention_forward(q, k, v).o
+        hr.attention_forward(o, k, v)  # a result is an input as good as any
 
     def test_numbers_and_words_that_c_would_cut_are_refused(self):
         q, k, v, _ = inputs()
         with self.assertRaisesRegex(TypeError, "threads is 'cpu': a whole number.*device='cpu'"):
-            headroom.Context("cpu")
+            hr.Context("cpu")
         for threads in (-1, 2**32 + 1, 2**70):
             with self.assertRaisesRegex(ValueError, "threads is .*: a whole number from 0 to 4096"):
-                headroom.Context(threads)
+                hr.Context(threads)
         for threads in (1.5, None, True, "4"):
             with self.assertRaisesRegex(TypeError, "threads is"):
-                headroom.Context(threads)
+                hr.Context(threads)
         for device in ("", "cuda:", "cuda:-1", "cuda:²", "cuda:99999999999", "gpu", None, "cpu\n"):
             with self.assertRaisesRegex(ValueError, "cpu, cuda or cuda:N"):
-                headroom.Context(device=device)
+                hr.Context(device=device)
         for dim_v in (2**70, -1, 0):
             with self.assertRaisesRegex(ValueError, "dim_v is"):
-                headroom.Attention(q.shape, k.shape, dim_v=dim_v)
+                hr.Attention(q.shape, k.shape, dim_v=dim_v)
         with self.assertRaisesRegex(TypeError, "dim_v is 1.5: a whole number"):
-            headroom.Attention(q.shape, k.shape, dim_v=1.5)
+            hr.Attention(q.shape, k.shape, dim_v=1.5)
         with self.assertRaisesRegex(ValueError, "below 2.62"):
-            headroom.explain((1, 2**62, 2, 8), (1, 4, 2, 8))
+            hr.explain((1, 2**62, 2, 8), (1, 4, 2, 8))
         for variant in ("", "flash\0x"):
             with self.assertRaisesRegex(ValueError, "variant is"):
-                headroom.attention_forward(q, k, v, variant=variant)
+                hr.attention_forward(q, k, v, variant=variant)
         for options in (dict(scale=1e300), dict(softcap=1e300), dict(softcap=-1.0), dict(softcap="2")):
-            with self.assertRaisesRegex((ValueError, headroom.Error), "scale|softcap"):
-                headroom.attention_forward(q, k, v, **options)
+            with self.assertRaisesRegex((ValueError, hr.Error), "scale|softcap"):
+                hr.attention_forward(q, k, v, **options)
 
     def test_a_scale_of_zero_is_zero(self):
         q, k, v, d_o = inputs(heads=2)
@@ -331,19 +331,19 @@ class AttentionTest(unittest.TestCase):
         self.assert_near(o, np.broadcast_to(v.astype(np.float64).mean(1, keepdims=True), o.shape), 1e-6)
         self.assert_near(lse, np.full(lse.shape, np.log(k.shape[1])), 1e-6)
         self.assertTrue((dq == 0).all())
-        default = headroom.attention_forward(q, k, v).o
-        self.assertTrue(np.array_equal(default, headroom.attention_forward(q, k, v, scale=1 / np.sqrt(16)).o))
+        default = hr.attention_forward(q, k, v).o
+        self.assertTrue(np.array_equal(default, hr.attention_forward(q, k, v, scale=1 / np.sqrt(16)).o))
         self.assertFalse(np.array_equal(default, o))
 
     def test_what_is_refused_says_why(self):
         q, k, v, d_o = inputs()
-        with self.assertRaisesRegex(headroom.Error, "flsh") as refused:
-            headroom.attention_forward(q, k, v, variant="flsh")
+        with self.assertRaisesRegex(hr.Error, "flsh") as refused:
+            hr.attention_forward(q, k, v, variant="flsh")
         self.assertEqual(refused.exception.status, "unsupported")
 
         def refuse(kind, words, *arrays, **options):
             with self.assertRaisesRegex(kind, words):
-                headroom.attention_forward(*(arrays or (q, k, v)), **options)
+                hr.attention_forward(*(arrays or (q, k, v)), **options)
 
         refuse(ValueError, "v has the shape", q, k, v[:, :8])
         refuse(TypeError, "q is float64, served are", q.astype(np.float64), k, v)
@@ -360,7 +360,7 @@ class AttentionTest(unittest.TestCase):
         refuse(TypeError, "context is a int", context=3)
         refuse(TypeError, "masked array", np.ma.masked_array(q), k, v)
         refuse(ValueError, "no keys are 2.62", mask="window:99999999999999999999")
-        for call in (headroom.explain, headroom.Attention):
+        for call in (hr.explain, hr.Attention):
             with self.assertRaisesRegex(TypeError, "context is a int"):
                 call((1, 4, 2, 8), (1, 4, 2, 8), context=3)
             with self.assertRaisesRegex(ValueError, "q_shape is"):
@@ -380,12 +380,12 @@ class AttentionTest(unittest.TestCase):
         refuse(ValueError, r"cu_seqlens_q has the shape \(3,\), expected \(2, 3\)", cu_seqlens_q=[0, 1, 2])
         refuse(ValueError, r"cu_seqlens_k has the shape", cu_seqlens_q=[[0, 33]] * 2, cu_seqlens_k=[[0, 1, 2]] * 2)
         refuse(ValueError, "cu_seqlens_k is given without", cu_seqlens_k=[[0, 40]] * 2)
-        refuse(headroom.Error, r"cu_seqlens_q\[1\] ends at 34, and there are 33 positions", cu_seqlens_q=[[0, 33], [0, 34]])
+        refuse(hr.Error, r"cu_seqlens_q\[1\] ends at 34, and there are 33 positions", cu_seqlens_q=[[0, 33], [0, 34]])
         with self.assertRaisesRegex(ValueError, "sink is missing"):
-            headroom.Attention(q.shape, k.shape, sink=True).forward(q, k, v)
+            hr.Attention(q.shape, k.shape, sink=True).forward(q, k, v)
         with self.assertRaisesRegex(ValueError, "cu_seqlens_q is given, and this problem has none"):
-            headroom.Attention(q.shape, k.shape).forward(q, k, v, cu_seqlens_q=[[0, 33]] * 2)
-        r = headroom.attention_forward(q, k, v)
+            hr.Attention(q.shape, k.shape).forward(q, k, v, cu_seqlens_q=[[0, 33]] * 2)
+        r = hr.attention_forward(q, k, v)
         with self.assertRaisesRegex(ValueError, "d_o has the shape"):
             r.backward(d_o[:, :3])
         with self.assertRaisesRegex(TypeError, "d_o"):
@@ -395,7 +395,7 @@ class AttentionTest(unittest.TestCase):
 
     def test_one_object_serves_many_threads(self):
         q, k, v, d_o = inputs(len_q=128, len_k=128)
-        attention = headroom.Attention(q.shape, k.shape, mask="causal", variant="plain", context=headroom.Context(threads=1))
+        attention = hr.Attention(q.shape, k.shape, mask="causal", variant="plain", context=hr.Context(threads=1))
         want = attend(q, k, v, d_o, mask="causal", variant="plain")
         wrong = []
 
@@ -427,10 +427,10 @@ class AttentionTest(unittest.TestCase):
 
     def test_the_end_of_the_interpreter_is_quiet(self):
         ended = in_new_interpreter(
-            "import headroom, numpy as np, threading, sys\n"
+            "import gpu_headroom as hr, numpy as np, threading, sys\n"
             "x = np.ones((1, 8, 1, 8), np.float32)\n"
-            "c = headroom.Context(threads=2)\n"
-            "a = headroom.Attention(x.shape, x.shape, context=c)\n"
+            "c = hr.Context(threads=2)\n"
+            "a = hr.Attention(x.shape, x.shape, context=c)\n"
             "r = a.forward(x, x, x)\n"
             "class Loop: pass\n"
             "loop = Loop(); loop.self, loop.c, loop.r = loop, c, r\n"
@@ -438,7 +438,7 @@ class AttentionTest(unittest.TestCase):
             "def forever():\n"
             "    while True: a.forward(x, x, x)\n"
             "threading.Thread(target=forever, daemon=True).start()\n"
-            "headroom.attention_forward(x, x, x)\n"
+            "hr.attention_forward(x, x, x)\n"
         )
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
@@ -446,13 +446,13 @@ class AttentionTest(unittest.TestCase):
         import ctypes.util
 
         for name, words in ((ctypes.util.find_library("z") or "libz.so.1", "is not libheadroom"), ("/nowhere/lib.so", "cannot be loaded")):
-            ended = in_new_interpreter("import headroom; headroom.version()", HEADROOM_LIBRARY=name)
+            ended = in_new_interpreter("import gpu_headroom as hr; hr.version()", HEADROOM_LIBRARY=name)
             self.assertIn("ImportError", ended.stderr)
             self.assertIn(words, ended.stderr)
 
     def test_the_import_is_quick_and_brings_no_numpy(self):
         ended = in_new_interpreter(
-            "import time; t = time.perf_counter(); import headroom; headroom.version(); t = time.perf_counter() - t\n"
+            "import time; t = time.perf_counter(); import gpu_headroom as hr; hr.version(); t = time.perf_counter() - t\n"
             "import sys; print('numpy' in sys.modules, 'torch' in sys.modules, t < 0.5)"
         )
         self.assertEqual(ended.stdout.strip(), "False False True", ended.stderr)
@@ -460,7 +460,7 @@ class AttentionTest(unittest.TestCase):
     def test_every_file_is_python_3_9(self):
         import ast
 
-        folder = os.path.dirname(headroom.__file__)
+        folder = os.path.dirname(hr.__file__)
         names = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if name.endswith(".py")]
         self.assertIn(os.path.join(folder, "torch", "operators.py"), names)
         for name in names:
@@ -470,15 +470,15 @@ class AttentionTest(unittest.TestCase):
             ast.parse("match x:\n  case 1: pass", feature_version=(3, 9))
 
     def test_the_rest(self):
-        self.assertRegex(headroom.version(), r"^\d+\.\d+\.\d+$")
-        self.assertEqual(headroom.version(), headroom.__version__)
-        self.assertIn("flash: chosen", headroom.explain((1, 64, 2, 8), (1, 64, 2, 8)))
-        self.assertEqual(headroom.Context(threads=2).threads, 2)
+        self.assertRegex(hr.version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(hr.version(), hr.__version__)
+        self.assertIn("flash: chosen", hr.explain((1, 64, 2, 8), (1, 64, 2, 8)))
+        self.assertEqual(hr.Context(threads=2).threads, 2)
         with self.assertRaisesRegex(ValueError, "device 'gpu'"):
-            headroom.Context(device="gpu")
-        self.assertIn("attention_forward", dir(headroom))
+            hr.Context(device="gpu")
+        self.assertIn("attention_forward", dir(hr))
         with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'"):
-            headroom.nothing
+            hr.nothing
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ except ImportError:
     print("skipped: NumPy is not installed")
     sys.exit(77)
 
-import headroom
+import gpu_headroom as hr
 
 try:
     import jax
@@ -37,7 +37,7 @@ def inputs(dtype=np.float32):
 
 
 def attend(q, k, v, d_o):
-    r = headroom.attention_forward(q, k, v, mask="causal")
+    r = hr.attention_forward(q, k, v, mask="causal")
     return [r.o, r.lse, *r.backward(d_o)]
 
 
@@ -62,7 +62,7 @@ class DLPackTest(unittest.TestCase):
     @unittest.skipIf(jax is None, "JAX is not installed")
     def test_jax_leaves_other_arrays_alone(self):
         zeros = jnp.zeros((2, 24, 4, 16))
-        headroom.attention_forward(*[jnp.asarray(x) for x in inputs()[:3]])
+        hr.attention_forward(*[jnp.asarray(x) for x in inputs()[:3]])
         self.assertEqual(float(jnp.abs(zeros).max()), 0.0)
         self.assertEqual(float(jnp.abs(jnp.zeros((2, 24, 4, 16))).max()), 0.0)
 

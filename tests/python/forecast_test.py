@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-import headroom
+import gpu_headroom as hr
 
 LLAMA = {
     "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -15,7 +15,7 @@ LLAMA = {
 
 class ForecastTest(unittest.TestCase):
     def test_the_peak_and_who_holds_it(self):
-        f = headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200")
+        f = hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200")
         self.assertEqual(f.params, 128625408)
         self.assertEqual(sum(c.at_peak_bytes for c in f.components), f.peak_bytes)
         self.assertEqual(max(m.live_bytes for m in f.timeline), f.peak_bytes)
@@ -24,9 +24,9 @@ class ForecastTest(unittest.TestCase):
         self.assertGreater(f.ms_at_least, 0)
         self.assertTrue(f.ms_at_least < f.ms_low < f.ms < f.ms_high)
         self.assertEqual(f.settings["keep"], "everything")
-        less = headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200", keep="input")
+        less = hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200", keep="input")
         self.assertLess(less.peak_bytes, f.peak_bytes)
-        self.assertFalse(headroom.forecast("8B", device="h200", memory_gib=10).fits)
+        self.assertFalse(hr.forecast("8B", device="h200", memory_gib=10).fits)
 
     def test_a_model_is_a_name_a_file_a_dict_or_a_config(self):
         class Config:  # as transformers' are
@@ -38,22 +38,22 @@ class ForecastTest(unittest.TestCase):
             file = os.path.join(folder, "config.json")
             with open(file, "w") as out:
                 json.dump(LLAMA, out)
-            peaks = {headroom.forecast(m, batch=2, len=64, device="h200").peak_bytes for m in (LLAMA, file, Config())}
+            peaks = {hr.forecast(m, batch=2, len=64, device="h200").peak_bytes for m in (LLAMA, file, Config())}
         self.assertEqual(len(peaks), 1)
 
     def test_a_plan(self):
         few = dict(precision="bf16", attention="flash", masters="whole", gradients=["whole", "half"], update="after")
-        p = headroom.plan("small", batch=4, len=256, device="h200", keep=["everything", "input"], most=3, **few)
+        p = hr.plan("small", batch=4, len=256, device="h200", keep=["everything", "input"], most=3, **few)
         self.assertTrue(p.fits)
         self.assertEqual(len(p.rows), 3)
         self.assertIs(p.best, p.rows[0])
-        none = headroom.plan("small", batch=1, len=64, device="h200", memory_bytes=1000, keep="input", **few)
+        none = hr.plan("small", batch=1, len=64, device="h200", memory_bytes=1000, keep="input", **few)
         self.assertFalse(none.fits)
         self.assertIsNone(none.best)
 
     def test_pytorchs_memory(self):
-        m = headroom.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16")
-        less = headroom.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16", keep="input", adam="8bit", ranks=4, shard="everything")
+        m = hr.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16")
+        less = hr.memory_as_pytorch("small", batch=2, len=[128, 256], precision="bf16", keep="input", adam="8bit", ranks=4, shard="everything")
         for one, other in zip(less.rows, m.rows):
             self.assertLess(one["train_peak_bytes"], other["train_peak_bytes"])
             self.assertGreaterEqual(one["reserved_bytes"], one["train_peak_bytes"])
@@ -66,37 +66,37 @@ class ForecastTest(unittest.TestCase):
             import pandas  # noqa: F401
         except ImportError:
             with self.assertRaisesRegex(ImportError, "pandas is not installed"):
-                headroom.forecast("small", device="h200").to_pandas()
+                hr.forecast("small", device="h200").to_pandas()
             return
-        f = headroom.forecast("small", device="h200")
+        f = hr.forecast("small", device="h200")
         self.assertEqual(int(f.to_pandas()["at_peak_bytes"].sum()), f.peak_bytes)
         self.assertEqual(int(f.timeline_to_pandas()["live_bytes"].max()), f.peak_bytes)
-        self.assertEqual(len(headroom.plan("small", batch=1, device="h200", precision="bf16", keep="input", attention="flash", most=2).to_pandas()), 2)
-        self.assertEqual(len(headroom.memory_as_pytorch("small").to_pandas()), 1)
+        self.assertEqual(len(hr.plan("small", batch=1, device="h200", precision="bf16", keep="input", attention="flash", most=2).to_pandas()), 2)
+        self.assertEqual(len(hr.memory_as_pytorch("small").to_pandas()), 1)
 
     def test_what_is_refused_says_why(self):
-        def refuse(kind, words, *args, call=headroom.forecast, **options):
+        def refuse(kind, words, *args, call=hr.forecast, **options):
             with self.assertRaisesRegex(kind, words):
                 call(*args, **options)
 
-        refuse(headroom.Error, "there is no 'bf61'", precision="bf61")
-        refuse(headroom.Error, "batch is 0", batch=0)
-        refuse(headroom.Error, "whole number", batch=1.5)
-        refuse(headroom.Error, "h2000", device="h2000")
+        refuse(hr.Error, "there is no 'bf61'", precision="bf61")
+        refuse(hr.Error, "batch is 0", batch=0)
+        refuse(hr.Error, "whole number", batch=1.5)
+        refuse(hr.Error, "h2000", device="h2000")
         refuse(TypeError, "model is a int", 3)
         refuse(TypeError, "unexpected keyword", prescision="bf16")
         refuse(ValueError, "give one of them", memory_gib=1, memory_bytes=1)
         refuse(TypeError, "forecast", batch=object())
-        for call in (headroom.forecast, headroom.plan, headroom.memory_as_pytorch):
+        for call in (hr.forecast, hr.plan, hr.memory_as_pytorch):
             for memory in (float("nan"), float("inf"), -float("inf"), 0, 0.0, -1, 2**32, 1e300):
                 refuse(ValueError, "memory_gib is .*: a number above 0 and below 2.32, or None", memory_gib=memory, call=call)
             for memory in ("8", True, [8], 8j):
                 refuse(TypeError, "memory_gib is .*: a number above 0", memory_gib=memory, call=call)
-            refuse(headroom.Error, "memory_bytes is 0, it must be at least 1", memory_bytes=0, call=call)
-            refuse(headroom.Error, "device is empty", device="", call=call)
-            refuse(headroom.Error, "len is 4611686018427387904, it must be below 2.62", len=2**62, call=call)
-            refuse(headroom.Error, "below 2.62", len=2**70, call=call)
-            refuse(headroom.Error, "len is", len=-(2**63), call=call)
+            refuse(hr.Error, "memory_bytes is 0, it must be at least 1", memory_bytes=0, call=call)
+            refuse(hr.Error, "device is empty", device="", call=call)
+            refuse(hr.Error, "len is 4611686018427387904, it must be below 2.62", len=2**62, call=call)
+            refuse(hr.Error, "below 2.62", len=2**70, call=call)
+            refuse(hr.Error, "len is", len=-(2**63), call=call)
         deep = {"model_type": "llama"}
         for _ in range(100_000):
             deep = {"model_type": deep}
@@ -104,11 +104,11 @@ class ForecastTest(unittest.TestCase):
         nested = [[]]
         for _ in range(200):
             nested = [nested]
-        refuse(headroom.Error, "nested deeper than 100 levels", {"model_type": "llama", "layer_types": nested})
+        refuse(hr.Error, "nested deeper than 100 levels", {"model_type": "llama", "layer_types": nested})
         around = {}
         around["model_type"] = around
         refuse(TypeError, "Circular", around)
-        refuse(headroom.Error, "CUDA allocator", device="cpu", call=headroom.memory_as_pytorch)
+        refuse(hr.Error, "CUDA allocator", device="cpu", call=hr.memory_as_pytorch)
 
 
 if __name__ == "__main__":

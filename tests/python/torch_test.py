@@ -1,4 +1,4 @@
-"""headroom.torch against torch's own attention in FP64. Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there is one."""
+"""gpu_headroom.torch against torch's own attention in FP64. Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there is one."""
 
 import itertools
 import os
@@ -14,9 +14,9 @@ except ImportError:
     print("skipped: torch is not installed (make test-torch brings it)")
     sys.exit(77)
 
-import headroom
-import headroom.torch as ht
-from headroom.torch import calls, checks, functions, sdpa
+import gpu_headroom as hr
+import gpu_headroom.torch as ht
+from gpu_headroom.torch import calls, checks, functions, sdpa
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -278,8 +278,8 @@ class AttentionTest(Base):
         refuse(ValueError, r"cu_seqlens_q is \(2,\), it must be \(2, at least 2\)", cu_seqlens_q=cu[0])
         refuse(ValueError, "they must agree", cu_seqlens_q=cu, cu_seqlens_k=torch.zeros(2, 3, dtype=torch.int32))
         refuse(ValueError, "cu_seqlens_k is given without", cu_seqlens_k=cu)
-        refuse(headroom.Error, r"cu_seqlens_q\[0\] ends at 34, and there are 33", cu_seqlens_q=cu + torch.tensor([[0, 1], [0, 0]], dtype=torch.int32))
-        refuse(headroom.Error, r"cu_seqlens_q\[0\] begins with 1", cu_seqlens_q=cu + 1)
+        refuse(hr.Error, r"cu_seqlens_q\[0\] ends at 34, and there are 33", cu_seqlens_q=cu + torch.tensor([[0, 1], [0, 0]], dtype=torch.int32))
+        refuse(hr.Error, r"cu_seqlens_q\[0\] begins with 1", cu_seqlens_q=cu + 1)
         refuse(ValueError, "q has 4 dimensions: 3 are served", ht.attention_varlen, q, k, v, cu)
         refuse(TypeError, "cu_seqlens_q is None", ht.attention_varlen, q[0], k[0], v[0], None)
         refuse(ValueError, r"cu_seqlens_q is \(2, 2\), it must be \(1, at least 2\)", ht.attention_varlen, *[x[0].transpose(0, 1) for x in (q, k, v)], cu)
@@ -294,7 +294,7 @@ class AttentionTest(Base):
         refuse(TypeError, "attention_with_cache: v_cache is a list", cache, q, k, [1])
         refuse(TypeError, "pages is torch.int64", cache, q, k, v, 4, torch.zeros(2, 3, dtype=torch.int64))
         refuse(ValueError, r"pages is \(1, 3\)", cache, q, k, v, 4, torch.zeros(1, 3, dtype=torch.int32))
-        refuse(headroom.Error, r"pages\[0\]\[0\] is 7, there are pages 0 to 1", cache, q, k, v, 4, torch.full((2, 3), 7, dtype=torch.int32))
+        refuse(hr.Error, r"pages\[0\]\[0\] is 7, there are pages 0 to 1", cache, q, k, v, 4, torch.full((2, 3), 7, dtype=torch.int32))
         refuse(ValueError, "there are no pages", cache, q, k[:0], v[:0], 4, torch.zeros(2, 3, dtype=torch.int32))
 
     def test_autocast(self):
@@ -410,11 +410,11 @@ class AttentionTest(Base):
         refuse(TypeError, "scale is a str", scale="0.1")
         refuse(ValueError, "scale is nan", scale=float("nan"))
         refuse(ValueError, "head_dim is 300", *[torch.zeros(1, 1, 2, 300)] * 3)
-        refuse(headroom.Error, "flsh", variant="flsh")
+        refuse(hr.Error, "flsh", variant="flsh")
         refuse(ValueError, "keeps", variant="plain")
         refuse(ValueError, "meta", *[x.to("meta") for x in (q, k, v)])
         with self.assertRaisesRegex(TypeError, "requires gradients"):
-            headroom.attention_forward(*[x.transpose(1, 2).requires_grad_() for x in (q, k, v)])
+            hr.attention_forward(*[x.transpose(1, 2).requires_grad_() for x in (q, k, v)])
 
     def test_checks_do_not_depend_on_what_was_asked_before(self):
         q = torch.randn(1, 2, 4, 8)
@@ -469,7 +469,7 @@ class AttentionTest(Base):
 
     def test_arrays_of_torch(self):
         q, k, v = (x.transpose(1, 2) for x in tensors(dtype=torch.bfloat16, grad=False))
-        r = headroom.attention_forward(q, k, v, mask="causal:top-left")
+        r = hr.attention_forward(q, k, v, mask="causal:top-left")
         self.assertTrue(torch.equal(r.o, ht.attention(q, k, v, is_causal=True, layout="blhd")))
         dq, _, _ = r.backward(torch.ones(()).to(torch.bfloat16).expand(r.o.shape))
         self.assertEqual(dq.shape, q.shape)
@@ -620,18 +620,18 @@ class ReplaceTest(Base):
 
         F = torch.nn.functional
         q, k, v = tensors(heads=2, seed=5)
-        refusal = headroom.Error("unsupported", "cuda:0 cannot be had")
+        refusal = hr.Error("unsupported", "cuda:0 cannot be had")
         with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal):
             F.scaled_dot_product_attention(q, k, v).sum().backward()
         self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
-        with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=headroom.Error("bug", "of ours")):
-            with self.assertRaisesRegex(headroom.Error, "of ours"):
+        with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=hr.Error("bug", "of ours")):
+            with self.assertRaisesRegex(hr.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 
     def test_a_tensor_that_was_changed_is_not_read_again(self):
         for changed in ("q", "k", "v", "o"):
             given = {name: x.detach() for name, x in zip("qkv", (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False)))}
-            r = headroom.attention_forward(*given.values())
+            r = hr.attention_forward(*given.values())
             d_o = torch.ones_like(r.o)
             r.backward(d_o)
             ({**given, "o": r.o}[changed]).mul_(2)
@@ -639,7 +639,7 @@ class ReplaceTest(Base):
                 r.backward(d_o)
         with torch.inference_mode():  # has no count of changes
             q, k, v = (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False))
-            headroom.attention_forward(q.clone(), k.clone(), v.clone()).backward(torch.ones_like(q))
+            hr.attention_forward(q.clone(), k.clone(), v.clone()).backward(torch.ones_like(q))
 
     def test_a_module_of_torchs(self):
         layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
@@ -682,7 +682,7 @@ class ReplaceTest(Base):
                 self.near(ours, loss, torch.float32)
                 for g, w in zip(our_gradients, gradients):
                     self.near(g, w, torch.float32)
-                f = headroom.forecast(net.config, batch=2, len=50, device="h200")
+                f = hr.forecast(net.config, batch=2, len=50, device="h200")
                 self.assertEqual(f.params, sum(p.numel() for p in net.parameters()))
 
 

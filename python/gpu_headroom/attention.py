@@ -1,4 +1,4 @@
-"""Attention on arrays of NumPy, CuPy, JAX, torch (without autograd: see headroom.torch), and whatever speaks DLPack.
+"""Attention on arrays of NumPy, CuPy, JAX, torch (without autograd: see gpu_headroom.torch), and whatever speaks DLPack.
 
 Shapes: q [batch, len_q, heads, head_dim]; k and v [batch, len_k, kv_heads, head_dim], where kv_heads divides heads;
 o and every gradient have the shape of what they belong to; lse [batch, heads, len_q], float32.
@@ -74,7 +74,7 @@ def checked_context(context, device="cpu"):
     if context is None:
         return lib.default_context(device)
     if not isinstance(context, lib.Context):
-        raise TypeError(f"context is a {type(context).__name__}: a headroom.Context is needed")
+        raise TypeError(f"context is a {type(context).__name__}: a gpu_headroom.Context is needed")
     return context
 
 
@@ -375,7 +375,7 @@ def attention_backward(forward, d_o, dlse=None):
     if not isinstance(forward, Forward):
         raise TypeError(
             f"attention_backward takes what attention_forward returned, and got a {type(forward).__name__}: "
-            "r = headroom.attention_forward(q, k, v, mask='causal'); dq, dk, dv = headroom.attention_backward(r, d_o)"
+            "r = hr.attention_forward(q, k, v, mask='causal'); dq, dk, dv = hr.attention_backward(r, d_o)"
         )
     return forward.backward(d_o, dlse)
 

@@ -192,7 +192,7 @@ def forecast(
 ) -> Forecast:
     """A training step of `model`, run dry: its peak, who holds it, live bytes over time, and a lower bound of its time.
 
-    headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+    hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
     """
     answer = _ask(
         "forecast",

@@ -97,15 +97,15 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
 def listed(name, t, q, shape):
     """An int32 tensor of this shape beside q; a batch of 1 may leave its dimension out."""
     if not isinstance(t, torch.Tensor):
-        raise TypeError(f"headroom.torch: {name} is a {type(t).__name__}, not a tensor")
+        raise TypeError(f"gpu_headroom.torch: {name} is a {type(t).__name__}, not a tensor")
     if t.dtype != torch.int32:
-        raise TypeError(f"headroom.torch: {name} is {t.dtype}, it must be torch.int32: pass {name}.int()")
+        raise TypeError(f"gpu_headroom.torch: {name} is {t.dtype}, it must be torch.int32: pass {name}.int()")
     if t.device != q.device:
-        raise ValueError(f"headroom.torch: {name} is on {t.device}, q is on {q.device}")
+        raise ValueError(f"gpu_headroom.torch: {name} is on {t.device}, q is on {q.device}")
     if t.dim() == 1 and shape[0] == 1:
         t = t[None]
     if t.dim() != 2 or t.shape[0] != shape[0] or t.shape[1] < shape[1]:
-        raise ValueError(f"headroom.torch: {name} is {tuple(t.shape)}, it must be ({shape[0]}, at least {shape[1]})")
+        raise ValueError(f"gpu_headroom.torch: {name} is {tuple(t.shape)}, it must be ({shape[0]}, at least {shape[1]})")
     return t
 
 
@@ -114,20 +114,20 @@ def _with(q, heads, sink, cu_q, cu_k):
     if sink is not None:
         if not isinstance(sink, torch.Tensor) or not sink.is_floating_point():
             said = sink.dtype if isinstance(sink, torch.Tensor) else f"a {type(sink).__name__}"
-            raise TypeError(f"headroom.torch: sink is {said}, it must be a tensor of {heads} floating-point numbers, one for each head")
+            raise TypeError(f"gpu_headroom.torch: sink is {said}, it must be a tensor of {heads} floating-point numbers, one for each head")
         if sink.device != q.device:
-            raise ValueError(f"headroom.torch: sink is on {sink.device}, q is on {q.device}")
+            raise ValueError(f"gpu_headroom.torch: sink is on {sink.device}, q is on {q.device}")
         if sink.dim() != 1 or sink.shape[0] != heads:
-            raise ValueError(f"headroom.torch: sink is {tuple(sink.shape)}, it must be ({heads},): one number for each head")
+            raise ValueError(f"gpu_headroom.torch: sink is {tuple(sink.shape)}, it must be ({heads},): one number for each head")
         sink = sink.float()
     if cu_q is None:
         if cu_k is not None:
-            raise ValueError("headroom.torch: cu_seqlens_k is given without cu_seqlens_q")
+            raise ValueError("gpu_headroom.torch: cu_seqlens_k is given without cu_seqlens_q")
         return sink, None, None
     cu_q = listed("cu_seqlens_q", cu_q, q, (q.shape[0], 2))
     cu_k = cu_q if cu_k is None else listed("cu_seqlens_k", cu_k, q, (q.shape[0], 2))
     if cu_q.shape != cu_k.shape:
-        raise ValueError(f"headroom.torch: cu_seqlens_q is {tuple(cu_q.shape)} and cu_seqlens_k is {tuple(cu_k.shape)}: they must agree")
+        raise ValueError(f"gpu_headroom.torch: cu_seqlens_q is {tuple(cu_q.shape)} and cu_seqlens_k is {tuple(cu_k.shape)}: they must agree")
     return sink, cu_q, cu_k
 
 
@@ -138,7 +138,7 @@ def checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q
         wrong_type = " is a " in reason or " is torch." in reason or ", q is torch." in reason
         if of == "attention_with_cache":
             reason = re.sub(r"\b([kv])\b", r"\1_cache", reason)
-        raise (TypeError if wrong_type else ValueError)(f"headroom.torch.{of}: {reason}")
+        raise (TypeError if wrong_type else ValueError)(f"gpu_headroom.torch.{of}: {reason}")
     return (q, k, v, *_with(q, q.shape[1 if layout == "bhld" else 2], sink, cu_q, cu_k))
 
 
@@ -155,4 +155,4 @@ def refuse(function, misspelt):
     known = [n for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
     meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else difflib.get_close_matches(name, known, 1)
     said = f"say {meant[0]}" if meant else f"there are {', '.join(known)}"
-    raise TypeError(f"headroom.torch.{function.__name__} has no argument '{name}': {said}")
+    raise TypeError(f"gpu_headroom.torch.{function.__name__} has no argument '{name}': {said}")

@@ -1,6 +1,6 @@
 """Exact attention as an operator of PyTorch: CPU and CUDA, autograd, torch.compile, CUDA graphs, any strides.
 
-    import headroom.torch as ht
+    import gpu_headroom.torch as ht
     o = ht.attention(q, k, v, is_causal=True)                      # [batch, heads, len, head_dim], as torch has it
     o, lse = ht.attention(q, k, v, layout="blhd", return_lse=True) # [batch, len, heads, head_dim]; both are differentiable
     o = ht.attention_varlen(q, k, v, cu_seqlens, is_causal=True)   # documents packed one behind another: [tokens, heads, head_dim]
@@ -16,7 +16,7 @@ The operators are torch.ops.headroom.attention_forward and attention_backward. t
 import torch
 
 if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4):
-    raise ImportError(f"headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
+    raise ImportError(f"gpu_headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
 
 from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
 from .sdpa import Replacement, replace_sdpa

@@ -107,7 +107,7 @@ def _of_dlpack(x, name, stream, served=FLOATS):
     except (BufferError, RuntimeError) as refusal:
         if getattr(x, "requires_grad", False):
             raise TypeError(
-                f"{name} requires gradients, and this call makes none for torch: use headroom.torch.attention, or {name}.detach()"
+                f"{name} requires gradients, and this call makes none for torch: use gpu_headroom.torch.attention, or {name}.detach()"
             ) from None
         raise TypeError(f"{name}: {type(x).__name__} does not hand out its memory ({refusal})") from None
     t = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))

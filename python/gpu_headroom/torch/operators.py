@@ -49,7 +49,7 @@ def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, *options):
     return (*[like(t, options[_HEADS_FIRST]) for t in (q, k, v)], dsink)
 
 
-NO_PAGES = "headroom.torch: a cache in pages has no gradients: call it under torch.no_grad(), or with k and v as they are"
+NO_PAGES = "gpu_headroom.torch: a cache in pages has no gradients: call it under torch.no_grad(), or with k and v as they are"
 
 
 def remember(ctx, inputs, output):
@@ -76,7 +76,7 @@ def gradients(ctx, d_o, dlse, backward=None):
 
 
 def no_second(ctx, *gradients):
-    raise RuntimeError("headroom.torch has no second derivatives of attention: use torch's math backend for this model")
+    raise RuntimeError("gpu_headroom.torch has no second derivatives of attention: use torch's math backend for this model")
 
 
 torch.library.register_autograd("headroom::attention_forward", gradients, setup_context=remember, lib=_library)

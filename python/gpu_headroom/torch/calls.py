@@ -83,7 +83,7 @@ class _Call:
         self.problem.mask, self.problem.align, self.problem.window, self.problem.window_after = mask, int(top_left), window, after
         saved = arrays_attention.bytes_of("headroom_attention_saved_bytes", context, self.problem)
         if saved:
-            raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: headroom.torch serves flash variants")
+            raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: gpu_headroom.torch serves flash variants")
         self.workspace = [
             arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
             for i in ((0,) if pages_of_sequence else (0, 1))

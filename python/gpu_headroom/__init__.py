@@ -1,15 +1,15 @@
 """Exact attention whose memory grows with N, not N², and forecasts of a training step's bytes: a thin door over libheadroom.
 
-    import headroom
-    r = headroom.attention_forward(q, k, v, mask="causal")     # r.o, r.lse
+    import gpu_headroom as hr
+    r = hr.attention_forward(q, k, v, mask="causal")     # r.o, r.lse
     dq, dk, dv = r.backward(d_o)                               # the mask is remembered
 
 q is [batch, len_q, heads, head_dim]; k and v are [batch, len_k, kv_heads, head_dim]; float32, float16 or bfloat16.
-Arrays are NumPy's, CuPy's, JAX's, torch's, or anything that speaks DLPack. In torch models: headroom.torch.
+Arrays are NumPy's, CuPy's, JAX's, torch's, or anything that speaks DLPack. In torch models: gpu_headroom.torch.
 
-    headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
-    headroom.plan("2.7B", batch=4, len=1024, device="h200", memory_gib=40)
-    headroom.memory_as_pytorch("small", batch=4, len=1024, precision="bf16")
+    hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+    hr.plan("2.7B", batch=4, len=1024, device="h200", memory_gib=40)
+    hr.memory_as_pytorch("small", batch=4, len=1024, precision="bf16")
 
 The library is the one inside the wheel; $HEADROOM_LIBRARY names another.
 """
@@ -35,7 +35,7 @@ def __getattr__(name):
         return value
     if name == "torch":
         return importlib.import_module(".torch", __name__)
-    raise AttributeError(f"module 'headroom' has no attribute '{name}'")
+    raise AttributeError(f"module 'gpu_headroom' has no attribute '{name}'")
 
 
 def __dir__():

@@ -190,7 +190,7 @@ class Context:
         return library().headroom_context_threads(self)
 
     def __repr__(self):
-        return f"headroom.Context(device='{self.device}', threads={self.threads})"
+        return f"gpu_headroom.Context(device='{self.device}', threads={self.threads})"
 
 
 _contexts = {}

@@ -1,4 +1,4 @@
-"""The functions of headroom.torch: they check, and run the operator or the direct call."""
+"""The functions of gpu_headroom.torch: they check, and run the operator or the direct call."""
 
 from typing import Any, NoReturn, Optional, Tuple, Union
 
@@ -67,7 +67,7 @@ def attention(
     if misspelt:
         refuse(attention, misspelt)
     if mask is not None:
-        raise TypeError("headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
+        raise TypeError("gpu_headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     key = None
     if attn_mask is None and not dropout_p and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
@@ -142,10 +142,10 @@ def attention_backward(
         if name == "dlse" and t is None:
             continue
         if not isinstance(t, torch.Tensor):
-            raise TypeError(f"headroom.torch.attention_backward: {name} is a {type(t).__name__}, not a tensor")
+            raise TypeError(f"gpu_headroom.torch.attention_backward: {name} is a {type(t).__name__}, not a tensor")
         if t.dtype != dtype or t.device != q.device or tuple(t.shape) != tuple(want):
             raise ValueError(
-                f"headroom.torch.attention_backward: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} "
+                f"gpu_headroom.torch.attention_backward: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} "
                 f"on {q.device}"
             )
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
@@ -182,10 +182,10 @@ def attention_varlen(
         refuse(attention_varlen, misspelt)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if isinstance(t, torch.Tensor) and t.dim() != 3:
-            raise ValueError(f"headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
+            raise ValueError(f"gpu_headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
     batched = [t[None] if isinstance(t, torch.Tensor) else t for t in (q, k, v)]
     if cu_seqlens_q is None:
-        raise TypeError("headroom.torch.attention_varlen: cu_seqlens_q is None: say where documents begin, [0, end] for one")
+        raise TypeError("gpu_headroom.torch.attention_varlen: cu_seqlens_q is None: say where documents begin, [0, end] for one")
     out = attention(
         *batched, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse, variant=variant,
         deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
@@ -198,17 +198,17 @@ def _ends(name, ends, q, most):
     made = q.new_zeros((q.shape[0], 2), dtype=torch.int32)
     if isinstance(ends, torch.Tensor):
         if ends.is_floating_point() or ends.dim() != 1 or ends.shape[0] != q.shape[0]:
-            raise ValueError(f"headroom.torch: {name} is {ends.dtype} {tuple(ends.shape)}, it must be whole numbers ({q.shape[0]},)")
+            raise ValueError(f"gpu_headroom.torch: {name} is {ends.dtype} {tuple(ends.shape)}, it must be whole numbers ({q.shape[0]},)")
         if ends.device != q.device:
-            raise ValueError(f"headroom.torch: {name} is on {ends.device}, q is on {q.device}")
+            raise ValueError(f"gpu_headroom.torch: {name} is on {ends.device}, q is on {q.device}")
         if ends.device.type == "cpu" and directly(ends, ends, ends):
             for b, n in enumerate(ends.tolist()):
                 if not 0 <= n <= most:
-                    raise ValueError(f"headroom.torch: {name}[{b}] is {n}, the cache has room for {most}")
+                    raise ValueError(f"gpu_headroom.torch: {name}[{b}] is {n}, the cache has room for {most}")
     elif isinstance(ends, bool) or not isinstance(ends, (int, torch.SymInt)):
-        raise TypeError(f"headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
+        raise TypeError(f"gpu_headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
     elif ends < 0 or ends > most:
-        raise ValueError(f"headroom.torch: {name} is {ends}, the cache has room for {most}")
+        raise ValueError(f"gpu_headroom.torch: {name} is {ends}, the cache has room for {most}")
     made[:, 1] = ends
     return made
 
@@ -249,7 +249,7 @@ def attention_with_cache(
     if paged:
         pages = listed("pages", pages, q, (q.shape[0], 1))
         if k_cache.shape[0] == 0 or k_cache.shape[positions] == 0:
-            raise ValueError(f"headroom.torch: k_cache is {tuple(k_cache.shape)}: there are no pages, or nothing in one")
+            raise ValueError(f"gpu_headroom.torch: k_cache is {tuple(k_cache.shape)}: there are no pages, or nothing in one")
     cu_q = cu_k = None
     if lengths is not None:
         room = k_cache.shape[positions] * (pages.shape[1] if paged else 1)
