@@ -18,8 +18,8 @@ const Names floor_0 = {"base"};
 const Names floor_1 = {"base", "memory", "report", "store"};
 const Names floor_2 = {"base", "memory", "report", "store", "gpu"};
 const Names floor_3 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments"};
-const Names floor_4 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "engine"};
-const Names floor_5 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "engine", "studies"};
+const Names floor_4 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "dry", "engine"};
+const Names floor_5 = {"base", "memory", "report", "store", "gpu", "ops", "dist", "instruments", "dry", "engine", "studies"};
 
 // What a room may include beside itself: the table of docs/tour.md.
 const std::map<std::string, Names> may_include = {
@@ -31,6 +31,7 @@ const std::map<std::string, Names> may_include = {
     {"ops", floor_2},
     {"dist", floor_2},
     {"instruments", floor_2},
+    {"dry", {"base", "memory"}},  // it is loaded into other people's processes
     {"engine", {"base", "memory", "report", "store", "gpu", "ops", "dist"}},  // measures nothing
     {"studies", floor_4},
     {"cli", floor_5},

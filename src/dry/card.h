@@ -1,0 +1,82 @@
+// A card that is described, not present: as the library answers for it, and as text between the command and the library.
+#pragma once
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace headroom::dry {
+
+struct Card {
+  std::string name = "NVIDIA H200";
+  std::uint64_t memory_bytes = 150122528768;  // what cudaMemGetInfo calls the total
+  std::uint64_t context_bytes = 0;            // of them, what each process's context takes
+  std::uint64_t others_bytes = 0;             // and what other programs hold
+  std::uint64_t sm = 90, units = 132;         // sm: 90 for 9.0
+  std::uint64_t shared_bytes = 232448;        // that a block may have
+  std::uint64_t l2_bytes = 62914560;
+  // What clocks are paced by: only the order of events matters here, times are the business of whoever reads the record.
+  double bytes_per_s = 4.1e12, half_flops = 6.7e14, single_flops = 5.1e13, link_bytes_per_s = 3e11, launch_s = 2e-6;
+};
+
+// Calls f(key, member) for every field, in order: the one list of what the text carries.
+template <class C, class F>
+void each_field(C& card, F&& f) {
+  f("name", card.name);
+  f("memory", card.memory_bytes);
+  f("context", card.context_bytes);
+  f("others", card.others_bytes);
+  f("sm", card.sm);
+  f("units", card.units);
+  f("shared", card.shared_bytes);
+  f("l2", card.l2_bytes);
+  f("bandwidth", card.bytes_per_s);
+  f("half", card.half_flops);
+  f("single", card.single_flops);
+  f("link", card.link_bytes_per_s);
+  f("launch", card.launch_s);
+}
+
+inline std::string card_text(const Card& card) {
+  std::string out;
+  each_field(card, [&](const char* key, const auto& value) {
+    if (!out.empty()) out += ';';
+    out += key;
+    out += '=';
+    if constexpr (requires { value.size(); }) {
+      for (const char c : value) out += c == ';' ? ',' : c;
+    } else {
+      char digits[40];
+      out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+    }
+  });
+  return out;
+}
+
+// Parts that are missing keep their default; false: a part has no such key, or its number is none.
+inline bool read_card(std::string_view text, Card& card) {
+  bool right = true;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(';'));
+    text.remove_prefix(part.size() + (part.size() < text.size()));
+    const auto equals = part.find('=');
+    bool found = false;
+    if (equals != std::string_view::npos)
+      each_field(card, [&](const char* key, auto& value) {
+        if (part.substr(0, equals) != key) return;
+        const std::string_view said = part.substr(equals + 1);
+        if constexpr (requires { value.size(); }) {
+          value = said;
+          found = true;
+        } else {
+          const auto end = std::from_chars(said.data(), said.data() + said.size(), value);
+          found = end.ec == std::errc() && end.ptr == said.data() + said.size();
+        }
+      });
+    right &= found;
+  }
+  return right;
+}
+
+}  // namespace headroom::dry

@@ -1,0 +1,46 @@
+/* What libheadroom_dry.so offers to an observer in the same process (Python through ctypes, or C++): found with dlsym(RTLD_DEFAULT, …),
+ * so a program that does not run dry simply does not find them. Any thread may call; nothing here waits or throws. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEADROOM_DRY_DOORS 1
+int headroom_dry_version(void); /* HEADROOM_DRY_DOORS of the library */
+
+/* ---- Marks: a word into the record. `what` is "phase", "step", "module", "program", …; what each means is between observer and reader. */
+void headroom_dry_mark(const char* what, const char* text, int64_t value);
+
+/* The calling thread's scope from now on: a number of the observer's own (a module's, say), in every block, launch and read of this
+ * thread until it changes. Name it once with headroom_dry_mark("scope", NAME, NUMBER). Returns the number before. */
+uint32_t headroom_dry_scope(uint32_t number);
+
+/* ---- Values: what the card's memory holds, where that is known. Copies to the card, fills and copies on it are kept by the library
+ * itself (up to 1 MiB each); an observer adds results of small operations and takes back what an operation overwrote.
+ * A block's values are forgotten when PyTorch's allocator takes it back. */
+int headroom_dry_known(const void* p, size_t bytes, void* out); /* 1: all of it; else 0, and unknown bytes of `out` are zeros */
+void headroom_dry_know(void* p, size_t bytes, const void* from);
+void headroom_dry_forget(void* p, size_t bytes);
+
+/* What the next read of the calling thread that is not known gives, in place of zeros: counts that an operation reads inside itself
+ * (nonzero, boolean indexing). `known` 1: they are what a card would give. Answers queue; headroom_dry_unanswer drops the rest. */
+void headroom_dry_answer(const void* value, size_t bytes, int known);
+void headroom_dry_unanswer(void);
+
+/* ---- Numbers, as they are now. */
+uint64_t headroom_dry_reads(void);         /* reads of the card so far */
+uint64_t headroom_dry_unknown_reads(void); /* of them, those that nobody knew */
+uint64_t headroom_dry_reads_here(void);    /* reads of the calling thread: a change says that an operation read */
+uint64_t headroom_dry_unknown_reads_here(void);
+uint64_t headroom_dry_clock_ns(void);      /* the host's virtual clock: its own time and what it waited for the card */
+int headroom_dry_on_device(const void* p); /* the card's index, or −1 */
+
+/* Python's stack at each allocation and read: 0 turns it off, else the most frames that are kept (48 at first). */
+void headroom_dry_frames(int most);
+
+#ifdef __cplusplus
+}
+#endif

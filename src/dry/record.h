@@ -1,0 +1,228 @@
+// The record of a dry run: what libheadroom_dry.so writes while a program runs under a CUDA that is not there. This header is the whole
+// description of the format; read.h reads it.
+//
+// One file a process, FOLDER/<pid>.dry: a FileHead, then entries, each a Head and its payload, in whole words of 8 bytes. The file is a
+// shared mapping, so everything that was recorded is there after a kill. An entry's first word is written last: kind 0 is the end.
+// A reader passes over kinds that it does not know by their length. Little-endian; times are nanoseconds since FileHead::begin_unix_ns.
+#pragma once
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+
+namespace headroom::dry {
+
+constexpr char record_magic[8] = {'H', 'R', 'D', 'R', 'Y', 'R', 'E', 'C'};
+constexpr std::uint32_t record_version = 1;
+
+struct FileHead {
+  char magic[8];
+  std::uint32_t version, bytes;  // bytes: of this head; entries begin there
+  std::int32_t pid, parent;
+  std::int32_t rank, ranks, local_rank;  // as the launcher's variables say, when the file was begun; −1, 1 and −1 without any
+  std::int32_t devices;                  // that the process sees
+  std::uint64_t begin_unix_ns;
+  std::uint64_t device_bytes, context_bytes;  // a card's memory, and what a process's context takes of it
+  char device[64];
+  char program[160];  // the command line, cut off
+};
+
+enum class Kind : std::uint16_t {
+  end = 0,
+  name,
+  stack,
+  block,
+  driver,
+  host,
+  launch,
+  kernel,
+  product,
+  attention,
+  copy,
+  collective,
+  event,
+  wait,
+  graph,
+  read,
+  note,
+  mark,
+};
+
+struct Head {
+  Kind kind;
+  std::uint16_t words;   // of the whole entry, this head included
+  std::uint32_t thread;  // as the system numbers it
+  std::uint64_t at_ns;   // when
+};
+
+// Payloads. A `name` is the number of a Name entry that comes before; 0: none. A `stream` is 0 for a device's own stream, else its number in
+// the order of creation; `device` is the card's index as the program sees it.
+
+struct Name {  // followed by `length` bytes
+  static constexpr Kind kind = Kind::name;
+  std::uint32_t id, length;
+};
+
+struct Frame {                   // of Python; the innermost first
+  std::uint32_t file, function;  // names
+  std::uint32_t line, reserved;
+};
+
+struct Stack {  // followed by `count` frames
+  static constexpr Kind kind = Kind::stack;
+  std::uint32_t id, count;
+};
+
+// Where the program is: `stack` is the Python stack at the thread's last allocation or read (0: not known, a thread without Python),
+// `scope` what the observer
+// said last on that thread (headroom_dry_scope).
+struct Place {
+  std::uint32_t stack, scope;
+};
+
+struct Block {  // PyTorch's caching allocator hands out (bytes > 0) or takes back (bytes < 0)
+  static constexpr Kind kind = Kind::block;
+  std::uint64_t address;
+  std::int64_t bytes;
+  std::uint64_t allocated, reserved;  // of the device, after this
+  std::uint32_t device, stream;       // stream: of the thread's last launch; the allocator does not say its own
+  Place place;
+};
+
+struct Driver {  // the driver's memory of a device changes: cudaMalloc, cudaFree, pages of virtual memory
+  static constexpr Kind kind = Kind::driver;
+  std::uint64_t address;
+  std::int64_t bytes;
+  std::uint64_t used;  // after this, without the context
+  std::uint32_t device;
+  std::uint32_t name;  // the function
+};
+
+struct Host {  // pinned or managed memory
+  static constexpr Kind kind = Kind::host;
+  std::uint64_t address;
+  std::int64_t bytes;
+  std::uint64_t used;  // of this sort, after this
+  std::uint32_t managed, name;
+};
+
+struct Launch {
+  static constexpr Kind kind = Kind::launch;
+  std::uint32_t device, stream, name, scope;
+  std::uint32_t grid[3], block[3];
+  std::uint32_t shared_bytes, graph;  // graph: number of the capture that took it, it did not run; 0: it ran
+  std::uint64_t reached_bytes;        // from the addresses among its arguments to the ends of their blocks: an upper bound
+};
+
+struct Kernel {  // once, before its first launch; followed by the bytes of each parameter, u16 each
+  static constexpr Kind kind = Kind::kernel;
+  std::uint32_t name, registers, shared_bytes, parameters;
+};
+
+struct Product {
+  static constexpr Kind kind = Kind::product;
+  std::uint32_t device, stream, name, scope;
+  std::int64_t m, n, k, batch;
+  std::int32_t type_a, type_b, type_c, compute;  // cudaDataType, cublasComputeType; −1: not known
+  std::uint32_t graph, reserved;
+};
+
+struct Attention {
+  static constexpr Kind kind = Kind::attention;
+  std::uint32_t device, stream, name, scope;
+  std::int64_t batch, heads, len_q, len_k, head_dim, kv_heads;
+  std::int64_t workspace_bytes;
+  std::int32_t type;  // cudnnDataType
+  std::uint32_t backward, graph, reserved;
+};
+
+enum class Way : std::uint32_t { to_device, to_host, on_device, between_devices, on_host, fill };
+
+struct Copy {
+  static constexpr Kind kind = Kind::copy;
+  std::uint32_t device, stream;
+  Way way;
+  std::uint32_t graph;
+  std::uint64_t bytes;
+};
+
+struct Collective {
+  static constexpr Kind kind = Kind::collective;
+  std::uint32_t device, stream, name, scope;
+  std::uint32_t communicator, ranks;  // communicator: its number in this process
+  std::int32_t peer;                  // root, or the other rank of send and receive; −1: none
+  std::uint32_t moved;                // 1: its bytes were really exchanged
+  std::uint64_t bytes;                // that this rank gives in
+  std::int32_t type;                  // ncclDataType
+  std::uint32_t graph;
+};
+
+enum class EventDone : std::uint32_t { record, stream_waits };
+
+struct Event {
+  static constexpr Kind kind = Kind::event;
+  EventDone done;
+  std::uint32_t device, stream, event;  // event: its number in the order of creation
+};
+
+enum class WaitsFor : std::uint32_t { device, stream, event };
+
+struct Wait {  // the host waits for the card
+  static constexpr Kind kind = Kind::wait;
+  WaitsFor what;
+  std::uint32_t device, number, reserved;
+  std::uint64_t until_ns;  // by the virtual clock of the card
+};
+
+enum class GraphDone : std::uint32_t { begin, end, instantiate, launch };
+
+struct Graph {
+  static constexpr Kind kind = Kind::graph;
+  GraphDone done;
+  std::uint32_t device, stream, graph;  // graph: number of the capture
+};
+
+struct Read {  // the program reads the card's memory
+  static constexpr Kind kind = Kind::read;
+  std::uint64_t address, bytes;
+  std::uint32_t known;  // 1: the bytes are what a card would give; 0: nobody knows them, the program got a guess
+  std::uint32_t device;
+  Place place;
+};
+
+enum class Said : std::uint32_t {
+  accepted,        // a function did nothing but say yes
+  refused,         // a function answered that it is not supported
+  no_workspace,    // a library's function: its workspace is not known here and was taken as 0
+  full,            // the card had no room for `bytes` (PyTorch gives back what it caches and asks again)
+  out_of_memory,   // PyTorch raised its error: `bytes` is the tensor's size
+  static_runtime,  // a library brings its own runtime; `name` is its file
+  host_full,       // the host's limit for pinned memory
+};
+
+struct Note {  // the first time, then at counts of 2, 4, 8, …
+  static constexpr Kind kind = Kind::note;
+  Said said;
+  std::uint32_t name;
+  std::uint64_t count, bytes;
+  std::uint32_t device, reserved;
+  Place place;
+};
+
+struct Mark {  // the observer's word: headroom_dry_mark
+  static constexpr Kind kind = Kind::mark;
+  std::uint32_t what, text;  // names: "phase", "module", "step", …
+  std::int64_t value;
+};
+
+using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, Event, Wait, Graph,
+                            Read, Note, Mark>;
+
+namespace detail {
+template <class... T>
+constexpr bool in_whole_words(const std::tuple<T...>*) {
+  return ((sizeof(T) % 8 == 0 && std::is_trivially_copyable_v<T>)&&...);
+}
+}  // namespace detail
+static_assert(sizeof(Head) == 16 && sizeof(FileHead) % 8 == 0 && detail::in_whole_words(static_cast<Payloads*>(nullptr)));
+
+}  // namespace headroom::dry

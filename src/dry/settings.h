@@ -1,0 +1,23 @@
+// What libheadroom_dry.so is told: environment variables of the process that it is loaded into. The command sets them, the library reads them,
+// and nobody else needs them. All but the folder have a default.
+#pragma once
+
+namespace headroom::dry {
+
+// The folder of the record. It also holds libcuda.so.1 and libnvidia-ml.so.1 (links to the library, for programs that look for them by
+// path) and what ranks exchange. Without it nothing is recorded.
+constexpr const char* folder_variable = "HEADROOM_DRY_FOLDER";
+
+// The card: "name=NVIDIA H200;memory=150122528768;sm=90;units=132;…", the fields of card.h.
+constexpr const char* card_variable = "HEADROOM_DRY_CARD";
+
+// How many of them the host has (1); CUDA_VISIBLE_DEVICES chooses among these.
+constexpr const char* cards_variable = "HEADROOM_DRY_CARDS";
+
+// What the host may pin, in bytes; 0: no limit.
+constexpr const char* pinned_variable = "HEADROOM_DRY_PINNED";
+
+// 0: what the library has to say is in the record only; 1: also on standard error, once each.
+constexpr const char* talk_variable = "HEADROOM_DRY_TALK";
+
+}  // namespace headroom::dry
