@@ -447,9 +447,9 @@ class AttentionTest(Base):
 
         asked = []
 
-        def heard(*given):
+        def heard(*given, **named):
             asked.append(given[6])
-            return checks.options_of(*given)
+            return checks.options_of(*given, **named)
 
         q = torch.randn(1, 2, 5, 8)
         try:
@@ -621,12 +621,158 @@ class ReplaceTest(Base):
         F = torch.nn.functional
         q, k, v = tensors(heads=2, seed=5)
         refusal = hr.Error("unsupported", "cuda:0 cannot be had")
+        sdpa._known.clear()
         with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal):
             F.scaled_dot_product_attention(q, k, v).sum().backward()
         self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
         with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=hr.Error("bug", "of ours")):
             with self.assertRaisesRegex(hr.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
+
+    def test_torchs_causal_biases(self):
+        from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+        F = torch.nn.functional
+        for device, (make, align), (len_q, len_k) in itertools.product(
+            DEVICES, ((causal_upper_left, "top-left"), (causal_lower_right, "bottom-right")), ((33, 40), (33, 33), (1, 40))
+        ):
+            with self.subTest(device=device, align=align, len_q=len_q):
+                q, k, v = tensors(device, heads=2, len_q=len_q, len_k=len_k)
+                want = reference(q, k, v, is_causal=True, align=align)[0]
+                bias = make(len_q, len_k)
+                with ht.replace_sdpa() as seen:
+                    self.near(F.scaled_dot_product_attention(q, k, v, bias), want, torch.float32)
+                    self.assertEqual((seen.served, dict(seen.left)), (1, {}))
+                    exact = [x.detach().double() for x in (q, k, v)]
+                    if not (device == "cuda" and align == "bottom-right"):  # torch 2.11 itself gives NaN there in float64
+                        self.near(F.scaled_dot_product_attention(*exact, attn_mask=bias), want, torch.float32, "left to torch")
+                    F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=0.5)
+                    self.assertIs(F.scaled_dot_product_attention, sdpa._sdpa)
+                    with self.assertRaisesRegex(ValueError, "should not be used with causal=True"):
+                        F.scaled_dot_product_attention(q, k, v, bias, is_causal=True)
+                self.assertIn("dropout_p is 0.5", seen.explain())
+                compiled = torch.compile(lambda *x: F.scaled_dot_product_attention(*x, attn_mask=bias), fullgraph=True, backend="aot_eager")  # noqa: B023
+                with ht.replace_sdpa() as seen:
+                    self.near(compiled(q, k, v), want, torch.float32)
+                    self.near(compiled(*exact), want, torch.float32, "left to torch")
+                self.assertEqual((seen.compiled, "float64" in seen.explain()), (1, True), seen.explain())
+                torch._dynamo.reset()
+
+    def test_a_choice_among_torchs_kernels_is_respected(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        F = torch.nn.functional
+        q, k, v = tensors(heads=2)
+        several = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+
+        def called(chosen, **options):
+            with ht.replace_sdpa(**options) as seen, sdpa_kernel(chosen):
+                F.scaled_dot_product_attention(q, k, v)
+            return "served" if seen.served else seen.explain()
+
+        self.assertIn("math attention was chosen", called(SDPBackend.MATH))
+        self.assertIn("flash attention was chosen", called([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]))
+        self.assertEqual(called(several), "served")
+        self.assertIn("math attention was chosen", called(SDPBackend.MATH, even_if_chosen=True))
+        self.assertEqual(called(SDPBackend.FLASH_ATTENTION, even_if_chosen=True), "served")
+        with ht.replace_sdpa() as seen, sdpa_kernel(SDPBackend.MATH):
+            torch.compile(lambda: F.scaled_dot_product_attention(q, k, v), fullgraph=True, backend="aot_eager")()
+        self.assertIn("math attention was chosen (sdpa_kernel) (in compiled code)", seen.explain())
+        with self.assertRaisesRegex(TypeError, "tf32 is a str"), ht.replace_sdpa(tf32="no"):
+            pass
+
+    def test_float32_is_as_exact_as_torchs(self):
+        from unittest import mock
+
+        asked, F = [], torch.nn.functional
+
+        def heard(*given, **named):
+            asked.append(given[7])
+            return checks.options_of(*given, **named)
+
+        for device, said in itertools.product(DEVICES, (False, True)):
+            q, k, v = tensors(device, heads=2, dim=64, seed=7)
+            before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+            try:
+                with mock.patch.object(sdpa, "options_of", heard), ht.replace_sdpa(tf32=said):
+                    o = F.scaled_dot_product_attention(q, k, v)
+            finally:
+                torch.backends.cuda.matmul.allow_tf32 = before
+            if not said:
+                self.near(o, reference(q, k, v)[0], torch.float32)
+        self.assertEqual(asked, [False, True] * len(DEVICES))
+
+    def test_results_have_torchs_strides(self):
+        F = torch.nn.functional
+        made = {
+            "in order": lambda n: torch.randn(2, 3, n, 8), "positions first": lambda n: torch.randn(2, n, 3, 8).transpose(1, 2),
+            "batch inside": lambda n: torch.randn(n, 2, 3, 8).permute(1, 2, 0, 3), "packed": lambda n: torch.randn(2, n, 3, 3, 8)[:, :, 0].transpose(1, 2),
+            "heads first": lambda n: torch.randn(3, 2, n, 8).transpose(0, 1), "turned": lambda n: torch.randn(2, 3, 8, n).transpose(2, 3),
+            "expanded": lambda n: torch.randn(1, 3, n, 8).expand(2, 3, n, 8),
+        }  # fmt: skip
+        for device, (how, make), n, dtype in itertools.product(DEVICES, made.items(), (1, 33), (torch.float32, torch.bfloat16)):
+            with self.subTest(how=how, n=n, device=device, dtype=dtype):
+                q, k, v = (make(n).to(device, dtype).requires_grad_(device == "cuda") for _ in range(3))
+                want = F.scaled_dot_product_attention(q, k, v)
+                with ht.replace_sdpa() as seen:
+                    for _ in range(2):  # known the second time
+                        o = F.scaled_dot_product_attention(q, k, v)
+                self.assertEqual(seen.served, 2)
+                for length, got, torchs in zip(o.shape, o.stride(), want.stride()):
+                    self.assertTrue(length == 1 or got == torchs, (o.stride(), want.stride()))
+                self.near(o, want, dtype)
+                self.assertEqual(o.requires_grad, want.requires_grad)
+
+    def test_what_torch_broadcasts(self):
+        F = torch.nn.functional
+        g = torch.Generator().manual_seed(3)
+        for shapes in (((2, 4, 9, 8), (2, 1, 7, 8), (2, 1, 7, 8)), ((2, 4, 9, 8), (1, 4, 7, 8), (2, 4, 7, 8)), ((4, 9, 8), (4, 7, 8), (4, 7, 8)),
+                       ((9, 8), (7, 8), (7, 8)), ((1, 4, 9, 8), (3, 4, 7, 8), (3, 4, 7, 16)), ((2, 1, 9, 8), (2, 4, 7, 8), (2, 4, 7, 8)),
+                       ((2, 4, 9, 8), (2, 1, 7, 8), (2, 4, 7, 8))):  # fmt: skip
+            for device in DEVICES:
+                given = [torch.randn(s, generator=g).to(device).requires_grad_() for s in shapes]
+                want = F.scaled_dot_product_attention(*given, is_causal=True)
+                with ht.replace_sdpa() as seen:
+                    o = F.scaled_dot_product_attention(*given, is_causal=True)
+                self.assertEqual((seen.served, o.shape), (1, want.shape), seen.explain())
+                up = torch.randn_like(o)
+                for got, w in zip((o, *torch.autograd.grad(o, given, up)), (want, *torch.autograd.grad(want, given, up))):
+                    self.near(got, w, torch.float32)
+
+    def test_why_no_call_was_seen(self):
+        import types
+
+        module = types.ModuleType("somebodys_model")
+        module.attend, sys.modules["somebodys_model"] = torch.nn.functional.scaled_dot_product_attention, module
+        try:
+            with ht.replace_sdpa() as seen:
+                module.attend(*tensors(heads=2))
+            self.assertIn("not seen: calls of somebodys_model.attend", seen.explain())
+        finally:
+            del sys.modules["somebodys_model"]
+        with ht.replace_sdpa() as seen:
+            pass
+        self.assertIn("nothing called torch.nn.functional.scaled_dot_product_attention", seen.explain())
+        q, k, v = tensors(heads=2)
+        with ht.replace_sdpa() as seen:
+            torch.compile(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), fullgraph=True, backend="aot_eager")()
+        self.assertIn("compiled: 1 calls became headroom.attention_forward", seen.explain())
+
+    def test_flops_are_counted(self):
+        code = (
+            "import torch, torch.nn.functional as F, gpu_headroom.torch as ht\n"
+            "from torch.utils.flop_counter import FlopCounterMode, flop_registry\n"
+            "q, k = (torch.randn(2, 4, n, 16, requires_grad=True) for n in (8, 12))\n"
+            "with FlopCounterMode(display=False) as counted, ht.replace_sdpa():\n"
+            "    F.scaled_dot_product_attention(q, k, k[..., :8]).sum().backward()\n"
+            "    ht.attention(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2), layout='blhd')\n"
+            "products = 2 * 2 * 4 * 8 * 12\n"
+            "assert counted.get_total_flops() == products * (16 * 4 + 8 * 3 + 16 * 2), counted.get_total_flops()\n"
+        )
+        import subprocess
+
+        for before in ("", "import torch.utils.flop_counter\n"):
+            subprocess.run([sys.executable, "-c", before + code], check=True)
 
     def test_a_tensor_that_was_changed_is_not_read_again(self):
         for changed in ("q", "k", "v", "o"):

@@ -19,7 +19,10 @@ if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4
     raise ImportError(f"gpu_headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
 
 from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
+from .flops import register as _count_flops
 from .sdpa import Replacement, replace_sdpa
+
+_count_flops()
 
 __all__ = [
     "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "replace_sdpa", "why_not",

@@ -57,6 +57,11 @@ _SMALL = 1 << 20  # bytes
 _of_thread = threading.local()
 
 
+# Of batch, heads and positions, which lies outermost in the memory of a result, and which next. The first is what a projection reads without
+# a copy, the second is in order.
+ORDERS = (0, 2, 1), (0, 1, 2), (2, 0, 1), (1, 0, 2), (1, 2, 0), (2, 1, 0)
+
+
 class _Ready:
     """A call of the C interface whose shapes and strides are settled; `copies`: which of the tensors are copied into order before."""
 
@@ -70,7 +75,7 @@ class _Ready:
 class _Call:
     """What one problem needs each time, worked out once: the bytes of workspace, the shapes of outputs, calls by their tensors' strides."""
 
-    def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_):
+    def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_, order):
         (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
         mask, top_left, window, after, softcap, scale, variant, deterministic = options
         has_sink, documents, pages_of_sequence = with_
@@ -89,7 +94,7 @@ class _Call:
             for i in ((0,) if pages_of_sequence else (0, 1))
         ]
         self.more = has_sink or documents > 0 or pages_of_sequence > 0
-        o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v)
+        o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v, order)
         self.o_shape, self.o_stride, self.lse_shape = tuple(o.shape), o.stride(), (batch, heads, len_q)
         self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # of which LSE is the like: the cheapest way to make one
         self.ready = {}, {}  # forward and backward, by strides
@@ -233,23 +238,29 @@ def _small(sink, cu_q, cu_k):
 
 
 @functools.lru_cache(maxsize=4096)
-def _call(context, device, shapes, dtype, options, heads_first, tf32, with_):
-    return _Call(context, device, shapes, dtype, options, heads_first, tf32, with_)
+def _call(context, device, shapes, dtype, options, heads_first, tf32, with_, order):
+    return _Call(context, device, shapes, dtype, options, heads_first, tf32, with_, order)
 
 
-def call_of(q, k, v, sink, cu_q, cu_k, pages, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32):
+def call_of(
+    q, k, v, sink, cu_q, cu_k, pages, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32, order=0
+):  # fmt: skip
     rows, positions = (1, 2) if heads_first else (2, 1)
     a, b = q.shape, k.shape
     shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
     options = (mask, top_left, window, after, softcap, scale, variant, deterministic)
     with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
-    return _call(context_of(q), q.device, shapes, q.dtype, options, heads_first, tf32_of(tf32, q), with_)
+    return _call(context_of(q), q.device, shapes, q.dtype, options, heads_first, tf32_of(tf32, q), with_, order)
 
 
-def like(t, heads_first, dim=None):
-    """An output of t's shape (or another head_dim). Positions outermost in memory: what a projection reads without a copy."""
+def like(t, heads_first, dim=None, order=0):
+    """An output of t's shape (or another head_dim), in one of ORDERS; without heads_first it is in order."""
     a, b, length, own = t.shape
     dim = own if dim is None else dim
     if not heads_first:
         return t.new_empty((a, b, length, dim))
-    return t.new_empty_strided((a, b, length, dim), (b * length * dim, dim, b * dim, 1))
+    sizes, strides, step = (a, b, length), [0, 0, 0], dim
+    for at in reversed(ORDERS[order]):
+        strides[at] = step
+        step = step * sizes[at]
+    return t.new_empty_strided((a, b, length, dim), (*strides, 1))

@@ -63,7 +63,7 @@ def cast(tensors):
     return [t.to(to) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
 
 
-def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0):
+def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0):
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
     if not isinstance(is_causal, bool):
@@ -91,7 +91,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
     width, after = (0, 0) if window is None else both
     scale = None if scale is None else float(scale)
     return (mask, align == "top-left" and mask != 0, width, after, float(softcap), scale, layout == "bhld", variant or "", bool(deterministic),
-            -1 if tf32 is None else int(bool(tf32)))  # fmt: skip
+            -1 if tf32 is None else int(bool(tf32)), order)  # fmt: skip
 
 
 def listed(name, t, q, shape):

@@ -7,7 +7,8 @@ from .calls import call_of, like
 _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
 _OPTIONS = (
-    "int mask, bool top_left, int window, int after, float softcap, float? scale, bool heads_first, str variant, bool deterministic, int tf32"
+    "int mask, bool top_left, int window, int after, float softcap, float? scale, bool heads_first, str variant, bool deterministic, int tf32, "
+    "int order=0"
 )
 _library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, {_OPTIONS}) -> (Tensor, Tensor)")
 _library.define(
@@ -34,13 +35,13 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_forward", _forward, _key)
     _library.impl("attention_backward", _backward, _key)
 
-_HEADS_FIRST = 6  # of the options
+_HEADS_FIRST, _ORDER = 6, 10  # of the options; the last may be left out
 
 
 @torch.library.register_fake("headroom::attention_forward", lib=_library)
 def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, *options):
     heads_first = options[_HEADS_FIRST]
-    return like(q, heads_first, v.shape[3]), _lse_like(q, heads_first)
+    return like(q, heads_first, v.shape[3], options[_ORDER] if len(options) > _ORDER else 0), _lse_like(q, heads_first)
 
 
 @torch.library.register_fake("headroom::attention_backward", lib=_library)

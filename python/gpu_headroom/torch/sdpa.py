@@ -2,52 +2,242 @@
 
 import collections
 import contextlib
-from typing import Iterator
+import sys
+import threading
+from typing import Iterator, Optional
 
 import torch
 
 from .. import library as lib
+from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
-from .direct import run
+from .direct import any_autocast, directly, run, run_directly, settled
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
+_naming = threading.Lock()  # of what follows, and of the name in torch.nn.functional
 _replacing = []  # the innermost last
+_under_torchs_name = 0  # calls that run now and look the name up
 
 
 class Replacement:
-    """What a replace_sdpa() saw: `served` calls, and how many were `left` to torch for which reason. Calls of compiled code are
-    not counted: its graph shows headroom.attention_forward where ours is."""
+    """What a replace_sdpa() saw: `served` calls, and how many were `left` to torch for which reason. Compiled code is not counted by
+    its runs: `compiled` is how many calls were compiled into headroom.attention_forward."""
 
-    def __init__(self) -> None:
+    def __init__(self, tf32: bool = False, even_if_chosen: bool = False) -> None:
         self.served = 0
+        self.compiled = 0
         self.left: "collections.Counter[str]" = collections.Counter()
+        self.tf32, self.even_if_chosen = tf32, even_if_chosen
 
     def explain(self) -> str:
-        """One line for the calls that were served, and one for each reason why others were left to torch."""
+        """One line for the calls that were served, and one for each reason why others were not, or were not seen."""
         lines = [f"served by headroom: {self.served} calls"]
+        if self.compiled:
+            lines.append(f"compiled: {self.compiled} calls became headroom.attention_forward; how often compiled code runs is not counted")
         lines += [f"left to torch: {count} calls: {reason}" for reason, count in self.left.most_common()]
+        unseen = _imported_names()
+        if unseen:
+            lines.append(f"not seen: calls of {', '.join(unseen)}: a name that was imported keeps torch's function; write "
+                         "torch.nn.functional.scaled_dot_product_attention there")  # fmt: skip
+        elif not (self.served or self.compiled or self.left):
+            lines.append("nothing called torch.nn.functional.scaled_dot_product_attention: a model of transformers needs "
+                         "attn_implementation='sdpa'; code that was compiled with another name of it, or by torch.export, keeps torch's")  # fmt: skip
         return "\n".join(lines) + "\n"
+
+
+def _imported_names():
+    """Names of other modules that hold torch's function itself: replacing the name in torch.nn.functional does not reach them."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("torch", "gpu_headroom"):
+            continue
+        held = getattr(module, "__dict__", None)
+        found += [f"{name}.{key}" for key, value in list(held.items()) if value is _torchs] if isinstance(held, dict) else []
+    return sorted(found)
+
+
+def _chosen(but_fused):
+    """The sentence for a choice that the user made among torch's kernels, by sdpa_kernel or a switch; None where several fused ones may run,
+    and with `but_fused` where one may."""
+    cuda = torch.backends.cuda
+    fused = [
+        name
+        for name, on in (
+            ("flash", cuda.flash_sdp_enabled()), ("efficient", cuda.mem_efficient_sdp_enabled()), ("cuDNN", cuda.cudnn_sdp_enabled()),
+        )
+        if on
+    ]  # fmt: skip
+    if len(fused) > (0 if but_fused else 1):
+        return None
+    if fused:
+        return f"torch's {fused[0]} attention was chosen (sdpa_kernel), and no other fused one"
+    return "torch's math attention was chosen (sdpa_kernel)" if cuda.math_sdp_enabled() else "none of torch's kernels may run (sdpa_kernel)"
+
+
+def _at_trace(function):
+    # What torch.compiler.assume_constant_result does, without its import of the compiler: called once, while code is traced.
+    function._dynamo_marked_constant = True
+    return function
+
+
+def _settings():
+    """(tf32, what _chosen says) of the innermost replacement; tf32 False without one, in code that kept our function."""
+    inner = _replacing[-1] if _replacing else None
+    return (False, _chosen(False)) if inner is None else (inner.tf32, _chosen(inner.even_if_chosen))
+
+
+_settings_at_trace = _at_trace(lambda: _settings())
+
+
+@_at_trace
+def _note_compiled(reason):
+    if _replacing:
+        if reason is None:
+            _replacing[-1].compiled += 1
+        else:
+            _replacing[-1].left[reason + " (in compiled code)"] += 1
+    return 0
+
+
+def _foreign(t):
+    """Whether a tensor's class has a say in functions of torch: it compares their names."""
+    if type(t) in (torch.Tensor, torch.nn.Parameter):
+        return False
+    of = type(t).__torch_function__
+    return of is not torch._C._disabled_torch_function_impl and getattr(of, "__func__", None) is not torch.Tensor.__torch_function__.__func__
+
+
+@contextlib.contextmanager
+def _torchs_name():
+    """Within it the name in torch.nn.functional is torch's own function, for tensors that compare what they are called by with it."""
+    global _under_torchs_name
+    with _naming:
+        _under_torchs_name += 1
+        torch.nn.functional.scaled_dot_product_attention = _torchs
+    try:
+        yield
+    finally:
+        with _naming:
+            _under_torchs_name -= 1
+            _set_name()
+
+
+def _set_name():
+    ours = _replacing and not _under_torchs_name
+    torch.nn.functional.scaled_dot_product_attention = _sdpa if ours else _torchs
 
 
 def _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     if seen is not None:
         seen.left[reason] += 1
+    elif torch.compiler.is_compiling():
+        _note_compiled(reason)
     rest = {"enable_gqa": enable_gqa} if enable_gqa else {}  # torch 2.4 has no such argument
-    return _torchs(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **rest)
+    given = dict(attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **rest)
+    if isinstance(attn_mask, torch.Tensor) and _foreign(attn_mask):
+        if not torch.compiler.is_compiling():
+            with _torchs_name():
+                return _torchs(query, key, value, **given)
+        if hasattr(type(attn_mask), "_dispatch"):  # torch's causal biases; compiled code takes no locks
+            return type(attn_mask)._dispatch(query, key, value, **given)
+    return _torchs(query, key, value, **given)
+
+
+def _causal_bias(attn_mask, q, k):
+    """(align, reason) of torch's own causal biases; reason None: served. None for every other mask."""
+    module = sys.modules.get("torch.nn.attention.bias")  # whose import takes seconds: without it there is no such bias
+    if module is None or not isinstance(attn_mask, module.CausalBias):
+        return None
+    if (attn_mask.seq_len_q, attn_mask.seq_len_kv) != (q.shape[-2], k.shape[-2]):
+        return None, f"a causal bias for {attn_mask.seq_len_q} queries and {attn_mask.seq_len_kv} keys, where there are {q.shape[-2]} and {k.shape[-2]}"
+    return ("top-left" if attn_mask.variant == module.CausalVariant.UPPER_LEFT else "bottom-right"), None
+
+
+def _in_four_dimensions(q, k, v):
+    """q, k and v as [batch, heads, len, head_dim], expanded where torch broadcasts; unchanged where that is not possible."""
+    if not all(isinstance(t, torch.Tensor) and t.layout == torch.strided and not t.is_nested for t in (q, k, v)):
+        return q, k, v
+    if q.dim() == k.dim() == v.dim() and 2 <= q.dim() < 4:
+        q, k, v = (t[(None,) * (4 - t.dim())] if t.dim() == 2 else t.unsqueeze(1) for t in (q, k, v))
+    if not q.dim() == k.dim() == v.dim() == 4:
+        return q, k, v
+    batches, heads = {t.shape[0] for t in (q, k, v)} - {1}, {t.shape[1] for t in (k, v)} - {1}
+    if len(batches) == 1:
+        batch = next(iter(batches))
+        q, k, v = (t if t.shape[0] == batch else t.expand(batch, -1, -1, -1) for t in (q, k, v))
+    if len(heads) == 1:
+        n = next(iter(heads))
+        k, v = (t if t.shape[1] == n else t.expand(-1, n, -1, -1) for t in (k, v))
+        if q.shape[1] == 1:
+            q = q.expand(-1, n, -1, -1)
+    return q, k, v
+
+
+def _order_as_torchs(q, k, v, is_causal, scale, enable_gqa):
+    """In which order the dimensions of torch's own result lie in memory: kernels of torch differ in it."""
+    if q.device.type == "cuda" and not torch.compiler.is_compiling():
+        rest = {"enable_gqa": True} if enable_gqa else {}
+        kernel = torch._fused_sdp_choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal, scale=scale, **rest)
+        if kernel in (1, 2):  # flash and efficient: [batch, len, heads, head_dim]
+            return 0
+        if kernel == 0:
+            return 1
+    if any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride())) or q.stride(3) != 1:
+        return 1
+    strides = q.stride()[:3]
+    return ORDERS.index(tuple(sorted(range(3), key=lambda d: -strides[d])))
+
+
+_known = {}  # of what was asked before: (call, ready, options)
 
 
 def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    seen = None if torch.compiler.is_compiling() or not _replacing else _replacing[-1]
-    if all(isinstance(t, torch.Tensor) for t in (query, key, value)):
-        q, k, v = cast([query, key, value])
-    else:
-        q, k, v = query, key, value
-    reason = reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, "bhld")
+    compiling = torch.compiler.is_compiling()
+    seen = None if compiling or not _replacing else _replacing[-1]
+    given = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    tf32, chosen = _settings_at_trace() if compiling else _settings()
+    if chosen is not None:
+        return _leave(chosen, seen, *given)
+    known_as = None
+    if attn_mask is None and not dropout_p and directly(query, key, value) and not any_autocast():
+        known_as = (
+            query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
+            query.device, key.device, value.device, torch.get_num_threads() if query.is_cpu else None, is_causal, type(is_causal), scale,
+            enable_gqa, torch.are_deterministic_algorithms_enabled(), tf32,
+        )  # fmt: skip
+        try:
+            found = _known.get(known_as)
+        except TypeError:
+            known_as = found = None
+        if found is not None:
+            o = run_directly((query, key, value, None, None, None, None), *found)[0]
+            if seen is not None:
+                seen.served += 1
+            return o
+    q, k, v = cast([query, key, value]) if all(isinstance(t, torch.Tensor) for t in (query, key, value)) else (query, key, value)
+    align, is_causal = "top-left", bool(is_causal)
+    mask = attn_mask
+    if mask is not None:
+        bias = _causal_bias(mask, q, k) if not is_causal else None
+        if bias is not None and bias[1] is not None:
+            return _leave(bias[1], seen, *given)
+        if bias is not None:
+            align, is_causal, mask = bias[0], True, None
+    dims = query.dim() if isinstance(query, torch.Tensor) else 4
+    q, k, v = _in_four_dimensions(q, k, v)
+    alone = isinstance(k, torch.Tensor) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
+    reason = reason_why_not(q, k, v, mask, dropout_p, scale, enable_gqa or alone, "bhld")
     if reason is not None:
-        return _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    options = options_of(bool(is_causal), scale, None, "top-left", "bhld", None, torch.are_deterministic_algorithms_enabled(), None)
+        return _leave(reason, seen, *given)
+    order = _order_as_torchs(q, k, v, is_causal, scale, enable_gqa)
+    options = options_of(is_causal, scale, None, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order)
+    tensors = (q, k, v, None, None, None, None)
     try:
-        o = run((q, k, v, None, None, None, None), options)[0]
+        o = run(tensors, options)[0]
+        if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
+            if len(_known) >= 4096:
+                _known.clear()
+            _known[known_as] = settled(tensors, options)
     except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA
         if refused.status != "unsupported":
             raise
@@ -55,22 +245,30 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     else:
         if seen is not None:
             seen.served += 1
-        return o
-    return _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        elif compiling:
+            _note_compiled(None)
+        return o if dims == 4 else o[(0,) * (4 - dims)] if dims == 2 else o.squeeze(1)
+    return _leave(reason, seen, *given)
 
 
 @contextlib.contextmanager
-def replace_sdpa() -> Iterator[Replacement]:
+def replace_sdpa(*, tf32: bool = False, even_if_chosen: bool = False) -> Iterator[Replacement]:
     """Within it torch.nn.functional.scaled_dot_product_attention is headroom's, where headroom serves the call, in every thread.
 
-    Yields a Replacement, whose explain() says which calls were left to torch, and why.
+    Yields a Replacement, whose explain() says which calls were left to torch, and why. Results have torch's strides.
+    tf32: float32 on CUDA may round products to tf32; else it is exact, as torch's fused kernels are, whatever allow_tf32 says.
+    A choice among torch's kernels is left to torch: sdpa_kernel(MATH), or a single fused one. even_if_chosen: the fused one is replaced, too.
     """
-    seen = Replacement()
-    _replacing.append(seen)
-    torch.nn.functional.scaled_dot_product_attention = _sdpa
+    for name, value in (("tf32", tf32), ("even_if_chosen", even_if_chosen)):
+        if not isinstance(value, bool):
+            raise TypeError(f"gpu_headroom.torch.replace_sdpa: {name} is a {type(value).__name__}: True or False")
+    seen = Replacement(tf32, even_if_chosen)
+    with _naming:
+        _replacing.append(seen)
+        _set_name()
     try:
         yield seen
     finally:
-        _replacing.remove(seen)
-        if not _replacing:
-            torch.nn.functional.scaled_dot_product_attention = _torchs
+        with _naming:
+            _replacing.remove(seen)
+            _set_name()

@@ -1,0 +1,63 @@
+"""FLOPs of the operators for torch.utils.flop_counter, counted as it counts torch's own attention: all of q k^T and p v, whatever the mask."""
+
+import importlib.abc
+import importlib.util
+import sys
+
+import torch
+
+
+def _products(heads_first, q, k, v):
+    """FLOPs of q k^T and of p v."""
+    rows, positions = (1, 2) if heads_first else (2, 1)
+    scores = q[0] * q[rows] * q[positions] * k[positions]
+    return 2 * scores * q[3], 2 * scores * v[3]
+
+
+def _forward(q, k, v, sink, cu_q, cu_k, pages, *options, out_shape=None, **_):
+    if pages is not None:  # k is [pages, kv_heads, page, head_dim]: a sequence has as many keys as its pages hold
+        positions = 2 if options[6] else 1
+        k = [*k]
+        k[positions] *= pages[1]
+    return sum(_products(options[6], q, k, v))
+
+
+def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options, out_shape=None, **_):
+    of_scores, of_values = _products(options[6], q, k, v)
+    return 3 * of_scores + 2 * of_values  # q k^T again, dq, dk; dp, dv
+
+
+def _register(counter):
+    ops = torch.ops.headroom
+    for operator, flops in ((ops.attention_forward, _forward), (ops.attention_backward, _backward)):
+        if operator not in counter.flop_registry:
+            counter.register_flop_formula(operator)(flops)
+
+
+class _WhenImported(importlib.abc.MetaPathFinder):
+    """Registers once the counter is imported: importing it here would take most of a second where Triton is installed."""
+
+    name = "torch.utils.flop_counter"
+
+    def find_spec(self, name, path, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def loaded(module):
+            load(module)
+            _register(module)
+
+        spec.loader.exec_module = loaded
+        return spec
+
+
+def register():
+    """Make FlopCounterMode count our operators, now or when it is imported."""
+    counter = sys.modules.get(_WhenImported.name)
+    if counter is not None:
+        _register(counter)
+    else:
+        sys.meta_path.insert(0, _WhenImported())
