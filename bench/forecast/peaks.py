@@ -7,6 +7,7 @@ The program is not changed: hooks that PyTorch offers for every optimizer mark t
 backward passes. A program that never steps (generation) is measured from its start to its end. On a card the line is the
 truth, run dry it is the forecast, so both come from the same calls.
 """
+import gzip
 import json
 import os
 import runpy
@@ -14,6 +15,7 @@ import sys
 import time
 
 WARM_UP, MEASURED = 3, 5
+TRACE = os.environ.get("HEADROOM_PEAKS_TRACE")  # a file (gzip) for the allocator's events, to find where two runs part
 PACKAGES = "torch transformers accelerate peft trl bitsandbytes liger_kernel torchao diffusers timm lightning pytorch_lightning deepspeed triton datasets".split()
 
 
@@ -47,6 +49,12 @@ class Peaks:
             self.torch.cuda.synchronize()
             self.say((time.perf_counter() - self.begin) / MEASURED * 1e3)
 
+    def trace(self, path):
+        """Every event of the allocator: what, address, bytes, stream."""
+        with gzip.open(path, "wt") as f:
+            for e in self.torch.cuda.memory._snapshot()["device_traces"][self.torch.cuda.current_device()]:
+                f.write(f"{e['action']},{e.get('addr', 0):x},{e['size']},{int(e['stream'] != 0)}\n")
+
     def say(self, ms=None):
         torch, self.printed = self.torch, True
         free, total = torch.cuda.mem_get_info()
@@ -60,6 +68,8 @@ class Peaks:
         if folder:
             with open(os.path.join(folder, f"peaks.{row.get('rank', 0)}.json"), "w") as f:
                 json.dump(row, f)
+        if TRACE:
+            self.trace(TRACE)
         print("\nPEAKS " + json.dumps(row), flush=True)
 
 
@@ -78,6 +88,8 @@ def main():
         peaks.close("backward")
 
     torch.autograd.backward = marked
+    if TRACE:
+        torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=1_000_000)
     register_optimizer_step_pre_hook(peaks.before_step)
     register_optimizer_step_post_hook(peaks.after_step)
     try:
