@@ -14,7 +14,19 @@ Arrays are NumPy's, CuPy's, JAX's, torch's, or anything that speaks DLPack. In t
 The library is the one inside the wheel; $HEADROOM_LIBRARY names another.
 """
 
+from typing import TYPE_CHECKING
+
 from .library import Context, Error, default_context, version
+
+if TYPE_CHECKING:
+    from .attention import Attention, Forward, attention_backward, attention_forward, attention_with_cache, explain
+    from .forecasts import Component, Forecast, Moment, Plan, PytorchMemory, forecast, memory_as_pytorch, plan
+
+__all__ = [
+    "Attention", "Component", "Context", "Error", "Forecast", "Forward", "Moment", "Plan", "PytorchMemory", "attention_backward",
+    "attention_forward", "attention_with_cache", "default_context", "explain", "forecast", "memory_as_pytorch", "plan", "version",
+]  # fmt: skip
+__version__ = "0.1.0"
 
 _LATER = {  # what is imported when it is first asked for
     "Attention": "attention", "Forward": "attention", "attention_backward": "attention", "attention_forward": "attention",
@@ -23,20 +35,18 @@ _LATER = {  # what is imported when it is first asked for
     "forecast": "forecasts", "memory_as_pytorch": "forecasts", "plan": "forecasts",
 }  # fmt: skip
 
-__all__ = ["Context", "Error", "default_context", "version", *_LATER]
-__version__ = "0.1.0"
+if not TYPE_CHECKING:  # for type checkers a name that is not above is an error
+
+    def __getattr__(name):
+        import importlib
+
+        if name in _LATER:
+            value = globals()[name] = getattr(importlib.import_module("." + _LATER[name], __name__), name)
+            return value
+        if name == "torch":
+            return importlib.import_module(".torch", __name__)
+        raise AttributeError(f"module 'gpu_headroom' has no attribute '{name}'")
 
 
-def __getattr__(name):
-    import importlib
-
-    if name in _LATER:
-        value = globals()[name] = getattr(importlib.import_module("." + _LATER[name], __name__), name)
-        return value
-    if name == "torch":
-        return importlib.import_module(".torch", __name__)
-    raise AttributeError(f"module 'gpu_headroom' has no attribute '{name}'")
-
-
-def __dir__():
+def __dir__() -> "list[str]":
     return sorted([*globals(), *_LATER, "torch"])

@@ -15,9 +15,12 @@ import ctypes as c
 import math
 import numbers
 import operator
+from typing import Any, Generic, NoReturn, Optional, Sequence, Tuple, TypeVar
 
-from . import arrays
+from . import arrays, words
 from . import library as lib
+
+Array = TypeVar("Array")  # of NumPy, CuPy, JAX, torch, or what speaks DLPack; results belong to q's library
 
 _SAID = {"sink": "sink", "cu_q": "cu_seqlens_q", "cu_k": "cu_seqlens_k", "pages": "pages"}  # what callers call them
 _MASKS = {"full": 0, "causal": 1, "window": 2}
@@ -123,20 +126,20 @@ def explained(context, problem):
 
 
 def _dtype_named(dtype):
-    if isinstance(dtype, str) and dtype in arrays.SIZES:
-        return dtype
-    try:
-        import numpy
+    name = words.dtype(dtype)
+    if name not in arrays.SIZES:
+        try:
+            import numpy
 
-        name = arrays._name_of_dtype(numpy.dtype(dtype))
-    except (ImportError, TypeError):
-        name = str(dtype)
+            name = arrays._name_of_dtype(numpy.dtype(dtype))
+        except (ImportError, TypeError):
+            pass
     if name not in arrays.SIZES:
         raise TypeError(f"dtype {name} is not served: {arrays.FLOATS_IN_WORDS}")
     return name
 
 
-class Forward:
+class Forward(Generic[Array]):
     """What a forward pass left: `o`, `lse`, and what `backward` needs, the problem itself included.
 
     q, k and v are kept, not copied: changed before backward they are refused there, as far as that can be seen (docs/python.md).
@@ -151,12 +154,12 @@ class Forward:
         self._seen = {name: arrays.fingerprint(x) for name, x in self._read_by_backward()}
 
     @property
-    def o(self):
+    def o(self) -> Array:
         """The result, [batch, len_q, heads, head_dim]; of NumPy for reading only: change a copy."""
         return self._o
 
     @property
-    def lse(self):
+    def lse(self) -> Array:
         """The logarithm of the softmax's sum, float32 [batch, heads, len_q]."""
         return self._lse
 
@@ -164,7 +167,7 @@ class Forward:
         small = [(_SAID[name], x) for name, x in self._with.items()]
         return [*zip("qkv", self._inputs), ("o", self._o), ("lse", self._lse), *small]
 
-    def backward(self, d_o, dlse=None):
+    def backward(self, d_o: Array, dlse: Optional[Array] = None) -> Tuple[Array, ...]:
         """(dq, dk, dv), and dsink where there is a sink, for the gradient of o, and of lse where that was used too.
 
         May be called more than once.
@@ -177,7 +180,7 @@ class Forward:
                 )
         return self._attention._backward(self, d_o, dlse)
 
-    def __iter__(self):
+    def __iter__(self) -> NoReturn:
         raise TypeError("forward returns one object: its .o, its .lse, and .backward(d_o)")
 
 
@@ -190,9 +193,12 @@ class Attention:
     """
 
     def __init__(
-        self, q_shape, k_shape, dtype="float32", mask="full", scale=None, variant=None, deterministic=False, context=None, dim_v=None,
-        softcap=0.0, sink=False, documents=0, pages_of_sequence=0,
-    ):  # fmt: skip
+        self, q_shape: Sequence[int], k_shape: Sequence[int], dtype: Any = "float32", mask: str = "full", scale: Optional[float] = None,
+        variant: Optional[str] = None, deterministic: bool = False, context: Optional[lib.Context] = None, dim_v: Optional[int] = None,
+        softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, **misspelt: NoReturn,
+    ) -> None:  # fmt: skip
+        if misspelt:
+            words.refuse(Attention, misspelt, words.OF_ARRAYS)
         self.context = checked_context(context)
         self.dtype = _dtype_named(dtype)
         self.problem = make_problem(
@@ -248,7 +254,9 @@ class Attention:
             for name, (dtype, shape) in self._small.items()
         }
 
-    def forward(self, q, k, v, sink=None, cu_seqlens_q=None, cu_seqlens_k=None, pages=None):
+    def forward(
+        self, q: Array, k: Array, v: Array, sink: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, pages: Any = None
+    ) -> Forward[Array]:
         """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q and pages are given where the problem has them."""
         given = {"q": q, "k": k, "v": v}
         with_ = {"sink": sink, "cu_q": cu_seqlens_q, "cu_k": cu_seqlens_q if cu_seqlens_k is None else cu_seqlens_k, "pages": pages}
@@ -296,11 +304,11 @@ class Attention:
         self._settle(q, self.context.device, stream, views["dv"])
         return tuple(made.values())
 
-    def backward(self, forward, d_o, dlse=None):
+    def backward(self, forward: Forward[Array], d_o: Array, dlse: Optional[Array] = None) -> Tuple[Array, ...]:
         """(dq, dk, dv), and dsink where there is a sink: forward.backward(d_o, dlse)."""
         return attention_backward(forward, d_o, dlse)
 
-    def explain(self):
+    def explain(self) -> str:
         """One line per variant, best first: chosen, serves too, or why it cannot."""
         return explained(self.context, self.problem)
 
@@ -322,9 +330,10 @@ def _documents(cu_seqlens):
 
 
 def attention_forward(
-    q, k, v, *, mask="full", scale=None, variant=None, deterministic=False, context=None, softcap=0.0, sink=None, cu_seqlens_q=None,
-    cu_seqlens_k=None,
-):  # fmt: skip
+    q: Array, k: Array, v: Array, *, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
+    deterministic: bool = False, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None, **misspelt: NoReturn,
+) -> Forward[Array]:  # fmt: skip
     """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
 
     mask: 'full', 'causal', 'window:W' or 'window:W+A', all but the first also with ':top-left'. v may have a head_dim of its own.
@@ -332,6 +341,8 @@ def attention_forward(
     sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
     """
+    if misspelt:
+        words.refuse(attention_forward, misspelt, words.OF_ARRAYS)
     of_q, of_k, of_v = _views(q, k, v)
     if cu_seqlens_k is not None and cu_seqlens_q is None:
         raise ValueError("cu_seqlens_k is given without cu_seqlens_q")
@@ -343,8 +354,9 @@ def attention_forward(
 
 
 def attention_with_cache(
-    q, k_cache, v_cache, lengths=None, pages=None, *, mask="causal", scale=None, variant=None, context=None, softcap=0.0, sink=None
-):
+    q: Array, k_cache: Array, v_cache: Array, lengths: Any = None, pages: Any = None, *, mask: str = "causal", scale: Optional[float] = None,
+    variant: Optional[str] = None, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, **misspelt: NoReturn,
+) -> Forward[Array]:  # fmt: skip
     """Attention of new positions over a cache of keys and values. Returns a Forward: .o and .lse.
 
     q: [batch, new, heads, head_dim], the newest positions of each sequence, whose keys are in the cache already.
@@ -352,6 +364,8 @@ def attention_with_cache(
     lengths: int32 [batch], or one number: how many keys of each sequence there are; None: all. What lies behind them is not read.
     pages: int32 [batch, most]: which page has the keys n * page ... of a sequence.
     """
+    if misspelt:
+        words.refuse(attention_with_cache, misspelt, words.OF_ARRAYS)
     of_q, of_k, of_v = _views(q, k_cache, v_cache, "k_cache", "v_cache")
     of_sequence = 0
     if pages is not None:
@@ -370,7 +384,7 @@ def attention_with_cache(
     return of.forward(q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, ends), pages)
 
 
-def attention_backward(forward, d_o, dlse=None):
+def attention_backward(forward: Forward[Array], d_o: Array, dlse: Optional[Array] = None) -> Tuple[Array, ...]:
     """(dq, dk, dv), and dsink where there is a sink, of what attention_forward returned: its mask, scale and variant are remembered."""
     if not isinstance(forward, Forward):
         raise TypeError(
@@ -380,8 +394,32 @@ def attention_backward(forward, d_o, dlse=None):
     return forward.backward(d_o, dlse)
 
 
-def explain(q_shape, k_shape, dtype="float32", **options):
-    """One line per variant for a problem of these shapes, best first: chosen, serves too, or why it cannot."""
-    options = dict(options)
-    context = checked_context(options.pop("context", None))
-    return explained(context, make_problem(q_shape, k_shape, _dtype_named(dtype), **options))
+def explain(
+    q: Any, k: Any, v: Any = None, *, dtype: Any = None, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
+    deterministic: bool = False, tf32: bool = False, dim_v: Optional[int] = None, softcap: float = 0.0, sink: Any = False,
+    documents: int = 0, pages_of_sequence: int = 0, context: Optional[lib.Context] = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
+    **misspelt: NoReturn,
+) -> str:  # fmt: skip
+    """One line per variant for a problem, best first: chosen, serves too, or why it cannot.
+
+    q, k and v are arrays, or q and k are shapes [batch, len, heads, head_dim]; dtype is then that of the problem, float32 if it is left out.
+    """
+    if misspelt:
+        words.refuse(explain, misspelt, words.OF_ARRAYS)
+    if v is not None and dtype is None and not hasattr(v, "shape"):
+        v, dtype = None, v  # explain(q_shape, k_shape, "bfloat16")
+    device = "cpu"
+    if hasattr(q, "shape") or hasattr(k, "shape") or v is not None:
+        of_q, of_k, of_v = _views(q, k, k if v is None else v)
+        if dtype is not None and _dtype_named(dtype) != of_q.dtype:
+            raise ValueError(f"dtype is {_dtype_named(dtype)}, and q is {of_q.dtype}: leave dtype out where arrays are given")
+        q, k, dtype, device = of_q.shape, of_k.shape, of_q.dtype, of_q.device
+        dim_v = dim_v if v is None else of_v.shape[3]
+    if cu_seqlens_q is not None:
+        documents = _documents(cu_seqlens_q)
+    has_sink = sink if isinstance(sink, bool) else sink is not None
+    problem = make_problem(
+        q, k, _dtype_named("float32" if dtype is None else dtype), mask, scale, variant, deterministic, tf32, dim_v, softcap, has_sink,
+        documents, pages_of_sequence,
+    )  # fmt: skip
+    return explained(checked_context(context, device), problem)

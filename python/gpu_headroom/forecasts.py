@@ -8,12 +8,18 @@ import dataclasses
 import json
 import numbers
 import os
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Sequence, Union
 
 from . import library as lib
+from . import words
+
+if TYPE_CHECKING:
+    import pandas
 
 Model = Union[str, "os.PathLike[str]", Dict[str, Any], Any]
-Words = Union[str, Sequence[str]]
+Device = Union[str, "os.PathLike[str]", Any]  # or a torch.device
+Word = Union[str, Any]  # of precision also a dtype of torch, NumPy or JAX
+Words = Union[Word, Sequence[Word]]
 Numbers = Union[int, Sequence[int]]
 
 
@@ -82,11 +88,11 @@ class Forecast:
     settings: Dict[str, Any] = dataclasses.field(repr=False)  # keep, attention, masters, gradients, update, micro_batches
     config: Dict[str, Any] = dataclasses.field(repr=False)  # the model's
 
-    def to_pandas(self):
+    def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame of the components, largest first."""
         return _frame([dataclasses.asdict(c) for c in self.components])
 
-    def timeline_to_pandas(self):
+    def timeline_to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame of live bytes over the step: a row for each tensor that came or went."""
         return _frame([dataclasses.asdict(m) for m in self.timeline])
 
@@ -105,7 +111,7 @@ class Plan:
         """The first row, when anything fits."""
         return self.rows[0] if self.fits and self.rows else None
 
-    def to_pandas(self):
+    def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame of the rows."""
         return _frame(self.rows)
 
@@ -121,14 +127,14 @@ class PytorchMemory:
     @property
     def peak_bytes(self) -> int:
         """Of a whole training step, of the last row."""
-        return self.rows[-1]["train_peak_bytes"]
+        return int(self.rows[-1]["train_peak_bytes"])
 
     @property
     def components(self) -> List[Dict[str, Any]]:
         """Of the last row, largest first."""
-        return self.rows[-1]["components"]
+        return list(self.rows[-1]["components"])
 
-    def to_pandas(self):
+    def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame of the rows, without their components."""
         return _frame([{k: v for k, v in row.items() if k != "components"} for row in self.rows])
 
@@ -162,8 +168,16 @@ def _plain(value):  # numbers of NumPy are numbers too
 
 def _ask(name, request):
     request = {key: value for key, value in request.items() if value is not None}
-    if not isinstance(request.get("device", ""), str):
-        request["device"] = os.fspath(request["device"])
+    device = request.get("device", "")
+    if not isinstance(device, str):
+        try:  # a path, or a torch.device
+            request["device"] = str(device) if type(device).__module__ == "torch" else os.fspath(device)
+        except TypeError:
+            raise TypeError(
+                f"device is a {type(device).__name__}: the name of a GPU ('h200'), a file, 'cpu', 'cuda:0' or a torch.device"
+            ) from None
+    if "precision" in request:
+        request["precision"] = words.precision(request["precision"])
     try:
         text = json.dumps({"version": 1, **request}, default=_plain)
     except (TypeError, ValueError) as refusal:
@@ -178,7 +192,7 @@ def forecast(
     *,
     batch: int = 1,
     len: int = 1024,
-    precision: str = "fp32",
+    precision: Word = "fp32",
     scales: Optional[str] = None,
     keep: Optional[str] = None,
     attention: Optional[str] = None,
@@ -186,14 +200,17 @@ def forecast(
     gradients: Optional[str] = None,
     update: Optional[str] = None,
     micro_batches: Optional[int] = None,
-    device: Optional[str] = None,
+    device: Optional[Device] = None,
     memory_gib: Optional[float] = None,
     memory_bytes: Optional[int] = None,
+    **misspelt: NoReturn,
 ) -> Forecast:
     """A training step of `model`, run dry: its peak, who holds it, live bytes over time, and a lower bound of its time.
 
     hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
     """
+    if misspelt:
+        words.refuse(forecast, misspelt, words.OF_STEPS)
     answer = _ask(
         "forecast",
         dict(
@@ -214,7 +231,7 @@ def plan(
     *,
     batch: int = 4,
     len: int = 1024,
-    device: Optional[str] = None,
+    device: Optional[Device] = None,
     memory_gib: Optional[float] = None,
     memory_bytes: Optional[int] = None,
     gpus: int = 1,
@@ -226,12 +243,15 @@ def plan(
     gradients: Optional[Words] = None,
     update: Optional[Words] = None,
     most: int = 10,
+    **misspelt: NoReturn,
 ) -> Plan:
     """The settings of a step that fit a memory, fastest first; or the nearest one, with fits False, when none does.
 
     precision, attention, keep, masters, gradients and update are words, or lists of words, to choose from; None is all.
     scales: of fp8: tensor, row or block.
     """
+    if misspelt:
+        words.refuse(plan, misspelt, words.OF_STEPS)
     answer = _ask(
         "plan",
         dict(
@@ -258,10 +278,11 @@ def memory_as_pytorch(
     accumulate: Optional[int] = None,
     ranks: Optional[int] = None,
     shard: Optional[str] = None,
-    device: Optional[str] = None,
+    device: Optional[Device] = None,
     memory_gib: Optional[float] = None,
     memory_bytes: Optional[int] = None,
     workspace_bytes: Optional[int] = None,
+    **misspelt: NoReturn,
 ) -> PytorchMemory:
     """What PyTorch eager would hold in a training step of `model`: its allocator, its saved tensors, its workspaces.
 
@@ -269,6 +290,8 @@ def memory_as_pytorch(
     "input" (each block checkpointed), "groups:K", "groups:K:everything"; compile: "none", "blocks" or "model"; lora: rank of adapters; ranks and shard: "none" (DDP), "gradients"
     or "everything" (FSDP2).
     """
+    if misspelt:
+        words.refuse(memory_as_pytorch, misspelt, words.OF_STEPS)
     answer = _ask(
         "memory_as_pytorch",
         dict(

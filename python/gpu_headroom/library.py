@@ -16,7 +16,7 @@ TRUST_POINTERS = 1  # flags of arguments
 class Error(RuntimeError):
     """What the library refused, in its own words; `status` is the code's name: "bad_argument", "out_of_memory", ..."""
 
-    def __init__(self, status, text):
+    def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -140,7 +140,7 @@ def call(name, *arguments):
         raise failed(status)
 
 
-def version():
+def version() -> str:
     """The version of the library that was loaded, as "0.1.0"."""
     return library().headroom_version().decode()
 
@@ -173,7 +173,7 @@ class Context:
     Any number of threads may use one. After a fork the child may go on with a CPU context; a CUDA context refuses there.
     """
 
-    def __init__(self, threads=0, device="cpu"):
+    def __init__(self, threads: int = 0, device: str = "cpu") -> None:
         kind, index = _device(device)
         threads = whole(threads, "threads", 0, 4096, "0 for every core; a device is said by its name, Context(device='cpu')")
         settings = ContextSettings(c.sizeof(ContextSettings), CUDA if kind == "cuda" else CPU, index, threads)
@@ -185,11 +185,11 @@ class Context:
         weakref.finalize(self, library().headroom_context_destroy, made).atexit = False
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         """Threads of the CPU's pool."""
-        return library().headroom_context_threads(self)
+        return int(library().headroom_context_threads(self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"gpu_headroom.Context(device='{self.device}', threads={self.threads})"
 
 
@@ -198,7 +198,7 @@ _making = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().__setitem__("_making", threading.Lock()))
 
 
-def default_context(device="cpu"):
+def default_context(device: str = "cpu") -> Context:
     """The context that calls without one use: one per device and process."""
     found = _contexts.get(device)
     if found is None:

@@ -331,6 +331,17 @@ class AttentionTest(unittest.TestCase):
         self.assert_near(o, np.broadcast_to(v.astype(np.float64).mean(1, keepdims=True), o.shape), 1e-6)
         self.assert_near(lse, np.full(lse.shape, np.log(k.shape[1])), 1e-6)
         self.assertTrue((dq == 0).all())
+        for call, name, said, words in (
+            (hr.attention_forward, "is_causal", True, "attention_forward has no argument 'is_causal': say mask='causal', or .*:top-left"),
+            (hr.attention_forward, "causal", False, "say mask='full'"), (hr.attention_forward, "window_size", (3, 0), "say mask='window:4'$"),
+            (hr.attention_forward, "window_size", (3, 2), r"say mask='window:4\+2'"), (hr.attention_forward, "softmax_scale", 1.0, "say scale"),
+            (hr.attention_with_cache, "block_table", None, "say pages"), (hr.attention_forward, "varient", "flash", "say variant"),
+            (hr.explain, "causal", True, "explain has no argument 'causal': say mask='causal'"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(TypeError, words):
+                call(q, k, v, **{name: said})
+        with self.assertRaisesRegex(TypeError, "Attention has no argument 'is_causal': say mask='causal'"):
+            hr.Attention(q.shape, k.shape, is_causal=True)
         default = hr.attention_forward(q, k, v).o
         self.assertTrue(np.array_equal(default, hr.attention_forward(q, k, v, scale=1 / np.sqrt(16)).o))
         self.assertFalse(np.array_equal(default, o))
@@ -473,6 +484,12 @@ class AttentionTest(unittest.TestCase):
         self.assertRegex(hr.version(), r"^\d+\.\d+\.\d+$")
         self.assertEqual(hr.version(), hr.__version__)
         self.assertIn("flash: chosen", hr.explain((1, 64, 2, 8), (1, 64, 2, 8)))
+        self.assertEqual(hr.explain((1, 64, 2, 8), (1, 64, 2, 8), "fp16"), hr.explain((1, 64, 2, 8), (1, 64, 2, 8), dtype=np.float16))
+        x = np.zeros((1, 64, 2, 8), np.float32)
+        self.assertEqual(hr.explain(x, x, x, mask="causal"), hr.explain(x.shape, x.shape, mask="causal"))
+        self.assertEqual(hr.explain(x, x, x[..., :4]), hr.explain(x.shape, x.shape, dim_v=4))
+        with self.assertRaisesRegex(ValueError, "dtype is float16, and q is float32: leave dtype out"):
+            hr.explain(x, x, x, dtype="fp16")
         self.assertEqual(hr.Context(threads=2).threads, 2)
         with self.assertRaisesRegex(ValueError, "device 'gpu'"):
             hr.Context(device="gpu")

@@ -84,7 +84,12 @@ class ForecastTest(unittest.TestCase):
         refuse(hr.Error, "whole number", batch=1.5)
         refuse(hr.Error, "h2000", device="h2000")
         refuse(TypeError, "model is a int", 3)
-        refuse(TypeError, "unexpected keyword", prescision="bf16")
+        refuse(TypeError, "forecast has no argument 'prescision': say precision", prescision="bf16")
+        refuse(TypeError, "plan has no argument 'seq_len': say len", seq_len=4, call=hr.plan)
+        refuse(TypeError, "memory_as_pytorch has no argument 'world_size': say ranks", world_size=4, call=hr.memory_as_pytorch)
+        refuse(TypeError, "device is a list: the name of a GPU", device=["h200"])
+        peaks = {hr.forecast("small", precision=p, device="h200").peak_bytes for p in ("bf16", "bfloat16")}
+        self.assertEqual(len(peaks), 1)
         refuse(ValueError, "give one of them", memory_gib=1, memory_bytes=1)
         refuse(TypeError, "forecast", batch=object())
         for call in (hr.forecast, hr.plan, hr.memory_as_pytorch):

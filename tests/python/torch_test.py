@@ -212,6 +212,17 @@ class AttentionTest(Base):
             for g, w in zip(torch.autograd.grad(o, [q, k, v], up), want):
                 self.near(g, w, torch.float32)
 
+    def test_varlen_in_flash_attns_order(self):
+        q, k, v = (torch.randn(30, 2, 8) for _ in range(3))
+        cu = torch.tensor([0, 20, 30], dtype=torch.int32)
+        want = ht.attention_varlen(q, k, v, cu, cu, is_causal=True)
+        self.assertTrue(torch.equal(ht.attention_varlen(q, k, v, cu, cu, 20, torch.tensor(20), is_causal=True), want))
+        self.assertTrue(torch.equal(ht.attention_varlen(q, k, v, cu, cu, max_seqlen_q=20, max_seqlen_k=20, is_causal=True), want))
+        with self.assertRaisesRegex(TypeError, "after max_seqlen_k every argument is said by its name: .* is is_causal="):
+            ht.attention_varlen(q, k, v, cu, cu, 20, 20, 0.0, None, True)
+        with self.assertRaisesRegex(TypeError, "max_seqlen_q is a float: a whole number"):
+            ht.attention_varlen(q, k, v, cu, cu, 0.5)
+
     def test_a_cache_with_lengths_and_pages(self):
         for device, new, layout in itertools.product(DEVICES, (1, 3), ("bhld", "blhd")):
             q, k, v = tensors(device, batch=2, len_q=new, grad=False)
@@ -436,9 +447,17 @@ class AttentionTest(Base):
             (ht.attention_with_cache, "cache_seqlens", "say lengths"), (ht.attention_with_cache, "block_table", "say pages"),
             (ht.explain, "causal", "explain has"), (ht.why_not, "causal", "why_not has"),
             (ht.attention_with_cache, "dropout", "there are q, k_cache, v_cache, lengths"),
+            (ht.attention, "window_size", "say window, the number of keys"),
         ):  # fmt: skip
             with self.assertRaisesRegex(TypeError, words):
                 function(q, q, q, **({"cu_seqlens_q": None} if function is ht.attention_varlen else {}), **{name: 1})
+        for size, words in (((3, 0), r"say window=4, align='bottom-right'$"), ((3, 2), r"say window=\(4, 2\), align"), ((-1, 0), "say is_causal=True$"),
+                            ((-1, -1), "say nothing: both sides are open$"), ((-1, 2), r"say window=\(2\*\*31, 2\)$")):  # fmt: skip
+            with self.assertRaisesRegex(TypeError, words):
+                ht.attention(q, q, q, window_size=size)
+        with self.assertRaisesRegex(TypeError, "attention_varlen has no argument 'window_size': say window=4$"):
+            ht.attention_varlen(q, q, q, None, window_size=(3, 0))
+        self.assertEqual(ht.attention(q, q, q, window=(2**31, 2)).shape, q.shape)
         with self.assertRaisesRegex(TypeError, "attention_backward has no argument 'causal': say is_causal"):
             ht.attention_backward(q, q, q, q, q, q, causal=True)
 
@@ -469,6 +488,11 @@ class AttentionTest(Base):
 
     def test_arrays_of_torch(self):
         q, k, v = (x.transpose(1, 2) for x in tensors(dtype=torch.bfloat16, grad=False))
+        self.assertIn("flash: chosen", hr.explain(q, k, v))
+        self.assertIn("flash: chosen", hr.explain(q.shape, k.shape, torch.bfloat16))
+        self.assertEqual(hr.Attention(q.shape, k.shape, torch.bfloat16).dtype, "bfloat16")
+        peaks = {hr.forecast("small", precision=p, device=d).peak_bytes for p in (torch.bfloat16, "bfloat16", "bf16") for d in (torch.device("cpu"), "cpu")}
+        self.assertEqual(len(peaks), 1)
         r = hr.attention_forward(q, k, v, mask="causal:top-left")
         self.assertTrue(torch.equal(r.o, ht.attention(q, k, v, is_causal=True, layout="blhd")))
         dq, _, _ = r.backward(torch.ones(()).to(torch.bfloat16).expand(r.o.shape))

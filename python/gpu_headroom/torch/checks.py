@@ -1,13 +1,12 @@
 """Arguments, checked: the operators' tensors and options, or an error in one sentence."""
 
-import difflib
-import inspect
 import math
 import numbers
 import re
 
 import torch
 
+from .. import words
 from .calls import KINDS, NAMES
 
 _LAYOUTS = ("bhld", "blhd")
@@ -142,17 +141,6 @@ def checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q
     return (q, k, v, *_with(q, q.shape[1 if layout == "bhld" else 2], sink, cu_q, cu_k))
 
 
-_ELSEWHERE = {  # what other libraries call an argument
-    "causal": "is_causal", "softmax_scale": "scale", "sm_scale": "scale", "window_size": "window", "cu_seqlens": "cu_seqlens_q",
-    "cache_seqlens": "lengths", "block_table": "pages", "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink",
-    "return_softmax_lse": "return_lse", "dropout": "dropout_p", "attention_mask": "attn_mask",
-}  # fmt: skip
-
-
 def refuse(function, misspelt):
     """The error for keyword arguments that a function does not have."""
-    name = next(iter(misspelt))
-    known = [n for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
-    meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else difflib.get_close_matches(name, known, 1)
-    said = f"say {meant[0]}" if meant else f"there are {', '.join(known)}"
-    raise TypeError(f"gpu_headroom.torch.{function.__name__} has no argument '{name}': {said}")
+    words.refuse(function, misspelt, words.OF_TENSORS, "gpu_headroom.torch")

@@ -1,6 +1,6 @@
 """The functions of gpu_headroom.torch: they check, and run the operator or the direct call."""
 
-from typing import Any, NoReturn, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Tuple, Union, overload
 
 import torch
 
@@ -10,7 +10,38 @@ from .checks import cast, checked, listed, options_of, reason_why_not, refuse
 from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, settled
 
 Window = Union[None, int, Tuple[int, int]]
+Longest = Union[None, int, torch.Tensor]
 WithLse = Tuple[torch.Tensor, torch.Tensor]
+
+if TYPE_CHECKING:
+    from typing import Literal, TypedDict
+
+    from typing_extensions import Unpack
+
+    class _Options(TypedDict, total=False):
+        window: Window
+        variant: Optional[str]
+        tf32: Optional[bool]
+        softcap: float
+        sink: Optional[torch.Tensor]
+
+    class _CacheOptions(_Options, total=False):
+        is_causal: bool
+        scale: Optional[float]
+        layout: str
+
+    class _VarlenOptions(_Options, total=False):
+        is_causal: bool
+        scale: Optional[float]
+        align: str
+        deterministic: bool
+
+    class _AttentionOptions(_Options, total=False):
+        align: str
+        layout: str
+        deterministic: bool
+        cu_seqlens_q: Optional[torch.Tensor]
+        cu_seqlens_k: Optional[torch.Tensor]
 
 
 def why_not(
@@ -22,6 +53,27 @@ def why_not(
     if misspelt:
         refuse(why_not, misspelt)
     return reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout)
+
+
+@overload
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Optional[float] = None, enable_gqa: bool = True, *, return_lse: "Literal[False]" = False, **options: "Unpack[_AttentionOptions]",
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Optional[float] = None, enable_gqa: bool = True, *, return_lse: "Literal[True]", **options: "Unpack[_AttentionOptions]",
+) -> WithLse: ...  # fmt: skip
+
+
+@overload
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Optional[float] = None, enable_gqa: bool = True, *, return_lse: bool, **options: "Unpack[_AttentionOptions]",
+) -> Union[torch.Tensor, WithLse]: ...  # fmt: skip
 
 
 def attention(
@@ -153,13 +205,37 @@ def attention_backward(
     return tuple(made if sink is not None else made[:3])
 
 
+@overload
+def attention_varlen(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: Optional[torch.Tensor] = None,
+    max_seqlen_q: Longest = None, max_seqlen_k: Longest = None, *, return_lse: "Literal[False]" = False,
+    **options: "Unpack[_VarlenOptions]",
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def attention_varlen(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: Optional[torch.Tensor] = None,
+    max_seqlen_q: Longest = None, max_seqlen_k: Longest = None, *, return_lse: "Literal[True]", **options: "Unpack[_VarlenOptions]",
+) -> WithLse: ...  # fmt: skip
+
+
+@overload
+def attention_varlen(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: Optional[torch.Tensor] = None,
+    max_seqlen_q: Longest = None, max_seqlen_k: Longest = None, *, return_lse: bool, **options: "Unpack[_VarlenOptions]",
+) -> Union[torch.Tensor, WithLse]: ...  # fmt: skip
+
+
 def attention_varlen(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     cu_seqlens_q: torch.Tensor,
     cu_seqlens_k: Optional[torch.Tensor] = None,
-    *,
+    max_seqlen_q: Longest = None,
+    max_seqlen_k: Longest = None,
+    *more: NoReturn,
     is_causal: bool = False,
     scale: Optional[float] = None,
     window: Window = None,
@@ -176,10 +252,18 @@ def attention_varlen(
 
     q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. cu_seqlens_q: int32 [documents + 1], from 0 on: document d has the
     tokens cu_seqlens_q[d] up to cu_seqlens_q[d + 1]. cu_seqlens_k: the same of k and v; None: that of q. The rest as in attention(); the
-    logarithm of the softmax's sum is [heads, tokens]. Longest lengths are not asked for.
+    logarithm of the softmax's sum is [heads, tokens]. max_seqlen_q and max_seqlen_k are taken from callers of flash-attn; nothing needs them.
     """
     if misspelt:
         refuse(attention_varlen, misspelt)
+    if more:
+        raise TypeError(
+            "gpu_headroom.torch.attention_varlen: after max_seqlen_k every argument is said by its name: flash-attn's softmax_scale is scale=, its "
+            "causal is is_causal=; dropout_p is left out"
+        )
+    for name, longest in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
+        if longest is not None and (isinstance(longest, bool) or not isinstance(longest, (int, torch.SymInt, torch.Tensor))):
+            raise TypeError(f"gpu_headroom.torch.attention_varlen: {name} is a {type(longest).__name__}: a whole number, or leave it out")
     for name, t in (("q", q), ("k", k), ("v", v)):
         if isinstance(t, torch.Tensor) and t.dim() != 3:
             raise ValueError(f"gpu_headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
@@ -211,6 +295,27 @@ def _ends(name, ends, q, most):
         raise ValueError(f"gpu_headroom.torch: {name} is {ends}, the cache has room for {most}")
     made[:, 1] = ends
     return made
+
+
+@overload
+def attention_with_cache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: Union[None, int, torch.Tensor] = None,
+    pages: Optional[torch.Tensor] = None, *, return_lse: "Literal[False]" = False, **options: "Unpack[_CacheOptions]",
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def attention_with_cache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: Union[None, int, torch.Tensor] = None,
+    pages: Optional[torch.Tensor] = None, *, return_lse: "Literal[True]", **options: "Unpack[_CacheOptions]",
+) -> WithLse: ...  # fmt: skip
+
+
+@overload
+def attention_with_cache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: Union[None, int, torch.Tensor] = None,
+    pages: Optional[torch.Tensor] = None, *, return_lse: bool, **options: "Unpack[_CacheOptions]",
+) -> Union[torch.Tensor, WithLse]: ...  # fmt: skip
 
 
 def attention_with_cache(

@@ -1,0 +1,30 @@
+"""A user's program over tensors, for type checkers: it is never run."""
+
+from typing import Tuple
+
+import torch
+from typing_extensions import assert_type
+
+import gpu_headroom as hr
+import gpu_headroom.torch as ht
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu: torch.Tensor, flag: bool) -> torch.Tensor:
+    assert_type(ht.attention(q, k, v, is_causal=True, window=None, sink=None), torch.Tensor)
+    o, lse = ht.attention(q, k, v, return_lse=True, layout="blhd", window=(3, 4))
+    assert_type(lse, torch.Tensor)
+    either = ht.attention(q, k, v, return_lse=flag)
+    if isinstance(either, tuple):
+        either = either[0]
+    assert_type(either, torch.Tensor)
+    assert_type(ht.attention_varlen(q, k, v, cu, cu, 5, 5, is_causal=True), torch.Tensor)
+    assert_type(ht.attention_varlen(q, k, v, cu, return_lse=True), Tuple[torch.Tensor, torch.Tensor])
+    assert_type(ht.attention_with_cache(q, k, v, 3), torch.Tensor)
+    assert_type(ht.attention_with_cache(q, k, v, 3, return_lse=True)[1], torch.Tensor)
+    dq, dk, dv = ht.attention_backward(o, q, k, v, o, lse)
+    with ht.replace_sdpa(tf32=True) as seen:
+        print(seen.explain().upper(), seen.served + 1)
+    print(ht.explain(q, k, v).upper(), ht.why_not(q, k, v), hr.forecast(precision=torch.bfloat16, device=torch.device("cpu")).fits)
+    ht.attention(q, k, v, causal=True)  # type: ignore[call-overload]  # pyright: ignore
+    ht.attention(q, k, v, return_lse=True).sum()  # type: ignore[attr-defined]  # pyright: ignore
+    return o + either + dq + dk + dv
