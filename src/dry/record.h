@@ -158,7 +158,7 @@ struct Collective {
 
 enum class EventDone : std::uint32_t { record, stream_waits };
 
-struct Event {
+struct EventEntry {
   static constexpr Kind kind = Kind::event;
   EventDone done;
   std::uint32_t device, stream, event;  // event: its number in the order of creation
@@ -214,7 +214,7 @@ struct Mark {  // the observer's word: headroom_dry_mark
   std::int64_t value;
 };
 
-using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, Event, Wait, Graph,
+using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait, Graph,
                             Read, Note, Mark>;
 
 namespace detail {

@@ -1,0 +1,38 @@
+#include "dry/doors.h"
+
+#include "dry/library/memory.h"
+#include "dry/library/python.h"
+#include "dry/library/recorder.h"
+#include "dry/library/values.h"
+#include "dry/library/work.h"
+
+using namespace headroom::dry;
+
+extern "C" {
+int headroom_dry_version(void) { return HEADROOM_DRY_DOORS; }
+
+void headroom_dry_mark(const char* what, const char* text, int64_t value) {
+  settle();
+  Recorder& record = Recorder::get();
+  record.add(Mark{record.name(what ? what : ""), record.name(text ? text : ""), value});
+}
+uint32_t headroom_dry_scope(uint32_t number) {
+  settle();
+  return set_scope(number);
+}
+int headroom_dry_known(const void* p, size_t bytes, void* out) { return known(p, bytes, out); }
+void headroom_dry_know(void* p, size_t bytes, const void* from) { know(p, bytes, from); }
+void headroom_dry_forget(void* p, size_t bytes) { forget(p, bytes); }
+void headroom_dry_answer(const void* value, size_t bytes, int is_known) { answer(value, bytes, is_known != 0); }
+void headroom_dry_unanswer(void) { unanswer(); }
+uint64_t headroom_dry_reads(void) { return reads().all; }
+uint64_t headroom_dry_unknown_reads(void) { return reads().unknown; }
+uint64_t headroom_dry_reads_here(void) { return reads_here().all; }
+uint64_t headroom_dry_unknown_reads_here(void) { return reads_here().unknown; }
+uint64_t headroom_dry_clock_ns(void) { return host_ns(); }
+int headroom_dry_on_device(const void* p) {
+  int device = 0;
+  return on_device(p, &device) ? device : -1;
+}
+void headroom_dry_frames(int most) { set_frames(most); }
+}

@@ -1,0 +1,32 @@
+// What a kernel's machine code says: its registers and shared memory, which decide how many blocks are resident and so how much scratch some
+// libraries ask for; and the sizes of its parameters, in which addresses of memory are found.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::dry {
+
+struct KernelCode {
+  int registers = 32, shared_bytes = 0;
+  std::vector<std::uint16_t> parameter_bytes;
+};
+
+using Codes = std::map<std::string, KernelCode, std::less<>>;
+
+// Adds the kernels of one ELF image. `bytes` 0: as long as its own header says.
+void read_image(const char* image, std::size_t bytes, Codes& out);
+
+// Of a library's kernels: `container` has one image for each architecture, each compressed. Read when something of it is first launched.
+const KernelCode* code_of(const void* container, std::string_view kernel);
+
+// What a launch can reach: from every address among its parameters to the end of PyTorch's block there.
+std::uint64_t reached_bytes(const KernelCode&, void* const* parameters);
+
+// Blocks of so many threads that a multiprocessor runs at once.
+int resident_blocks(const KernelCode&, int threads, std::size_t dynamic_shared_bytes);
+
+}  // namespace headroom::dry

@@ -1,0 +1,33 @@
+// The memory of the described cards, which is addresses without bytes behind them, and the pinned and managed memory of the host, which is real.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace headroom::dry {
+
+// Memory of the calling thread's device. `function` is named in the record. Null: the card is full.
+void* take(std::size_t bytes, const char* function);
+bool give(void* p, const char* function);  // false: it is not ours
+void* reserve(std::size_t bytes);          // addresses alone, each handed out once
+void module_loaded();                      // the driver takes memory of its own for machine code
+std::uint64_t used(int device);            // of a card's memory: ours, contexts, other processes
+std::uint64_t free_bytes(int device);
+
+bool on_device(const void* p, int* device = nullptr);
+
+enum class Sort { pinned, managed };
+void* host_take(std::size_t bytes, Sort, const char* function);
+bool host_register(void* p, std::size_t bytes, const char* function);  // memory of the program's own becomes pinned
+bool host_give(void* p, const char* function);
+struct HostPart {
+  bool found = false;
+  Sort sort = Sort::pinned;
+};
+HostPart on_host(const void* p);
+
+// PyTorch's blocks, by address.
+void block_taken(void* p, std::size_t bytes);
+void block_given(void* p);
+std::uint64_t rest_of_block(const void* p);  // from there to the end of its block; 0: in none
+
+}  // namespace headroom::dry

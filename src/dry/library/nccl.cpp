@@ -1,0 +1,289 @@
+// NCCL: collectives are recorded with their bytes. Small ones really move between the ranks of one dry run, where their values are known:
+// programs compare shapes and lists that way. Types and reductions have NCCL's published numbers.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dry/library/exchange.h"
+#include "dry/library/memory.h"
+#include "dry/library/public.h"
+#include "dry/library/reduce.h"
+#include "dry/library/values.h"
+#include "dry/library/work.h"
+#include "dry/library/world.h"
+
+using namespace headroom::dry;
+
+namespace {
+
+constexpr int success = 0, system_error = 2;
+
+struct Id {
+  char bytes[128];
+};
+
+struct Communicator {
+  std::uint32_t number = 0;
+  int ranks = 1, rank = 0, device = 0;
+  std::string channel;
+  std::uint64_t exchanged = 0, splits = 0;
+  std::map<int, std::uint64_t> sent, received;  // by peer
+};
+
+Communicator* make(int ranks, int rank, std::string channel) {
+  static std::atomic<std::uint32_t> number = 0;
+  auto* const c = new Communicator;
+  c->number = ++number;
+  c->ranks = ranks;
+  c->rank = rank;
+  c->device = device();
+  c->channel = std::move(channel);
+  return c;
+}
+
+std::string channel_of(const Id& id) {
+  char text[17];
+  std::uint64_t first;
+  std::memcpy(&first, id.bytes, sizeof first);
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(first));
+  return text;
+}
+
+// This rank's part of a small exchange goes out; the number under which everybody's is found, or none for what is too large.
+struct Offer {
+  bool made = false;
+  std::uint64_t number = 0;
+};
+Offer offer(Communicator& c, const void* in, std::size_t bytes, std::size_t largest) {
+  if (largest > most_exchanged_bytes || c.ranks < 2 || !folder()) return {};
+  std::vector<char> values(bytes);
+  const bool is_known = bytes && known(in, bytes, values.data());
+  give_values(c.channel, c.rank, values.data(), bytes, is_known);
+  return {true, c.exchanged++};
+}
+
+void record(const char* name, Communicator& c, StreamHandle stream, std::size_t bytes, int type, int peer, bool moved) {
+  exchanged(name, stream,
+            {.communicator = c.number, .ranks = std::uint32_t(c.ranks), .peer = peer, .type = type, .bytes = bytes, .moved = moved});
+}
+
+// What `from` gave under that number, into `out`.
+bool fetch(const std::string& channel, int from, std::uint64_t number, char* out, std::size_t bytes) {
+  const auto given = take_values(channel, from, number);
+  if (!given || !given->known || given->bytes.size() != bytes) return false;
+  std::memcpy(out, given->bytes.data(), bytes);
+  return true;
+}
+
+// The sum (or another reduction) of one part of what every rank gave.
+bool fetch_reduced(const std::string& channel, int ranks, std::uint64_t number, std::size_t offset, std::size_t bytes, int type,
+                   int operation, char* out) {
+  bool all_known = true;
+  for (int r = 0; r < ranks; ++r) {
+    const auto given = take_values(channel, r, number);
+    all_known &= given && given->known && given->bytes.size() >= offset + bytes;
+    if (!all_known) return false;
+    if (r == 0)
+      std::memcpy(out, given->bytes.data() + offset, bytes);
+    else if (!reduce(out, given->bytes.data() + offset, bytes, type, operation))
+      return false;
+  }
+  return operation != reduce_average || divide(out, bytes, type, ranks);
+}
+
+std::size_t bytes_of(std::size_t count, int type) { return count * nccl_type_bytes(type); }
+
+}  // namespace
+
+extern "C" {
+int ncclGetVersion(int* version) {
+  *version = 22809;
+  return success;
+}
+int ncclGetUniqueId(Id* id) {
+  std::memset(id, 0, sizeof *id);
+  return getrandom(id->bytes, 16, 0) == 16 ? success : system_error;
+}
+const char* ncclGetErrorString(int) { return "an error of NCCL in a dry run"; }
+const char* ncclGetLastError(void*) { return ""; }
+int ncclCommInitRank(Communicator** out, int ranks, Id id, int rank) {
+  *out = make(ranks, rank, channel_of(id));
+  return success;
+}
+int ncclCommInitRankConfig(Communicator** out, int ranks, Id id, int rank, void*) { return ncclCommInitRank(out, ranks, id, rank); }
+int ncclCommInitRankScalable(Communicator** out, int ranks, int rank, int, const Id* ids, void*) {
+  return ncclCommInitRank(out, ranks, ids[0], rank);
+}
+int ncclCommInitAll(Communicator** out, int count, const int*) {
+  Id id{};
+  ncclGetUniqueId(&id);
+  for (int r = 0; r < count; ++r) out[r] = make(count, r, channel_of(id));
+  return success;
+}
+int ncclCommSplit(Communicator* from, int color, int key, Communicator** out, void*) {
+  // Who is in which part is known only to all together, so this waits for everybody, as NCCL does.
+  const std::uint64_t split = from->splits++;
+  const std::string channel = from->channel + ".split" + std::to_string(split);
+  const int mine[2] = {color, key};
+  give_values(channel, from->rank, mine, sizeof mine, true);
+  std::vector<std::pair<int, int>> part;  // key and rank of those with our color
+  for (int r = 0; r < from->ranks; ++r) {
+    int theirs[2] = {color, r};
+    if (r == from->rank)
+      std::memcpy(theirs, mine, sizeof mine);
+    else if (!fetch(channel, r, 0, reinterpret_cast<char*>(theirs), sizeof theirs))
+      say("a split of ranks is guessed:", "a rank did not come");
+    if (theirs[0] == color) part.emplace_back(theirs[1], r);
+  }
+  *out = nullptr;
+  if (color < 0) return success;  // NCCL_SPLIT_NOCOLOR
+  std::ranges::sort(part);
+  const auto self = std::ranges::find(part, from->rank, &std::pair<int, int>::second) - part.begin();
+  *out = make(int(part.size()), int(self), channel + "." + std::to_string(color));
+  return success;
+}
+int ncclCommShrink(Communicator* from, const int* excluded, int count, Communicator** out, void*, int) {
+  int rank = 0;
+  for (int r = 0; r < from->rank; ++r) rank += std::count(excluded, excluded + count, r) == 0;
+  *out = make(from->ranks - count, rank, from->channel + ".shrunk" + std::to_string(from->splits++));
+  return success;
+}
+int ncclCommDestroy(Communicator*) { return success; }  // what was given may still be asked for
+int ncclCommAbort(Communicator*) { return success; }
+int ncclCommRevoke(Communicator*, int) { return success; }
+int ncclCommFinalize(Communicator*) { return success; }
+int ncclCommCount(const Communicator* c, int* out) {
+  *out = c->ranks;
+  return success;
+}
+int ncclCommUserRank(const Communicator* c, int* out) {
+  *out = c->rank;
+  return success;
+}
+int ncclCommCuDevice(const Communicator* c, int* out) {
+  *out = c->device;
+  return success;
+}
+int ncclCommGetAsyncError(Communicator*, int* out) {
+  *out = success;
+  return success;
+}
+int ncclCommRegister(Communicator*, void* p, std::size_t, void** handle) {
+  *handle = p;
+  return success;
+}
+int ncclCommDeregister(Communicator*, void*) { return success; }
+int ncclGroupStart() { return success; }
+int ncclGroupEnd() { return success; }
+int ncclMemAlloc(void** out, std::size_t bytes) { return (*out = take(bytes, "ncclMemAlloc")) ? success : 1; }
+int ncclMemFree(void* p) {
+  give(p, "ncclMemFree");
+  return success;
+}
+int ncclRedOpCreatePreMulSum(int* out, void*, int, int, Communicator*) {
+  *out = reduce_unknown;
+  return success;
+}
+int ncclRedOpDestroy(int, Communicator*) { return success; }
+
+int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int operation, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const Offer o = offer(*c, in, bytes, bytes);
+  record("ncclAllReduce", *c, s, bytes, type, -1, o.made);
+  if (!o.made) return c->ranks > 1 ? forget(out, bytes) : copy_known(out, in, bytes), success;
+  know_later(out, bytes, [channel = c->channel, ranks = c->ranks, n = o.number, bytes, type, operation](char* to) {
+    return fetch_reduced(channel, ranks, n, 0, bytes, type, operation, to);
+  });
+  return success;
+}
+int ncclReduce(const void* in, void* out, std::size_t count, int type, int operation, int root, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const Offer o = offer(*c, in, bytes, bytes);
+  record("ncclReduce", *c, s, bytes, type, root, o.made);
+  if (c->rank != root) return success;
+  if (!o.made) return forget(out, bytes), success;
+  know_later(out, bytes, [channel = c->channel, ranks = c->ranks, n = o.number, bytes, type, operation](char* to) {
+    return fetch_reduced(channel, ranks, n, 0, bytes, type, operation, to);
+  });
+  return success;
+}
+int ncclReduceScatter(const void* in, void* out, std::size_t count, int type, int operation, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type), all = bytes * std::size_t(c->ranks);
+  const Offer o = offer(*c, in, all, all);
+  record("ncclReduceScatter", *c, s, all, type, -1, o.made);
+  if (!o.made) return forget(out, bytes), success;
+  const std::size_t offset = bytes * std::size_t(c->rank);
+  know_later(out, bytes, [channel = c->channel, ranks = c->ranks, n = o.number, offset, bytes, type, operation](char* to) {
+    return fetch_reduced(channel, ranks, n, offset, bytes, type, operation, to);
+  });
+  return success;
+}
+int ncclAllGather(const void* in, void* out, std::size_t count, int type, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const Offer o = offer(*c, in, bytes, bytes);
+  record("ncclAllGather", *c, s, bytes, type, -1, o.made);
+  for (int r = 0; r < c->ranks; ++r) {
+    char* const to = static_cast<char*>(out) + std::size_t(r) * bytes;
+    if (r == c->rank)
+      copy_known(to, in, bytes);
+    else if (!o.made)
+      forget(to, bytes);
+    else
+      know_later(to, bytes, [channel = c->channel, r, n = o.number, bytes](char* at) { return fetch(channel, r, n, at, bytes); });
+  }
+  return success;
+}
+int ncclBroadcast(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const Offer o = offer(*c, c->rank == root ? in : nullptr, c->rank == root ? bytes : 0, bytes);
+  record("ncclBroadcast", *c, s, bytes, type, root, o.made);
+  if (c->rank == root)
+    copy_known(out, in, bytes);
+  else if (!o.made)
+    forget(out, bytes);
+  else
+    know_later(out, bytes, [channel = c->channel, root, n = o.number, bytes](char* to) { return fetch(channel, root, n, to, bytes); });
+  return success;
+}
+int ncclBcast(void* buffer, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
+  return ncclBroadcast(buffer, buffer, count, type, root, c, s);
+}
+int ncclSend(const void* in, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const bool small = bytes <= most_exchanged_bytes && folder();
+  if (small) {
+    std::vector<char> values(bytes);
+    const bool is_known = known(in, bytes, values.data());
+    give_values(c->channel + ".to" + std::to_string(peer), c->rank, values.data(), bytes, is_known);
+  }
+  record("ncclSend", *c, s, bytes, type, peer, small);
+  return success;
+}
+int ncclRecv(void* out, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  const bool small = bytes <= most_exchanged_bytes && folder();
+  record("ncclRecv", *c, s, bytes, type, peer, small);
+  if (!small) return forget(out, bytes), success;
+  know_later(out, bytes, [channel = c->channel + ".to" + std::to_string(c->rank), peer, n = c->received[peer]++, bytes](char* to) {
+    return fetch(channel, peer, n, to, bytes);
+  });
+  return success;
+}
+int ncclAlltoAll(const void* in, void* out, std::size_t count, int type, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  for (int r = 0; r < c->ranks; ++r) {
+    ncclSend(static_cast<const char*>(in) + std::size_t(r) * bytes, count, type, r, c, s);
+    ncclRecv(static_cast<char*>(out) + std::size_t(r) * bytes, count, type, r, c, s);
+  }
+  return success;
+}
+}

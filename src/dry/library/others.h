@@ -1,0 +1,11 @@
+// What several processes of one dry run know of each other's cards: each publishes what it uses, in one small file of the record's folder
+// ("cards"), and a process that has ended counts no more. Without a folder every process is alone.
+#pragma once
+#include <cstdint>
+
+namespace headroom::dry {
+
+void publish_use(int card, std::uint64_t bytes);  // `card`: its index on the host
+std::uint64_t others_use(int card);
+
+}  // namespace headroom::dry

@@ -1,0 +1,227 @@
+// The CUDA runtime: streams, events, graphs.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "dry/library/last_error.h"
+#include "dry/library/public.h"
+#include "dry/library/python.h"
+#include "dry/library/recorder.h"
+#include "dry/library/work.h"
+#include "dry/library/world.h"
+
+using namespace headroom::dry;
+
+namespace {
+
+struct Captures {
+  std::mutex mutex;
+  std::map<std::uint32_t, std::vector<Stream*>> streams;  // that each capture has reached
+  std::uint32_t last = 0;
+};
+Captures& captures() {
+  static Captures& one = *new Captures;
+  return one;
+}
+
+struct GraphOf {
+  std::uint32_t number;
+};
+
+void graph_entry(GraphDone done, const Stream& s, std::uint32_t number) {
+  Recorder::get().add(Graph{done, std::uint32_t(s.device), s.number, number});
+}
+
+void event_entry(EventDone done, const Stream& s, const Event& e) {
+  Recorder::get().add(headroom::dry::EventEntry{done, std::uint32_t(s.device), s.number, e.number});
+}
+
+bool done(std::uint64_t at_ns) { return at_ns <= host_ns(); }
+
+}  // namespace
+
+extern "C" {
+int cudaStreamCreateWithPriority(StreamHandle* out, unsigned, int priority) {
+  *out = make_stream(priority);
+  return ok;
+}
+int cudaStreamCreate(StreamHandle* out) { return cudaStreamCreateWithPriority(out, 0, 0); }
+int cudaStreamCreateWithFlags(StreamHandle* out, unsigned flags) { return cudaStreamCreateWithPriority(out, flags, 0); }
+int cudaStreamDestroy(StreamHandle) { return ok; }  // its number stays in the record
+int cudaStreamGetPriority(StreamHandle s, int* out) {
+  *out = stream_of(s).priority;
+  return ok;
+}
+int cudaStreamGetFlags(StreamHandle, unsigned* out) {
+  *out = 1;
+  return ok;
+}
+int cudaStreamGetDevice(StreamHandle s, int* out) {
+  *out = stream_of(s).device;
+  return ok;
+}
+int cudaStreamGetId(StreamHandle s, unsigned long long* out) {
+  *out = stream_of(s).number + 1;
+  return ok;
+}
+int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).done_ns) ? ok : not_ready; }
+int cudaStreamSynchronize(StreamHandle s) {
+  settle();
+  host_waits(WaitsFor::stream, stream_of(s).number, stream_of(s).done_ns);
+  return ok;
+}
+int cudaStreamAddCallback(StreamHandle s, void (*call)(StreamHandle, int, void*), void* data, unsigned) {
+  call(s, ok, data);
+  return ok;
+}
+int cudaLaunchHostFunc(StreamHandle, void (*call)(void*), void* data) {
+  call(data);
+  return ok;
+}
+int cudaLaunchHostFunc_v2(StreamHandle, void (*call)(void*), void* data, unsigned) {
+  call(data);
+  return ok;
+}
+int cudaStreamAttachMemAsync(StreamHandle, void*, std::size_t, unsigned) { return ok; }
+int cudaCtxResetPersistingL2Cache() { return ok; }
+
+int cudaEventCreateWithFlags(void** out, unsigned) {
+  *out = make_event();
+  return ok;
+}
+int cudaEventCreate(void** out) { return cudaEventCreateWithFlags(out, 0); }
+int cudaEventDestroy(void* e) {
+  delete static_cast<Event*>(e);
+  return ok;
+}
+int cudaEventRecord(void* e, StreamHandle s) {
+  Event& event = *static_cast<Event*>(e);
+  const Stream& stream = stream_of(s);
+  event.at_ns = stream.done_ns.load();
+  event.capture = stream.capture.load();
+  event_entry(EventDone::record, stream, event);
+  return ok;
+}
+int cudaEventRecordWithFlags(void* e, StreamHandle s, unsigned) { return cudaEventRecord(e, s); }
+int cudaEventQuery(void* e) { return done(static_cast<Event*>(e)->at_ns) ? ok : not_ready; }
+int cudaEventSynchronize(void* e) {
+  settle();
+  host_waits(WaitsFor::event, static_cast<Event*>(e)->number, static_cast<Event*>(e)->at_ns);
+  return ok;
+}
+int cudaEventElapsedTime(float* ms, void* from, void* to) {
+  const auto a = static_cast<Event*>(from)->at_ns.load(), b = static_cast<Event*>(to)->at_ns.load();
+  *ms = std::max(float(double(b) - double(a)) * 1e-6f, 1e-4f);
+  return ok;
+}
+int cudaEventElapsedTime_v2(float* ms, void* from, void* to) { return cudaEventElapsedTime(ms, from, to); }
+int cudaStreamWaitEvent(StreamHandle s, void* e, unsigned) {
+  const Event& event = *static_cast<Event*>(e);
+  Stream& stream = stream_of(s);
+  stream.done_ns = std::max<std::uint64_t>(stream.done_ns, event.at_ns);
+  event_entry(EventDone::stream_waits, stream, event);
+  Captures& c = captures();
+  const std::lock_guard lock(c.mutex);
+  if (event.capture && !stream.capture && c.streams.contains(event.capture)) {  // a capture reaches the streams that wait for it
+    stream.capture = event.capture.load();
+    c.streams[event.capture].push_back(&stream);
+  }
+  return ok;
+}
+
+int cudaStreamBeginCapture(StreamHandle s, int) {
+  Captures& c = captures();
+  const std::lock_guard lock(c.mutex);
+  Stream& stream = stream_of(s);
+  stream.capture = ++c.last;
+  c.streams[c.last] = {&stream};
+  graph_entry(GraphDone::begin, stream, c.last);
+  return ok;
+}
+int cudaStreamBeginCaptureToGraph(StreamHandle s, void*, const void*, const void*, std::size_t, int mode) {
+  return cudaStreamBeginCapture(s, mode);
+}
+int cudaStreamEndCapture(StreamHandle s, void** out) {
+  Captures& c = captures();
+  const std::lock_guard lock(c.mutex);
+  Stream& stream = stream_of(s);
+  const std::uint32_t number = stream.capture;
+  for (Stream* one : c.streams[number]) one->capture = 0;
+  c.streams.erase(number);
+  *out = new GraphOf{number};
+  graph_entry(GraphDone::end, stream, number);
+  return ok;
+}
+int cudaStreamIsCapturing(StreamHandle s, int* out) {
+  *out = stream_of(s).capture ? 1 : 0;
+  return ok;
+}
+int cudaStreamGetCaptureInfo_v2(StreamHandle s, int* status, unsigned long long* id, void** graph, const void** nodes, std::size_t* count) {
+  const std::uint32_t number = stream_of(s).capture;
+  if (status) *status = number ? 1 : 0;
+  if (id) *id = number;
+  if (graph) *graph = nullptr;
+  if (nodes) *nodes = nullptr;
+  if (count) *count = 0;
+  return ok;
+}
+int cudaStreamGetCaptureInfo_v3(StreamHandle s, int* status, unsigned long long* id, void** graph, const void** nodes, const void** edges,
+                                std::size_t* count) {
+  if (edges) *edges = nullptr;
+  return cudaStreamGetCaptureInfo_v2(s, status, id, graph, nodes, count);
+}
+// The name without a version has seven parameters in CUDA 13 and three in CUDA 12, where programs call _v2.
+int cudaStreamGetCaptureInfo(StreamHandle s, int* status, unsigned long long* id, void** graph, const void** nodes, const void** edges,
+                             std::size_t* count) {
+  if (cuda_version() < 13000) return cudaStreamGetCaptureInfo_v2(s, status, id, nullptr, nullptr, nullptr);
+  return cudaStreamGetCaptureInfo_v3(s, status, id, graph, nodes, edges, count);
+}
+int cudaStreamUpdateCaptureDependencies() { return ok; }
+int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int now = 0;
+  std::swap(now, *mode);
+  return ok;
+}
+int cudaGraphCreate(void** out, unsigned) {
+  *out = new GraphOf{0};
+  return ok;
+}
+int cudaGraphGetNodes(void*, void** nodes, std::size_t* count) {
+  if (!nodes)
+    *count = 1;  // PyTorch warns of a graph without any
+  else
+    *count = 0;
+  return ok;
+}
+int cudaGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
+  const std::uint32_t number = graph ? static_cast<GraphOf*>(graph)->number : 0;
+  *out = new GraphOf{number};
+  graph_entry(GraphDone::instantiate, stream_of(nullptr), number);
+  return ok;
+}
+int cudaGraphInstantiate(void** out, void* graph, unsigned long long flags) { return cudaGraphInstantiateWithFlags(out, graph, flags); }
+int cudaGraphLaunch(void* executable, StreamHandle s) {
+  settle();
+  graph_entry(GraphDone::launch, stream_of(s), static_cast<GraphOf*>(executable)->number);
+  return ok;
+}
+int cudaGraphUpload(void*, StreamHandle) { return ok; }
+int cudaGraphDestroy(void* graph) {
+  delete static_cast<GraphOf*>(graph);
+  return ok;
+}
+int cudaGraphExecDestroy(void* executable) {
+  delete static_cast<GraphOf*>(executable);
+  return ok;
+}
+int cudaGraphDebugDotPrint(void*, const char*, unsigned) { return ok; }
+int cudaGraphRetainUserObject(void*, void*, unsigned, unsigned) { return ok; }
+int cudaUserObjectCreate(void** out, void* data, void (*)(void*), unsigned, unsigned) {
+  *out = data;
+  return ok;
+}
+int cudaUserObjectRelease(void*, unsigned) { return ok; }
+}

@@ -1,0 +1,66 @@
+// PyTorch's own report of its memory. libc10_cuda.so calls these functions of libc10.so for every block that its caching allocator hands out or
+// takes back, and before it raises its error; being loaded first, these definitions hear them and hand them on. Their last argument is a pair
+// of bytes: the kind of device and its index.
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dry/library/memory.h"
+#include "dry/library/python.h"
+#include "dry/library/recorder.h"
+#include "dry/library/values.h"
+#include "dry/library/work.h"
+#include "dry/library/world.h"
+
+namespace {
+
+using namespace headroom::dry;
+
+constexpr unsigned kind_cuda = 1;
+
+void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
+  if ((where & 0xff) != kind_cuda) return;
+  if (bytes < 0) forget(p, std::size_t(-bytes));
+  if (bytes > 0)
+    block_taken(p, std::size_t(bytes));
+  else
+    block_given(p);
+  wait_for_place({.address = reinterpret_cast<std::uint64_t>(p),
+                  .bytes = bytes,
+                  .allocated = allocated,
+                  .reserved = reserved,
+                  .device = std::uint32_t(where >> 8),
+                  .stream = last_stream(),
+                  .place = here()});
+}
+
+template <class F>
+F* next(const char* name) {
+  return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE: the mangled names of PyTorch 2.x
+#define MEMORY_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define OUT_OF_MEMORY_NAME "_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+
+extern "C" {
+void headroom_dry_hear_memory(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(MEMORY_NAME);
+void headroom_dry_hear_memory(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
+  static auto* const on = next<decltype(headroom_dry_hear_memory)>(MEMORY_NAME);
+  heard(p, bytes, allocated, reserved, where);
+  if (on) on(p, bytes, allocated, reserved, where);
+}
+
+void headroom_dry_hear_out_of_memory(std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(OUT_OF_MEMORY_NAME);
+void headroom_dry_hear_out_of_memory(std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
+  static auto* const on = next<decltype(headroom_dry_hear_out_of_memory)>(OUT_OF_MEMORY_NAME);
+  if ((where & 0xff) == kind_cuda) {
+    Recorder& record = Recorder::get();
+    record.add(Note{Said::out_of_memory, record.name("PyTorch"), 1, std::uint64_t(bytes), std::uint32_t(where >> 8), 0, here()});
+  }
+  if (on) on(bytes, allocated, reserved, where);
+}
+}

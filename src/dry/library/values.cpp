@@ -1,0 +1,183 @@
+#include "dry/library/values.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "dry/library/memory.h"
+#include "dry/library/python.h"
+#include "dry/library/recorder.h"
+
+namespace headroom::dry {
+
+namespace {
+
+using Address = std::uintptr_t;
+
+struct Later {
+  std::size_t bytes;
+  std::function<bool(char*)> fetch;
+};
+
+struct Parts {  // of known memory; they never overlap
+  std::mutex mutex;
+  std::map<Address, std::vector<char>> bytes;
+  std::map<Address, Later> later;
+
+  // The first part in this range that is not fetched yet; later.end() without one.
+  std::map<Address, Later>::iterator later_in(Address begin, std::size_t n) {
+    auto at = later.upper_bound(begin);
+    if (at != later.begin() && std::prev(at)->first + std::prev(at)->second.bytes > begin) return std::prev(at);
+    return at != later.end() && at->first < begin + n ? at : later.end();
+  }
+
+  void forget(Address begin, std::size_t n) {
+    const Address end = begin + n;
+    while (!later.empty()) {
+      const auto old = later_in(begin, n);
+      if (old == later.end()) break;
+      later.erase(old);
+    }
+    auto at = bytes.lower_bound(begin);
+    if (at != bytes.begin()) {
+      const auto before = std::prev(at);
+      const Address last = before->first + before->second.size();
+      if (last > end) bytes[end] = {before->second.end() - std::ptrdiff_t(last - end), before->second.end()};
+      if (last > begin) before->second.resize(begin - before->first);
+    }
+    at = bytes.lower_bound(begin);
+    while (at != bytes.end() && at->first < end) {
+      const Address last = at->first + at->second.size();
+      std::vector<char> tail;
+      if (last > end) tail.assign(at->second.end() - std::ptrdiff_t(last - end), at->second.end());
+      at = bytes.erase(at);
+      if (!tail.empty()) {
+        bytes[end] = std::move(tail);
+        break;
+      }
+    }
+  }
+
+  bool read(Address begin, std::size_t n, char* out) const {
+    std::memset(out, 0, n);
+    std::size_t found = 0;
+    auto at = bytes.upper_bound(begin);
+    if (at != bytes.begin()) --at;
+    for (; at != bytes.end() && at->first < begin + n; ++at) {
+      const Address first = std::max(begin, at->first), last = std::min(begin + n, at->first + at->second.size());
+      if (first >= last) continue;
+      std::memcpy(out + (first - begin), at->second.data() + (first - at->first), last - first);
+      found += last - first;
+    }
+    return found == n;
+  }
+};
+
+Parts& parts() {
+  static Parts& one = *new Parts;
+  return one;
+}
+
+struct Answer {
+  std::vector<char> bytes;
+  bool known;
+};
+thread_local std::deque<Answer>* answers = nullptr;
+
+std::atomic<std::uint64_t> all_reads = 0, all_unknown = 0;
+thread_local Reads own_reads;
+
+Address number(const void* p) { return reinterpret_cast<Address>(p); }
+
+}  // namespace
+
+bool known(const void* p, std::size_t bytes, void* out) {
+  std::unique_lock lock(parts().mutex);
+  for (auto at = parts().later_in(number(p), bytes); at != parts().later.end(); at = parts().later_in(number(p), bytes)) {
+    const auto part = parts().later.extract(at);
+    lock.unlock();
+    std::vector<char> what(part.mapped().bytes);
+    if (part.mapped().fetch(what.data())) know(reinterpret_cast<void*>(part.key()), what.size(), what.data());
+    lock.lock();
+  }
+  return parts().read(number(p), bytes, static_cast<char*>(out));
+}
+
+void know(void* p, std::size_t bytes, const void* from) {
+  if (!bytes) return;
+  const std::lock_guard lock(parts().mutex);
+  parts().forget(number(p), bytes);
+  const char* const first = static_cast<const char*>(from);
+  parts().bytes[number(p)] = {first, first + bytes};
+}
+
+void know_later(void* p, std::size_t bytes, std::function<bool(char*)> fetch) {
+  if (!bytes) return;
+  const std::lock_guard lock(parts().mutex);
+  parts().forget(number(p), bytes);
+  parts().later[number(p)] = {bytes, std::move(fetch)};
+}
+
+void know_filled(void* p, std::size_t bytes, unsigned char value) {
+  if (bytes > most_known_bytes) return forget(p, bytes);
+  const std::vector<char> what(bytes, char(value));
+  know(p, bytes, what.data());
+}
+
+void forget(void* p, std::size_t bytes) {
+  const std::lock_guard lock(parts().mutex);
+  parts().forget(number(p), bytes);
+}
+
+void copy_known(void* to, const void* from, std::size_t bytes) {
+  if (bytes > most_known_bytes) return forget(to, bytes);
+  std::vector<char> what(bytes);
+  if (known(from, bytes, what.data()))
+    know(to, bytes, what.data());
+  else
+    forget(to, bytes);
+}
+
+void read_device(void* to, const void* from, std::size_t bytes, bool guess_true) {
+  bool is_known = false;
+  if (bytes <= most_known_bytes)
+    is_known = known(from, bytes, to);
+  else
+    std::memset(to, 0, bytes);
+  if (!is_known && answers && !answers->empty()) {
+    const Answer next = std::move(answers->front());
+    answers->pop_front();
+    std::memcpy(to, next.bytes.data(), std::min(bytes, next.bytes.size()));
+    is_known = next.known;
+  } else if (!is_known && bytes == 1 && guess_true) {
+    *static_cast<char*>(to) = 1;
+  }
+  ++all_reads;
+  ++own_reads.all;
+  all_unknown += !is_known;
+  own_reads.unknown += !is_known;
+  int device = 0;
+  on_device(from, &device);
+  Recorder::get().add(Read{number(from), bytes, is_known, std::uint32_t(device), is_known ? here() : look()});
+}
+
+void answer(const void* value, std::size_t bytes, bool known) {
+  if (!answers) answers = new std::deque<Answer>;
+  const char* const first = static_cast<const char*>(value);
+  answers->push_back({{first, first + bytes}, known});
+}
+
+void unanswer() {
+  if (answers) answers->clear();
+}
+
+Reads reads() { return {all_reads, all_unknown}; }
+Reads reads_here() { return own_reads; }
+
+}  // namespace headroom::dry

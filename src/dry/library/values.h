@@ -1,0 +1,30 @@
+// What is known of the card's memory: small things that were sent there, filled, copied, or told by an observer (doors.h).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace headroom::dry {
+
+constexpr std::size_t most_known_bytes = 1 << 20;  // of one copy
+
+bool known(const void* p, std::size_t bytes, void* out);  // unknown bytes of `out` become zeros
+void know(void* p, std::size_t bytes, const void* from);
+void know_filled(void* p, std::size_t bytes, unsigned char value);
+void forget(void* p, std::size_t bytes);
+// What is known only once somebody asks: `fetch` fills the bytes, or says that nobody knows them. It may wait for other processes.
+void know_later(void* p, std::size_t bytes, std::function<bool(char* out)> fetch);
+void copy_known(void* to, const void* from, std::size_t bytes);  // on the card
+
+// The program reads the card: `guess` fills what is not known, in place of zeros.
+void read_device(void* to, const void* from, std::size_t bytes, bool guess_true);
+
+void answer(const void* value, std::size_t bytes, bool known);
+void unanswer();
+struct Reads {
+  std::uint64_t all = 0, unknown = 0;
+};
+Reads reads();
+Reads reads_here();  // of the calling thread
+
+}  // namespace headroom::dry

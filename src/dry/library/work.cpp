@@ -1,0 +1,229 @@
+#include "dry/library/work.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "dry/library/memory.h"
+#include "dry/library/python.h"
+#include "dry/library/recorder.h"
+#include "dry/library/values.h"
+#include "dry/library/world.h"
+
+namespace headroom::dry {
+
+namespace {
+
+struct Streams {
+  std::mutex mutex;
+  std::vector<Stream*> all;  // never freed: PyTorch keeps its own to the end
+  std::vector<Stream> own = std::vector<Stream>(std::size_t(std::max(devices(), 1)));
+  Streams() {
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      own[i].device = int(i);
+      all.push_back(&own[i]);
+    }
+  }
+};
+
+Streams& streams() {
+  static Streams& one = *new Streams;
+  return one;
+}
+
+std::atomic<std::uint64_t> skipped_ns = 0;  // that the host has waited without really waiting
+std::atomic<bool> collected = false;        // a collective since the host last waited
+thread_local std::uint32_t launched_into = 0;
+
+std::uint32_t index_of(int device) { return std::uint32_t(device); }
+
+// The stream is busy for so long from when it is free; 0 of work that is captured into a graph.
+void occupy(Stream& stream, double seconds) {
+  launched_into = stream.number;
+  if (stream.capture) return;
+  const std::uint64_t start = std::max<std::uint64_t>(stream.done_ns, host_ns());
+  stream.done_ns = start + std::uint64_t((seconds + card().launch_s) * 1e9);
+}
+
+// PyTorch's thread beside NCCL looks every 100 ms for collectives that are done, and only then lets go of some of their tensors. A dry step is
+// over before it has looked, so the first wait for the card after a collective takes a little longer than that.
+void wait_beside_nccl() {
+  if (collected.exchange(false)) usleep(120'000);
+}
+
+}  // namespace
+
+std::uint64_t host_ns() { return Recorder::get().now_ns() + skipped_ns; }
+
+Stream& stream_of(StreamHandle handle) {
+  if (reinterpret_cast<std::uintptr_t>(handle) < 16) return streams().own[std::size_t(std::min(device(), int(streams().own.size()) - 1))];
+  return *static_cast<Stream*>(handle);
+}
+
+Stream* make_stream(int priority) {
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  auto* const stream = new Stream;
+  stream->number = std::uint32_t(s.all.size() - s.own.size() + 1);
+  stream->device = device();
+  stream->priority = priority;
+  s.all.push_back(stream);
+  return stream;
+}
+
+std::uint32_t last_stream() { return launched_into; }
+
+Event* make_event() {
+  static std::atomic<std::uint32_t> number = 0;
+  auto* const event = new Event;
+  event->number = ++number;
+  return event;
+}
+
+std::uint64_t device_done_ns(int device) {
+  const std::lock_guard lock(streams().mutex);
+  std::uint64_t done = 0;
+  for (const Stream* s : streams().all)
+    if (s->device == device) done = std::max<std::uint64_t>(done, s->done_ns);
+  return done;
+}
+
+void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
+  const std::uint64_t now = host_ns();
+  if (until_ns > now) skipped_ns += until_ns - now;
+  Recorder::get().add(Wait{what, index_of(device()), number, 0, until_ns});
+  wait_beside_nccl();
+}
+
+KernelName::KernelName(std::string name)
+    : text(std::move(name)), asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos) {}
+
+std::uint32_t number_of(KernelName& name) {
+  Recorder& record = Recorder::get();
+  const std::uint64_t seen = name.number;
+  if (seen >> 32 == record.generation()) return std::uint32_t(seen);
+  const std::uint32_t number = record.name(name.text);
+  name.number = std::uint64_t(record.generation()) << 32 | number;
+  return number;
+}
+
+void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle handle, std::uint64_t reached_bytes) {
+  settle();
+  Stream& stream = stream_of(handle);
+  stream.asks_all = name.asks_all;
+  const double threads = double(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
+  occupy(stream, std::min(double(reached_bytes), threads * 1024) / card().bytes_per_s);
+  Recorder& record = Recorder::get();
+  if (!record.on()) return;
+  record.add(Launch{.device = index_of(stream.device),
+                    .stream = stream.number,
+                    .name = number_of(name),
+                    .scope = scope(),
+                    .grid = {grid.x, grid.y, grid.z},
+                    .block = {block.x, block.y, block.z},
+                    .shared_bytes = std::uint32_t(shared_bytes),
+                    .graph = stream.capture,
+                    .reached_bytes = reached_bytes});
+}
+
+void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
+  settle();
+  Stream& stream = stream_of(handle);
+  const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k) * double(s.batch);
+  const bool single = s.type_a == 0 || s.type_a == 1;  // CUDA_R_32F, CUDA_R_64F
+  occupy(stream, flops / (single ? card().single_flops : card().half_flops));
+  Recorder& record = Recorder::get();
+  record.add(Product{.device = index_of(stream.device),
+                     .stream = stream.number,
+                     .name = record.name(name),
+                     .scope = scope(),
+                     .m = s.m,
+                     .n = s.n,
+                     .k = s.k,
+                     .batch = s.batch,
+                     .type_a = s.type_a,
+                     .type_b = s.type_b,
+                     .type_c = s.type_c,
+                     .compute = s.compute,
+                     .graph = stream.capture,
+                     .reserved = 0});
+}
+
+void attended(const char* name, StreamHandle handle, const AttentionShape& s, std::int64_t workspace_bytes) {
+  settle();
+  Stream& stream = stream_of(handle);
+  const double flops = (s.backward ? 10.0 : 4.0) * double(s.batch * s.heads * s.len_q) * double(s.len_k * s.head_dim);
+  occupy(stream, flops / card().half_flops);
+  Recorder& record = Recorder::get();
+  record.add(Attention{.device = index_of(stream.device),
+                       .stream = stream.number,
+                       .name = record.name(name),
+                       .scope = scope(),
+                       .batch = s.batch,
+                       .heads = s.heads,
+                       .len_q = s.len_q,
+                       .len_k = s.len_k,
+                       .head_dim = s.head_dim,
+                       .kv_heads = s.kv_heads,
+                       .workspace_bytes = workspace_bytes,
+                       .type = s.type,
+                       .backward = s.backward,
+                       .graph = stream.capture,
+                       .reserved = 0});
+}
+
+void copied(Way way, std::uint64_t bytes, StreamHandle handle) {
+  settle();
+  Stream& stream = stream_of(handle);
+  const bool over_link = way == Way::to_device || way == Way::to_host || way == Way::between_devices;
+  constexpr double host_bytes_per_s = 5e10;
+  const double rate = way == Way::between_devices ? card().link_bytes_per_s : over_link ? host_bytes_per_s : card().bytes_per_s / 2;
+  occupy(stream, double(bytes) / rate);
+  Recorder::get().add(Copy{index_of(stream.device), stream.number, way, stream.capture, bytes});
+}
+
+void copy(void* to, const void* from, std::size_t bytes, StreamHandle handle) {
+  if (!bytes) return;
+  int from_device = -1, to_device = -1;
+  const bool in = on_device(from, &from_device), out = on_device(to, &to_device);
+  const Way way = in && out ? from_device == to_device ? Way::on_device : Way::between_devices
+                  : in      ? Way::to_host
+                  : out     ? Way::to_device
+                            : Way::on_host;
+  copied(way, bytes, handle);
+  if (way == Way::on_host)
+    std::memmove(to, from, bytes);
+  else if (way == Way::to_host)
+    read_device(to, from, bytes, stream_of(handle).asks_all);
+  else if (way == Way::to_device && bytes <= most_known_bytes)
+    know(to, bytes, from);
+  else if (way == Way::to_device)
+    forget(to, bytes);
+  else
+    copy_known(to, from, bytes);
+}
+
+void exchanged(const char* name, StreamHandle handle, const Exchange& e) {
+  settle();
+  collected = true;
+  Stream& stream = stream_of(handle);
+  occupy(stream, double(e.bytes) / card().link_bytes_per_s);
+  Recorder& record = Recorder::get();
+  record.add(Collective{.device = index_of(stream.device),
+                        .stream = stream.number,
+                        .name = record.name(name),
+                        .scope = scope(),
+                        .communicator = e.communicator,
+                        .ranks = e.ranks,
+                        .peer = e.peer,
+                        .moved = e.moved,
+                        .bytes = e.bytes,
+                        .type = e.type,
+                        .graph = stream.capture});
+}
+
+}  // namespace headroom::dry

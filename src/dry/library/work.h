@@ -1,0 +1,74 @@
+// The work that a program gives the card: it goes into the record, and a stream's clock goes on. Nothing is computed.
+//
+// Two clocks: the host's is its own time and what it waited for the card; a stream's says when its work would be done, by a roofline. Only
+// their order matters here: an event is done once the host's clock has passed it, so blocks that a second stream used come back as late as
+// they do on a card.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "dry/library/public.h"
+#include "dry/record.h"
+
+namespace headroom::dry {
+
+struct Stream {
+  std::uint32_t number = 0;  // 0: the device's own
+  int device = 0, priority = 0;
+  std::atomic<std::uint64_t> done_ns = 0;
+  std::atomic<std::uint32_t> capture = 0;  // the graph that is being captured from it; 0: none
+  std::atomic<bool> asks_all = false;      // its last launch was tensor.all()
+};
+Stream& stream_of(StreamHandle);
+Stream* make_stream(int priority);
+StreamHandle handle_of(Stream&);
+std::uint32_t last_stream();  // that the calling thread launched into
+
+struct Event {
+  std::uint32_t number = 0;
+  std::atomic<std::uint64_t> at_ns = 0;
+  std::atomic<std::uint32_t> capture = 0;
+};
+Event* make_event();
+
+std::uint64_t host_ns();  // the host's clock
+void host_waits(WaitsFor, std::uint32_t number, std::uint64_t until_ns);
+std::uint64_t device_done_ns(int device);  // when all of its streams are done
+
+// A kernel's name, with its number in the record, and whether it is tensor.all()'s.
+struct KernelName {
+  explicit KernelName(std::string name);
+  std::string text;
+  bool asks_all;
+  std::atomic<std::uint64_t> number = 0;
+};
+std::uint32_t number_of(KernelName&);
+void launched(KernelName&, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle, std::uint64_t reached_bytes);
+
+struct ProductShape {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  int type_a = -1, type_b = -1, type_c = -1, compute = -1;
+};
+void multiplied(const char* name, StreamHandle, const ProductShape&);
+
+struct AttentionShape {
+  std::int64_t batch = 0, heads = 0, len_q = 0, len_k = 0, head_dim = 0, kv_heads = 0;
+  int type = 0;
+  bool backward = false;
+};
+void attended(const char* name, StreamHandle, const AttentionShape&, std::int64_t workspace_bytes);
+
+void copied(Way, std::uint64_t bytes, StreamHandle);
+void copy(void* to, const void* from, std::size_t bytes, StreamHandle);  // copied, with its values
+
+struct Exchange {
+  std::uint32_t communicator = 0, ranks = 1;
+  std::int32_t peer = -1, type = 0;
+  std::uint64_t bytes = 0;
+  bool moved = false;
+};
+void exchanged(const char* name, StreamHandle, const Exchange&);
+
+}  // namespace headroom::dry
