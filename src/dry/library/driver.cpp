@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -156,12 +158,8 @@ int cuModuleLoadData(void** out, const void* image) { return load(out, static_ca
 int cuModuleLoadDataEx(void** out, const void* image, unsigned, void*, void**) { return cuModuleLoadData(out, image); }
 int cuModuleLoadFatBinary(void** out, const void* image) { return cuModuleLoadData(out, image); }
 int cuModuleLoad(void** out, const char* path) {
-  std::string bytes;
-  if (std::FILE* const file = std::fopen(path, "rb")) {
-    char part[65536];
-    for (std::size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;) bytes.append(part, n);
-    std::fclose(file);
-  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
   return bytes.empty() ? int(file_not_found) : load(out, bytes.data(), bytes.size());
 }
 int cuModuleUnload(void*) { return ok; }  // its functions' names stay in the record

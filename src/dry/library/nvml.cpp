@@ -1,0 +1,157 @@
+// NVML (libnvidia-ml.so.1), answered from the description: how many cards, their names, their memory. Cards are numbered as on the host, whatever
+// CUDA_VISIBLE_DEVICES says. A handle is a card's number and one, so that it is not null.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "dry/library/memory.h"
+#include "dry/library/others.h"
+#include "dry/library/properties.h"
+#include "dry/library/world.h"
+#include "dry/settings.h"
+
+using namespace headroom::dry;
+
+namespace {
+
+enum Return { success = 0, bad_argument = 2, not_supported_here = 3 };
+
+int cards() {
+  const char* const all = std::getenv(cards_variable);
+  return all ? std::atoi(all) : 1;
+}
+
+int number(const void* handle) { return int(reinterpret_cast<std::uintptr_t>(handle)) - 1; }
+
+int text(char* out, unsigned room, const char* value) {
+  std::snprintf(out, room, "%s", value);
+  return success;
+}
+
+std::uint64_t used_of_card(int c) {  // what this process's device of that number uses is in the sum of all
+  for (int d = 0; d < devices(); ++d)
+    if (physical(d) == c) return used(d);
+  return others_use(c) + card().others_bytes;
+}
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct PciInfo {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+struct Utilisation {
+  unsigned gpu, memory;
+};
+
+}  // namespace
+
+extern "C" {
+int nvmlInit_v2() { return success; }
+int nvmlInit() { return success; }
+int nvmlInitWithFlags(unsigned) { return success; }
+int nvmlShutdown() { return success; }
+const char* nvmlErrorString(int result) { return result == success ? "Success" : "not answered in a dry run"; }
+int nvmlSystemGetDriverVersion(char* out, unsigned room) { return text(out, room, "580.00"); }
+int nvmlSystemGetNVMLVersion(char* out, unsigned room) { return text(out, room, "13.580.00"); }
+int nvmlSystemGetCudaDriverVersion_v2(int* out) {
+  *out = 13020;
+  return success;
+}
+int nvmlSystemGetCudaDriverVersion(int* out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
+int nvmlDeviceGetCount_v2(unsigned* out) {
+  *out = unsigned(cards());
+  return success;
+}
+int nvmlDeviceGetCount(unsigned* out) { return nvmlDeviceGetCount_v2(out); }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out) {
+  if (int(index) >= cards()) return bad_argument;
+  *out = reinterpret_cast<void*>(std::uintptr_t(index) + 1);
+  return success;
+}
+int nvmlDeviceGetHandleByIndex(unsigned index, void** out) { return nvmlDeviceGetHandleByIndex_v2(index, out); }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** out) {
+  unsigned domain = 0, bus = 0;
+  return std::sscanf(id, "%x:%x", &domain, &bus) == 2 && bus ? nvmlDeviceGetHandleByIndex_v2(bus - 1, out) : int(bad_argument);
+}
+int nvmlDeviceGetHandleByUUID(const char* id, void** out) {
+  unsigned index = 0;
+  return std::sscanf(id, "GPU-headroom-dry-%u", &index) == 1 ? nvmlDeviceGetHandleByIndex_v2(index, out) : int(bad_argument);
+}
+int nvmlDeviceGetIndex(void* handle, unsigned* out) {
+  *out = unsigned(number(handle));
+  return success;
+}
+int nvmlDeviceGetMinorNumber(void* handle, unsigned* out) { return nvmlDeviceGetIndex(handle, out); }
+int nvmlDeviceGetName(void*, char* out, unsigned room) { return text(out, room, card().name.c_str()); }
+int nvmlDeviceGetUUID(void* handle, char* out, unsigned room) {
+  std::snprintf(out, room, "GPU-headroom-dry-%d", number(handle));
+  return success;
+}
+int nvmlDeviceGetSerial(void*, char* out, unsigned room) { return text(out, room, "0"); }
+int nvmlDeviceGetPciInfo_v3(void* handle, PciInfo* out) {
+  *out = {};
+  out->bus = unsigned(number(handle)) + 1;
+  std::snprintf(out->bus_id_legacy, sizeof out->bus_id_legacy, "0000:%02X:00.0", out->bus);
+  std::snprintf(out->bus_id, sizeof out->bus_id, "00000000:%02X:00.0", out->bus);
+  return success;
+}
+int nvmlDeviceGetMemoryInfo(void* handle, Memory* out) {
+  const std::uint64_t now = used_of_card(number(handle));
+  *out = {card().memory_bytes, card().memory_bytes - now, now};
+  return success;
+}
+int nvmlDeviceGetMemoryInfo_v2(void* handle, MemoryV2* out) {
+  const std::uint64_t now = used_of_card(number(handle));
+  *out = {out->version, card().memory_bytes, 0, card().memory_bytes - now, now};
+  return success;
+}
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  *major = int(card().sm / 10);
+  *minor = int(card().sm % 10);
+  return success;
+}
+int nvmlDeviceGetAttributes_v2(void*, void*) { return not_supported_here; }
+int nvmlDeviceGetUtilizationRates(void*, Utilisation* out) {
+  *out = {};
+  return success;
+}
+int nvmlDeviceGetTemperature(void*, int, unsigned* out) {
+  *out = 40;
+  return success;
+}
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = 100000;
+  return success;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+int nvmlDeviceGetP2PStatus(void*, void*, int, int* out) {
+  *out = 0;  // they reach each other
+  return success;
+}
+int nvmlDeviceGetNvLinkState(void*, unsigned link, int* active) {
+  *active = link < 18;
+  return success;
+}
+int nvmlDeviceGetPersistenceMode(void*, int* out) {
+  *out = 1;
+  return success;
+}
+int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported_here; }
+int nvmlDeviceGetFabricInfoV(void*, void*) { return not_supported_here; }
+}
