@@ -2,8 +2,8 @@
 // tests/dry/addresses_test.cpp replays. It matters because PyTorch, among blocks of one size, takes the one at the lowest address.
 //
 // - Requests of 2 MiB and more take whole pages of 2 MiB: from the newest reservation with room, there the smallest hole that fits, the lowest
-//   of equals. Without room a new reservation is made, a multiple of 32 MiB, at the top of the highest gap with 32 MiB to spare. It is given
-//   back when all of it is free.
+//   of equals. Without room a new reservation is made, a multiple of 32 MiB, at the top of the highest gap with 32 MiB to spare: the driver
+//   asks the system for that much more, to align in. It is given back when all of it is free.
 // - Smaller requests are rounded to 512 bytes and share a page: of all shared pages' holes the smallest that fits, the oldest of equals.
 // - Holes merge at once.
 #pragma once
@@ -17,16 +17,57 @@
 
 namespace headroom::dry {
 
+// Where reservations come from. The driver's come from the process's own address space, among the mappings of the program's libraries and
+// tensors: what the program gives back to the system on the host makes gaps that the card's reservations go into.
+class AddressSpace {
+ public:
+  using Address = std::uint64_t;
+  static constexpr std::uint64_t step = 32 << 20;
+
+  AddressSpace() = default;
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+  virtual ~AddressSpace() = default;
+  virtual Address take(std::uint64_t bytes) = 0;  // a multiple of `step`, and so is the answer; 0: there is no room
+  virtual void give(Address, std::uint64_t bytes) = 0;
+};
+
+// An empty one below `end`.
+class SpaceBelow final : public AddressSpace {
+ public:
+  explicit SpaceBelow(Address end) : end_(end) {}
+
+  Address take(std::uint64_t n) override {
+    Address end = end_;
+    for (auto span = spans_.rbegin(); span != spans_.rend() && end - (span->first + span->second) < n + step; ++span) end = span->first;
+    spans_[end - n] = n;
+    return end - n;
+  }
+
+  void give(Address at, std::uint64_t n) override {
+    const auto span = std::prev(spans_.upper_bound(at));
+    const Address begin = span->first, end = begin + span->second;
+    spans_.erase(span);
+    if (begin < at) spans_[begin] = at - begin;
+    if (at + n < end) spans_[at + n] = end - at - n;
+  }
+
+ private:
+  Address end_;
+  std::map<Address, std::uint64_t> spans_;
+};
+
 class Addresses {
  public:
   using Address = std::uint64_t;
-  static constexpr std::uint64_t mib = 1 << 20, page = 2 * mib, grain = 512, step = 32 * mib;
+  static constexpr std::uint64_t mib = 1 << 20, page = 2 * mib, grain = 512, step = AddressSpace::step;
   static constexpr std::uint64_t local = 414 * mib, grown = 512 * mib;  // the context's own, at first and later
   static constexpr std::uint64_t context = 512 * mib;                   // what a new context reserves, all in all
 
-  // As a new context leaves it: below `end` a reservation of 32 MiB whose first 8 are taken, 64 MiB of others, then 414 MiB of its
-  // own with 2 MiB free after them. What programs ask for comes below.
-  explicit Addresses(Address end) : top_(end - context) {
+  // As a new context leaves it: at the end of its room a reservation of 32 MiB whose first 8 are taken, below it 64 MiB of others, then 414
+  // MiB of its own with 2 MiB free after them.
+  explicit Addresses(AddressSpace& space) : space_(space), top_(space.take(context)) {
+    const Address end = top_ + context;
     hold(end - step, step);
     cut(areas_.back().holes, end - step, 8 * mib);
     hold(top_, 416 * mib);
@@ -34,12 +75,14 @@ class Addresses {
     taken_[top_] = local;
   }
 
+  // 0: the process has no addresses left.
   Address take(std::uint64_t bytes) {
     if (bytes >= page) return take_pages(up(bytes, page));
     const std::uint64_t n = up(bytes ? bytes : 1, grain);
     Address at = best(parts_, n, true);
     if (!at) {
       at = take_pages(page);
+      if (!at) return 0;
       shared_[at] = 0;
       add(parts_, at, page);
     }
@@ -63,8 +106,7 @@ class Addresses {
 
   // For the driver itself.
   void take_own(std::uint64_t bytes) {
-    take_pages(bytes);
-    pages_ -= bytes;
+    if (take_pages(bytes)) pages_ -= bytes;
   }
 
   // Early in a program that launches kernels the driver takes up to 512 MiB of its own and gives the 414 back.
@@ -77,7 +119,13 @@ class Addresses {
 
   std::uint64_t used() const { return pages_; }  // in whole pages, without the context's
 
-  Address reservation(Address at) const { return std::prev(spans_.upper_bound(at))->first; }
+  // Of an address: where its reservation begins; 0: it is in none.
+  Address reservation(Address at) const {
+    auto span = spans_.upper_bound(at);
+    if (span == spans_.begin()) return 0;
+    --span;
+    return at - span->first < span->second ? span->first : 0;
+  }
 
  private:
   struct Hole {
@@ -125,15 +173,17 @@ class Addresses {
 
   // Whole pages: from the newest reservation that has room, else from a new one.
   Address take_pages(std::uint64_t n) {
-    pages_ += n;
     for (auto area = areas_.rbegin();; ++area) {
       if (area == areas_.rend()) {
-        hold(gap(up(n, step)), up(n, step));
+        const Address begin = space_.take(up(n, step));
+        if (!begin) return 0;
+        hold(begin, up(n, step));
         area = areas_.rbegin();
       }
       if (const Address at = best(area->holes, n, false)) {
         cut(area->holes, at, n);
         taken_[at] = n;
+        pages_ += n;
         return at;
       }
     }
@@ -149,24 +199,14 @@ class Addresses {
     while (at - area->begin >= area->size) ++area;
     add(area->holes, at, n);
     if (area->holes.begin()->second.size == area->size) {  // all of it is free: the reservation goes
+      space_.give(area->begin, area->size);
       spans_.erase(area->begin);
       areas_.erase(area);
     }
     return true;
   }
 
-  // The end of the highest gap that has 32 MiB to spare (to align in: the driver asks the system for that much more).
-  Address gap(std::uint64_t n) const {
-    Address end = top_;
-    for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
-      const Address after = span->first + span->second;
-      if (after > end) continue;
-      if (end - after >= n + step) break;
-      end = span->first;
-    }
-    return end - n;
-  }
-
+  AddressSpace& space_;
   Address top_;
   bool large_ = false;                                               // local memory has grown
   std::vector<Area> areas_;                                          // the oldest first

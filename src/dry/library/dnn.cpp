@@ -1,14 +1,22 @@
-// cuDNN's graphs. A descriptor keeps what it is given; the search for engines finds one, and its plan asks for the workspace that the operation
-// was seen to take on a card. Where that is not known (convolutions, norms) the record says so, by name. The numbers are cuDNN's
+// cuDNN's graphs. PyTorch asks for the workspace of every plan and takes it from its allocator, so the answer has to be cuDNN's own: each call
+// also goes to the program's libcudnn, with the card's description where it wants a device (real_cudnn.h). Handles stay here.
+//
+// A plan of convolutions is made for real, because PyTorch tries configurations until one succeeds. A plan with attention is not: that
+// compiles a kernel (seconds), and its workspace is the configuration's. Where the program's cuDNN does not answer without a device, a search
+// finds one engine with the workspace that attention was seen to take; any other operation is named in the record. The numbers are cuDNN's
 // published enumerations.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dry/library/public.h"
+#include "dry/library/real_cudnn.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -35,16 +43,28 @@ enum Type {  // of descriptors
 enum Attribute {
   search_graph = 201,
   search_results = 202,
+  search_card = 204,
   config_engine = 300,
   config_workspace = 303,
   config_shared = 304,
   plan_config = 401,
   plan_workspace = 402,
+  plan_card = 407,
+  forward_filter = 703,
+  forward_input = 704,
+  forward_output = 705,
+  data_filter = 709,
+  data_input = 710,
+  data_output = 711,
+  filter_filter = 715,
+  filter_input = 716,
+  filter_output = 717,
   graph_operations = 801,
   tensor_type = 901,
   tensor_dims = 902,
   engine_graph = 1300,
   engine_index = 1301,
+  engine_card = 1307,
   matmul_a = 1520,
   matmul_b = 1521,
   forward_q = 2800,
@@ -53,7 +73,7 @@ enum Attribute {
   backward_k = 2852
 };
 
-constexpr int of_descriptors = 15;
+constexpr int of_handles = 0, of_descriptors = 15;
 std::size_t bytes_of(int attribute_type) {
   switch (attribute_type) {
     case 0:
@@ -72,17 +92,31 @@ struct Work {
   const char* name = "cuDNN graph";
   bool attention = false, workspace_known = false;
   AttentionShape shape;
+  ProductShape product;  // of a convolution
   std::int64_t workspace_bytes = 0;
 };
 
-struct Descriptor {
+// A program destroys a descriptor as soon as another has taken it: those that took it keep it.
+struct Descriptor : std::enable_shared_from_this<Descriptor> {
   struct Value {
-    std::int64_t count;
+    std::int64_t count = 0;
     std::vector<char> bytes;
+    std::vector<std::shared_ptr<Descriptor>> parts;
   };
-  int type;
+  explicit Descriptor(int which) : type(which) {
+    if (real_cudnn()) real_cudnn()->create(type, &real);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (real) real_cudnn()->destroy(real);
+  }
+
+  const int type;
   std::map<int, Value> values;
   Work work;
+  void* real = nullptr;              // in the program's libcudnn; null: it is answered from here
+  std::shared_ptr<Descriptor> self;  // until the program destroys it
 
   template <class T>
   std::vector<T> all(int attribute) const {
@@ -92,9 +126,14 @@ struct Descriptor {
     std::memcpy(out.data(), at->second.bytes.data(), out.size() * sizeof(T));
     return out;
   }
-  const Descriptor* one(int attribute) const {
-    const auto v = all<const Descriptor*>(attribute);
-    return v.empty() ? nullptr : v[0];
+  std::span<const std::shared_ptr<Descriptor>> parts(int attribute) const {
+    const auto at = values.find(attribute);
+    if (at == values.end()) return {};
+    return at->second.parts;
+  }
+  Descriptor* one(int attribute) const {
+    const auto v = parts(attribute);
+    return v.empty() ? nullptr : v[0].get();
   }
 };
 
@@ -109,13 +148,34 @@ const char* name_of_operation(int type) {
   }
 }
 
+// A convolution is a product: as many rows as its output has places, as many columns as it has channels.
+ProductShape product_of(const Descriptor& op) {
+  const auto shape = [&](int attribute) {
+    const Descriptor* const tensor = op.one(attribute);
+    return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
+  };
+  const bool forward = op.type == convolution_forward, data = op.type == convolution_backward_data;
+  const auto filter = shape(forward ? forward_filter : data ? data_filter : filter_filter);
+  const auto input = shape(forward ? forward_input : data ? data_input : filter_input);
+  const auto output = shape(forward ? forward_output : data ? data_output : filter_output);
+  if (filter.size() < 3 || input.size() < 3 || output.size() < 3 || filter[1] == 0) return {};
+  const std::int64_t groups = std::max<std::int64_t>(input[1] / filter[1], 1);
+  ProductShape p{.m = output[0], .n = filter[0] / groups, .k = filter[1], .batch = groups};
+  for (std::size_t i = 2; i < output.size(); ++i) p.m *= output[i];
+  for (std::size_t i = 2; i < filter.size(); ++i) p.k *= filter[i];
+  return p;
+}
+
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
 Work work_of(const Descriptor* of) {
   Work w;
   int products = 0;
   const Descriptor *q = nullptr, *k = nullptr;
-  for (const Descriptor* op : of ? of->all<const Descriptor*>(graph_operations) : std::vector<const Descriptor*>{}) {
+  if (!of) return w;
+  for (const auto& op : of->parts(graph_operations)) {
+    if (!op) continue;
     if (const char* const name = name_of_operation(op->type)) w.name = name;
+    if (op->type >= convolution_forward && op->type <= convolution_backward_data) w.product = product_of(*op);
     if (op->type == matmul && products++ == 0) {
       q = op->one(matmul_a);
       k = op->one(matmul_b);
@@ -143,9 +203,8 @@ Work work_of(const Descriptor* of) {
   w.shape.head_dim = a[3];
   w.shape.kv_heads = b[1];
   if (const auto type = q->all<int>(tensor_type); !type.empty()) w.shape.type = type[0];
-  // Seen on an H200 with cuDNN 9.19: forward takes nothing, backward fits one of PyTorch's smallest blocks.
   w.workspace_known = true;
-  w.workspace_bytes = w.shape.backward ? 512 : 0;
+  w.workspace_bytes = 256;  // either way, of every shape that was measured on an H200 with cuDNN 9.19
   return w;
 }
 
@@ -174,20 +233,32 @@ int cudnnGetStream(const Handle* h, StreamHandle* s) {
 }
 
 int cudnnBackendCreateDescriptor(int type, Descriptor** out) {
-  *out = new Descriptor{type, {}, {}};
+  const auto d = std::make_shared<Descriptor>(type);
+  d->self = d;
+  *out = d.get();
   return ok;
 }
 int cudnnBackendInitialize(Descriptor*) { return ok; }
 int cudnnBackendDestroyDescriptor(Descriptor* d) {
-  delete d;
+  if (d) d->self.reset();  // others may still keep it
   return ok;
 }
 int cudnnBackendSetAttribute(Descriptor* d, int attribute, int type, std::int64_t count, const void* from) {
   const char* const bytes = static_cast<const char*>(from);
   Descriptor::Value& v = d->values[attribute];
   v.count = count;
-  if (bytes) v.bytes.assign(bytes, bytes + std::size_t(count) * bytes_of(type));
-  return ok;
+  if (bytes && type != of_descriptors) v.bytes.assign(bytes, bytes + std::size_t(count) * bytes_of(type));
+  std::vector<void*> real;
+  if (type == of_descriptors) {
+    v.parts.clear();
+    for (Descriptor* const part : std::span(static_cast<Descriptor* const*>(from), from ? std::size_t(count) : 0)) {
+      v.parts.push_back(part ? part->shared_from_this() : nullptr);
+      real.push_back(part ? part->real : nullptr);
+    }
+  }
+  if (!d->real || type == of_handles) return ok;
+  if (type != of_descriptors) return real_cudnn()->set(d->real, attribute, type, count, from);
+  return real_cudnn()->set(d->real, attribute, type, count, real.data());
 }
 int cudnnBackendFinalize(Descriptor* d) {
   const auto take_from = [&](int attribute) {
@@ -197,9 +268,25 @@ int cudnnBackendFinalize(Descriptor* d) {
   if (d->type == engine) d->work = work_of(d->one(engine_graph));
   if (d->type == engine_config) take_from(config_engine);
   if (d->type == plan) take_from(plan_config);
-  return ok;
+  if (!d->real) return ok;
+  if (d->type == plan && d->work.attention) return ok;
+  const int card = d->type == engine_search ? search_card : d->type == engine ? engine_card : d->type == plan ? plan_card : 0;
+  if (card != 0) real_cudnn()->set(d->real, card, of_descriptors, 1, &real_cudnn()->card);
+  return real_cudnn()->finalize(d->real);
 }
 int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_t room, std::int64_t* count, void* to) {
+  if (d->real && type == of_descriptors) {  // the caller brings the descriptors that are filled
+    std::vector<void*> real;
+    for (std::int64_t i = 0; to && i < room; ++i) {
+      Descriptor* const part = static_cast<Descriptor**>(to)[i];
+      part->work = d->work;
+      real.push_back(part->real);
+    }
+    return real_cudnn()->get(d->real, attribute, type, room, count, to ? real.data() : nullptr);
+  }
+  if (d->real && d->type == plan && d->work.attention && attribute == plan_workspace)
+    return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
+  if (d->real) return real_cudnn()->get(d->real, attribute, type, room, count, to);
   std::int64_t none;
   std::int64_t& n = count ? *count : none;
   n = 0;
@@ -231,13 +318,25 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
   }
   return ok;
 }
-int cudnnBackendExecute(const Handle* h, const Descriptor* p, const Descriptor*) {
+int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor*) {
   const Work& w = p->work;
-  if (!w.workspace_known) {
+  if (!p->real && !w.workspace_known) {
     note(Said::no_workspace, w.name);
     say("workspace unknown:", w.name);
   }
-  attended(w.name, h->stream, w.shape, w.workspace_bytes);
+  std::int64_t workspace = 0;
+  cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
+  if (w.attention)
+    attended(w.name, h->stream, w.shape, workspace);
+  else
+    multiplied(w.name, h->stream, w.product);
+  return ok;
+}
+
+// PyTorch compares it with the version that it was built for.
+int cudnnGetProperty(int which, int* out) {
+  const int version = cudnn_version();
+  *out = which == 0 ? version / 10000 : which == 1 ? version / 100 % 100 : version % 100;
   return ok;
 }
 }

@@ -18,13 +18,33 @@ namespace headroom::dry {
 
 namespace {
 
-// A card's addresses: the lower half is allocated in, the upper half is reserved from, once.
-constexpr std::uint64_t range = std::uint64_t(1) << 41, half = range / 2;
+std::uint64_t number(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
+
+// The process's own: the system chooses, as it does for the driver. Nothing can be read or written there.
+class ProcessSpace final : public AddressSpace {
+ public:
+  Address take(std::uint64_t n) override {
+    const std::uint64_t size = n + step;
+    void* const p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return 0;
+    const Address low = number(p), high = low + size, end = high / step * step, begin = end - n;
+    give(low, begin - low);
+    give(end, high - end);
+    return begin;
+  }
+  void give(Address at, std::uint64_t n) override {
+    if (n != 0) munmap(reinterpret_cast<void*>(at), n);
+  }
+};
 
 struct DeviceMemory {
   Addresses addresses;
-  std::uint64_t reserved = 0;
   int modules = 0;
+};
+
+struct Reservation {
+  std::uint64_t bytes;
+  int device;
 };
 
 struct HostBlock {
@@ -35,16 +55,23 @@ struct HostBlock {
 
 struct Memory {
   std::mutex mutex;
-  std::uint64_t base = 0;
+  ProcessSpace space;
   std::vector<DeviceMemory> devices;
+  std::map<std::uint64_t, Reservation> reservations;
   std::map<std::uint64_t, HostBlock> host;
   std::uint64_t host_used[2] = {0, 0};
 
   Memory() {
-    const std::uint64_t bytes = range * std::uint64_t(std::max(dry::devices(), 1)) + Addresses::step;
-    const auto at = reinterpret_cast<std::uint64_t>(mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    base = (at + Addresses::step - 1) / Addresses::step * Addresses::step;
-    for (int i = 0; i < dry::devices(); ++i) devices.push_back({Addresses(base + std::uint64_t(i) * range + half)});
+    for (int i = 0; i < dry::devices(); ++i) devices.push_back({Addresses(space)});
+  }
+
+  int device_of(std::uint64_t at) const {  // −1: of none
+    for (std::size_t d = 0; d < devices.size(); ++d)
+      if (devices[d].addresses.reservation(at)) return int(d);
+    auto r = reservations.upper_bound(at);
+    if (r == reservations.begin()) return -1;
+    --r;
+    return at - r->first < r->second.bytes ? r->second.device : -1;
   }
 };
 
@@ -61,8 +88,6 @@ Blocks& blocks() {
   static Blocks& one = *new Blocks;
   return one;
 }
-
-std::uint64_t number(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
 
 std::uint64_t used_with_lock(const Memory& m, int device) {
   return m.devices[std::size_t(device)].addresses.used() + card().context_bytes + card().others_bytes + others_use(physical(device));
@@ -104,6 +129,7 @@ void* take(std::size_t bytes, const char* function) {
     return nullptr;
   }
   void* const p = reinterpret_cast<void*>(addresses.take(bytes));
+  if (!p) return nullptr;
   changed(m, d, p, std::int64_t(addresses.used() - before), function);
   return p;
 }
@@ -111,24 +137,21 @@ void* take(std::size_t bytes, const char* function) {
 bool give(void* p, const char* function) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  const std::uint64_t d = (number(p) - m.base) / range;
-  if (number(p) < m.base || d >= m.devices.size()) return false;
-  Addresses& addresses = m.devices[d].addresses;
+  const int d = m.device_of(number(p));
+  if (d < 0) return false;
+  Addresses& addresses = m.devices[std::size_t(d)].addresses;
   const std::uint64_t before = addresses.used();
   if (!addresses.give(number(p))) return false;
-  changed(m, int(d), p, std::int64_t(addresses.used()) - std::int64_t(before), function);
+  changed(m, d, p, std::int64_t(addresses.used()) - std::int64_t(before), function);
   return true;
 }
 
 void* reserve(std::size_t bytes) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  std::uint64_t& next = m.devices[std::size_t(device())].reserved;
-  const std::uint64_t size = (bytes + Addresses::page - 1) / Addresses::page * Addresses::page;
-  if (next + size > half) return nullptr;
-  void* const p = reinterpret_cast<void*>(m.base + std::uint64_t(device()) * range + half + next);
-  next += size;
-  return p;
+  const std::uint64_t size = (bytes + Addresses::step - 1) / Addresses::step * Addresses::step, at = m.space.take(size);
+  if (at) m.reservations[at] = {size, device()};
+  return reinterpret_cast<void*>(at);
 }
 
 // What an H200's driver was seen to do in logs of four models: with the first module it takes a page for itself; once the third is there its
@@ -151,11 +174,11 @@ std::uint64_t used(int device) {
 std::uint64_t free_bytes(int device) { return card().memory_bytes - used(device); }
 
 bool on_device(const void* p, int* device) {
-  const Memory& m = memory();
-  const std::uint64_t d = (number(p) - m.base) / range;
-  if (number(p) < m.base || d >= m.devices.size()) return false;
-  if (device) *device = int(d);
-  return true;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const int d = m.device_of(number(p));
+  if (d >= 0 && device) *device = d;
+  return d >= 0;
 }
 
 void* host_take(std::size_t bytes, Sort sort, const char* function) {
