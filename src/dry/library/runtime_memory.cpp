@@ -84,7 +84,7 @@ constexpr char shared_magic[8] = "dry-ipc";
 extern "C" {
 int cudaMalloc(void** out, std::size_t bytes) { return bytes ? given(out, take(bytes, "cudaMalloc")) : (*out = nullptr, int(ok)); }
 int cudaFree(void* p) {
-  if (!p || give(p, "cudaFree") || host_give(p, "cudaFree") || pool_of(device()).give(p)) return ok;
+  if (!p || pool_of(device()).give(p) || give(p, "cudaFree") || host_give(p, "cudaFree")) return ok;  // a pool's part may begin at p
   return failed(invalid_value);
 }
 int cudaMallocPitch(void** out, std::size_t* pitch, std::size_t width, std::size_t rows) {
