@@ -156,11 +156,12 @@ Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {
   return v.make_saved(p, ctx);
 }
 
-// A CPU's row that lends its tensors to the forecast of a GPU that nothing here serves is walked as on a CPU: its own products are not a GPU's.
+// A CPU's row stands in for a card that no row of this build serves. It is walked as on a CPU: its own products are not a GPU's. A GPU's row
+// keeps the card that was asked about, also for sizes that it does not serve: an account probes its formulas with such sizes.
 template <class Body>
 static void where_served(const Variant& v, const Problem& p, Pass pass, Context& ctx, Body body) {
-  if (!ctx.dry() || !ctx.on_gpu() || v.supports(p, ctx.device, pass)) return body(ctx);
   const Device cpu;
+  if (!ctx.dry() || !ctx.on_gpu() || !v.supports(p, cpu, pass)) return body(ctx);
   Context there{.arena = ctx.arena, .device = cpu, .walk = ctx.walk, .dry_workers = ctx.dry_workers, .listener = ctx.listener};
   body(there);
 }
