@@ -29,6 +29,12 @@ test: browser build  ## install what is missing, build, and run every test that 
 	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
 
+# As on a machine without CUDA, also where it is installed: what concerns that machine is built and tested.
+WITHOUT_CUDA = $(shell echo "$$PATH" | tr : '\n' | while read -r d; do [ -x "$$d/nvcc" ] || printf '%s:' "$$d"; done | sed 's/:$$//')
+no-cuda: setup
+	@env -u CUDACXX -u CUDA_HOME -u CUDA_PATH PATH="$(WITHOUT_CUDA)" sh -c 'cmake --preset no-cuda --log-level=WARNING && \
+	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(JOBS)'
+
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target gpu_tests
@@ -80,4 +86,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run browser test gpu-test wheel test-torch bench install asan tsan format format-check lint fuzz clean
+.PHONY: help setup build run browser test no-cuda gpu-test wheel test-torch bench install asan tsan format format-check lint fuzz clean
