@@ -10,6 +10,9 @@
         model(tokens)
     print(replaced.explain())                                      # which calls were left to torch, and why
 
+    AutoModel.from_pretrained(name, attn_implementation="headroom")  # transformers: windows, caps, sinks, padding, packed documents
+    print(ht.explain())                                            # what it served, and what it left to transformers, and why
+
 The operators are torch.ops.headroom.attention_forward and attention_backward. torch >= 2.4.
 """
 
@@ -20,9 +23,11 @@ if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4
 
 from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
 from .flops import register as _count_flops
+from .models import register as _serve_transformers
 from .sdpa import Replacement, replace_sdpa
 
 _count_flops()
+_serve_transformers()
 
 __all__ = [
     "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "replace_sdpa", "why_not",

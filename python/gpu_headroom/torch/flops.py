@@ -1,10 +1,8 @@
 """FLOPs of the operators for torch.utils.flop_counter, counted as it counts torch's own attention: all of q k^T and p v, whatever the mask."""
 
-import importlib.abc
-import importlib.util
-import sys
-
 import torch
+
+from .imports import when_imported
 
 
 def _products(heads_first, q, k, v):
@@ -34,30 +32,6 @@ def _register(counter):
             counter.register_flop_formula(operator)(flops)
 
 
-class _WhenImported(importlib.abc.MetaPathFinder):
-    """Registers once the counter is imported: importing it here would take most of a second where Triton is installed."""
-
-    name = "torch.utils.flop_counter"
-
-    def find_spec(self, name, path, target=None):
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
-
-        def loaded(module):
-            load(module)
-            _register(module)
-
-        spec.loader.exec_module = loaded
-        return spec
-
-
 def register():
-    """Make FlopCounterMode count our operators, now or when it is imported."""
-    counter = sys.modules.get(_WhenImported.name)
-    if counter is not None:
-        _register(counter)
-    else:
-        sys.meta_path.insert(0, _WhenImported())
+    """Make FlopCounterMode count our operators."""
+    when_imported("torch.utils.flop_counter", _register)

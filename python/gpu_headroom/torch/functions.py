@@ -8,6 +8,7 @@ from .. import attention as arrays_attention
 from .calls import call_of, context_of, tf32_of
 from .checks import cast, checked, listed, options_of, reason_why_not, refuse
 from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, settled
+from .sdpa import seen_so_far
 
 Window = Union[None, int, Tuple[int, int]]
 Longest = Union[None, int, torch.Tensor]
@@ -366,15 +367,22 @@ def attention_with_cache(
 
 
 def explain(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    q: Optional[torch.Tensor] = None, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: Optional[float] = None, enable_gqa: bool = True, *, window: Window = None, align: str = "top-left", layout: str = "bhld",
     variant: Optional[str] = None, deterministic: bool = False, tf32: Optional[bool] = None, softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None, cu_seqlens_q: Optional[torch.Tensor] = None, cu_seqlens_k: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> str:  # fmt: skip
-    """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's."""
+    """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's.
+
+    Without tensors: what attn_implementation="headroom" served so far, and what it left to transformers, and why.
+    """
     if misspelt:
         refuse(explain, misspelt)
+    if q is None and k is None and v is None:
+        return seen_so_far()
+    if q is None or k is None or v is None:
+        raise TypeError("gpu_headroom.torch.explain: q, k and v are given together, or none of them")
     reason = why_not(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout=layout)
     if reason is not None:
         return f"left to torch: {reason}\n"

@@ -45,6 +45,26 @@ class Replacement:
         return "\n".join(lines) + "\n"
 
 
+_of_models = Replacement()  # calls of attn_implementation="headroom" outside every replace_sdpa
+
+
+def seen_so_far() -> str:
+    """What attn_implementation="headroom" served, and what it left to transformers, since the import of this package."""
+    return _of_models.explain()
+
+
+def count(reason):
+    """Notes a call that was served (None), or left for a reason, of attn_implementation="headroom"."""
+    if torch.compiler.is_compiling():
+        _note_compiled(reason)
+        return
+    seen = _replacing[-1] if _replacing else _of_models
+    if reason is None:
+        seen.served += 1
+    else:
+        seen.left[reason] += 1
+
+
 def _imported_names():
     """Names of other modules that hold torch's function itself: replacing the name in torch.nn.functional does not reach them."""
     found = []
@@ -91,11 +111,11 @@ _settings_at_trace = _at_trace(lambda: _settings())
 
 @_at_trace
 def _note_compiled(reason):
-    if _replacing:
-        if reason is None:
-            _replacing[-1].compiled += 1
-        else:
-            _replacing[-1].left[reason + " (in compiled code)"] += 1
+    seen = _replacing[-1] if _replacing else _of_models
+    if reason is None:
+        seen.compiled += 1
+    else:
+        seen.left[reason + " (in compiled code)"] += 1
     return 0
 
 

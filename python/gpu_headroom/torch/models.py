@@ -1,0 +1,293 @@
+"""attn_implementation="headroom" of transformers: its masks become windows, documents and lengths, and its layers call our attention.
+
+A mask is known by the function of transformers that describes it. What it says more than that is left to transformers' own attention.
+"""
+
+import functools
+import sys
+
+import torch
+
+from .. import library as lib
+from .checks import options_of, reason_why_not
+from .direct import run
+from .imports import when_imported
+from .sdpa import count
+
+NAME = "headroom"
+_OPEN = 1 << 31  # keys on a side of a window that has no end there
+
+
+class Mask:
+    """What rows see, without a matrix of it. Documents and their masks are aligned at their last positions.
+
+    causal, window: of our attention. cu_q, cu_k: documents, or None. keys: how many keys there are, from the first; None: all.
+    reason: why there is only a matrix, which as_tensor() makes of transformers' own arguments; else None.
+    """
+
+    ndim = 4
+
+    def __init__(self, arguments, shape, causal=None, window=None, cu_q=None, cu_k=None, keys=None, reason=None):
+        self.arguments, self.shape, self.causal, self.window, self.keys, self.reason = arguments, shape, causal, window, keys, reason
+        self.cu_q, self.cu_k = cu_q, cu_k
+        self._tensor = None
+
+    def as_tensor(self):
+        """The same as a tensor of booleans, made once."""
+        if self._tensor is None:
+            masking = sys.modules["transformers.masking_utils"]
+            self._tensor = masking.sdpa_mask(**self.arguments, allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
+        return self._tensor
+
+
+class _Said:
+    """What a mask's function says: keys before and after a row's own (None: all of them), and which document each position is in."""
+
+    def __init__(self):
+        self.before = self.after = None
+        self.documents = []  # (how, tensor or (size, tensor))
+        self.reason = None
+
+
+def _read(function, said):
+    """Adds what `function` says; only functions of transformers itself are known."""
+    masking = sys.modules["transformers.masking_utils"]
+    if function is masking.causal_mask_function:
+        said.after = 0
+        return
+    if function is getattr(masking, "bidirectional_mask_function", None):
+        return
+    name = getattr(function, "__qualname__", "?")
+    if getattr(function, "__module__", "") != masking.__name__ or getattr(function, "__closure__", None) is None:
+        said.reason = f"the mask is described by {name}, which is not transformers' own"
+        return
+    held = {n: cell.cell_contents for n, cell in zip(function.__code__.co_freevars, function.__closure__)}
+    maker = name.partition(".")[0]
+    if maker == "and_masks":
+        for one in held["mask_functions"]:
+            _read(one, said)
+    elif maker == "sliding_window_overlay":
+        _narrow(said, held["sliding_window"], None)
+    elif maker == "sliding_window_bidirectional_overlay":
+        _narrow(said, held["sliding_window"] + 1, held["sliding_window"])
+    elif maker == "packed_sequence_mask_function":
+        said.documents.append(("packed", held["packed_sequence_mask"]))
+    elif maker == "chunked_overlay":
+        said.documents.append(("chunks", (held["chunk_size"], held.get("left_padding"))))
+    else:
+        said.reason = f"the mask has a part that is no window, padding or documents: transformers' {maker}"
+
+
+def _narrow(said, before, after):
+    said.before = before if said.before is None else min(said.before, before)
+    if after is not None:
+        said.after = after if said.after is None else min(said.after, after)
+
+
+def _holes(padding):
+    """Whether a row's tokens do not follow one another. Waits for the device, once for each forward pass, as transformers' own masks do."""
+    begins = padding[:, 1:] & ~padding[:, :-1]
+    return bool((begins.sum(1) + padding[:, 0] > 1).any())
+
+
+def _document_numbers(said, batch, length, device):
+    """[batch, length] numbers that grow where a document begins, or None; with the number of documents."""
+    numbers = None
+    for how, what in said.documents:
+        if how == "packed":
+            one = what.expand(batch, -1)
+        else:
+            size, padded = what
+            at = torch.arange(length, device=device)[None].expand(batch, -1)
+            at = at if padded is None else at - padded[:, None].to(device)
+            one = torch.div(at, size, rounding_mode="floor")
+        change = torch.zeros(batch, length, dtype=torch.int64, device=device)
+        change[:, 1:] = one[:, 1:] != one[:, :-1]
+        numbers = change if numbers is None else numbers | change
+    numbers = numbers.cumsum(1)
+    return numbers, int(numbers[:, -1].max()) + 1
+
+
+def _documents(said, arguments):
+    """(cu_q, cu_k) of documents and padding."""
+    batch, length, keys, q_offset, kv_offset, padding, device = (
+        arguments[name] for name in ("batch_size", "q_length", "kv_length", "q_offset", "kv_offset", "attention_mask", "device")
+    )
+    if padding is None:
+        begin, end = torch.zeros(batch, dtype=torch.int64, device=device), None
+    else:
+        padding = padding.to(device)
+        begin, end = padding.int().argmax(1), padding.int().argmax(1) + padding.sum(1)
+    last = torch.zeros(batch, dtype=torch.int64, device=device) + q_offset + length
+    if said.after is None and said.before is None:  # every row sees every key
+        of_k = (torch.full_like(begin, keys) + kv_offset if end is None else end) - kv_offset
+        of_q = torch.full_like(begin, length)
+    else:
+        end = last if end is None else torch.minimum(end, last)
+        of_k, of_q = end - kv_offset, (end - q_offset).clamp(0, length)
+    of_k, first = of_k.clamp(0, keys), (begin - kv_offset).clamp(0, keys)
+    zero = torch.zeros_like(begin)
+    if not said.documents:
+        cu_q, cu_k = torch.stack([zero, zero, of_q], 1), torch.stack([zero, torch.minimum(first, of_k), of_k], 1)
+    else:
+        numbers, documents = _document_numbers(said, batch, length, device)
+        borders = torch.searchsorted(numbers.contiguous(), torch.arange(documents + 1, device=device).expand(batch, -1).contiguous())
+        cu_q = torch.cat([zero[:, None], torch.minimum(borders, of_q[:, None])], 1)
+        cu_k = torch.cat([zero[:, None], torch.minimum(torch.maximum(borders, first[:, None]), of_k[:, None])], 1)
+    return cu_q.int(), cu_k.int()
+
+
+def mask(
+    batch_size, q_length=None, kv_length=None, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, local_size=None,
+    allow_is_causal_skip=True, allow_is_bidirectional_skip=False, device=None, cache_position=None, **rest,
+):  # fmt: skip
+    """transformers' mask interface: None for plain causal or full attention, else a Mask."""
+    if isinstance(attention_mask, Mask):  # made before, by generate
+        return attention_mask
+    masking = sys.modules["transformers.masking_utils"]
+    if q_length is not None and not isinstance(q_length, int) and hasattr(q_length, "shape"):
+        cache_position, q_length = q_length, None  # transformers before 5 gives the positions themselves
+    arguments = {}
+    if cache_position is not None:
+        q_length, q_offset = cache_position.shape[0], cache_position[0]
+        device = cache_position.device
+        arguments = {"cache_position": cache_position}
+    device = device if device is not None else attention_mask.device if attention_mask is not None else "cpu"
+    mask_function = masking.causal_mask_function if mask_function is None else mask_function
+    known = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length, "q_offset": q_offset, "kv_offset": kv_offset,
+             "mask_function": mask_function, "attention_mask": attention_mask, "device": device}  # fmt: skip
+    made_from = {**known, **rest, "local_size": local_size}
+    if arguments:
+        made_from = {k: v for k, v in made_from.items() if k not in ("q_length", "q_offset", "device")} | arguments
+    said = _Said()
+    compiling = torch.compiler.is_compiling()
+    if compiling and mask_function is not masking.causal_mask_function and mask_function is not getattr(masking, "bidirectional_mask_function", None):
+        said.reason = "a mask with a window or documents cannot be read while it is compiled: compile the layers, not the model's forward"
+    elif compiling and attention_mask is not None:
+        said.reason = "padding cannot be read while it is compiled: leave attention_mask out, or compile the layers"
+    else:
+        _read(mask_function, said)
+    offsets = [n for n in (q_offset, kv_offset) if isinstance(n, torch.Tensor)]
+    if said.reason is None and said.documents and (offsets or q_offset or kv_offset or q_length != kv_length):
+        said.reason = "packed or chunked documents over a cache"
+    padding = None
+    if attention_mask is not None and said.reason is None:
+        padding = attention_mask.bool()
+        if not offsets and bool(padding[:, kv_offset : kv_offset + kv_length].all()) and padding.shape[1] >= kv_offset + kv_length:
+            padding = None
+        elif _holes(padding):
+            said.reason = "padding between the tokens of a sequence"
+    known["attention_mask"] = padding
+    ends = None if offsets else (q_offset + q_length, kv_offset + kv_length)
+    plain = said.before is None and padding is None and not said.documents and said.reason is None
+    if plain and said.after is None and allow_is_bidirectional_skip:
+        return None
+    if plain and said.after == 0 and allow_is_causal_skip and ends is not None and ends[0] == ends[1] and (q_length == 1 or q_length == kv_length):
+        return None
+    made = functools.partial(Mask, made_from, (batch_size, 1, q_length, kv_length))
+    if said.reason is None and (said.before is not None or said.after) and said.after != 0 and (ends is None or ends[0] != ends[1]):
+        said.reason = "a window to both sides over a cache"
+    if said.reason is None and said.after == 0 and ends is not None and ends[0] > ends[1]:
+        said.reason = "rows behind the last key"
+    if said.reason is not None:
+        return made(reason=said.reason)
+    window = None
+    if said.before is not None or said.after:
+        window = (_OPEN if said.before is None else said.before, _OPEN if said.after is None else said.after)
+    causal = window is None and said.after == 0
+    cu_q = cu_k = keys = None
+    if padding is not None or said.documents or (ends is None and said.after == 0):
+        cu_q, cu_k = _documents(said, known)
+    elif said.after == 0 and ends[0] < ends[1]:
+        keys = ends[0] - kv_offset
+    return made(causal, window, cu_q, cu_k, keys)
+
+
+def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, arguments):
+    """transformers' own attention: sdpa, or the model's eager one where sdpa does not know what is asked."""
+    if isinstance(attention_mask, Mask):
+        attention_mask = attention_mask.as_tensor()
+    if softcap is None and s_aux is None:
+        own = sys.modules["transformers.integrations.sdpa_attention"].sdpa_attention_forward
+        return own(module, query, key, value, attention_mask, **arguments)
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        raise ValueError(f"attn_implementation='headroom': {type(module).__name__} has no attention of its own to leave this call to")
+    if attention_mask is None and query.shape[2] > 1 and arguments.get("is_causal", getattr(module, "is_causal", True)):
+        attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(key.shape[2] - query.shape[2])[None, None]
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        zero = torch.zeros((), dtype=query.dtype, device=query.device)
+        attention_mask = torch.where(attention_mask, zero, torch.finfo(query.dtype).min)
+    return eager(module, query, key, value, attention_mask, softcap=softcap, s_aux=s_aux, **arguments)
+
+
+def attend(
+    module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, softcap=None, is_causal=None, s_aux=None,
+    position_bias=None, **kwargs,
+):  # fmt: skip
+    """transformers' attention interface: query [batch, heads, len, head_dim]; the result is [batch, len, heads, head_dim]."""
+    given = is_causal
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    window = cu_q = cu_k = reason = None
+    q, k, v = query, key, value
+    if isinstance(attention_mask, Mask):
+        said = attention_mask
+        causal, window, cu_q, cu_k, reason = said.causal, said.window, said.cu_q, said.cu_k, said.reason
+        if said.keys is not None:
+            k, v = k[:, :, : said.keys], v[:, :, : said.keys]
+    elif attention_mask is not None:
+        reason = "the mask is a tensor that the model or its caller made"
+    else:
+        packed = kwargs.get("cu_seq_lens_q")
+        if packed is not None and q.shape[0] == 1:
+            cu_q, cu_k = (torch.as_tensor(kwargs.get(name, packed), dtype=torch.int32, device=q.device)[None] for name in ("cu_seq_lens_q", "cu_seq_lens_k"))
+        causal = bool(causal) and (q.shape[2] > 1 or packed is not None)
+        if causal and sliding_window is not None:
+            window, causal = (sliding_window, 0), False
+    if reason is None and position_bias is not None:
+        reason = "a bias of positions that is added to the scores"
+    if reason is None and kwargs.get("output_attentions"):
+        reason = "output_attentions: the matrix of probabilities is asked for"
+    dropped = dropout if module.training or dropout else 0.0
+    heads_agree = k.dim() == 4 and k.shape[1] and q.shape[1] % k.shape[1] == 0
+    reason = reason or reason_why_not(q, k, v, None, dropped, scaling, heads_agree, "bhld")
+    if reason is None:
+        try:
+            options = options_of(causal, scaling, window, "bottom-right", "bhld", None, torch.are_deterministic_algorithms_enabled(), False,
+                                 0.0 if softcap is None else float(softcap))  # fmt: skip
+            sink = None if s_aux is None else s_aux.reshape(-1).float()
+            o = run((q, k, v, sink, cu_q, cu_k, None), options)[0]
+        except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA
+            if refused.status != "unsupported":
+                raise
+            reason = str(refused)
+        else:
+            count(None)
+            return o.transpose(1, 2).contiguous(), None
+    count(reason)
+    arguments = {"dropout": dropout, "scaling": scaling, **kwargs}
+    if given is not None:
+        arguments["is_causal"] = given
+    if sliding_window is not None:
+        arguments["sliding_window"] = sliding_window
+    if position_bias is not None:
+        arguments["position_bias"] = position_bias
+    return _own_attention(module, query, key, value, attention_mask, softcap, s_aux, arguments)
+
+
+def _register_attention(module):
+    functions = module.ALL_ATTENTION_FUNCTIONS
+    if hasattr(functions, "register"):
+        functions.register(NAME, attend)
+    else:  # transformers 4.48: a dict
+        functions[NAME] = attend
+
+
+def _register_mask(module):
+    module.ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
+
+
+def register():
+    """Make attn_implementation="headroom" known to transformers, now or when it is imported."""
+    when_imported("transformers.modeling_utils", _register_attention)
+    when_imported("transformers.masking_utils", _register_mask)

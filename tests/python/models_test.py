@@ -1,0 +1,219 @@
+"""attn_implementation="headroom" in tiny models of transformers with random weights: no further from FP64 than eager attention, times 1.5.
+
+Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there is one.
+"""
+
+import copy
+import sys
+import unittest
+
+try:
+    import torch
+    import transformers
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+from torch.overrides import TorchFunctionMode
+
+import gpu_headroom.torch as ht
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+LENGTH, WINDOW = 48, 16
+
+
+class InDouble(TorchFunctionMode):
+    """A model in float64 whose own casts to float32 are not made."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        def of(x):
+            return torch.float64 if x is torch.float32 else x
+
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        return func(*[of(x) for x in args], **{name: of(x) for name, x in (kwargs or {}).items()})
+
+
+def kinds():
+    """(name, model's class, config's class, settings)"""
+    ends = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=256, **ends)
+    grouped = dict(sizes, num_key_value_heads=2)
+    wide, both = dict(grouped, head_dim=24), ["sliding_attention", "full_attention"]
+    every = (
+        ("Llama", "LlamaForCausalLM", wide), ("Qwen2", "Qwen2ForCausalLM", grouped), ("Qwen3", "Qwen3ForCausalLM", wide),
+        ("Gemma2", "Gemma2ForCausalLM", dict(wide, sliding_window=WINDOW, attn_logit_softcapping=3.0, query_pre_attn_scalar=24)),
+        ("Gemma3Text", "Gemma3ForCausalLM", dict(wide, sliding_window=WINDOW, query_pre_attn_scalar=24, layer_types=both)),
+        ("Mistral", "MistralForCausalLM", dict(wide, sliding_window=WINDOW)), ("Phi3", "Phi3ForCausalLM", dict(grouped, sliding_window=WINDOW)),
+        ("Olmo2", "Olmo2ForCausalLM", grouped),
+        ("GptOss", "GptOssForCausalLM", dict(wide, num_local_experts=4, num_experts_per_tok=4, sliding_window=WINDOW, layer_types=both,
+                                             rope_parameters={"rope_type": "default", "rope_theta": 1e4})),
+        ("GPT2", "GPT2LMHeadModel", dict(vocab_size=300, n_embd=64, n_layer=2, n_head=4, n_positions=256, **ends)),
+        ("ModernBert", "ModernBertForMaskedLM", dict(sizes, local_attention=WINDOW, global_attn_every_n_layers=2, cls_token_id=1, sep_token_id=2)),
+        ("Bert", "BertForMaskedLM", sizes),
+        ("T5", "T5ForConditionalGeneration", dict(vocab_size=300, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0,
+                                                  pad_token_id=0, eos_token_id=2)),
+        ("ViT", "ViTForImageClassification", dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, image_size=32, num_labels=300,
+                                                 patch_size=8)),
+    )  # fmt: skip
+    for name, model, settings in every:
+        config = getattr(transformers, name + "Config", None)
+        if config is not None and hasattr(transformers, model):
+            yield name, getattr(transformers, model), config, settings
+
+
+def made(model, config, attention, dtype, device, state=None):
+    config = copy.deepcopy(config)
+    net = model._from_config(config, attn_implementation=attention)
+    assert net.config._attn_implementation == attention
+    if hasattr(net, "set_experts_implementation"):
+        try:
+            net.set_experts_implementation("eager")  # the grouped product has no float64
+        except (ValueError, KeyError):
+            pass
+    if state is not None:
+        net.load_state_dict(state)
+    return net.to(device, dtype).eval()
+
+
+def inputs_of(name, padding, device):
+    """(inputs, which positions are real)"""
+    g = torch.Generator().manual_seed(3)
+    if name == "ViT":
+        return {"pixel_values": torch.randn(2, 3, 32, 32, generator=g, dtype=torch.float64).to(device)}, None
+    inputs, real = {"input_ids": torch.randint(3, 300, (2, LENGTH), generator=g)}, torch.ones(2, LENGTH, dtype=torch.bool)
+    if padding in ("left", "right"):
+        real[1, slice(0, 13) if padding == "left" else slice(30, None)] = False
+        inputs["attention_mask"] = real.long()
+    if padding == "packed":
+        inputs["position_ids"] = torch.cat([torch.arange(n) for n in (20, 18, 10)])[None].expand(2, -1)
+    if name == "T5":
+        inputs["decoder_input_ids"], real = inputs["input_ids"][:, :20], None
+    return {k: v.to(device) for k, v in inputs.items()}, real if real is None else real.to(device)
+
+
+def step(net, inputs, real):
+    """Logits of real positions, and every gradient of a sum of them, in float64."""
+    dtype = next(net.parameters()).dtype
+    logits = net(**{k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}).logits
+    logits = logits if real is None else logits[real]
+    up = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(logits.device, logits.dtype)
+    (logits * up).sum().backward()
+    return [logits.detach().double().cpu()], {n: p.grad.double().cpu() for n, p in net.named_parameters() if p.grad is not None}
+
+
+def apart(got, exact):
+    """The mean over tensors of the error's size beside the tensor's."""
+    sizes = [w.norm().item() for w in exact]
+    return sum((g - w).norm().item() / n for g, w, n in zip(got, exact, sizes) if n > 1e-12) / len(sizes)
+
+
+class ModelsTest(unittest.TestCase):
+    def test_no_further_from_fp64_than_eager(self):
+        table = []
+        for device in DEVICES:
+            for name, model, config, settings in kinds():
+                config = config(**settings)
+                torch.manual_seed(1)
+                for padding in ("none",) if name == "ViT" else ("none", "right", "left", "packed"):
+                    if padding == "packed" and name in ("GPT2", "ModernBert", "Bert", "T5"):
+                        continue  # positions are learned, or not given
+                    with self.subTest(model=name, padding=padding, device=device):
+                        self.check(name, model, config, padding, device, table)
+        print("\n" + "\n".join(table))
+
+    def check(self, name, model, config, padding, device, table):
+        inputs, real = inputs_of(name, padding, device)
+        try:
+            net = made(model, config, "eager", torch.float64, device)
+        except (ImportError, ValueError) as refused:
+            self.skipTest(str(refused))
+        state = net.state_dict()
+        with InDouble():
+            exact = step(net, inputs, real)
+        for dtype in (torch.float32, torch.bfloat16):
+            eager = step(made(model, config, "eager", dtype, device, state), inputs, real)
+            with ht.replace_sdpa() as seen:
+                ours = step(made(model, config, "headroom", dtype, device, state), inputs, real)
+            ratios = []
+            for which in (lambda r: r[0], lambda r: list(r[1].values())):
+                error, eagers = apart(which(ours), which(exact)), apart(which(eager), which(exact))
+                ratios.append(error / eagers)
+                self.assertLess(error, 1.5 * eagers, f"{name} {padding} {dtype}")
+            self.assertEqual(ours[1].keys(), exact[1].keys())
+            table.append(f"{name:10} {padding:6} {str(dtype)[6:]:8} {device:4} of eager's error: logits {ratios[0]:.2f} gradients {ratios[1]:.2f}"
+                         f"  served {seen.served}, left {sum(seen.left.values())}")  # fmt: skip
+            if name == "T5":
+                self.assertIn("a bias of positions", seen.explain())
+            else:
+                self.assertEqual((seen.served, dict(seen.left)), (2, {}), seen.explain())
+
+    def test_what_is_generated(self):
+        g = torch.Generator().manual_seed(3)
+        tokens, real = torch.randint(3, 300, (2, 24), generator=g), torch.ones(2, 24, dtype=torch.long)
+        real[1, :9] = 0
+        for device in DEVICES:
+            for name, model, config, settings in kinds():
+                if name in ("ModernBert", "Bert", "T5", "ViT"):
+                    continue
+                torch.manual_seed(1)
+                config = config(**settings)
+                try:
+                    eager = made(model, config, "eager", torch.float32, device)
+                except (ImportError, ValueError) as refused:
+                    self.skipTest(str(refused))
+                ours = made(model, config, "headroom", torch.float32, device, eager.state_dict())
+                for cache in (None, "static"):
+                    with self.subTest(model=name, cache=cache, device=device), ht.replace_sdpa() as seen:
+                        asked = dict(input_ids=tokens.to(device), attention_mask=real.to(device), max_new_tokens=6, do_sample=False,
+                                     eos_token_id=None, output_logits=True, return_dict_in_generate=True, disable_compile=True,
+                                     **({} if cache is None else {"cache_implementation": cache}))  # fmt: skip
+                        want, got = eager.generate(**asked), ours.generate(**asked)
+                        self.assertTrue(torch.equal(got.sequences, want.sequences))
+                        for a, b in zip(got.logits, want.logits):
+                            self.assertLess((a - b).abs().max().item(), 1e-4)
+                        self.assertEqual((seen.served, dict(seen.left)), (12, {}), seen.explain())
+
+    def test_what_is_left_is_right(self):
+        g = torch.Generator().manual_seed(3)
+        tokens = torch.randint(3, 300, (2, 30), generator=g)
+        holes = torch.ones(2, 30, dtype=torch.long)
+        holes[0, 11:14] = 0
+        four = torch.full((30, 30), torch.finfo(torch.float32).min).triu(1)[None, None].expand(2, 1, -1, -1)
+        chosen = {name: (model, config(**settings)) for name, model, config, settings in kinds() if name in ("Llama", "Gemma2", "GPT2")}
+        for name, (model, config) in chosen.items():
+            torch.manual_seed(1)
+            nets = [made(model, config, "eager", torch.float32, "cpu")]
+            nets += [made(model, config, how, torch.float32, "cpu", nets[0].state_dict()) for how in ("headroom",)]
+            for said, words in ((holes, "padding between the tokens"), (four, "the mask is a tensor")):
+                with self.subTest(model=name, words=words), ht.replace_sdpa() as seen:
+                    want, got = (net(tokens, attention_mask=said).logits for net in nets)
+                    keep = torch.ones(2, 30, dtype=torch.bool) if said is four else said.bool()
+                    self.assertLess((want - got)[keep].abs().max().item(), 1e-4)
+                    self.assertEqual((seen.served, words in seen.explain()), (0, True), seen.explain())
+        net = made(*chosen["GPT2"], "headroom", torch.float32, "cpu").train()
+        with ht.replace_sdpa() as seen:
+            net(tokens)
+        self.assertIn("dropout_p is 0.1", seen.explain())
+        before = ht.explain()
+        net.eval()(tokens)
+        self.assertNotEqual(ht.explain(), before)
+        self.assertIn("served by headroom", before)
+
+    def test_compiled(self):
+        tokens = torch.randint(3, 300, (2, 30), generator=torch.Generator().manual_seed(3))
+        for name, model, config, settings in kinds():
+            if name not in ("Llama", "Mistral"):
+                continue
+            torch.manual_seed(1)
+            net = made(model, config(**settings), "headroom", torch.float32, "cpu")
+            want = net(tokens).logits
+            with ht.replace_sdpa() as seen:
+                got = torch.compile(net, backend="aot_eager")(tokens).logits
+            self.assertLess((want - got).abs().max().item(), 1e-4)
+            self.assertIn("compiled: 2 calls" if name == "Llama" else "cannot be read while it is compiled", seen.explain())
+            torch._dynamo.reset()
+
+
+if __name__ == "__main__":
+    unittest.main()
