@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "tests/cli/model_program.h"
 
 namespace headroom {

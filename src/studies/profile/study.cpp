@@ -87,13 +87,8 @@ KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& d
 }
 
 engine::Recipe recipe_of(const StepTime& t, engine::Purpose phase) {
-  engine::Recipe r{only(t.models, "--model"), t.batch, only(lens_of(t), "--len"), only(t.precisions, "--precision"), {}, t.attention};
-  r.keep_as(t.keep.what.value_or(engine::Keeping{}));
-  r.purpose = phase;
-  r.holding = t.holding;
-  r.ranks = t.ranks;
-  r.logits = t.logits;
-  r.documents = engine::packed_as(t.documents);
+  check_scales(t.precisions, t.scales);
+  const engine::Recipe r = recipe_of(t, only(t.models, "--model"), only(t.precisions, "--precision"), only(lens_of(t), "--len"), phase);
   engine::check(r);
   return r;
 }

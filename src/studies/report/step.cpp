@@ -48,16 +48,9 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
                                   [&](const RowObject& m) { return m.is_object() && text_at(m, "name") == text_at(last, "model"); });
   if (model == s["models"].end()) return;
   const StepTime asked = read_described<StepTime>(s, run.name);
-  engine::Recipe r;
-  r.model = engine::model_from_json(model->dump(), text_at(*model, "name"));
-  r.batch = std::int64_t(number_at(last, "batch"));
-  r.len = std::int64_t(number_at(last, "len"));
-  r.precision = precision_named(text_at(last, "precision")).value_or(Precision{});
-  r.attention = asked.attention;
-  r.holding = asked.holding;
-  r.ranks = asked.ranks;
-  r.scales = asked.scales;
-  r.purpose = value_named<engine::Purpose>(text_at(last, "phase"), "phase");
+  const engine::ModelConfig config = engine::model_from_json(model->dump(), text_at(*model, "name"));
+  engine::Recipe r = recipe_of(asked, config, precision_named(text_at(last, "precision")).value_or(Precision{}),
+                               std::int64_t(number_at(last, "len")), value_named<engine::Purpose>(text_at(last, "phase"), "phase"));
   const Device device = device_of(run);
   if (device.memory_bytes == 0) {  // neither here nor known by name: whose kernels' tensors would be counted?
     into.add(Part{Note{fmt::format("Live bytes are not forecast here: nothing is known of '{}'.", run.machine)}});

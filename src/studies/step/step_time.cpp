@@ -45,18 +45,13 @@ std::vector<StepCase> cases_of(const StepTime& s) {
       for (const auto len : lens)
         for (const Purpose phase : phases)
           for (const auto warmup : s.warmups) {
-            Recipe r{model, s.batch, len, precision, {}, s.attention};
-            r.keep_as(s.keep.what.value_or(engine::Keeping{}));
-            r.purpose = phase, r.holding = s.holding, r.ranks = s.ranks, r.logits = s.logits;
-            r.documents = engine::packed_as(s.documents);
-            if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
             StepTime alone = s;
             alone.models = {model};
             alone.precisions = {precision};
             alone.lens = {len};
             alone.phases = {phase};
             alone.warmups = {warmup};
-            cases.push_back({std::move(r), warmup, key_of(alone)});
+            cases.push_back({recipe_of(s, model, precision, len, phase), warmup, key_of(alone)});
           }
   return cases;
 }
@@ -110,6 +105,18 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
 }
 
 }  // namespace
+
+Recipe recipe_of(const StepTime& s, const engine::ModelConfig& model, Precision precision, std::int64_t len, Purpose phase) {
+  Recipe r{model, s.batch, len, precision, {}, s.attention};
+  r.keep_as(s.keep.what.value_or(engine::Keeping{}));
+  r.purpose = phase;
+  r.holding = s.holding;
+  r.ranks = s.ranks;
+  r.logits = s.logits;
+  r.documents = engine::packed_as(s.documents);
+  if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
+  return r;
+}
 
 std::string in_words(const std::vector<std::int64_t>& documents) {
   std::string words;

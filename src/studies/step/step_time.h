@@ -125,6 +125,9 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.host_exposed_ms, {.name = "host_exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
 }
 
+// One of the steps that are asked for: what every command that takes a StepTime runs or forecasts. Its level is the first of --keep.
+engine::Recipe recipe_of(const StepTime&, const engine::ModelConfig&, Precision, std::int64_t len, engine::Purpose);
+
 std::string in_words(const std::vector<std::int64_t>& documents);  // as StepRow::documents has them
 std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, what they have together; an Error where that is nothing
 
