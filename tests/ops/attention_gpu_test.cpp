@@ -4,7 +4,7 @@
 
 #include "gpu/buffer.h"
 #include "gpu/device.h"
-#include "tests/attention_features.h"
+#include "tests/attention_bounds.h"
 
 namespace headroom::attention {
 namespace {
@@ -296,6 +296,30 @@ TEST_F(AttentionGpu, DocumentsOfSeveralTiles) {
 TEST_F(AttentionGpu, ACacheOfAnyLengthInAnyPages) {
   for (Precision precision : precisions)
     each_cache(precision, [&](const Case& c) { EXPECT_GE(check_case(c), only.empty() ? 1 : 0) << in_words(c); });
+}
+
+// NaN behind the end of a cache, behind the last document, and in a document beside others: it stays where it is.
+TEST_F(AttentionGpu, WhatARowDoesNotSeeMayBeAnything) {
+  for (Precision precision : precisions)
+    each_bound(precision, {32, 64, 128, 192}, [&](const Case& c, const Poison& poison) {
+      Tensors clean = tensors_of(c);
+      const Expected expected = expected_of(c, clean, true);
+      for (const bool deterministic : {false, true}) {
+        Case asked = c;
+        asked.problem.deterministic = deterministic;
+        for (const Variant& v : variants()) {
+          if (!serves(v, asked.problem, Pass::forward)) continue;
+          SCOPED_TRACE(fmt::format("{} NaN in document {}", v.name, poison.document));
+          Tensors x = clean;
+          poison.into(c, x);
+          const bool gradients = run(v, asked, x);
+          poison.forgive(c, x, expected.exact, gradients);
+          judge(c, x, expected, gradients);
+          ++checked;
+        }
+      }
+    });
+  EXPECT_GT(checked, only.empty() ? 500 : 0);
 }
 
 // Few new positions, many keys: blocks share a sequence, or walk several; nobody's sequence is as long as the next one's.

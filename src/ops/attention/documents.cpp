@@ -10,8 +10,9 @@ namespace headroom::attention {
 
 Lists make_lists(const Problem& p, Context& ctx) {
   if (p.documents == 0) return {};
-  return {ctx.arena.make("attention.keys_of_rows", DType::i32, {p.batch, p.len_q, 2}),
-          ctx.arena.make("attention.rows_of_keys", DType::i32, {p.batch, p.len_k, 2})};
+  return {.keys_of = ctx.arena.make("attention.keys_of_rows", DType::i32, {p.batch, p.len_q, 2}),
+          .rows_of = ctx.arena.make("attention.rows_of_keys", DType::i32, {p.batch, p.len_k, 2}),
+          .not_numbers = ctx.device.kind == DeviceKind::cuda ? ctx.arena.make("attention.not_numbers", DType::i32, {1}) : Tensor()};
 }
 
 DocumentTiles make_tiles(const Problem& p, Context& ctx, std::int64_t size, std::int64_t step, int tail, bool of_keys) {
@@ -71,8 +72,8 @@ Band band_of(const Problem& p, const Lists& lists, std::int64_t batch) {
 HostLists::HostLists(const Problem& p, const Extras& with) : problem_(p) {
   if (p.documents == 0) return;
   runs_.resize(std::size_t(p.batch * (p.len_q + p.len_k)));
-  lists_ = {Tensor(runs_.data(), DType::i32, {p.batch, p.len_q, 2}),
-            Tensor(runs_.data() + p.batch * p.len_q, DType::i32, {p.batch, p.len_k, 2})};
+  lists_ = {.keys_of = Tensor(runs_.data(), DType::i32, {p.batch, p.len_q, 2}),
+            .rows_of = Tensor(runs_.data() + p.batch * p.len_q, DType::i32, {p.batch, p.len_k, 2})};
   Arena none;
   const Device here;
   Context alone{none, here};

@@ -10,7 +10,7 @@ namespace {
 
 struct ListArgs {
   DocumentsArgs documents;
-  int* zero;  // a counter to set back for the kernel behind; may be null
+  int *zero, *not_numbers;  // to set back for the kernel behind; each may be null
   DocumentTiles tiles[2];
   int position_blocks;  // the blocks behind them cut a row of the batch into tiles each
 };
@@ -84,7 +84,10 @@ __global__ void __launch_bounds__(list_threads) attention_list_documents(const _
   let_later_kernels_come();
   if (const int block = int(blockIdx.x) - args.position_blocks; block >= 0)
     return list_tiles(a, args.tiles[block / a.batch], block % a.batch);
-  if (args.zero && blockIdx.x == 0 && threadIdx.x == 0) *args.zero = 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    if (args.zero) *args.zero = 0;
+    if (args.not_numbers) *args.not_numbers = 0;
+  }
   const long long at = blockIdx.x * (long long)list_threads + threadIdx.x, queries = (long long)a.batch * a.len_q,
                   keys = (long long)a.batch * a.len_k;
   if (at < queries)
@@ -132,7 +135,7 @@ void list_documents_on_gpu(const Problem& p, const Extras& with, const Lists& li
   check(positions < (1ll << 39), Code::unsupported, "attention: {} packed positions are too many for one launch", positions);
   const std::int64_t blocks = ceil_div(positions, list_threads), lists_of_tiles = (tiles.tiles != nullptr) + (more_tiles.tiles != nullptr);
   launch(cuda_stream(ctx.stream), attention_list_documents, {dim3(unsigned(blocks + lists_of_tiles * p.batch)), list_threads},
-         {documents_args(p, with, lists), zero, {tiles, more_tiles}, int(blocks)});
+         {documents_args(p, with, lists), zero, not_numbers_of(lists), {tiles, more_tiles}, int(blocks)});
 }
 
 void sum_dsink_on_gpu(const Problem& p, const Tensor& sink, const Tensor& lse, const SinkRows& rows, const Tensor& dsink, Context& ctx) {

@@ -120,6 +120,7 @@ DocumentTiles make_tiles(const Problem&, Context&, std::int64_t size, std::int64
 
 struct Lists {              // nothing where a problem has no documents
   Tensor keys_of, rows_of;  // i32 [batch, len_q, 2], [batch, len_k, 2]
+  Tensor not_numbers = {};  // i32 [1], on a GPU: kernels set it where a sum of theirs is NaN (mend.h)
 };
 Lists make_lists(const Problem&, Context&);  // from the arena, unfilled
 DocumentsArgs documents_args(const Problem&, const Extras&, const Lists&);
@@ -127,6 +128,8 @@ void list_documents(const Problem&, const Extras&, const Lists&, Context&);     
 void list_documents_on_gpu(const Problem&, const Extras&, const Lists&, Context&,  // or on the context's stream,
                            int* zero = nullptr,                                    // beside a counter that is set to 0
                            const DocumentTiles& = {}, const DocumentTiles& = {});  // and tiles, where there is room for some
+
+inline int* not_numbers_of(const Lists& lists) { return lists.not_numbers ? lists.not_numbers.as<int>() : nullptr; }
 
 // The band of one row of the batch; and of them all, for kernels, which know how to go on to the next.
 Band band_of(const Problem&, const Lists&, std::int64_t batch);

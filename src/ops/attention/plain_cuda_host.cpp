@@ -10,6 +10,7 @@
 #include "gpu/check.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/plain_cuda.h"
 
@@ -69,6 +70,11 @@ void fill_zero(const Tensor& t, cudaStream_t stream) {  // rows of heads may lie
                              std::size_t(t.shape[3]) * size_of(t.dtype), std::size_t(t.shape[1]), stream));
 }
 
+// The products are cuBLASLt's, which says nothing of what it meets: every row is looked at.
+void expect_nan(const Lists& lists, const Context& ctx) {
+  if (lists.not_numbers) cuda(cudaMemsetAsync(lists.not_numbers.data, 1, lists.not_numbers.bytes(), cuda_stream(ctx.stream)));
+}
+
 }  // namespace
 
 Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
@@ -104,6 +110,8 @@ void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
     blas::multiply({h.scores(t.saved.p), h.k(t.v), h.q(t.o), p.len_q, p.value_dim(), p.len_k, p.kv_heads, 1, 0, math}, workspace.data,
                    stream);
   });
+  expect_nan(lists, ctx);
+  mend_forward_on_gpu(p, t, lists, ctx);
 }
 
 void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
@@ -117,6 +125,7 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor s = p.softcap != 0 ? ctx.arena.make("s", DType::f32, scores) : Tensor();  // formed again: P does not tell the cap's slope
   const Tensor delta = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
+  const Lists lists = make_lists(p, ctx);
   const auto op = ctx.note("attention.plain_cuda.backward", p.precision, with_scores_on_gpu(p, backward_cost(p), 5));
   if (ctx.dry()) return;
   const auto stream = cuda_stream(ctx.stream);
@@ -156,6 +165,9 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const auto running = products("scores", 2, p, ctx);
   for_heads(p, [&](const Heads& h) { multiply(h.scores(ds), h.k(t.k), h.q(t.dq), p.len_q, p.head_dim, p.len_k, p.scale_or_default()); });
   gradient_of_keys(t.dk, ds, t.q, p.scale_or_default());
+  list_documents_on_gpu(p, t.with, lists, ctx);
+  expect_nan(lists, ctx);
+  mend_backward_on_gpu(p, t, lists, ctx);
 }
 
 }  // namespace headroom::attention

@@ -11,6 +11,7 @@
 #include "base/divide.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/sink.h"
 
 namespace headroom::attention {
@@ -74,6 +75,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
                   .row = tile * queries_per_tile,
                   .scratch = scratch.as<float>() + worker * floats});
   });
+  mend_forward(p, t, lists, ctx);
 }
 
 void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
@@ -129,7 +131,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
                       .dq = dq,
                       .scratch = scratch.as<float>() + worker * floats});
   });
-  if (in_place) return;
+  if (in_place) return mend_backward(p, t, lists, ctx);
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(row_pieces(p), [&](std::int64_t piece, int) {
       for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
@@ -149,6 +151,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
       }
     });
   });
+  mend_backward(p, t, lists, ctx);
 }
 
 }  // namespace headroom::attention

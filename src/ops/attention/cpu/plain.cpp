@@ -11,6 +11,7 @@
 #include "ops/attention/cpu/plain_softmax.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/sink.h"
 #include "ops/matmul/matmul.h"
 
@@ -126,6 +127,7 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
   }
   for (std::int64_t g = 0; g < group; ++g)
     parts.product("values", {scores_of_group(t.saved.p, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g)});
+  mend_forward(p, t, lists, ctx);
 }
 
 void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
@@ -187,6 +189,7 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
         for (std::int64_t d = 0; d < p.value_dim(); ++d) row_of<T>(t.dv, b, row, h)[d] = narrow<T>(row_of<float>(dv, b, row, h)[d]);
       });
     });
+  mend_backward(p, t, lists, ctx);
 }
 
 }  // namespace headroom::attention

@@ -2,6 +2,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "gpu/mma_sm80.cuh"
+#include "ops/attention/mend.cuh"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/softmax.cuh"
 
@@ -114,11 +115,25 @@ __device__ __forceinline__ TileSpan tiles_seen(BandOf<int> band, int batch, int 
   return rows_are_keys ? band.row_tiles<numbers>(row, rows, width) : band.key_tiles<numbers>(row, rows, width);
 }
 
+// The other side up to the last position that rows [row, row + rows) see: behind it, tiles hold zeros.
+template <bool rows_are_keys, bool more>
+__device__ __forceinline__ int columns_seen(const BandOf<int>& band, int batch, int row, int rows) {
+  if (!more || band.reach != Reach::listed) return rows_are_keys ? band.len_q : band.len_k;
+  const int len = rows_are_keys ? band.len_k : band.len_q;
+  return (rows_are_keys ? band.rows_of : band.keys_of)[(long long)batch * len + min(row + rows, len) - 1].last;
+}
+
 // A kernel is compiled twice: for the plain question, and for the one that may ask more (a cap, a sink, documents, pages), whose answers cost registers.
 template <class Shape, bool asks_more>
 struct Asking : Shape {
   static constexpr bool more = asks_more;
 };
+template <bool more, int high, int columns>
+__device__ __forceinline__ void report_nan(const float (&sums)[high][columns], int* not_numbers) {
+  if (more && not_numbers)
+#pragma unroll
+    for (int i = 0; i < high; ++i) attention::report_nan(sums[i], not_numbers);
+}
 inline bool asks_more(const ForwardArgs& a) { return a.cap != 0 || a.sink || a.paged.table || a.band.reach == Reach::listed; }
 inline bool asks_more(const BackwardArgs& a) { return a.cap != 0 || a.band.reach == Reach::listed; }
 
@@ -139,7 +154,7 @@ struct Walk {
         band(a.band),
         row0(at.tile * S::rows),
         rows(rows_are_keys ? band.len_k : band.len_q),
-        columns(rows_are_keys ? band.len_q : band.len_k),
+        columns(columns_seen<rows_are_keys, S::more>(band, at.batch, row0, S::rows)),
         valid(min(S::rows, rows - row0)),
         wide(a.wide),
         tiles(tiles_seen<rows_are_keys, S::more>(band, at.batch, row0, S::rows, S::columns)) {}

@@ -39,6 +39,7 @@ struct ForwardArgs {
   int heads, group, head_dim, dim_v;
   float scale, cap;  // cap: 0 where scores are not capped
   bool wide;         // every row starts and ends on 16 bytes
+  int* not_numbers;  // set where a sum is NaN (mend.h); null: nobody asks
 };
 
 enum class Wants { dq, dk_dv, dk, dv, all };  // of one kernel; all: parts of dQ are added to it as they come
@@ -51,6 +52,7 @@ struct BackwardArgs {
   int heads, group, head_dim, dim_v, padded;
   float scale, cap;
   bool wide;
+  int* not_numbers;
 };
 
 struct StatisticsArgs {

@@ -15,6 +15,7 @@
 #include "gpu/architecture.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/sm80/blocks_tiles.h"
@@ -168,9 +169,11 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
                                      .dim_v = int(p.value_dim()),
                                      .scale = p.scale_or_default(),
                                      .cap = p.softcap,
-                                     .wide = wide(t.q, t.k, t.v, t.o)},
+                                     .wide = wide(t.q, t.k, t.v, t.o),
+                                     .not_numbers = not_numbers_of(lists)},
                                     cuda_stream(ctx.stream));
   });
+  mend_forward_on_gpu(p, t, lists, ctx);
 }
 
 template <class T>
@@ -233,7 +236,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    .padded = int(padded),
                    .scale = p.scale_or_default(),
                    .cap = p.softcap,
-                   .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv)};
+                   .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv),
+                   .not_numbers = not_numbers_of(lists)};
     if constexpr (adds_dq)
       if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
         zero<T>(t.dq, stream);
@@ -248,6 +252,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     a.deal = queries;
     Family::template backward<Tiles, Wants::dq>(a, stream);
   });
+  mend_backward_on_gpu(p, t, lists, ctx);
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
     }
   };
   walk.pass(k, v, fetch_q, scores, [&] { scores_times_rows<S>(o, p, v); });
+  report_nan<more>(o, a.not_numbers);
 
 #pragma unroll
   for (int i = 0; i < S::high; ++i) {
@@ -180,8 +181,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   };
   walk.pass(b1, b2, fetch_rows, gradients, [&](int step) {
     if constexpr (all)
-      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale);
+      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale,
+                                a.not_numbers);
   });
+  if constexpr (first) report_nan<more>(d1, a.not_numbers);
+  if constexpr (second) report_nan<more>(d2, a.not_numbers);
 
 #pragma unroll
   for (int i = 0; i < S::high; ++i) {

@@ -99,7 +99,7 @@ __device__ __forceinline__ void scores_times_rows(float (&o)[S::high][S::deep], 
 // `factor`, to row `column` of `to`, of which `valid` exist. Warps share out columns and, past 64, parts of dim.
 template <class S>
 __device__ __forceinline__ void add_scores_across_rows(const float* p, const float* rows, float* to, long long stride, int valid,
-                                                       int head_dim, float factor) {
+                                                       int head_dim, float factor, int* not_numbers) {
   constexpr int part = S::dim < 64 ? S::dim : 64, parts = S::dim / part, deep = part / 8;
   static_assert(S::warps == parts * S::columns / 16);
   const Lane lane;
@@ -107,6 +107,7 @@ __device__ __forceinline__ void add_scores_across_rows(const float* p, const flo
   float sum[deep][4] = {};
   multiply<S, S::rows, 4>(
       sum, [&](int c) { return rows + (d + 8 * c) * S::turned_pitch; }, [&](int row, int) { return p + row * S::p_pitch + column; });
+  report_nan<S::more>(sum, not_numbers);
 #pragma unroll
   for (int w = 0; w < 4; ++w)
 #pragma unroll

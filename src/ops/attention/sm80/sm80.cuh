@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   };
   walk.pass(
       k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
+  report_nan<more>(o, a.not_numbers);
 
 #pragma unroll
   for (int m = 0; m < S::high; ++m) {
@@ -150,8 +151,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   };
   walk.pass(b1, b2, fetch_rows, gradients, [&](int step) {
     if constexpr (all)
-      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale, a.wide);
+      add_scores_across_rows<S>(p, a1, walk.dq_of(step), a.dq.row, walk.valid_columns(walk.tile_of(step)), a.head_dim, a.scale, a.wide,
+                                a.not_numbers);
   });
+  if constexpr (first) report_nan<more>(d1, a.not_numbers);
+  if constexpr (second) report_nan<more>(d2, a.not_numbers);
 
 #pragma unroll
   for (int m = 0; m < S::high; ++m)

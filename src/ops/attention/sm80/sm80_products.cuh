@@ -146,7 +146,7 @@ __device__ __forceinline__ void add_four(float* to, float4 x, int valid, bool wi
 // to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
 template <class S>
 __device__ __forceinline__ void add_scores_across_rows(const float* p, const float* rows, float* to, long long stride, int valid,
-                                                       int head_dim, float factor, bool wide) {
+                                                       int head_dim, float factor, bool wide, int* not_numbers) {
   constexpr int parts = 16 * S::warps / S::columns, part = S::dim / parts;
   static_assert(parts >= 1 && part % 16 == 0);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = warp / parts * 16 + lane / 4 * 2, d0 = warp % parts * part;
@@ -160,6 +160,7 @@ __device__ __forceinline__ void add_scores_across_rows(const float* p, const flo
         x[0] = one.x, x[1] = one.y, x[2] = next.x, x[3] = next.y;
       },
       rows + d0);
+  report_nan<S::more>(sum, not_numbers);
 #pragma unroll
   for (int d = 0; d < part; d += 16)
 #pragma unroll

@@ -197,6 +197,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     if (t.count == 0) store(dv, 1.f, a.dv, a.dv_strides, a.dim_v);
     pin(dk);
     store(dk, a.scale, a.dk, a.dk_strides, a.head_dim);
+    if constexpr (C::reach == Reach::listed) report_nan(dk, a.not_numbers), report_nan(dv, a.not_numbers);
 
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];

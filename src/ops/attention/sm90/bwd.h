@@ -54,6 +54,7 @@ struct Args {
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
   bool dealt;         // ordered: blocks know all their tiles from the start
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
+  int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
 };
 
 struct WideArgs {
@@ -69,6 +70,7 @@ struct WideArgs {
   Capping capping;
   int tiles_per_head, tiles, heads_at_once;
   DocumentTiles listed;  // documents: tiles of what a block owns, no more than `tiles`
+  int* not_numbers;
 };
 
 struct PreArgs {
@@ -90,6 +92,7 @@ struct PostArgs {
   BandOf<int> band;
   int heads, head_dim, query_tiles;
   float scale;
+  int* not_numbers;  // null: nobody asks
 };
 
 struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a key

@@ -97,6 +97,7 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
           seen && c * 8 + j < dim / 8 ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
       d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
     }
+    if (a.not_numbers) report_nan(d, a.not_numbers);
     store_rows(d, a.scale, to, a.strides.row, row, a.band.len_q, c * 64, a.head_dim);
   }
 }

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "gpu/check.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/bwd.h"
 #include "ops/attention/sm90/tensors.h"
@@ -143,6 +143,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.key_tiles = int(ceil_div(p.len_k, backward_keys));
   a.query_tiles = int(query_tiles);
   a.listed = listed;
+  a.not_numbers = not_numbers_of(lists);
   std::int64_t tiles = (from_list ? listed.most : a.key_tiles) * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
   // Causal at head dim 64: where blocks ask, all multiprocessors work and even out what they differ by, and key tiles that follow each other come by a query
   // tile in time all the same. Fixed order over the free one, known from the start → asked (H200, 2026-11-23): 2k 1.04 → 0.99, 4k 1.04 → 1.01, 8k 1.07 → 1.03,
@@ -172,8 +173,10 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                       .heads = a.heads,
                       .head_dim = a.head_dim,
                       .query_tiles = a.query_tiles,
-                      .scale = a.scale},
+                      .scale = a.scale,
+                      .not_numbers = a.not_numbers},
                      int(pairs), stream);
+  mend_backward_on_gpu(p, t, lists, ctx);
 }
 
 template <class Tiles, Reach reach = Reach::run, bool cap = false>
@@ -216,6 +219,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
     a.scale_log2 = (cap ? p.softcap : a.scale) * log2e;
     a.capping = capping_of(a.scale, p.softcap);
     a.listed = list;
+    a.not_numbers = not_numbers_of(lists);
     const std::int64_t tiles = (reach == Reach::listed ? list.most : ceil_div(len, tile)) * pairs;
     check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
     a.tiles_per_head = int(ceil_div(len, tile));
@@ -230,6 +234,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads, of_rows);
   a.next_tile = s.counters + 1;
   start_dq<Main>(a, std::min(ctx.device.units, a.tiles), stream);
+  mend_backward_on_gpu(p, t, lists, ctx);
 }
 
 // Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Documents have it where it is the faster one

@@ -189,6 +189,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       tile_parity ^= 1;
     }
     pin(d);
+    if constexpr (C::reach == Reach::listed) report_nan(d, a.not_numbers);
     const Strides& to = scores_role ? a.dv_strides : a.dk_strides;
     store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
                to.row, t.key + key_here, t.key_end, 0, scores_role ? a.dim_v : a.head_dim);

@@ -185,6 +185,7 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
       pass_over(t.first + t.count - end);
     }
     pin(dq);
+    if constexpr (C::reach == Reach::listed) report_nan(dq, a.not_numbers);
     store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row, row,
                t.row_end, 0, a.head_dim);
     tile.index = s.next.take(next, tile.listed ? &tile.dealt : nullptr);

@@ -198,6 +198,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   };
   const auto finish = [&](const Tile& t, const Rows& seen) {
     Rows::Result result = seen.finish(a.scale_log2);
+    if constexpr (reach == Reach::listed) report_nan(o, a.not_numbers);
     if constexpr (C::way == Way::cluster) {
       store_from_cluster<C>(a, t, o, result, s, group, everybody, row_here);
     } else {

@@ -33,6 +33,7 @@ struct ForwardArgs {
   DocumentTiles listed;  // Reach::listed: these, as blocks ask for them
   int heads_at_once;     // of which so many pairs are swept together, longest tiles first
   int blocks_of_tile;    // Way::cluster
+  int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
 };
 
 struct KeyTiles {

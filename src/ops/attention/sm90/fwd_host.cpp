@@ -11,6 +11,7 @@
 #include "gpu/check.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd.h"
@@ -145,7 +146,9 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   a.o_head = t.o.stride[2];
   a.lse = t.lse.as<float>();
   a.sink = p.sink ? t.with.sink.as<float>() : nullptr;
+  a.not_numbers = not_numbers_of(lists);
   start<Tiles, asks>(a, ctx);
+  mend_forward_on_gpu(p, t, lists, ctx);
 }
 
 template <class Tiles>
