@@ -21,8 +21,9 @@ uint32_t headroom_dry_scope(uint32_t number);
 /* ---- Values: what the card's memory holds, where that is known. Copies to the card, fills and copies on it are kept by the library
  * itself (up to 1 MiB each); an observer adds results of small operations and takes back what an operation overwrote.
  * A block's values are forgotten when PyTorch's allocator takes it back. */
-int headroom_dry_known(const void* p, size_t bytes, void* out); /* 1: all of it; else 0, and unknown bytes of `out` are zeros */
+int headroom_dry_known(const void* p, size_t bytes, void* out); /* 1: all of it; 2: some of it is a guess; 0: unknown bytes are zeros */
 void headroom_dry_know(void* p, size_t bytes, const void* from);
+void headroom_dry_guess(void* p, size_t bytes, const void* from); /* the same, but it is a guess: reads of it count as unknown */
 void headroom_dry_forget(void* p, size_t bytes);
 
 /* What the next read of the calling thread that is not known gives, in place of zeros: counts that an operation reads inside itself
@@ -31,6 +32,8 @@ void headroom_dry_answer(const void* value, size_t bytes, int known);
 void headroom_dry_unanswer(void);
 
 /* ---- Numbers, as they are now. */
+/* PyTorch's largest allocated and reserved bytes of a card since `reset` was last 1. 0: there is no such card. */
+int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int reset);
 uint64_t headroom_dry_reads(void);         /* reads of the card so far */
 uint64_t headroom_dry_unknown_reads(void); /* of them, those that nobody knew */
 uint64_t headroom_dry_reads_here(void);    /* reads of the calling thread: a change says that an operation read */

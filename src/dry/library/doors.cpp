@@ -3,8 +3,10 @@
 #include "dry/library/memory.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
+#include "dry/library/torch.h"
 #include "dry/library/values.h"
 #include "dry/library/work.h"
+#include "dry/library/world.h"
 
 using namespace headroom::dry;
 
@@ -20,8 +22,9 @@ uint32_t headroom_dry_scope(uint32_t number) {
   settle();
   return set_scope(number);
 }
-int headroom_dry_known(const void* p, size_t bytes, void* out) { return known(p, bytes, out); }
+int headroom_dry_known(const void* p, size_t bytes, void* out) { return int(known(p, bytes, out)); }
 void headroom_dry_know(void* p, size_t bytes, const void* from) { know(p, bytes, from); }
+void headroom_dry_guess(void* p, size_t bytes, const void* from) { know(p, bytes, from, Knowledge::guessed); }
 void headroom_dry_forget(void* p, size_t bytes) { forget(p, bytes); }
 void headroom_dry_answer(const void* value, size_t bytes, int is_known) { answer(value, bytes, is_known != 0); }
 void headroom_dry_unanswer(void) { unanswer(); }
@@ -33,6 +36,12 @@ uint64_t headroom_dry_clock_ns(void) { return host_ns(); }
 int headroom_dry_on_device(const void* p) {
   int device = 0;
   return on_device(p, &device) ? device : -1;
+}
+int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int reset) {
+  const TorchPeak peak = torch_peak(device, reset != 0);
+  *allocated = peak.allocated;
+  *reserved = peak.reserved;
+  return device >= 0 && device < devices();
 }
 void headroom_dry_frames(int most) { set_frames(most); }
 }

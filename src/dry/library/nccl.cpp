@@ -66,7 +66,7 @@ struct Offer {
 Offer offer(Communicator& c, const void* in, std::size_t bytes, std::size_t largest) {
   if (largest > most_exchanged_bytes || c.ranks < 2 || !folder()) return {};
   std::vector<char> values(bytes);
-  const bool is_known = bytes && known(in, bytes, values.data());
+  const bool is_known = bytes && known(in, bytes, values.data()) == Knowledge::all;
   give_values(c.channel, c.rank, values.data(), bytes, is_known);
   return {true, c.exchanged++};
 }
@@ -262,7 +262,7 @@ int ncclSend(const void* in, std::size_t count, int type, int peer, Communicator
   const bool small = bytes <= most_exchanged_bytes && folder();
   if (small) {
     std::vector<char> values(bytes);
-    const bool is_known = known(in, bytes, values.data());
+    const bool is_known = known(in, bytes, values.data()) == Knowledge::all;
     give_values(c->channel + ".to" + std::to_string(peer), c->rank, values.data(), bytes, is_known);
   }
   record("ncclSend", *c, s, bytes, type, peer, small);

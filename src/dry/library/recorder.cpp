@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <new>
 
 #include "dry/library/world.h"
 #include "dry/settings.h"
@@ -60,17 +61,14 @@ Recorder& Recorder::get() {
 }
 
 Recorder::Recorder() : on_(std::getenv(folder_variable) != nullptr), begin_ns_(clock_ns(CLOCK_MONOTONIC)) {
-  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-                 [] {
-                   get().forked();
-                   get().mutex_.unlock();
-                 });
+  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().forked(); });
   std::atexit([] { get().close(); });
 }
 
 std::uint64_t Recorder::now_ns() const { return clock_ns(CLOCK_MONOTONIC) - begin_ns_; }
 
 void Recorder::forked() {
+  new (&mutex_) std::recursive_mutex;  // the child's thread has another number, so it could not unlock what its parent locked
   if (file_ >= 0) ::close(file_);
   if (window_) munmap(window_, window_bytes);
   file_ = -1;

@@ -1,8 +1,12 @@
 // PyTorch's own report of its memory. libc10_cuda.so calls these functions of libc10.so for every block that its caching allocator hands out or
 // takes back, and before it raises its error; being loaded first, these definitions hear them and hand them on. Their last argument is a pair
 // of bytes: the kind of device and its index.
+#include "dry/library/torch.h"
+
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,6 +23,11 @@ using namespace headroom::dry;
 
 constexpr unsigned kind_cuda = 1;
 
+struct Device {
+  std::atomic<std::uint64_t> allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
+};
+Device torch_devices[256];
+
 void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
   if ((where & 0xff) != kind_cuda) return;
   if (bytes < 0) forget(p, std::size_t(-bytes));
@@ -26,6 +35,11 @@ void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reser
     block_taken(p, std::size_t(bytes));
   else
     block_given(p);
+  Device& d = torch_devices[where >> 8];
+  d.allocated = allocated;
+  d.reserved = reserved;
+  d.peak_allocated = std::max<std::uint64_t>(d.peak_allocated, allocated);
+  d.peak_reserved = std::max<std::uint64_t>(d.peak_reserved, reserved);
   wait_for_place({.address = reinterpret_cast<std::uint64_t>(p),
                   .bytes = bytes,
                   .allocated = allocated,
@@ -41,6 +55,20 @@ F* next(const char* name) {
 }
 
 }  // namespace
+
+namespace headroom::dry {
+
+TorchPeak torch_peak(int device, bool reset) {
+  Device& d = torch_devices[device & 255];
+  const TorchPeak peak{d.peak_allocated, d.peak_reserved};
+  if (reset) {
+    d.peak_allocated = d.allocated.load();
+    d.peak_reserved = d.reserved.load();
+  }
+  return peak;
+}
+
+}  // namespace headroom::dry
 
 // NOLINTNEXTLINE: the mangled names of PyTorch 2.x
 #define MEMORY_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"

@@ -25,9 +25,16 @@ struct Later {
   std::function<bool(char*)> fetch;
 };
 
+struct Part : std::vector<char> {
+  Part() = default;
+  template <class Iterator>
+  Part(Iterator first, Iterator last, bool is_guess) : std::vector<char>(first, last), guess(is_guess) {}
+  bool guess = false;
+};
+
 struct Parts {  // of known memory; they never overlap
   std::mutex mutex;
-  std::map<Address, std::vector<char>> bytes;
+  std::map<Address, Part> bytes;
   std::map<Address, Later> later;
 
   // The first part in this range that is not fetched yet; later.end() without one.
@@ -48,14 +55,14 @@ struct Parts {  // of known memory; they never overlap
     if (at != bytes.begin()) {
       const auto before = std::prev(at);
       const Address last = before->first + before->second.size();
-      if (last > end) bytes[end] = {before->second.end() - std::ptrdiff_t(last - end), before->second.end()};
+      if (last > end) bytes[end] = {before->second.end() - std::ptrdiff_t(last - end), before->second.end(), before->second.guess};
       if (last > begin) before->second.resize(begin - before->first);
     }
     at = bytes.lower_bound(begin);
     while (at != bytes.end() && at->first < end) {
       const Address last = at->first + at->second.size();
-      std::vector<char> tail;
-      if (last > end) tail.assign(at->second.end() - std::ptrdiff_t(last - end), at->second.end());
+      Part tail;
+      if (last > end) tail = {at->second.end() - std::ptrdiff_t(last - end), at->second.end(), at->second.guess};
       at = bytes.erase(at);
       if (!tail.empty()) {
         bytes[end] = std::move(tail);
@@ -64,7 +71,8 @@ struct Parts {  // of known memory; they never overlap
     }
   }
 
-  bool read(Address begin, std::size_t n, char* out) const {
+  Knowledge read(Address begin, std::size_t n, char* out) const {
+    bool guessed = false;
     std::memset(out, 0, n);
     std::size_t found = 0;
     auto at = bytes.upper_bound(begin);
@@ -74,8 +82,9 @@ struct Parts {  // of known memory; they never overlap
       if (first >= last) continue;
       std::memcpy(out + (first - begin), at->second.data() + (first - at->first), last - first);
       found += last - first;
+      guessed |= at->second.guess;
     }
-    return found == n;
+    return found != n ? Knowledge::none : guessed ? Knowledge::guessed : Knowledge::all;
   }
 };
 
@@ -97,7 +106,7 @@ Address number(const void* p) { return reinterpret_cast<Address>(p); }
 
 }  // namespace
 
-bool known(const void* p, std::size_t bytes, void* out) {
+Knowledge known(const void* p, std::size_t bytes, void* out) {
   std::unique_lock lock(parts().mutex);
   for (auto at = parts().later_in(number(p), bytes); at != parts().later.end(); at = parts().later_in(number(p), bytes)) {
     const auto part = parts().later.extract(at);
@@ -109,12 +118,12 @@ bool known(const void* p, std::size_t bytes, void* out) {
   return parts().read(number(p), bytes, static_cast<char*>(out));
 }
 
-void know(void* p, std::size_t bytes, const void* from) {
+void know(void* p, std::size_t bytes, const void* from, Knowledge how) {
   if (!bytes) return;
   const std::lock_guard lock(parts().mutex);
   parts().forget(number(p), bytes);
   const char* const first = static_cast<const char*>(from);
-  parts().bytes[number(p)] = {first, first + bytes};
+  parts().bytes[number(p)] = {first, first + bytes, how == Knowledge::guessed};
 }
 
 void know_later(void* p, std::size_t bytes, std::function<bool(char*)> fetch) {
@@ -138,24 +147,26 @@ void forget(void* p, std::size_t bytes) {
 void copy_known(void* to, const void* from, std::size_t bytes) {
   if (bytes > most_known_bytes) return forget(to, bytes);
   std::vector<char> what(bytes);
-  if (known(from, bytes, what.data()))
-    know(to, bytes, what.data());
-  else
+  const Knowledge how = known(from, bytes, what.data());
+  if (how == Knowledge::none)
     forget(to, bytes);
+  else
+    know(to, bytes, what.data(), how);
 }
 
 void read_device(void* to, const void* from, std::size_t bytes, bool guess_true) {
-  bool is_known = false;
+  Knowledge how = Knowledge::none;
   if (bytes <= most_known_bytes)
-    is_known = known(from, bytes, to);
+    how = known(from, bytes, to);
   else
     std::memset(to, 0, bytes);
-  if (!is_known && answers && !answers->empty()) {
+  bool is_known = how == Knowledge::all;
+  if (how == Knowledge::none && answers && !answers->empty()) {
     const Answer next = std::move(answers->front());
     answers->pop_front();
     std::memcpy(to, next.bytes.data(), std::min(bytes, next.bytes.size()));
     is_known = next.known;
-  } else if (!is_known && bytes == 1 && guess_true) {
+  } else if (how == Knowledge::none && bytes == 1 && guess_true) {
     *static_cast<char*>(to) = 1;
   }
   ++all_reads;

@@ -8,8 +8,10 @@ namespace headroom::dry {
 
 constexpr std::size_t most_known_bytes = 1 << 20;  // of one copy
 
-bool known(const void* p, std::size_t bytes, void* out);  // unknown bytes of `out` become zeros
-void know(void* p, std::size_t bytes, const void* from);
+enum class Knowledge { none, all, guessed };  // guessed: of some bytes somebody only guessed
+
+Knowledge known(const void* p, std::size_t bytes, void* out);  // unknown bytes of `out` become zeros
+void know(void* p, std::size_t bytes, const void* from, Knowledge = Knowledge::all);
 void know_filled(void* p, std::size_t bytes, unsigned char value);
 void forget(void* p, std::size_t bytes);
 // What is known only once somebody asks: `fetch` fills the bytes, or says that nobody knows them. It may wait for other processes.

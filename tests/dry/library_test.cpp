@@ -1,0 +1,231 @@
+// libheadroom_dry.so against a small program that calls CUDA's public functions: what it answers, and what it records.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "dry/launch.h"
+#include "dry/read.h"
+
+namespace {
+
+using namespace headroom;
+namespace fs = std::filesystem;
+using Numbers = std::vector<long long>;
+
+class DryLibrary : public testing::Test {
+ protected:
+  DryLibrary() {
+    std::string name = (fs::temp_directory_path() / "headroom-dry-test-XXXXXX").string();
+    folder = mkdtemp(name.data());
+    settings.card.memory_bytes = 1024 << 20;
+    settings.card.context_bytes = 24 << 20;
+    settings.card.name = "a card of the test";
+    settings.card.units = 20;
+    settings.card.sm = 89;
+    settings.card.shared_bytes = 101376;
+  }
+  ~DryLibrary() override { fs::remove_all(folder); }
+
+  // What the program prints under the library, a number a line; its exit status is kept.
+  Numbers run(const std::string& word, const std::vector<std::string>& more = {}) {
+    std::string line = "env -u CUDA_VISIBLE_DEVICES";
+    for (const auto& [name, value] : dry::environment(settings, HEADROOM_DRY_LIBRARY, folder)) line += " '" + name + "=" + value + "'";
+    for (const std::string& m : more) line += " '" + m + "'";
+    line += std::string(" '") + HEADROOM_DRY_PROGRAM + "' " + word;
+    std::FILE* const pipe = popen(line.c_str(), "r");
+    Numbers out;
+    for (long long value; std::fscanf(pipe, "%lld", &value) == 1;) out.push_back(value);
+    status = pclose(pipe);
+    return out;
+  }
+
+  template <class Payload>
+  std::vector<Payload> recorded() const {
+    std::vector<Payload> out;
+    for (const dry::Process& p : dry::read_record(folder))
+      p.each([&](const dry::Head&, const Payload& payload) { out.push_back(payload); });
+    return out;
+  }
+  std::set<std::string> noted(dry::Said said) const {
+    std::set<std::string> out;
+    for (const dry::Process& p : dry::read_record(folder))
+      p.each([&](const dry::Head&, const dry::Note& n) {
+        if (n.said == said) out.emplace(p.name(n.name));
+      });
+    return out;
+  }
+
+  std::string folder;
+  dry::Dry settings;
+  int status = -1;
+};
+
+TEST_F(DryLibrary, MemoryEndsWhereTheCardEnds) {
+  EXPECT_EQ(run("memory"), (Numbers{1000, 936, 934, 1, 2, 0, 0, 0, 1000, 1, 1}));
+  EXPECT_EQ(status, 0);
+  const auto changes = recorded<dry::Driver>();
+  ASSERT_EQ(changes.size(), 4u);
+  EXPECT_EQ(changes[0].used, 64u << 20);
+  EXPECT_EQ(changes.back().used, 0u);
+  EXPECT_EQ(noted(dry::Said::full), std::set<std::string>{"cudaMalloc"});
+}
+
+TEST_F(DryLibrary, OtherProgramsTakeTheirShare) {
+  settings.card.others_bytes = 900 << 20;
+  EXPECT_EQ(run("memory")[0], 100);
+}
+
+TEST_F(DryLibrary, ValuesThatWereSentComeBack) {
+  const long long half = 0x00000000ffffffff;
+  EXPECT_EQ(run("values"), (Numbers{42, 42, half, 0, 7, 0, 42, 0}));
+  const auto reads = recorded<dry::Read>();
+  ASSERT_EQ(reads.size(), 8u);
+  const std::vector<std::uint32_t> known = {1, 1, 1, 0, 1, 0, 1, 0};
+  for (std::size_t i = 0; i < reads.size(); ++i) EXPECT_EQ(reads[i].known, known[i]) << i;
+}
+
+TEST_F(DryLibrary, AnEventIsDoneWhenItsStreamIs) {
+  EXPECT_EQ(run("streams"), (Numbers{1, 0, 600, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(recorded<dry::Launch>().size(), 50000u);
+  EXPECT_EQ(recorded<dry::EventEntry>().size(), 3u);
+  EXPECT_EQ(recorded<dry::Wait>().size(), 2u);
+}
+
+TEST_F(DryLibrary, ACaptureReachesTheStreamsThatWaitForIt) {
+  EXPECT_EQ(run("graphs"), (Numbers{1, 1, 0, 0}));
+  const auto launches = recorded<dry::Launch>();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].graph, 1u);
+  EXPECT_EQ(launches[1].graph, 1u);
+  EXPECT_EQ(recorded<dry::Graph>().size(), 4u);
+}
+
+TEST_F(DryLibrary, PropertiesHaveTheLayoutOfEachVersion) {
+  const Numbers one = {0, 1024, 8, 20, 101376, 1};
+  Numbers both = one;
+  both.insert(both.end(), one.begin(), one.end());
+  both.insert(both.end(), {0, 20, 101});
+  EXPECT_EQ(run("properties"), both);
+}
+
+TEST_F(DryLibrary, TheDriverCountsPagesAndNoAddresses) {
+  EXPECT_EQ(run("driver"), (Numbers{0, 0, 1, 500, 0, 20, 0, 20, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(noted(dry::Said::static_runtime).size(), 1u);  // it asked for a private table
+  EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{"cuNobodyHasThis"});
+}
+
+TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
+  EXPECT_EQ(run("libraries"), (Numbers{0, 0, 0, 0, 0, 0, 801, 15}));
+  EXPECT_EQ(noted(dry::Said::accepted), std::set<std::string>{"cudnnPoolingForward"});
+  EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnSgeqrf_bufferSize"});
+  EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{"cudaGraphicsUnmapResources"});
+  const auto products = recorded<dry::Product>();
+  ASSERT_EQ(products.size(), 1u);
+  EXPECT_EQ(products[0].m * 1000000 + products[0].n * 1000 + products[0].k, 128256512);
+}
+
+TEST_F(DryLibrary, PinnedMemoryIsTheHosts) {
+  settings.pinned_bytes = 64 << 20;
+  EXPECT_EQ(run("host"), (Numbers{0, 2, 0, 1, 3, 0, 2, 0, 0}));
+  const auto host = recorded<dry::Host>();
+  ASSERT_EQ(host.size(), 4u);
+  EXPECT_EQ(host[0].used, 8u << 20);
+  EXPECT_EQ(host[1].managed, 1u);
+  EXPECT_EQ(noted(dry::Said::host_full), std::set<std::string>{"cudaHostAlloc"});
+}
+
+TEST_F(DryLibrary, VisibleCardsAreCounted) {
+  settings.cards = 4;
+  EXPECT_EQ(run("count"), (Numbers{0, 4, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=2,0"}), (Numbers{0, 2, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=1,7,2"}), (Numbers{0, 1, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES="}), (Numbers{100, 0, 4, 0, 1024}));
+}
+
+TEST_F(DryLibrary, AKilledProcessLeavesWhatItDid) {
+  EXPECT_TRUE(run("killed").empty());
+  EXPECT_NE(status, 0);
+  EXPECT_EQ(recorded<dry::Launch>().size(), 1000u);
+  EXPECT_EQ(recorded<dry::Driver>().size(), 1u);
+}
+
+TEST_F(DryLibrary, AForkedProcessHasARecordOfItsOwn) {
+  EXPECT_EQ(run("forked"), Numbers{0});
+  const auto processes = dry::read_record(folder);
+  ASSERT_EQ(processes.size(), 2u);
+  EXPECT_EQ(processes[1].head().parent, processes[0].head().pid);
+  std::vector<std::int64_t> parent, child;
+  processes[0].each([&](const dry::Head&, const dry::Driver& d) { parent.push_back(d.bytes >> 20); });
+  processes[1].each([&](const dry::Head&, const dry::Driver& d) { child.push_back(d.bytes >> 20); });
+  EXPECT_EQ(parent, (std::vector<std::int64_t>{2, 6}));
+  EXPECT_EQ(child, (std::vector<std::int64_t>{4}));
+}
+
+TEST_F(DryLibrary, ThreadsDoNotMeet) {
+  EXPECT_EQ(run("threads"), Numbers{1000});
+  const auto processes = dry::read_record(folder);
+  ASSERT_EQ(processes.size(), 1u);
+  EXPECT_FALSE(processes[0].damaged());
+  EXPECT_EQ(recorded<dry::Launch>().size(), 16000u);
+  EXPECT_EQ(recorded<dry::Driver>().size(), 32000u);
+}
+
+TEST_F(DryLibrary, RanksExchangeSmallValues) {
+  settings.cards = 4;
+  EXPECT_EQ(run("ranks"), (Numbers{0, 0, 0, 0}));
+  EXPECT_EQ(recorded<dry::Collective>().size(), 4u * 6);
+}
+
+TEST_F(DryLibrary, ProcessesOnOneCardShareIt) { EXPECT_EQ(run("shared_card"), (Numbers{1000, 464, 1, 1})); }
+
+TEST_F(DryLibrary, AnObserversWordsAreRecorded) {
+  EXPECT_EQ(run("marks"), (Numbers{0, 5, 1}));
+  const auto marks = recorded<dry::Mark>();
+  ASSERT_EQ(marks.size(), 1u);
+  EXPECT_EQ(marks[0].value, 3);
+  ASSERT_EQ(recorded<dry::Launch>().size(), 1u);
+  EXPECT_EQ(recorded<dry::Launch>()[0].scope, 5u);
+}
+
+TEST_F(DryLibrary, NothingIsWrittenWithoutAFolder) {
+  EXPECT_EQ(run("memory", {"HEADROOM_DRY_FOLDER=/nowhere/at/all"}).size(), 11u);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(dry::read_record(folder).empty());
+}
+
+// Every CUDA function that PyTorch's wheels import is answered here, or is one that its own library answers without a card.
+TEST(DryNames, EveryImportOfPyTorchIsAnswered) {
+  const auto words = [](const std::string& path) {
+    std::ifstream in(path);
+    std::set<std::string> out;
+    for (std::string line; std::getline(in, line);)
+      if (!line.empty() && line[0] != '#') out.insert(line.substr(0, line.find(' ')));
+    return out;
+  };
+  const std::string data = std::string(HEADROOM_SOURCE_DIR) + "/tests/data/dry/";
+  const std::set<std::string> imports = words(data + "imports.txt"), left = words(data + "left_to_their_libraries.txt");
+  EXPECT_GT(imports.size(), 700u);
+  std::stringstream symbols;
+  {
+    std::FILE* const pipe = popen("nm -D --defined-only '" HEADROOM_DRY_LIBRARY "'", "r");
+    char part[65536];
+    for (std::size_t n; (n = std::fread(part, 1, sizeof part, pipe)) > 0;) symbols.write(part, std::streamsize(n));
+    ASSERT_EQ(pclose(pipe), 0);
+  }
+  std::set<std::string> answered;
+  for (std::string address, kind, name; symbols >> address >> kind >> name;) answered.insert(name);
+  ASSERT_GT(answered.size(), 2000u);
+  for (const std::string& name : imports)
+    EXPECT_TRUE(answered.contains(name) != left.contains(name))
+        << name << (left.contains(name) ? " is answered twice" : " is answered by nobody");
+}
+
+}  // namespace

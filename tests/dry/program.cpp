@@ -1,0 +1,389 @@
+// A program that uses CUDA by its public names, as other people's programs do: it has no idea that it runs dry. dry/library_test.cpp starts it
+// under libheadroom_dry.so, once for each word, and reads what it prints (a number a line) and what is recorded. It is built without
+// sanitizers, because what it loads is.
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Address = unsigned long long;
+constexpr std::size_t mib = 1 << 20;
+
+// A CUDA function by its name, with whatever parameters.
+template <class... Parameters>
+int call(const char* name, Parameters... parameters) {
+  auto* const function = reinterpret_cast<int (*)(Parameters...)>(dlsym(RTLD_DEFAULT, name));
+  if (!function) {
+    std::fprintf(stderr, "there is no %s\n", name);
+    std::exit(70);
+  }
+  return function(parameters...);
+}
+
+void print(long long value) { std::printf("%lld\n", value); }
+
+char* allocate(std::size_t bytes) {
+  void* p = nullptr;
+  return call("cudaMalloc", &p, bytes) == 0 ? static_cast<char*>(p) : nullptr;
+}
+
+long long free_mib() {
+  std::size_t free = 0, total = 0;
+  call("cudaMemGetInfo", &free, &total);
+  return (long long)(free / mib);
+}
+
+void copy(void* to, const void* from, std::size_t bytes) { call("cudaMemcpyAsync", to, from, bytes, 4, static_cast<void*>(nullptr)); }
+
+long long read(const void* p) {
+  long long value = -1;
+  copy(&value, p, sizeof value);
+  return value;
+}
+
+struct Dim {
+  unsigned x, y, z;
+};
+char kernel_stub;
+void launch(void* stream) {
+  call("cudaLaunchKernel", static_cast<const void*>(&kernel_stub), Dim{1024, 1, 1}, Dim{256, 1, 1}, static_cast<void**>(nullptr),
+       std::size_t(0), stream);
+}
+void register_kernel() {
+  static const void* container[2] = {nullptr, nullptr};
+  call("__cudaRegisterFunction", const_cast<void**>(container), static_cast<const char*>(&kernel_stub), static_cast<char*>(nullptr),
+       "a_kernel_of_ours", 0, static_cast<void*>(nullptr), static_cast<void*>(nullptr), static_cast<void*>(nullptr),
+       static_cast<void*>(nullptr), static_cast<int*>(nullptr));
+}
+
+void memory() {
+  print(free_mib());
+  char* const a = allocate(64 * mib);
+  print(free_mib());
+  char* const b = allocate(1);
+  print(free_mib());  // a shared page of 2 MiB
+  print(allocate(10000 * mib) == nullptr);
+  print(call("cudaGetLastError"));
+  print(call("cudaGetLastError"));
+  print(call("cudaFree", static_cast<void*>(a)));
+  print(call("cudaFree", static_cast<void*>(b)));
+  print(free_mib());
+  print(call("cudaFree", static_cast<void*>(a)));  // once more: not ours any longer
+  print(allocate(0) == nullptr && call("cudaGetLastError") == 1);
+}
+
+void values() {
+  char* const p = allocate(mib);
+  const long long sent = 42;
+  copy(p, &sent, sizeof sent);
+  print(read(p));
+  copy(p + 64, p, sizeof sent);  // on the card
+  print(read(p + 64));
+  call("cudaMemsetAsync", static_cast<void*>(p), 0xff, std::size_t(4), static_cast<void*>(nullptr));
+  print(read(p));         // half of it is overwritten
+  print(read(p + 4096));  // nobody knows
+  const long long told = 7;
+  call("headroom_dry_know", static_cast<void*>(p + 4096), sizeof told, static_cast<const void*>(&told));
+  print(read(p + 4096));
+  call("headroom_dry_forget", static_cast<void*>(p + 4096), std::size_t(1));
+  print(read(p + 4096));
+  call("headroom_dry_answer", static_cast<const void*>(&sent), sizeof sent, 1);
+  print(read(p + 8192));
+  print(read(p + 8192));
+}
+
+void streams() {
+  register_kernel();
+  void *a = nullptr, *b = nullptr, *first = nullptr, *second = nullptr;
+  call("cudaStreamCreateWithPriority", &a, 1u, -1);
+  call("cudaStreamCreateWithFlags", &b, 1u);
+  call("cudaEventCreateWithFlags", &first, 0u);
+  call("cudaEventCreate", &second);
+  call("cudaEventRecord", first, a);
+  for (int i = 0; i < 50000; ++i) launch(a);  // 2 µs each: the card is behind
+  call("cudaEventRecord", second, a);
+  print(call("cudaEventQuery", second) == 600 && call("cudaStreamQuery", a) == 600);
+  print(call("cudaStreamQuery", b));
+  call("cudaStreamWaitEvent", b, second, 0u);
+  print(call("cudaStreamQuery", b));
+  print(call("cudaEventSynchronize", second));
+  print(call("cudaEventQuery", second));
+  print(call("cudaStreamQuery", b));
+  float ms = 0;
+  call("cudaEventElapsedTime", &ms, first, second);
+  print(ms > 90 && ms < 1000);
+  print(call("cudaDeviceSynchronize"));
+}
+
+void graphs() {
+  register_kernel();
+  void *a = nullptr, *b = nullptr, *event = nullptr, *graph = nullptr, *executable = nullptr;
+  call("cudaStreamCreate", &a);
+  call("cudaStreamCreate", &b);
+  call("cudaEventCreate", &event);
+  call("cudaStreamBeginCapture", a, 0);
+  launch(a);
+  call("cudaEventRecord", event, a);
+  call("cudaStreamWaitEvent", b, event, 0u);
+  int a_captures = -1, b_captures = -1;
+  call("cudaStreamIsCapturing", a, &a_captures);
+  call("cudaStreamIsCapturing", b, &b_captures);
+  print(a_captures);
+  print(b_captures);
+  launch(b);
+  call("cudaStreamEndCapture", a, &graph);
+  call("cudaStreamIsCapturing", b, &b_captures);
+  print(b_captures);
+  call("cudaGraphInstantiate", &executable, graph, 0ull);
+  call("cudaGraphDestroy", graph);
+  call("cudaGraphLaunch", executable, a);
+  print(call("cudaGraphExecDestroy", executable));
+}
+
+// cudaDeviceProp of CUDA 12 has 1032 bytes, of CUDA 13 1008: what is behind must stay.
+void properties() {
+  struct Layout {
+    const char* function;
+    std::size_t bytes, major, units, optin;
+  };
+  for (const Layout& l :
+       {Layout{"cudaGetDeviceProperties_v2", 1032, 360, 388, 696}, Layout{"cudaGetDeviceProperties", 1008, 360, 384, 672}}) {
+    std::vector<char> out(l.bytes + 64, 'x');
+    print(call(l.function, out.data(), 0));
+    const auto number = [&](std::size_t at) {
+      int value;
+      std::memcpy(&value, out.data() + at, sizeof value);
+      return value;
+    };
+    std::size_t memory;
+    std::memcpy(&memory, out.data() + 288, sizeof memory);
+    print((long long)(memory / mib));
+    print(number(l.major));
+    print(number(l.units));
+    print(number(l.optin));
+    print(std::string(out.begin() + std::ptrdiff_t(l.bytes), out.end()) == std::string(64, 'x') && out[l.bytes - 1] == 0);
+  }
+  int units = 0;
+  print(call("cudaDeviceGetAttribute", &units, 16, 0));
+  print(units);
+  print(call("cudaDeviceGetAttribute", &units, 16, 9));
+}
+
+void driver() {
+  void *function = nullptr, *handle = nullptr, *range = nullptr;
+  int found = -1;
+  print(call("cuInit", 0u));
+  print(call("cuGetProcAddress_v2", "cuMemAlloc", &function, 12000, 0ull, &found));
+  print(function != nullptr && found == 0);
+  print(call("cuGetProcAddress_v2", "cuNobodyHasThis", &function, 12000, 0ull, &found));
+  const int where[8] = {1, 0, 1, 0};  // pinned memory on device 0
+  const long long before = free_mib();
+  print(call("cuMemCreate", &handle, 20 * mib, static_cast<const void*>(where), 0ull));
+  print(before - free_mib());
+  print(call("cuMemAddressReserve", &range, 200 * mib, std::size_t(0), Address(0), Address(0)));
+  print(before - free_mib());
+  print(call("cuMemMap", reinterpret_cast<Address>(range), 20 * mib, std::size_t(0), handle, 0ull));
+  print(call("headroom_dry_on_device", static_cast<const void*>(range)));
+  print(call("cuMemRelease", handle));
+  print(before - free_mib());
+  const void* table = &table;
+  print(call("cuGetExportTable", &table, static_cast<const void*>("an identifier of 16 bytes")) != 0 && !table);
+}
+
+void libraries() {
+  void *blas = nullptr, *dnn = nullptr;
+  print(call("cublasCreate_v2", &blas));
+  const float one = 1;
+  print(call("cublasSgemm_v2", blas, 0, 0, 128, 256, 512, &one, nullptr, 128, nullptr, 512, &one, nullptr, 128));
+  int words = -1;
+  print(call("cusolverDnSgeqrf_bufferSize", blas, 4, 4, static_cast<float*>(nullptr), 4, &words));
+  print(words);
+  print(call("cudnnCreate", &dnn));
+  print(call("cudnnPoolingForward", dnn));
+  print(call("cudaGraphicsUnmapResources", 0));
+  print(call("cuptiActivityEnable", 1));
+}
+
+void host() {
+  void *p = nullptr, *q = nullptr, *m = nullptr;
+  print(call("cudaHostAlloc", &p, 8 * mib, 0u));
+  std::memset(p, 1, 8 * mib);  // it is real
+  print(call("cudaHostAlloc", &q, 100 * mib, 0u));
+  print(call("cudaMallocManaged", &m, 100 * mib, 1u));
+  *static_cast<char*>(m) = 1;
+  struct {
+    int type, device;
+    void *on_device, *on_host;
+    long reserved[8];
+  } a{};
+  for (void* const address : {p, m, static_cast<void*>(&a), static_cast<void*>(allocate(1))}) {
+    call("cudaPointerGetAttributes", &a, static_cast<const void*>(address));
+    print(a.type);
+  }
+  print(call("cudaFreeHost", p));
+  print(call("cudaFree", m));
+}
+
+void count() {
+  int n = -1;
+  print(call("cudaGetDeviceCount", &n));
+  print(n);
+  unsigned all = 0;
+  call("nvmlInit_v2");
+  call("nvmlDeviceGetCount_v2", &all);
+  print(all);
+  void* handle = nullptr;
+  print(call("nvmlDeviceGetHandleByIndex_v2", 0u, &handle));
+  struct {
+    unsigned long long total, free, used;
+  } memory{};
+  call("nvmlDeviceGetMemoryInfo", handle, &memory);
+  print((long long)(memory.total / mib));
+}
+
+void killed() {
+  register_kernel();
+  allocate(32 * mib);
+  for (int i = 0; i < 1000; ++i) launch(nullptr);
+  kill(getpid(), SIGKILL);
+}
+
+void forked() {
+  allocate(2 * mib);
+  const pid_t child = fork();
+  if (child == 0) {
+    allocate(4 * mib);
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  print(status);
+  allocate(6 * mib);
+}
+
+void threads() {
+  register_kernel();
+  std::vector<std::thread> all;
+  for (int t = 0; t < 8; ++t)
+    all.emplace_back([] {
+      for (int i = 0; i < 2000; ++i) {
+        char* const p = allocate(std::size_t(1 + i % 5) * mib);
+        launch(nullptr);
+        const long long sent = i;
+        copy(p, &sent, sizeof sent);
+        if (read(p) != i) print(-1);
+        call("cudaFree", static_cast<void*>(p));
+      }
+    });
+  for (std::thread& t : all) t.join();
+  print(free_mib());
+}
+
+// Two ranks that exchange small values: each is a process, as under a launcher.
+struct Id {
+  char bytes[128];
+};
+int rank_of(int rank, int ranks, Id id) {
+  constexpr int int64 = 4, sum = 0;
+  void* group = nullptr;
+  call("cudaSetDevice", rank);
+  if (call("ncclCommInitRank", &group, ranks, id, rank) != 0) return 1;
+  char* const p = allocate(mib);
+  void* const none = nullptr;
+  const long long mine = 100 + rank;
+  copy(p, &mine, sizeof mine);
+  call("ncclAllGather", static_cast<const void*>(p), static_cast<void*>(p + 64), std::size_t(1), int64, group, none);
+  call("ncclAllReduce", static_cast<const void*>(p), static_cast<void*>(p + 256), std::size_t(1), int64, sum, group, none);
+  call("ncclBroadcast", static_cast<const void*>(p), static_cast<void*>(p + 320), std::size_t(1), int64, 1, group, none);
+  call("ncclSend", static_cast<const void*>(p), std::size_t(1), int64, (rank + 1) % ranks, group, none);
+  call("ncclRecv", static_cast<void*>(p + 384), std::size_t(1), int64, (rank + ranks - 1) % ranks, group, none);
+  call("ncclReduceScatter", static_cast<const void*>(p + 64), static_cast<void*>(p + 448), std::size_t(1), int64, sum, group, none);
+  void* part = nullptr;
+  int members = 0;
+  call("ncclCommSplit", group, rank % 2, rank, &part, none);
+  call("ncclCommCount", static_cast<const void*>(part), &members);
+  long long all = 0;
+  for (int r = 0; r < ranks; ++r) all = all * 1000 + read(p + 64 + 8 * r);
+  const bool right = all == (ranks == 4 ? 100101102103 : 100101) && read(p + 256) == (ranks == 4 ? 406 : 201) && read(p + 320) == 101 &&
+                     read(p + 384) == 100 + (rank + ranks - 1) % ranks && read(p + 448) == ranks * (100 + rank) && members == ranks / 2;
+  return right ? 0 : 2;
+}
+void ranks() {
+  constexpr int ranks = 4;
+  Id id{};
+  call("ncclGetUniqueId", &id);
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    children.push_back(fork());
+    if (children.back() == 0) _exit(rank_of(r, ranks, id));
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    print(WEXITSTATUS(status));
+  }
+}
+
+// Two processes on one card: each sees what the other holds.
+void shared_card() {
+  print(free_mib());
+  int ready[2], done[2];
+  if (pipe(ready) != 0 || pipe(done) != 0) return;
+  char byte = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    allocate(512 * mib);
+    const bool told = ::write(ready[1], &byte, 1) == 1;
+    _exit(told && ::read(done[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  if (::read(ready[0], &byte, 1) == 1) print(free_mib());
+  print(allocate(700 * mib) == nullptr);
+  if (::write(done[1], &byte, 1) == 1) waitpid(child, nullptr, 0);
+  print(allocate(700 * mib) != nullptr);
+}
+
+void marks() {
+  call("headroom_dry_mark", "phase", "forward", std::int64_t(3));
+  print(call("headroom_dry_scope", std::uint32_t(5)));
+  register_kernel();
+  launch(nullptr);
+  print(call("headroom_dry_scope", std::uint32_t(0)));
+  print(call("headroom_dry_version"));
+}
+
+void speed() {
+  register_kernel();
+  constexpr int n = 500000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < n; ++i) launch(nullptr);
+  const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
+  print((long long)(n / s.count()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<void()>> words = {
+      {"memory", memory}, {"values", values},   {"streams", streams},         {"graphs", graphs}, {"properties", properties},
+      {"driver", driver}, {"host", host},       {"libraries", libraries},     {"count", count},   {"killed", killed},
+      {"forked", forked}, {"threads", threads}, {"shared_card", shared_card}, {"ranks", ranks},   {"marks", marks},
+      {"speed", speed},
+  };
+  const auto word = words.find(argc > 1 ? argv[1] : "");
+  if (word == words.end()) return 64;
+  word->second();
+  return 0;
+}
