@@ -195,6 +195,22 @@ TEST_F(DryLibrary, AnObserversWordsAreRecorded) {
   EXPECT_EQ(recorded<dry::Launch>()[0].scope, 5u);
 }
 
+TEST_F(DryLibrary, NvidiaSmiAnswersFromTheDescription) {
+  settings.cards = 2;
+  dry::environment(settings, HEADROOM_DRY_LIBRARY, folder);
+  const auto said = [&](const std::string& words) {
+    std::FILE* const pipe = popen(("'" + folder + "/nvidia-smi' " + words).c_str(), "r");
+    std::string out(4096, 0);
+    out.resize(std::fread(out.data(), 1, out.size(), pipe));
+    EXPECT_EQ(pclose(pipe), 0);
+    return out;
+  };
+  EXPECT_EQ(said("--query-gpu=index,name,memory.total --format=csv,noheader,nounits"),
+            "0, a card of the test, 1024\n1, a card of the test, 1024\n");
+  EXPECT_EQ(said("--query-gpu=memory.total --format=csv"), "memory.total\n1024 MiB\n1024 MiB\n");
+  EXPECT_EQ(said("-L").substr(0, 27), "GPU 0: a card of the test (");
+}
+
 TEST_F(DryLibrary, NothingIsWrittenWithoutAFolder) {
   EXPECT_EQ(run("memory", {"HEADROOM_DRY_FOLDER=/nowhere/at/all"}).size(), 11u);
   EXPECT_EQ(status, 0);
