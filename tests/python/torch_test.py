@@ -223,6 +223,62 @@ class AttentionTest(Base):
         with self.assertRaisesRegex(TypeError, "max_seqlen_q is a float: a whole number"):
             ht.attention_varlen(q, k, v, cu, cu, 0.5)
 
+    def test_flash_attns_functions(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device in DEVICES:
+            q, k, v = (x.transpose(1, 2) for x in tensors(device, len_q=33, len_k=40))
+            turned = [x.transpose(1, 2) for x in (q, k, v)]
+            for causal, size, mask in ((False, (-1, -1), {}), (True, (-1, -1), {"is_causal": True}), (True, (6, 0), {"window": 7}),
+                                       (False, (6, 2), {"window": (7, 2)}), (True, (6, 9), {"window": 7}), (False, (-1, 3), {"window": (99, 3)}),
+                                       (False, (4, -1), {"window": (5, 99)})):  # fmt: skip
+                want, want_lse = reference(*turned, **mask, align="bottom-right")
+                o, lse, none = fa.flash_attn_func(q, k, v, 0.0, None, causal, size, return_attn_probs=True)
+                self.near(o.transpose(1, 2), want, torch.float32, (causal, size))
+                self.near(lse, want_lse, torch.float32)
+                self.assertIsNone(none)
+            kv = torch.stack([k, v], 2)
+            self.near(fa.flash_attn_kvpacked_func(q, kv, causal=True), fa.flash_attn_func(q, k, v, causal=True), torch.float32)
+            qkv = torch.stack([k, k, v], 2)
+            self.near(fa.flash_attn_qkvpacked_func(qkv, softcap=2.0), fa.flash_attn_func(k, k, v, softcap=2.0), torch.float32)
+            cu = torch.tensor([0, 20, 40], dtype=torch.int32, device=device)
+            want = torch.cat([fa.flash_attn_func(*[x[:1, a:b] for x in (k, k, v)], causal=True)[0] for a, b in ((0, 20), (20, 40))])
+            self.near(fa.flash_attn_varlen_func(k[0], k[0], v[0], cu, cu, 20, 20, 0.0, None, True), want, torch.float32)
+            self.near(fa.flash_attn_varlen_qkvpacked_func(qkv[0], cu, 20, causal=True), want, torch.float32)
+            self.near(fa.flash_attn_varlen_kvpacked_func(k[0], kv[0], cu, cu, 20, 20, causal=True), want, torch.float32)
+            for word, value in (("dropout_p", 0.5), ("alibi_slopes", torch.ones(4))):
+                with self.assertRaisesRegex(NotImplementedError, f"flash_attn_func: {word} is not served"):
+                    fa.flash_attn_func(q, k, v, **{word: value})
+
+    def test_flash_attns_cache(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device in DEVICES:
+            q, new_k, new_v = (x.detach().transpose(1, 2) for x in tensors(device, len_q=3, len_k=3))
+            k, v = (torch.randn(2, 32, 2, 16, device=device) for _ in range(2))
+            lengths = torch.tensor([20, 9], dtype=torch.int32, device=device)
+            whole = [torch.cat([c[b, :n], x[b]]) for b, n in enumerate((20, 9)) for c, x in ((k, new_k), (v, new_v))]
+            want = torch.cat([fa.flash_attn_func(q[b : b + 1], whole[2 * b][None], whole[2 * b + 1][None], causal=True) for b in (0, 1)])
+            caches = k.clone(), v.clone()
+            self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, causal=True), want, torch.float32)
+            self.assertTrue(torch.equal(caches[0][1, 9:12], new_k[1]) and torch.equal(caches[0][1, 12:], k[1, 12:]))
+            table = torch.tensor([[5, 2, 7, 1], [0, 3, 4, 6]], dtype=torch.int32, device=device)
+            pages = [torch.zeros(8, 8, 2, 16, device=device) for _ in range(2)]
+            for paged, whole_cache in zip(pages, (k, v)):
+                paged[table.long()] = whole_cache.unflatten(1, (4, 8))
+            o, lse = fa.flash_attn_with_kvcache(q, *pages, new_k, new_v, cache_seqlens=lengths, block_table=table, causal=True,
+                                                return_softmax_lse=True)  # fmt: skip
+            self.near(o, want, torch.float32)
+            self.assertEqual(lse.shape, (2, 4, 3))
+            swapped = torch.tensor([1, 0], device=device)
+            caches = k[swapped].clone(), v[swapped].clone()
+            self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, cache_batch_idx=swapped, causal=True), want,
+                      torch.float32)  # fmt: skip
+            with self.assertRaisesRegex(NotImplementedError, "rotary_cos is not served"):
+                fa.flash_attn_with_kvcache(q, k, v, rotary_cos=torch.ones(2))
+            with self.assertRaisesRegex(ValueError, "k and v need cache_seqlens"):
+                fa.flash_attn_with_kvcache(q, k, v, new_k, new_v)
+
     def test_a_cache_with_lengths_and_pages(self):
         for device, new, layout in itertools.product(DEVICES, (1, 3), ("bhld", "blhd")):
             q, k, v = tensors(device, batch=2, len_q=new, grad=False)

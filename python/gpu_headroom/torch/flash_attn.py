@@ -1,0 +1,125 @@
+"""The functions of flash-attn by their names and arguments, over our attention, on CPU and CUDA, float32 too.
+
+    from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+
+What is not served (dropout, alibi_slopes, rotary embeddings in the cache's call) is refused in a sentence.
+"""
+
+from typing import Any, Optional, Tuple, Union
+
+import torch
+
+from .functions import Window, attention, attention_varlen, attention_with_cache
+
+Probs = Tuple[torch.Tensor, torch.Tensor, None]
+_OPEN = 1 << 31  # keys on a side of a window that has no end there
+
+
+def _refuse(function: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and value is not False and not (isinstance(value, (int, float)) and value == 0):
+            raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{function}: {name} is not served: leave it out")
+
+
+def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
+    """Our window of flash-attn's; None: none, or causal alone."""
+    before, after = window_size
+    after = 0 if causal else after
+    if before < 0 and (after < 0 or causal):
+        return None
+    return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
+
+
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
+    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
+    _refuse("flash_attn_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes)
+    window = _window(causal, window_size)
+    o, lse = attention(q, k, v, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
+                       return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
+    return (o, lse, None) if return_attn_probs else o
+
+
+def flash_attn_qkvpacked_func(qkv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
+    """qkv: [batch, len, 3, heads, head_dim]."""
+    return flash_attn_func(*qkv.unbind(2), *arguments, **named)
+
+
+def flash_attn_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
+    """kv: [batch, len_k, 2, kv_heads, head_dim]."""
+    return flash_attn_func(q, *kv.unbind(2), *arguments, **named)
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False, block_table: Optional[torch.Tensor] = None,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
+    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. return_attn_probs: (o, lse [heads, tokens], None)."""
+    _refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, block_table=block_table)
+    window = _window(causal, window_size)
+    o, lse = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None,
+                              scale=softmax_scale, window=window, return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
+    return (o, lse, None) if return_attn_probs else o
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, **named: Any
+) -> Union[torch.Tensor, Probs]:
+    """qkv: [tokens, 3, heads, head_dim]."""
+    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **named)
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, **named: Any
+) -> Union[torch.Tensor, Probs]:
+    """kv: [tokens_k, 2, kv_heads, head_dim]."""
+    return flash_attn_varlen_func(q, *kv.unbind(1), cu_seqlens_q, cu_seqlens_k, *arguments, **named)
+
+
+def _append(
+    cache: torch.Tensor, new: torch.Tensor, lengths: torch.Tensor, block_table: Optional[torch.Tensor], rows: Optional[torch.Tensor]
+) -> None:
+    """Writes `new` behind what each sequence has in the cache, in place."""
+    at = lengths[:, None].long() + torch.arange(new.shape[1], device=new.device)
+    if block_table is not None:
+        page = cache.shape[1]
+        cache[block_table.gather(1, at // page).long(), at % page] = new
+    else:
+        of = torch.arange(new.shape[0], device=new.device) if rows is None else rows.long()
+        cache[of[:, None], at] = new
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
+    rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
+    cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Optional[torch.Tensor] = None,
+    cache_leftpad: Optional[torch.Tensor] = None, block_table: Optional[torch.Tensor] = None, softmax_scale: Optional[float] = None,
+    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, rotary_interleaved: bool = True,
+    alibi_slopes: Optional[torch.Tensor] = None, num_splits: int = 0, return_softmax_lse: bool = False,
+) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:  # fmt: skip
+    """q: [batch, new, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or in pages. k and v are written behind cache_seqlens first.
+
+    rotary_interleaved and num_splits change nothing here.
+    """
+    _refuse("flash_attn_with_kvcache", rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
+    if (k is None) != (v is None):
+        raise ValueError("gpu_headroom.torch.flash_attn.flash_attn_with_kvcache: k and v are given together, or neither")
+    lengths = cache_seqlens
+    if k is not None and v is not None:
+        if cache_seqlens is None:
+            raise ValueError("gpu_headroom.torch.flash_attn.flash_attn_with_kvcache: k and v need cache_seqlens, where they are written")
+        before = torch.full((q.shape[0],), cache_seqlens, device=q.device) if isinstance(cache_seqlens, int) else cache_seqlens
+        _append(k_cache, k, before, block_table, cache_batch_idx)
+        _append(v_cache, v, before, block_table, cache_batch_idx)
+        lengths = before + k.shape[1]
+    if cache_batch_idx is not None:  # a copy of the sequences that are asked for
+        k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
+    window = _window(causal, window_size)
+    out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, is_causal=causal and window is None, scale=softmax_scale,
+                               window=window, layout="blhd", return_lse=True, softcap=softcap)  # fmt: skip
+    return out if return_softmax_lse else out[0]
