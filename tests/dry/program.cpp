@@ -215,6 +215,7 @@ void libraries() {
   print(call("cudnnPoolingForward", dnn));
   print(call("cudaGraphicsUnmapResources", 0));
   print(call("cuptiActivityEnable", 1));
+  print(call("cudnnGetRNNWeightSpaceSize", dnn) != 0);
 }
 
 void host() {

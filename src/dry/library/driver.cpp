@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "dry/library/images.h"
 #include "dry/library/last_error.h"
@@ -144,12 +145,16 @@ int cuGetProcAddress(const char* name, void** out, int version, unsigned long lo
   return cuGetProcAddress_v2(name, out, version, flags, nullptr);
 }
 
-// The driver's private tables: only a runtime that is linked statically asks for them, and it would go past everything here.
+// The driver's private tables: only a runtime that is linked statically asks for them, and it would go past everything here. cuDNN and cuBLAS have
+// one too, and are answered at their doors.
 int cuGetExportTable(const void** table, const void*) {
   Dl_info caller{};
-  const char* name = dladdr(__builtin_return_address(0), &caller) && caller.dli_fname ? caller.dli_fname : "a library";
-  note(Said::static_runtime, name);
-  say("a CUDA runtime is linked statically into", name);
+  const std::string_view path = dladdr(__builtin_return_address(0), &caller) && caller.dli_fname ? caller.dli_fname : "a library";
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  if (!name.starts_with("libcudnn") && !name.starts_with("libcublas")) {
+    note(Said::static_runtime, path);
+    say("a CUDA runtime is linked statically into", std::string(path).c_str());
+  }
   *table = nullptr;
   return not_found;
 }

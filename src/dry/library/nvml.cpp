@@ -140,6 +140,14 @@ int nvmlDeviceGetComputeRunningProcesses_v2(void*, unsigned* count, void*) {
   *count = 0;
   return success;
 }
+int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return not_supported_here; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, PciInfo*) { return not_supported_here; }
+int nvmlDeviceGetGpuFabricInfo(void*, void*) { return not_supported_here; }
+int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return not_supported_here; }
 int nvmlDeviceGetP2PStatus(void*, void*, int, int* out) {
   *out = 0;  // they reach each other
   return success;
@@ -153,5 +161,4 @@ int nvmlDeviceGetPersistenceMode(void*, int* out) {
   return success;
 }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported_here; }
-int nvmlDeviceGetFabricInfoV(void*, void*) { return not_supported_here; }
 }
