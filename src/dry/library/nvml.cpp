@@ -144,10 +144,6 @@ int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
   *count = 0;
   return success;
 }
-int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return not_supported_here; }
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, PciInfo*) { return not_supported_here; }
-int nvmlDeviceGetGpuFabricInfo(void*, void*) { return not_supported_here; }
-int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return not_supported_here; }
 int nvmlDeviceGetP2PStatus(void*, void*, int, int* out) {
   *out = 0;  // they reach each other
   return success;
@@ -156,9 +152,16 @@ int nvmlDeviceGetNvLinkState(void*, unsigned link, int* active) {
   *active = link < 18;
   return success;
 }
+int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, unsigned* type) {
+  constexpr unsigned a_switch = 2;
+  *type = a_switch;
+  return success;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, void*) { return not_supported_here; }
 int nvmlDeviceGetPersistenceMode(void*, int* out) {
   *out = 1;
   return success;
 }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported_here; }
+int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return not_supported_here; }
 }
