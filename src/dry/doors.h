@@ -26,8 +26,8 @@ void headroom_dry_know(void* p, size_t bytes, const void* from);
 void headroom_dry_guess(void* p, size_t bytes, const void* from); /* the same, but it is a guess: reads of it count as unknown */
 void headroom_dry_forget(void* p, size_t bytes);
 
-/* What the next read of the calling thread that is not known gives, in place of zeros: counts that an operation reads inside itself
- * (nonzero, boolean indexing). `known` 1: they are what a card would give. Answers queue; headroom_dry_unanswer drops the rest. */
+/* What the calling thread's next read of so many bytes gives: counts that an operation reads inside itself (nonzero, boolean indexing).
+ * `known` 1: they are what a card would give. Answers queue; headroom_dry_unanswer drops the rest. */
 void headroom_dry_answer(const void* value, size_t bytes, int known);
 void headroom_dry_unanswer(void);
 
@@ -43,6 +43,12 @@ int headroom_dry_on_device(const void* p); /* the card's index, or −1 */
 
 /* Python's stack at each allocation and read: 0 turns it off, else the most frames that are kept (48 at first). */
 void headroom_dry_frames(int most);
+
+/* Where this interpreter keeps its frames (library/frames.h), once: then blocks know their module, too. A thread that has no scope of its own
+ * gets the innermost module's number, and a block of the backward pass that of the forward operation. */
+struct headroom_dry_layout;
+void headroom_dry_python(const struct headroom_dry_layout* layout);
+uint32_t headroom_dry_object(const void* object); /* a module's number, by its address; 0: it was in no frame so far */
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 #include "dry/doors.h"
 
+#include <string_view>
+
 #include "dry/library/memory.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
@@ -15,6 +17,7 @@ int headroom_dry_version(void) { return HEADROOM_DRY_DOORS; }
 
 void headroom_dry_mark(const char* what, const char* text, int64_t value) {
   settle();
+  if (std::string_view(what ? what : "") == "phase") phase_told(text ? text : "");
   Recorder& record = Recorder::get();
   record.add(Mark{record.name(what ? what : ""), record.name(text ? text : ""), value});
 }
@@ -44,4 +47,5 @@ int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int r
   return device >= 0 && device < devices();
 }
 void headroom_dry_frames(int most) { set_frames(most); }
+uint32_t headroom_dry_object(const void* object) { return number_of_object(object); }
 }

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "dry/library/frames.h"
 #include "dry/library/recorder.h"
 
 namespace headroom::dry {
@@ -26,6 +28,7 @@ struct Waiting {
 
 struct Here {
   Place place{};
+  std::uint32_t scope_told = 0;  // by the observer, for this thread
   std::vector<Waiting> waiting;
   bool looking = false;
   ~Here();
@@ -147,7 +150,118 @@ std::uint32_t read_stack(const Python& py) {
   return at->second;
 }
 
+// The same without Python's lock. No reference is kept, so a code object is known by what it holds, too: another may get its address.
+struct Seen {
+  struct Code {
+    const void *file_text = nullptr, *function_text = nullptr;
+    std::uint32_t file = 0, function = 0;
+    bool checkpoint = false, own = false;  // of PyTorch's checkpointing; of the observer
+    std::unordered_map<int, int> lines;    // by instruction
+  };
+  std::uint32_t generation = 0;
+  std::unordered_map<const void*, Code> codes;
+  std::map<std::vector<std::uint64_t>, std::uint32_t> stacks;
+  std::unordered_map<const void*, std::uint32_t> objects;
+  std::map<std::uint64_t, std::uint32_t> modules;  // by autograd's number of the node that follows
+  std::string told;                                // the observer's phase
+  std::uint32_t phase = 0;                         // the last that was marked here: a name
+  std::mutex mutex;
+
+  void begin(Recorder& record) {
+    if (generation == record.generation()) return;
+    generation = record.generation();
+    codes.clear(), stacks.clear(), objects.clear(), modules.clear();
+    phase = 0;
+  }
+};
+Seen& seen() {
+  static Seen& one = *new Seen;
+  return one;
+}
+
+constexpr std::size_t most_modules = 1 << 16;  // operations that a backward pass finds again
+
+struct Found {
+  std::uint32_t stack = 0, module = 0;
+  bool checkpoint = false;
+};
+
+Found find_frames(Seen& s, Recorder& record) {
+  static thread_local std::vector<PythonFrame> raw;
+  static thread_local std::vector<Frame> frames;
+  raw.resize(std::size_t(most_frames) * 2);
+  frames.clear();
+  Found found;
+  for (const PythonFrame& f : std::span(raw).first(python_frames(raw.data(), raw.size()))) {
+    if (f.object && !found.module) found.module = s.objects.try_emplace(f.object, std::uint32_t(s.objects.size() + 1)).first->second;
+    if (frames.size() >= std::size_t(most_frames)) continue;
+    const PythonCode code = code_of(f);
+    Seen::Code& c = s.codes[f.code];
+    if (c.file_text != code.file.data() || c.function_text != code.function.data())
+      c = {code.file.data(),
+           code.function.data(),
+           record.name(code.file),
+           record.name(code.function),
+           code.file.ends_with("torch/utils/checkpoint.py"),
+           code.file.find("/headroom_dry/") != std::string_view::npos,
+           {}};
+    found.checkpoint |= c.checkpoint;
+    if (c.own) continue;
+    const auto [line, fresh] = c.lines.try_emplace(f.instruction);
+    if (fresh) line->second = line_of(f);
+    if (line->second >= 0) frames.push_back({c.file, c.function, std::uint32_t(line->second), 0});
+  }
+  if (frames.empty()) return found;
+  std::vector<std::uint64_t> key;
+  for (const Frame& f : frames) key.push_back(std::uint64_t(f.file) << 40 ^ std::uint64_t(f.function) << 20 ^ f.line);
+  const auto [at, fresh] = s.stacks.try_emplace(std::move(key), std::uint32_t(s.stacks.size() + 1));
+  found.stack = at->second;
+  if (fresh)
+    record.add(Stack{.id = at->second, .count = std::uint32_t(frames.size())},
+               {reinterpret_cast<const char*>(frames.data()), frames.size() * sizeof(Frame)});
+  return found;
+}
+
+// A block's stack, its module and its phase. The module of a backward pass is that of the operation that made the node; under a checkpoint
+// the frames have it again.
+Place look_without_lock() {
+  Recorder& record = Recorder::get();
+  Seen& s = seen();
+  const Autograd autograd = autograd_now();
+  const std::lock_guard lock(s.mutex);
+  s.begin(record);
+  const Found found = find_frames(s, record);
+  std::uint32_t module = found.module;
+  if (autograd.backward && !module) {
+    const auto at = s.modules.upper_bound(autograd.sequence);
+    if (at != s.modules.end()) module = at->second;
+  } else if (!autograd.backward && module && autograd.enabled && autograd.sequence) {
+    s.modules[autograd.sequence] = module;
+    if (s.modules.size() > most_modules) s.modules.erase(s.modules.begin());
+  }
+  if (s.told.empty() && !autograd.backward) {
+    const std::uint32_t phase = !found.module ? s.phase : record.name(autograd.enabled || found.checkpoint ? "forward" : "evaluation");
+    if (phase != s.phase) record.add(Mark{record.name("phase"), phase, 0});
+    s.phase = phase;
+  }
+  return {found.stack, module};
+}
+
 }  // namespace
+
+std::uint32_t number_of_object(const void* object) {
+  Seen& s = seen();
+  const std::lock_guard lock(s.mutex);
+  const auto at = s.objects.find(object);
+  return at == s.objects.end() ? 0 : at->second;
+}
+
+void phase_told(std::string_view phase) {
+  Seen& s = seen();
+  const std::lock_guard lock(s.mutex);
+  s.told = phase;
+  s.phase = 0;
+}
 
 Here::~Here() {
   for (const Waiting& w : waiting) Recorder::get().add(w.block, {}, w.at_ns);
@@ -156,10 +270,20 @@ Here::~Here() {
 
 Place here() { return ended ? Place{} : thread.place; }
 std::uint32_t scope() { return here().scope; }
-std::uint32_t set_scope(std::uint32_t number) { return ended ? 0 : std::exchange(thread.place.scope, number); }
+std::uint32_t set_scope(std::uint32_t number) {
+  if (ended) return 0;
+  thread.place.scope = number;
+  return std::exchange(thread.scope_told, number);
+}
 void set_frames(int most) { most_frames = std::clamp(most, 0, 1000); }
 
 Place look() {
+  if (!ended && most_frames && frames_are_known() && Recorder::get().on()) {
+    const std::uint32_t told = thread.scope_told;
+    thread.place = look_without_lock();
+    if (told) thread.place.scope = told;
+    return thread.place;
+  }
   const Python& py = python();
   if (ended || thread.looking || !most_frames || !py.whole || !Recorder::get().on()) return here();
   thread.place.stack = 0;
@@ -175,6 +299,12 @@ Place look() {
 void wait_for_place(const Block& block) {
   Recorder& record = Recorder::get();
   if (!record.on()) return;
+  if (!ended && most_frames && frames_are_known()) {
+    settle();
+    Block here = block;
+    here.place = block.bytes > 0 ? look() : thread.place;
+    return record.add(here);
+  }
   if (ended || !python().whole || (block.bytes < 0 && thread.waiting.empty())) return record.add(block);
   thread.waiting.push_back({block, record.now_ns()});
 }

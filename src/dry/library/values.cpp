@@ -97,7 +97,8 @@ struct Answer {
   std::vector<char> bytes;
   bool known;
 };
-thread_local std::deque<Answer>* answers = nullptr;
+using Answers = std::deque<Answer>;
+thread_local Answers* answers = nullptr;
 
 std::atomic<std::uint64_t> all_reads = 0, all_unknown = 0;
 thread_local Reads own_reads;
@@ -161,11 +162,14 @@ void read_device(void* to, const void* from, std::size_t bytes, bool guess_true)
   else
     std::memset(to, 0, bytes);
   bool is_known = how == Knowledge::all;
-  if (how == Knowledge::none && answers && !answers->empty()) {
-    const Answer next = std::move(answers->front());
-    answers->pop_front();
-    std::memcpy(to, next.bytes.data(), std::min(bytes, next.bytes.size()));
-    is_known = next.known;
+  // An operation reads its counts from scratch, which may look known: it was cleared. So an answer of this size comes first.
+  Answers none;
+  Answers& all = answers ? *answers : none;
+  const auto next = std::find_if(all.begin(), all.end(), [&](const Answer& a) { return a.bytes.size() == bytes; });
+  if (next != all.end()) {
+    std::memcpy(to, next->bytes.data(), bytes);
+    is_known = next->known;
+    all.erase(next);
   } else if (how == Knowledge::none && bytes == 1 && guess_true) {
     *static_cast<char*>(to) = 1;
   }
@@ -179,7 +183,7 @@ void read_device(void* to, const void* from, std::size_t bytes, bool guess_true)
 }
 
 void answer(const void* value, std::size_t bytes, bool known) {
-  if (!answers) answers = new std::deque<Answer>;
+  if (!answers) answers = new Answers;
   const char* const first = static_cast<const char*>(value);
   answers->push_back({{first, first + bytes}, known});
 }
