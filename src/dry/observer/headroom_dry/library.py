@@ -1,0 +1,50 @@
+"""The doors of libheadroom_dry.so, which is loaded into this process (doors.h); None for a process that does not run dry."""
+import ctypes
+
+try:
+    _all = ctypes.CDLL(None)
+    version = _all.headroom_dry_version()
+except (OSError, AttributeError):
+    version = 0
+
+
+def _door(name, result, *arguments):
+    try:
+        door = getattr(_all, name)
+    except AttributeError:
+        return None
+    door.restype, door.argtypes = result, arguments
+    return door
+
+
+_void, _size, _pointer, _text = None, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+if version:
+    known = _door("headroom_dry_known", ctypes.c_int, _pointer, _size, _pointer)  # 0: not all of it; 1; 2: some of it is a guess
+    know = _door("headroom_dry_know", _void, _pointer, _size, _pointer)
+    guess = _door("headroom_dry_guess", _void, _pointer, _size, _pointer) or know
+    forget = _door("headroom_dry_forget", _void, _pointer, _size)
+    answer = _door("headroom_dry_answer", _void, _pointer, _size, ctypes.c_int)
+    unanswer = _door("headroom_dry_unanswer", _void)
+    scope = _door("headroom_dry_scope", ctypes.c_uint32, ctypes.c_uint32)
+    object = _door("headroom_dry_object", ctypes.c_uint32, _pointer)
+    python = _door("headroom_dry_python", _void, _pointer)
+    _peak = _door("headroom_dry_peak", ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64), ctypes.c_int)
+    _mark = _door("headroom_dry_mark", _void, _text, _text, ctypes.c_int64)
+
+
+def mark(what, text="", value=0):
+    """A word into the record: "step", "phase", "replaced", "value", "end", "object", "note"."""
+    _mark(what.encode(), str(text).encode(errors="replace"), value)
+
+
+def _peak_of_all():
+    """The largest allocated peak of the cards since this was asked last."""
+    peak, allocated, reserved = 0, ctypes.c_uint64(), ctypes.c_uint64()
+    card = 0
+    while _peak(card, ctypes.byref(allocated), ctypes.byref(reserved), 1):
+        peak = max(peak, allocated.value)
+        card += 1
+    return peak
+
+
+peak = _peak_of_all if version and _peak else None

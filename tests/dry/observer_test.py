@@ -1,0 +1,86 @@
+"""The observer's files without PyTorch: it stays out of the way, hands on to another sitecustomize, and begins when `torch` is imported."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+SOURCE = os.environ["HEADROOM_SOURCE_DIR"]
+OBSERVER = os.path.join(SOURCE, "src", "dry", "observer")
+
+DOORS = """
+#include <cstdio>
+#include <cstdint>
+extern "C" int headroom_dry_version() { return 1; }
+extern "C" void headroom_dry_mark(const char* what, const char* text, std::int64_t value) { std::printf("mark %s|%s|%ld\\n", what, text, long(value)); std::fflush(stdout); }
+"""
+
+
+class Observer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.doors = os.path.join(cls.scratch.name, "doors.so")
+        source = os.path.join(cls.scratch.name, "doors.cpp")
+        with open(source, "w") as f:
+            f.write(DOORS)
+        subprocess.run([os.environ.get("CXX", "c++"), "-shared", "-fPIC", source, "-o", cls.doors], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def folder(self, files):
+        folder = tempfile.mkdtemp(dir=self.scratch.name)
+        for name, text in files.items():
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(textwrap.dedent(text))
+        return folder
+
+    def run_python(self, code, *more, dry=True, **environment):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([OBSERVER, *more]), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+        if dry:
+            env["LD_PRELOAD"] = self.doors
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split("\n")[:-1]
+
+    def test_another_sitecustomize_runs(self):
+        theirs = self.folder({"sitecustomize.py": "print('theirs', __name__)\nword = 3\n"})
+        self.assertEqual(self.run_python("import sitecustomize; print(sitecustomize.word)", theirs), ["theirs sitecustomize", "3"])
+
+    def test_a_program_without_torch_sees_nothing_of_it(self):
+        self.assertEqual(self.run_python("import sys; print([m for m in sys.modules if m.startswith('torch')])"), ["[]"])
+
+    def test_a_run_that_is_not_dry_has_no_observer(self):
+        torch = self.folder({"torch/__init__.py": "", "torch/version.py": "cuda = None\n"})
+        code = "import sys, torch; print([type(f).__name__ for f in sys.meta_path if type(f).__name__ == 'AfterImport'])"
+        self.assertEqual(self.run_python(code, torch, dry=False), ["[]"])
+
+    def test_a_torch_of_the_cpu_is_told(self):
+        torch = self.folder({"torch/__init__.py": "from . import version\n__version__ = '2.9.0+cpu'\n", "torch/version.py": "cuda = None\n"})
+        self.assertEqual(self.run_python("import torch; print(torch.__version__)", torch), ["mark torch|2.9.0+cpu|0", "2.9.0+cpu"])
+
+    def test_an_import_that_fails_fails_as_it_did(self):
+        torch = self.folder({"torch/__init__.py": "raise ImportError('broken here')\n"})
+        code = "try:\n    import torch\nexcept ImportError as e:\n    print(e)"
+        self.assertEqual(self.run_python(code, torch), ["broken here"])
+        self.assertEqual(self.run_python("import importlib.util; print(importlib.util.find_spec('torch'))"), ["None"])
+
+    def test_another_torch_than_expected_goes_on_without_observer(self):
+        torch = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = '99.0'\n"})
+        lines = self.run_python("import torch; print('goes on')", torch)
+        self.assertEqual(lines[0], "mark torch|9.0|1")
+        self.assertTrue(lines[1].startswith("mark note|the observer could not begin: "), lines)
+        self.assertEqual(lines[2], "goes on")
+
+    def test_this_interpreters_frames_are_understood(self):
+        code = "from headroom_dry import layout; l = layout.learn(); print(l.frame_code > 0, l.frame_back > 0, l.thread_frame >= 0 or l.thread_entry >= 0)"
+        self.assertEqual(self.run_python(code), ["True True True"])
+
+
+if __name__ == "__main__":
+    unittest.main()

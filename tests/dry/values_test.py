@@ -1,0 +1,259 @@
+"""Programs of PyTorch, run dry with the observer: values that they read, memory that must not move, steps, substitutes. Exit code 77: skipped.
+
+HEADROOM_DRY_LIBRARY is libheadroom_dry.so. Each program runs in a process of its own; marks are printed by a library of four lines before it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+try:
+    import torch
+
+    if torch.version.cuda is None:
+        print("skipped: this torch has no CUDA")
+        sys.exit(77)
+except ImportError:
+    print("skipped: torch is not installed (make test-torch brings it)")
+    sys.exit(77)
+
+SOURCE = os.environ["HEADROOM_SOURCE_DIR"]
+LIBRARY = os.environ["HEADROOM_DRY_LIBRARY"]
+OBSERVER = os.path.join(SOURCE, "src", "dry", "observer")
+MARKS = """
+#include <cstdio>
+#include <cstdint>
+extern "C" void headroom_dry_mark(const char* what, const char* text, std::int64_t value) { std::printf("mark %s|%s|%ld\\n", what, text, long(value)); std::fflush(stdout); }
+"""
+NET = """
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self, w):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(w), nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+class Net(nn.Module):
+    def __init__(self, w=256, n=4):
+        super().__init__()
+        self.words, self.blocks, self.out = nn.Embedding(1000, w), nn.ModuleList(Block(w) for _ in range(n)), nn.Linear(w, 1000)
+    def forward(self, ids):
+        x = self.words(ids)
+        for b in self.blocks:
+            x = b(x)
+        return self.out(x)
+torch.manual_seed(0)
+net = Net().cuda()
+ids = torch.randint(1000, (8, 128), device="cuda")
+def step(optimizer, autocast=False):
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        loss = nn.functional.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+"""
+
+
+class Dry(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        folder = cls.scratch.name
+        cls.marks = os.path.join(folder, "marks.so")
+        with open(os.path.join(folder, "marks.cpp"), "w") as f:
+            f.write(MARKS)
+        subprocess.run([os.environ.get("CXX", "c++"), "-shared", "-fPIC", os.path.join(folder, "marks.cpp"), "-o", cls.marks], check=True)
+        for name in "libcuda.so.1", "libnvidia-ml.so.1":
+            os.symlink(os.path.abspath(LIBRARY), os.path.join(folder, name))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def dry(self, program, code=0, **environment):
+        """What a program prints, without marks, and its marks as (what, text, value)."""
+        folder = self.scratch.name
+        path = os.path.join(folder, "program.py")
+        with open(path, "w") as f:
+            f.write(program if program.startswith("\nimport") else textwrap.dedent(program))
+        env = {**os.environ, "LD_PRELOAD": f"{self.marks}:{os.path.abspath(LIBRARY)}", "LD_LIBRARY_PATH": folder, "TRITON_LIBCUDA_PATH": folder,
+               "PYTHONPATH": OBSERVER, "HEADROOM_DRY_FOLDER": folder, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+        done = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, code, done.stdout[-2000:] + done.stderr[-2000:])
+        lines = done.stdout.split("\n")[:-1]
+        marks = [tuple(line[5:].rsplit("|", 1)[0].split("|", 1)) + (int(line.rsplit("|", 1)[1]),) for line in lines if line.startswith("mark ")]
+        return [line for line in lines if not line.startswith("mark ")], marks
+
+
+class Values(Dry):
+    def test_integers_are_what_a_card_computes(self):
+        lines, marks = self.dry("""
+            import torch
+            a = torch.arange(10, device="cuda")
+            print((a * 2 + 1).tolist(), (a > 4).all().item(), (a >= 0).all().item(), a.sum().item(), (a % 3).tolist(), (7 - a).tolist())
+            m = a % 3 == 0
+            print(a[m].tolist(), m.nonzero().flatten().tolist(), a.masked_select(m).tolist(), torch.where(m)[0].tolist())
+            print(torch.unique(a // 2).tolist(), torch.bincount(a // 3).tolist(), a.repeat_interleave(a).shape[0])
+            print([t.tolist() for t in torch.unique_consecutive(a // 2, return_counts=True)])
+            print(torch.tensor([3, 1, 2], device="cuda").sort()[1].tolist(), torch.cat([a, a]).view(4, 5).t().contiguous()[1].tolist())
+            b = torch.zeros(3, 5, dtype=torch.long, device="cuda")
+            b[:, 1] = torch.arange(3, device="cuda")
+            b[:, 3:] = 9
+            b += 1
+            print(b.tolist(), a.to(torch.int32).float().bool().tolist()[:2])
+            z = torch.zeros(4, device="cuda")
+            z += 2
+            z[1] = 7
+            print((z * 3).tolist(), z.max().item(), z.argmax().item(), z.mean().item(), torch.equal(a, a.clone()))
+        """)
+        self.assertEqual(lines, [
+            "[1, 3, 5, 7, 9, 11, 13, 15, 17, 19] False True 45 [0, 1, 2, 0, 1, 2, 0, 1, 2, 0] [7, 6, 5, 4, 3, 2, 1, 0, -1, -2]",
+            "[0, 3, 6, 9] [0, 3, 6, 9] [0, 3, 6, 9] [0, 3, 6, 9]",
+            "[0, 1, 2, 3, 4] [3, 3, 3, 1] 45",
+            "[[0, 1, 2, 3, 4], [2, 2, 2, 2, 2]]",
+            "[1, 2, 0] [1, 6, 1, 6]",
+            "[[1, 1, 1, 10, 10], [1, 2, 1, 10, 10], [1, 3, 1, 10, 10]] [False, True]",
+            "[6.0, 21.0, 6.0, 6.0] 7.0 1 3.25 True"])
+        self.assertEqual([m for m in marks if m[0] == "value"], [])
+
+    def test_large_masks_are_computed_when_they_are_read(self):
+        lines, _ = self.dry("""
+            import torch
+            i = torch.arange(1024, device="cuda")
+            m = i[:, None] >= i[None, :]
+            n = m & (i[:, None] - i[None, :] < 100)
+            print(n.sum().item(), m.all().item(), m.nonzero().shape[0])
+            k = ~m
+            del m
+            z = torch.zeros(1024, 1024, dtype=torch.bool, device="cuda")
+            print(k.sum().item(), z.any().item())
+            q = torch.where(k, 2, 3)
+            q[5:7] = 1
+            q += 1
+            print(q.sum().item(), q[4:8, 0].tolist())
+        """)
+        self.assertEqual(lines, ["97450 False 524800", "523776 False", "3668467 [4, 2, 2, 4]"])
+
+    def test_unknown_values_follow_rules_and_are_told_with_their_line(self):
+        program = """
+            import torch
+            x = torch.randn(64, 16, device="cuda")
+            i = torch.topk(x, 2)[1]
+            print(torch.nn.functional.one_hot(i, 16).sum((0, 1)).tolist())
+            print(torch.isnan(x).any().item(), torch.isfinite(x).all().item(), x[x > 0].shape[0], x.argmax(-1)[0].item())
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual(lines, [str([8] * 16), "False True 512 8"])
+        told = {m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"}
+        self.assertEqual(told, {"program.py:5 int64", "program.py:6 bool", "program.py:6 int64"})
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0], str([64, 64] + [0] * 14))
+        shares = "measured:" + ",".join(["9"] + ["1"] * 15)
+        counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
+        self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
+
+    def test_a_scaler_sees_finite_gradients(self):
+        lines, marks = self.dry("""
+            import torch
+            p = torch.nn.Parameter(torch.randn(8, 8, device="cuda"))
+            s, o = torch.amp.GradScaler("cuda", growth_interval=2), torch.optim.AdamW([p])
+            for _ in range(4):
+                with torch.autocast("cuda", torch.float16):
+                    loss = (p @ p).sum()
+                s.scale(loss).backward()
+                s.unscale_(o)
+                s.step(o)
+                s.update()
+                print(s.get_scale(), int(o.state[p]["step"]))
+        """, HEADROOM_DRY_STEPS="9")
+        self.assertEqual(lines, ["65536.0 1", "131072.0 2", "131072.0 3", "262144.0 4"])
+        self.assertEqual([m for m in marks if m[0] == "value"], [])
+
+    def test_a_loop_that_waits_ends_with_its_line(self):
+        lines, marks = self.dry("""
+            import torch
+            def wait(x):
+                while x.argmax().item() != 3:
+                    x = x + 1
+            wait(torch.randn(8, device="cuda"))
+        """, code=1, HEADROOM_DRY_LOOP="50")
+        end = [m for m in marks if m[0] == "end"]
+        self.assertEqual(len(end), 1)
+        self.assertRegex(end[0][1], r"program.py:4 waits for a value of the card to change.*read 50 times")
+
+
+class Memory(Dry):
+    def both(self, program):
+        with_it, without = (self.dry(NET + program, HEADROOM_DRY_OBSERVE=o, HEADROOM_DRY_STEPS="99")[0] for o in "10")
+        self.assertEqual(with_it, without)
+        self.assertGreater(int(with_it[0].split()[0]), 10 << 20)
+
+    def test_peaks_are_the_same_with_and_without_the_observer(self):
+        for kind in "AdamW(net.parameters())", "AdamW(net.parameters(), fused=True)", "SGD(net.parameters(), lr=0.1, momentum=0.9)":
+            self.both(f"o = torch.optim.{kind}\nfor _ in range(3):\n    step(o, autocast='fused' in {kind!r})\n"
+                      "print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch.cuda.memory_allocated())\n")
+
+    def test_so_with_checkpointing_and_accumulation(self):
+        self.both("from torch.utils.checkpoint import checkpoint\n"
+                  "for b in net.blocks:\n    b.forward = (lambda f: lambda x: checkpoint(f, x, use_reentrant=False))(b.forward)\n"
+                  "o = torch.optim.AdamW(net.parameters())\nfor _ in range(3):\n    net(ids).sum().backward()\n    step(o)\n"
+                  "print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch.cuda.memory_allocated())\n")
+
+
+class Steps(Dry):
+    def test_the_program_ends_after_the_steps_that_were_asked_for(self):
+        lines, marks = self.dry(NET + "import atexit\natexit.register(print, 'at exit')\no = torch.optim.AdamW(net.parameters())\n"
+                                "while True:\n    step(o)\n    print('step')\n", HEADROOM_DRY_STEPS="4")
+        self.assertEqual(lines, ["step"] * 3 + ["at exit"])
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3, 4])
+        self.assertEqual([m[1] for m in marks if m[0] == "end"], ["4 optimizer steps were asked for"])
+        phases = [m[1] for m in marks if m[0] == "phase"]
+        self.assertEqual(phases[:4], ["backward", "", "optimizer", ""])
+        self.assertLessEqual({"blocks.0.up", "blocks.3", "words"}, {m[1] for m in marks if m[0] == "scope"})
+
+    def test_several_optimizers_are_one_step(self):
+        _, marks = self.dry(NET + "a, b = (torch.optim.SGD(p.parameters(), lr=0.1) for p in (net.words, net.blocks))\n"
+                            "for _ in range(3):\n    net(ids).sum().backward()\n    for o in (a, b, a, b):\n        o.step()\n", HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+    def test_without_a_number_it_ends_once_two_steps_agree(self):
+        _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+
+class Substitutes(Dry):
+    def tried(self, word, made="torch.optim.AdamW(net.parameters())", autocast=True):
+        lines, marks = self.dry(NET + f"o = {made}\nfor _ in range(3):\n    step(o, {autocast})\n"
+                                "print(torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated())\n", HEADROOM_DRY_TRY=word, HEADROOM_DRY_STEPS="9")
+        return [int(n) for n in lines[-1].split()], [m for m in marks if m[0] in ("replaced", "cannot")]
+
+    def test_each_saves_what_it_should_and_says_what_it_replaced(self):
+        (peak, held), marks = self.tried("")
+        self.assertEqual(marks, [])
+        for word, count, peak_falls, held_falls in (("adamw-8bit", 1, True, True), ("checkpoint", 4, True, False), ("bf16", None, True, True)):
+            with self.subTest(word):
+                (less, kept), marks = self.tried(word)
+                self.assertEqual([m[0] for m in marks], ["replaced"])
+                self.assertTrue(marks[0][1].startswith(word + ": "), marks)
+                if count:
+                    self.assertEqual(marks[0][2], count)
+                self.assertEqual((less < peak, kept < held), (peak_falls, held_falls), (less, peak, kept, held))
+        (less, kept), marks = self.tried("adamw-fused")
+        self.assertEqual([m[0] for m in marks], ["replaced"])
+        self.assertLessEqual(less, peak)
+
+    def test_one_that_finds_nothing_says_so(self):
+        _, marks = self.tried("adamw-fused", "torch.optim.SGD(net.parameters(), lr=0.1)")
+        self.assertEqual(marks, [("cannot", "adamw-fused: the program made nothing that it replaces", 0)])
+        _, marks = self.tried("adamw-fused", "torch.optim.AdamW(net.parameters(), fused=True)")
+        self.assertEqual(marks, [("cannot", "adamw-fused: AdamW is fused already", 0)])
+        _, marks = self.tried("nothing-like-it")
+        self.assertEqual(marks, [("cannot", "nothing-like-it: no substitute has this name", 0)])
+
+
+if __name__ == "__main__":
+    unittest.main()
