@@ -128,6 +128,11 @@ TEST_F(ModelProgram, LearnedPositionsEndALength) {
              inference = answer("memory model --phase inference --len 128" + model);
   EXPECT_EQ(training["edge"][0]["largest_len"], 1024);
   EXPECT_EQ(inference["edge"][0]["largest_len"], 1024);
+  const Json few = answer("memory model --phase inference --batch 1 --len 128" + model)["rows"][0],
+             many = answer("memory model --phase inference --batch 40 --len 128" + model)["rows"][0];
+  EXPECT_EQ(many["prefill_peak_bytes"].get<std::int64_t>() - few["prefill_peak_bytes"].get<std::int64_t>(),
+            many["cache_bytes"].get<std::int64_t>() - few["cache_bytes"].get<std::int64_t>())
+      << "prompts are read one after another: only their caches add up";
   const Json plan = answer("plan --phase inference --batch 1 --len 100" + model);
   for (const Json& row : plan["rows"]) EXPECT_LE(row["len"].get<int>(), 1024);
   for (const char* command : {"memory model", "memory model --phase inference", "plan", "plan --phase inference"})

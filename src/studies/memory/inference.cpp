@@ -35,7 +35,7 @@ std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::i
 InferenceRow row_of(const ModelMemory& m, const engine::Decoder& d, const Room& room, std::int64_t batch, std::int64_t len,
                     Precision precision) {
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
-  const std::uint64_t peak = b.peak() + stand_in_of(m, d, batch, len, precision);
+  const std::uint64_t peak = b.peak() + stand_in_of(m, d, 1, len, precision);
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
   r.params = engine::param_count(m.model);
   r.active_params = engine::active_param_count(d);
@@ -57,9 +57,11 @@ std::int64_t largest_batch(const ModelMemory& m, const engine::Decoder& d, const
 void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
-  r.add(Part{Note{
-      "Weights and cache are in the precision; a layer with a sliding window caches no more than that. Prefill reads all prompts at once; "
-      "decode makes one token for each sequence against the whole cache. Times are lower bounds: every op at its ceiling."}});
+  r.add(
+      Part{Note{"Weights and cache are in the precision; a layer with a sliding window caches no more than that. Prefill reads one prompt "
+                "after another, "
+                "beside the caches of all sequences; decode makes one token for each sequence against the whole cache. Times are lower "
+                "bounds: every op at its ceiling."}});
 }
 
 }  // namespace
@@ -70,23 +72,30 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
   const engine::Decoder d = engine::decoder_of(m.model);
   engine::check_tokens(d, len, m.model.name);
   InferenceBytes b;
-  for (const Inference how : {Inference::prefill, Inference::decode}) {
+  for (const Inference how : {Inference::decode, Inference::prefill}) {  // prompts one by one; then all sequences together
     Ledger ledger;
     Arena arena(&ledger);
     Walk walk;
     Context ctx{arena, m.device};
     ctx.dry_workers = m.workers;
     ctx.walk = &walk;
-    engine::run_inference(d, {batch, len, precision, m.attention_family()}, how, ctx);
     const bool prefill = how == Inference::prefill;
-    (prefill ? b.prefill_peak_bytes : b.decode_peak_bytes) = arena.peak();
+    engine::run_inference(d, {prefill ? 1 : batch, len, precision, m.attention_family()}, how, ctx);
+    std::uint64_t weights = 0, cache = 0;
+    for (const Entry& e : ledger.entries()) {
+      if (e.phase == Phase::parameter) weights += e.taken;
+      if (std::string_view(e.name.text) == "cache") cache += e.taken;
+    }
     const Ceilings& c = m.device.ceilings;
     if (c.copy_bytes_per_s > 0 && c.of(precision) > 0)
-      for (const OpCall& op : walk.steps) (prefill ? b.prefill_ms_at_least : b.decode_ms_at_least) += engine::roofline_ms(op, precision, c);
-    if (!prefill) continue;
-    for (const Entry& e : ledger.entries()) {
-      if (e.phase == Phase::parameter) b.weight_bytes += e.taken;
-      if (std::string_view(e.name.text) == "cache") b.cache_bytes += e.taken;
+      for (const OpCall& op : walk.steps)
+        (prefill ? b.prefill_ms_at_least : b.decode_ms_at_least) += engine::roofline_ms(op, precision, c) * (prefill ? double(batch) : 1);
+    if (prefill) {
+      b.prefill_peak_bytes = arena.peak() - cache + b.cache_bytes;
+    } else {
+      b.decode_peak_bytes = arena.peak();
+      b.weight_bytes = weights;
+      b.cache_bytes = cache;
     }
   }
   return b;
