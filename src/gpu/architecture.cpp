@@ -16,10 +16,16 @@ constexpr Architecture table[] = {
      .shared_bytes = 163 * kib,
      .half_flops = 2048,
      .tf32_flops = 1024,
-     .pytorch_workspace_bytes = small_workspace},
+     .pytorch_workspace_bytes = small_workspace,
+     .network_bytes_per_s = 25e9},
     {.sm = 86, .name = "Ampere, desktop", .shared_bytes = 99 * kib, .pytorch_workspace_bytes = small_workspace},
     {.sm = 87, .name = "Ampere, embedded", .shared_bytes = 163 * kib, .pytorch_workspace_bytes = small_workspace},
-    {.sm = 89, .name = "Ada", .shared_bytes = 99 * kib, .pytorch_workspace_bytes = small_workspace},
+    {.sm = 89,
+     .name = "Ada",
+     .shared_bytes = 99 * kib,
+     .pytorch_workspace_bytes = small_workspace,
+     // An RTX 4090 reports 24 564 MiB; CUDA has 23.65 GiB of them, of which a PyTorch program gets about 23.2.
+     .beside = {.driver_keeps_bytes = 352 * mib, .context_bytes = 448 * mib, .libraries_bytes = 64 * mib}},
     {.sm = 90,
      .name = "Hopper",
      .shared_bytes = 227 * kib,
@@ -29,11 +35,12 @@ constexpr Architecture table[] = {
      .clusters_of_units = 132,
      .clusters_at_once = {132, 66, 39, 30, 22, 17, 15, 15},  // on an H200, docs/attention.md
      .pytorch_workspace_bytes = large_workspace,
+     .network_bytes_per_s = 50e9,
      .measured_on = "NVIDIA H200",
      // Driver for CUDA 13.0, 2026-11-21. A card that reports 143 771 MiB lent 148 483 735 552 bytes beside the context
      // (the header of `headroom attention` there). A step loaded 4 to 15 MB, and at most 1 848 320 bytes were nobody's.
      .measured = {.driver_keeps_bytes = 143771 * mib - 148483735552 - 552402944, .context_bytes = 552402944, .libraries_bytes = 17 * mib}},
-    {.sm = 100, .name = "Blackwell", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = large_workspace},
+    {.sm = 100, .name = "Blackwell", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = large_workspace, .network_bytes_per_s = 50e9},
     {.sm = 110, .name = "Blackwell, embedded", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = small_workspace},
     {.sm = 120, .name = "Blackwell, desktop", .shared_bytes = 99 * kib, .pytorch_workspace_bytes = small_workspace},
 };
@@ -60,15 +67,17 @@ double flops_per_cycle(const Architecture& a, Precision p) {
   }
 }
 
-Overhead overhead_of(const Device& d, int gpus) {
+Overhead overhead_of(const Device& d, int gpus, RunBy program) {
   if (d.kind == DeviceKind::cpu) return {};
   const Architecture& a = architecture_of(d.sm);
   const auto peers = std::uint64_t(std::clamp(gpus - 1, 0, 7));
   const bool measured = !a.measured_on.empty() && d.name == a.measured_on;
   const Beside beside = measured ? a.measured : a.beside;
-  // A process that maps another GPU's memory has a context there too (dist/peers.h).
-  const std::uint64_t joined = peers > 0 ? a.joining_bytes + peers * (a.peer_bytes + beside.context_bytes) : 0;
-  return {beside, joined, measured && peers == 0};
+  if (peers == 0) return {beside, 0, measured};
+  const bool ours = program == RunBy::headroom;
+  const std::uint64_t first = ours ? a.joining_bytes + a.peer_context_bytes : a.pytorch_joining_bytes,
+                      each = a.peer_bytes + (ours ? a.peer_context_bytes : 0);
+  return {beside, first + (peers - 1) * each, measured && peers == 1};
 }
 
 }  // namespace headroom

@@ -34,17 +34,25 @@ struct Architecture {
 
   std::uint64_t pytorch_workspace_bytes = 0;  // that PyTorch gives cuBLAS for each thread
 
+  // Between hosts, one way, of each GPU: an adapter of 100 Gb/s, and the makers' own servers where there are some (DGX A100: 200 Gb/s a GPU, DGX
+  // H100, H200 and B200: 400).
+  double network_bytes_per_s = 12.5e9;
+
   Beside beside = beside_reserve;  // of a card of any name
   std::string_view measured_on{};  // a card's name; empty: none was measured
   Beside measured{};               // of that card
 
-  // NCCL's buffers for each other GPU of the host, at most seven. A reserve: 544 MB were seen between two A100 (NCCL's issue 964),
-  // 3.3 GB for an all-to-all of eight H100 (its issue 1685).
-  std::uint64_t peer_bytes = 576u << 20;
-  // And what the first of them costs besides. The whole of it, with the other process's context, was 1.80 to 1.94 GiB between two H200,
-  // and 2.17 GiB with 8B's arena of 134 GiB (NCCL 2.28.9, 2026-11-22: driver_bytes less peak_bytes and the context, of 22 rows of `headroom
-  // step --gpus 2`).
-  std::uint64_t joining_bytes = 1216u << 20;
+  // Communication with the first other GPU of the host. Between two H200 it took 1.80 to 1.94 GiB with the other process's context, and 2.17 GiB
+  // with 8B's arena of 134 GiB (NCCL 2.28.9, 2026-11-22: driver_bytes less peak_bytes and the context, of 22 rows of `headroom step --gpus 2`).
+  std::uint64_t joining_bytes = 1792u << 20;
+  // And with each one after it, up to seven: a reserve, not measured. With joining_bytes it is 3.25 GiB of NCCL's for eight GPUs, of which 3.3 GB
+  // were seen for an all-to-all of eight H100 (NCCL's issue 1685), the most that is known of.
+  std::uint64_t peer_bytes = 256u << 20;
+  // The context that a process has on a card whose memory it maps (dist/peers.h): an H200's, and a reserve for others.
+  std::uint64_t peer_context_bytes = 544u << 20;
+  // The same of a PyTorch process, which maps no other card's memory: beside its segments it took 1.57 GiB of an H200, context, code and NCCL
+  // together, for FSDP2 and DDP alike (two cards, docs/memory.md).
+  std::uint64_t pytorch_joining_bytes = 1064u << 20;
 };
 
 std::span<const Architecture> architectures();  // oldest first
@@ -61,6 +69,7 @@ struct Overhead {
   bool measured = true;  // else a reserve
   std::uint64_t bytes() const { return beside.context_bytes + beside.libraries_bytes + communication_bytes; }
 };
-Overhead overhead_of(const Device&, int gpus = 1);
+enum class RunBy : std::uint8_t { headroom, pytorch };
+Overhead overhead_of(const Device&, int gpus = 1, RunBy = RunBy::headroom);
 
 }  // namespace headroom

@@ -99,6 +99,22 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
   for (const Setting& s : all) EXPECT_EQ(s.peak_bytes, peaks.at(words_of(s.recipe)));
   const Overhead beside = overhead_of(p.device, 2);
   EXPECT_GE(beside.communication_bytes, 544000000u) << "what two A100 were seen to take";
+  const Device h100 = device_described("h100");
+  EXPECT_EQ(among_hosts(h100, 8, 8, {}).ceilings.link_bytes_per_s, h100.ceilings.link_bytes_per_s) << "one host";
+  EXPECT_EQ(among_hosts(h100, 64, 8, {}).ceilings.link_bytes_per_s, 50e9) << "400 Gb/s a GPU";
+  EXPECT_EQ(among_hosts(h100, 64, 8, WordsOf<LinkRate>::named("200Gb/s")).ceilings.link_bytes_per_s, 25e9);
+  EXPECT_EQ(among_hosts(h100, 64, 72, {}).ceilings.link_bytes_per_s, h100.ceilings.link_bytes_per_s);
+  for (const char* wrong : {"", "fast", "0", "-3GB/s", "50GB", "nan"}) EXPECT_FALSE(WordsOf<LinkRate>::named(wrong)) << wrong;
+  constexpr double gib = 1 << 30;
+  const Device h200 = device_described("h200");
+  EXPECT_GE(double(overhead_of(h200, 2).communication_bytes), 2.17 * gib) << "the most that was measured between two H200";
+  EXPECT_LT(double(overhead_of(device_described("h100"), 8).communication_bytes), 8 * gib);
+  EXPECT_NEAR(double(overhead_of(h200, 2, RunBy::pytorch).bytes()), 1.57 * gib, 0.01 * gib)
+      << "context, code and NCCL of a PyTorch process";
+  const Device rtx4090 = device_described("rtx4090");
+  const Overhead of_4090 = overhead_of(rtx4090);
+  EXPECT_NEAR(double(rtx4090.memory_bytes - of_4090.beside.driver_keeps_bytes) / gib, 23.65, 0.01) << "what CUDA has of its memory";
+  EXPECT_NEAR(double(rtx4090.memory_bytes - of_4090.beside.driver_keeps_bytes - of_4090.bytes()) / gib, 23.15, 0.1);
   EXPECT_FALSE(beside.measured);
   const std::size_t first = all.front().peak() + beside.bytes();
   p.memory_bytes = first;

@@ -10,10 +10,10 @@
 
 namespace headroom::studies {
 
-Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus) {
+Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunBy program) {
   Room r{asked.value_or(d.memory_bytes), 0, ""};
   if (d.kind == DeviceKind::cpu) return r;
-  const Overhead o = overhead_of(d, gpus);
+  const Overhead o = overhead_of(d, gpus, program);
   const bool present = !d.bus.empty(), context_taken = present && !asked;
   if (!present && !asked) r.memory_bytes -= std::min(r.memory_bytes, o.beside.driver_keeps_bytes);
   r.overhead_bytes = o.bytes() - (context_taken ? o.beside.context_bytes : 0);

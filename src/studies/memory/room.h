@@ -22,7 +22,7 @@ struct Room {
 
 // asked: --memory, of each GPU; empty: all that a program can have of the device. What is free on a card that is present is counted
 // after its context was made, so the context is not taken again.
-Room room_of(const Device&, std::optional<std::uint64_t> asked, int gpus = 1);
+Room room_of(const Device&, std::optional<std::uint64_t> asked, int gpus = 1, RunBy = RunBy::headroom);
 
 // The largest peak of a step that is about to run here, as this rank or alone; asked: --memory. The same on every rank, and called by all.
 std::uint64_t room_for_a_run(const Device&, std::optional<std::uint64_t> asked, dist::Group*);

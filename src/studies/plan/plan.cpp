@@ -375,6 +375,7 @@ void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {
       "ZeRO-3 (FSDP).{}",
       p.gpus, link > 0 ? fmt::format("{:.0f} GB/s", link / 1e9) : "an unknown rate",
       runs ? fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus) : "")}});
+  if (const std::string hosts = hosts_in_words(p.device, p.gpus, p.per_host, p.link); !hosts.empty()) r.add(Part{Note{hosts}});
   for (Part& part : ways_of(p, f.all, f.room)) r.add(std::move(part));
 }
 
@@ -411,6 +412,7 @@ Outcome plan_of_training(const Plan& p) {
 Plan checked(Plan p) {
   if (p.precisions.empty()) p.precisions = usual_precisions(p);
   check_plan(p);
+  p.device = among_hosts(p.device, p.gpus, p.per_host, p.link);
   return p;
 }
 

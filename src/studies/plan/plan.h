@@ -11,6 +11,7 @@
 #include "studies/life.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/room.h"
+#include "studies/plan/hosts.h"
 #include "studies/step/words.h"
 
 namespace headroom::studies {
@@ -29,6 +30,8 @@ struct Plan {
   engine::ModelConfig model;
   std::int64_t batch = 4, len = 1024;
   int gpus = 1;
+  int per_host = 8;
+  std::optional<LinkRate> link;
   // What may be chosen.
   std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
   std::optional<engine::Scales> scales;
@@ -50,6 +53,9 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
   f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch: replicas, and every way to shard them", .allowed = {1, 4096}});
+  f(p.per_host,
+    {.name = "per_host", .about = "GPUs of a host; what more of them send each other crosses the network", .allowed = {1, 4096}});
+  f(p.link, {.name = "link", .about = "Rate of the network between hosts, of each GPU, one way, as 50GB/s [usual beside the card]"});
   f(p.precisions, {.name = "precision", .about = "Precisions to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
   f(p.scales, {.name = "scales", .about = engine::about_scales});
   f(p.attentions, {.name = "attention", .about = "Attention variants to try", .choices = attention_families});

@@ -18,7 +18,8 @@ using pytorch::LanguageModel;
 void check_asked(const Plan& p) {
   Plan others = p;
   const Plan usual;
-  others.batch = usual.batch, others.len = usual.len, others.gpus = usual.gpus, others.precisions = usual.precisions;
+  others.batch = usual.batch, others.len = usual.len, others.gpus = usual.gpus, others.per_host = usual.per_host, others.link = usual.link,
+  others.precisions = usual.precisions;
   others.keeps = usual.keeps, others.memory_bytes = usual.memory_bytes, others.most = usual.most, others.whose = usual.whose;
   const std::string ours = changed_options(others);
   check(ours.empty(), Code::bad_argument, "plan --as pytorch: PyTorch's training step has no such choice; leave {} out", ours);
@@ -71,7 +72,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   const auto all = steps_of(p);
   check(!all.empty(), Code::bad_argument,
         "plan --as pytorch: nothing to choose from; --keep takes everything, input, and groups on one GPU");
-  const Room room = room_of(p.device, p.memory_bytes, p.gpus);
+  const Room room = room_of(p.device, p.memory_bytes, p.gpus, RunBy::pytorch);
   const std::uint64_t workspace = pytorch::workspace_bytes(p.device.sm);
   std::vector<PyTorchPlanRow> fitting;
   PyTorchPlanRow nearest;
