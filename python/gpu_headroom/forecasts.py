@@ -235,6 +235,8 @@ def plan(
     memory_gib: Optional[float] = None,
     memory_bytes: Optional[int] = None,
     gpus: int = 1,
+    per_host: int = 8,
+    link: Optional[str] = None,
     precision: Optional[Words] = None,
     scales: Optional[str] = None,
     attention: Optional[Words] = None,
@@ -248,7 +250,7 @@ def plan(
     """The settings of a step that fit a memory, fastest first; or the nearest one, with fits False, when none does.
 
     precision, attention, keep, masters, gradients and update are words, or lists of words, to choose from; None is all.
-    scales: of fp8: tensor, row or block.
+    scales: of fp8: tensor, row or block. per_host: GPUs of a host; link: the rate between hosts, of each GPU, as "50GB/s".
     """
     if misspelt:
         words.refuse(plan, misspelt, words.OF_STEPS)
@@ -256,7 +258,7 @@ def plan(
         "plan",
         dict(
             model=_model(model), batch=batch, len=len, device=device, memory_bytes=_memory(memory_gib, memory_bytes), gpus=gpus,
-            precision=precision, scales=scales, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update,
+            per_host=per_host, link=link, precision=precision, scales=scales, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update,
             most=most,
         ),
     )  # fmt: skip
@@ -271,6 +273,8 @@ def memory_as_pytorch(
     precision: Words = "fp32",
     attention: Optional[str] = None,
     softmax: Optional[str] = None,
+    silu: Optional[str] = None,
+    parameters: Optional[str] = None,
     adam: Optional[str] = None,
     keep: Optional[Words] = None,
     compile: Optional[str] = None,
@@ -286,7 +290,8 @@ def memory_as_pytorch(
 ) -> PytorchMemory:
     """What PyTorch eager would hold in a training step of `model`: its allocator, its saved tensors, its workspaces.
 
-    attention: "plain" (N×N matrices) or "flash" (F.scaled_dot_product_attention); adam: "foreach", "fused" or "8bit"; keep: "everything",
+    attention: "plain" (N×N matrices) or "flash" (F.scaled_dot_product_attention); softmax and silu: "builtin" or "composed" of elementwise steps;
+    parameters: "whole" (FP32, with autocast) or "half" (in the precision, as from_pretrained loads them); adam: "foreach", "fused" or "8bit"; keep: "everything",
     "input" (each block checkpointed), "groups:K", "groups:K:everything"; compile: "none", "blocks" or "model"; lora: rank of adapters; ranks and shard: "none" (DDP), "gradients"
     or "everything" (FSDP2).
     """
@@ -295,8 +300,8 @@ def memory_as_pytorch(
     answer = _ask(
         "memory_as_pytorch",
         dict(
-            model=_model(model), batch=batch, len=len, precision=precision, attention=attention, softmax=softmax, adam=adam,
-            keep=keep, compile=compile, lora=lora, accumulate=accumulate, ranks=ranks, shard=shard,
+            model=_model(model), batch=batch, len=len, precision=precision, attention=attention, softmax=softmax, silu=silu,
+            parameters=parameters, adam=adam, keep=keep, compile=compile, lora=lora, accumulate=accumulate, ranks=ranks, shard=shard,
             device=device, memory_bytes=_memory(memory_gib, memory_bytes), workspace_bytes=workspace_bytes,
         ),
     )  # fmt: skip

@@ -109,6 +109,58 @@ void compare_with(const std::string& file, std::size_t at_least) {
 TEST(PyTorchLanguageModel, SettingsBeyondEagerWithinThreePercent) { compare_with("pytorch_steps_h200.csv", 60); }
 TEST(PyTorchLanguageModel, HeldOutSettingsWithinThreePercent) { compare_with("pytorch_steps_held_out_h200.csv", 30); }
 
+LanguageModel plain_of(const char* precision) {
+  LanguageModel m;
+  m.vocab = 512, m.width = 256, m.ffn = 768, m.layers = 8, m.heads = 4, m.kv_heads = 4, m.batch = 2, m.len = 512;
+  m.precision = *precision_named(precision);
+  return m;
+}
+
+// Under autocast exp and sum run in FP32: of a score exp's result is kept in 4 bytes, and the weights' copy for the product in 2. torch.softmax
+// keeps its FP32 result and the copy, too; so of the two only the row's maximum, index and sum differ.
+TEST(PyTorchLanguageModel, AComposedSoftmaxKeepsSixBytesAScoreUnderAutocast) {
+  LanguageModel m = plain_of("bf16");
+  m.ffn = 4096;  // whole blocks: what is left of a smaller one is not split
+  const double scores = double(m.layers * m.batch * m.heads) * double(m.len) * double(m.len);
+  const auto kept = [&](Softmax softmax, Silu silu) {
+    LanguageModel other = m;
+    other.softmax = softmax, other.silu = silu;
+    return double(account(other, 0).before_backward_bytes);
+  };
+  LanguageModel without = m;
+  without.fused_attention = true;
+  const double none = double(account(without, 0).before_backward_bytes);
+  EXPECT_NEAR((kept(Softmax::composed, Silu::builtin) - none) / scores, 6, 0.5) << "4 before: exp in 16 bits";
+  // x * sigmoid(x) keeps the sigmoid and its product's operand beside what is kept anyway.
+  const double hidden = 2.0 * double(m.layers * m.batch * m.len * m.ffn);
+  EXPECT_NEAR((kept(Softmax::builtin, Silu::composed) - kept(Softmax::builtin, Silu::builtin)) / hidden, 1, 0.05);
+}
+
+TEST(PyTorchLanguageModel, CountsNormsOfHeadsBiasesAndParametersOf16Bits) {
+  LanguageModel m = plain_of("bf16");
+  m.fused_attention = true;
+  const auto plain = account(m, 0);
+  LanguageModel more = m;
+  more.qkv_bias = more.qk_norm = true;
+  const auto with = account(more, 0);
+  EXPECT_EQ(with.params - plain.params, std::uint64_t(m.layers * (3 * m.width + 2 * m.width / m.heads)));
+  const double elements = double(m.layers * m.batch * m.len * m.width);  // of q, and as many of k
+  EXPECT_GT(double(with.before_backward_bytes - plain.before_backward_bytes), 2 * 8 * elements)
+      << "an FP32 copy and the normed one, of each";
+  LanguageModel half = m;
+  half.parameters = Parameters::half;
+  const auto small = account(half, 0);
+  EXPECT_EQ(small.params, plain.params);
+  EXPECT_NEAR(double(small.held_bytes) / double(plain.held_bytes), 0.5, 0.05) << "parameters and moments";
+  half.precision = *precision_named("fp32");
+  EXPECT_THROW(check(half), Error);
+  LanguageModel grouped = plain_of("fp32");
+  grouped.fused_attention = true, grouped.kv_heads = 2;
+  LanguageModel math = grouped;
+  math.math_attention = true;
+  EXPECT_GT(account(math, 0).train_peak_bytes, account(grouped, 0).train_peak_bytes);
+}
+
 TEST(PyTorchLanguageModel, CompiledStepsKeepLess) {
   LanguageModel m;
   m.vocab = 512, m.width = 256, m.ffn = 768, m.layers = 8, m.heads = 4, m.kv_heads = 2, m.len = 512, m.precision = *precision_named("bf16"),

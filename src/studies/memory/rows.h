@@ -288,7 +288,7 @@ struct PyTorchModelRow {
   engine::Sharding shard{};
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
-  std::uint64_t needed_bytes = 0, held_bytes = 0, reserved_bytes = 0;
+  std::uint64_t at_most_bytes = 0, needed_bytes = 0, held_bytes = 0, reserved_bytes = 0;
   bool fits = false;
 };
 void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
@@ -311,6 +311,7 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.forward_peak_bytes, {.name = "forward_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.forward_backward_peak_bytes, {.name = "forward_backward_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.train_peak_bytes, {.name = "train_peak_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.at_most_bytes, {.name = "at_most_bytes", .role = noted, .unit = Unit::bytes});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
   f(r.held_bytes, {.name = "held_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});

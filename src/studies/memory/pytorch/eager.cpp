@@ -173,6 +173,14 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
                 });
 }
 
+// A product adds the bias where it writes; what is left is the bias's own gradient.
+Value Eager::biased(const std::string& name, const Value& x, const Parameter& bias) {
+  return record(name, view_of(x, x.shape, x.layout), {x, bias.value},
+                [this, type = bias.value.dtype, shape = bias.value.shape, name = full(name)](const Value& g) {
+                  return Node::Gradients{g, make("d(" + name + " bias)", type, shape)};
+                });
+}
+
 // ---- elementwise
 
 Value Eager::add(const std::string& name, const Value& a, const Value& b, Pass pass) {
@@ -242,7 +250,16 @@ Value Eager::where(const std::string& name, const Value& mask, const Value& x) {
   });
 }
 
-Value Eager::exp(const std::string& name, const Value& x) {
+// Autocast runs exp, sum and softmax in FP32.
+Value Eager::exp(const std::string& name, const Value& given) {
+  const Value x = autocast_ ? cast(name + " input as fp32", given, DType::f32) : given;
+  Value out = fresh(name, x.dtype, x.shape);
+  return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
+    return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
+  });
+}
+
+Value Eager::sigmoid(const std::string& name, const Value& x) {
   Value out = fresh(name, x.dtype, x.shape);
   return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
     return Node::Gradients{make("d(" + name + ")", g.dtype, g.shape)};
@@ -280,7 +297,8 @@ Value Eager::row_maximum(const std::string& name, const Value& x) {
   });
 }
 
-Value Eager::row_sum(const std::string& name, const Value& x) {
+Value Eager::row_sum(const std::string& name, const Value& given) {
+  const Value x = autocast_ ? cast(name + " input as fp32", given, DType::f32) : given;
   return record(name, fresh(name, x.dtype, with_last(x.shape, 1)), {x},
                 [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
 }

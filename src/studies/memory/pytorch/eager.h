@@ -38,8 +38,9 @@ class Eager : public Engine {
 
   Value matmul(const std::string& name, Value a, Value b);
   Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
-  Value transposed(const Value& x);                       // the last two dimensions change places
-  Value copied(const std::string& name, const Value& x);  // the rows put in order; a gradient comes back as a view
+  Value biased(const std::string& name, const Value& x, const Parameter& bias);  // a product's result
+  Value transposed(const Value& x);                                              // the last two dimensions change places
+  Value copied(const std::string& name, const Value& x);                         // the rows put in order; a gradient comes back as a view
   Value cast(const std::string& name, const Value& x, DType);
   Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
   Value heads_joined(const std::string& name, const Value& x, Shape joined);
@@ -55,6 +56,7 @@ class Eager : public Engine {
   Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // by what wants no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);
+  Value sigmoid(const std::string& name, const Value& x);
   Value silu(const std::string& name, const Value& x);
   Value square(const std::string& name, const Value& x);
   Value reciprocal_root(const std::string& name, const Value& x);

@@ -13,10 +13,12 @@ namespace {
 
 struct Matrix {
   Parameter weight, a = {}, b = {};  // a, b: adapters where there are any
+  Parameter bias = {};               // where there is one
 };
 struct BlockWeights {
   Parameter norm1, norm2;
   Matrix q, k, v, o, up, gate, down;
+  Parameter q_norm, k_norm;  // where there are any
 };
 
 std::int64_t up_to(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -56,7 +58,7 @@ struct Model {
             .ffn = m.ffn,
             .vocab = m.vocab,
             .low = m.precision.dtype,
-            .casts = m.precision.dtype != DType::f32 && !m.sharded()};
+            .casts = m.precision.dtype != DType::f32 && m.autocasts()};
   }
   static BlockParameters parameters_of(const BlockWeights& b) {
     return {&b.norm1, &b.norm2, &b.q.weight, &b.k.weight, &b.v.weight, &b.o.weight, &b.up.weight, &b.gate.weight, &b.down.weight};
@@ -66,7 +68,7 @@ struct Model {
     kv_heads = m.kv_heads ? m.kv_heads : m.heads;
     dim = m.head_dim ? m.head_dim : m.width / m.heads;
     low = m.precision.dtype;
-    held = m.lora > 0 ? low : DType::f32;
+    held = m.lora > 0 || m.parameters == Parameters::half ? low : DType::f32;
     const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
     const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in, bool adapt = true) {
       {
@@ -85,6 +87,8 @@ struct Model {
       BlockWeights b;
       b.norm1 = stored("norm1", {w}), b.norm2 = stored("norm2", {w});
       b.q = matrix("q weight", qw, w), b.k = matrix("k weight", kw, w), b.v = matrix("v weight", kw, w);
+      if (m.qkv_bias) b.q.bias = stored("q bias", {qw}), b.k.bias = stored("k bias", {kw}), b.v.bias = stored("v bias", {kw});
+      if (m.qk_norm) b.q_norm = stored("q norm", {dim}), b.k_norm = stored("k norm", {dim});
       b.o = matrix("o weight", w, qw);
       b.up = matrix("up weight", m.ffn, w), b.gate = matrix("gate weight", m.ffn, w), b.down = matrix("down weight", w, m.ffn);
       blocks.push_back(std::move(b));
@@ -121,7 +125,7 @@ struct Model {
     const auto shard_one = [&](Parameter& p, Group& g, const char* name) {
       Shape local = p.value.shape;
       local.dim[0] = up_to(local.dim[0], m.gpus) / m.gpus;
-      standing.push_back(torch.make(std::string(name) + ", this rank's part", DType::f32, local));
+      standing.push_back(torch.make(std::string(name) + ", this rank's part", held, local));
       updated.push_back(local);
       const Shape real = p.value.shape;
       Shape padded = real;
@@ -138,6 +142,9 @@ struct Model {
       shard_one(b.norm1, groups[i], "norm1"), shard_one(b.norm2, groups[i], "norm2");
       const auto matrix = [&](Matrix& x, const char* name) { shard_one(x.weight, groups[i], name); };
       matrix(b.q, "q weight"), matrix(b.k, "k weight"), matrix(b.v, "v weight"), matrix(b.o, "o weight");
+      if (m.qkv_bias)
+        shard_one(b.q.bias, groups[i], "q bias"), shard_one(b.k.bias, groups[i], "k bias"), shard_one(b.v.bias, groups[i], "v bias");
+      if (m.qk_norm) shard_one(b.q_norm, groups[i], "q norm"), shard_one(b.k_norm, groups[i], "k norm");
       matrix(b.up, "up weight"), matrix(b.gate, "gate weight"), matrix(b.down, "down weight");
     }
     shard_one(embed, groups.back(), "embedding");
@@ -154,7 +161,7 @@ struct Model {
     torch.memory().on_stream(1);
     {
       Value sent;
-      if (low != DType::f32) sent = torch.make("this rank's part, to be gathered", low, {g.shard});
+      if (low != held) sent = torch.make("this rank's part, to be gathered", low, {g.shard});
       g.arriving = torch.make("gathered weights", low, {m.gpus, g.shard});
     }
     torch.memory().on_stream(0);
@@ -176,10 +183,10 @@ struct Model {
     for (Parameter& p : g.params) grads.push_back(std::exchange(*p.grad, {}));
     release(g);
     scattered = {};
-    Value sent = torch.make("gradients to be scattered", DType::f32, {m.gpus, g.shard});
+    Value sent = torch.make("gradients to be scattered", held, {m.gpus, g.shard});
     grads.clear();
     torch.memory().on_stream(2);
-    Value mine = torch.make("gradient, this rank's part", DType::f32, {g.shard});
+    Value mine = torch.make("gradient, this rank's part", held, {g.shard});
     torch.memory().on_stream(0);
     if (!g.reduced) {
       torch.memory().becomes(*mine.storage, "gradient, this rank's part", Phase::gradient);
@@ -194,16 +201,16 @@ struct Model {
     std::vector<Parameter*> members;
     std::int64_t numbers = 0, most = first;
     const auto close = [&] {
-      const Value bucket = torch.make("gradients' bucket", DType::f32, {numbers});
+      const Value bucket = torch.make("gradients' bucket", held, {numbers});
       torch.memory().becomes(*bucket.storage, "gradients' bucket", Phase::gradient);
       standing.push_back(bucket);
-      for (Parameter* p : members) *p->grad = {bucket.storage, DType::f32, p->value.shape, Layout::view, nullptr};
+      for (Parameter* p : members) *p->grad = {bucket.storage, held, p->value.shape, Layout::view, nullptr};
       members.clear(), numbers = 0, most = others;
     };
     for (auto p = trained.rbegin(); p != trained.rend(); ++p) {
       members.push_back(&*p);
       numbers += p->value.shape.count();
-      if (numbers * 4 >= most) close();
+      if (numbers * std::int64_t(size_of(held)) >= most) close();
     }
     if (!members.empty()) close();
   }
@@ -211,8 +218,12 @@ struct Model {
   // ---- layers
 
   Value product(const std::string& name, const Value& x, const Matrix& w, Eager::Pass pass = Eager::Pass::first) {
-    if (!w.a.value) return torch.linear(name, x, w.weight, pass);
-    const Value y = torch.linear(name, x, w.weight);
+    const auto whole = [&](Eager::Pass when) {
+      const Value y = torch.linear(name, x, w.weight, when);
+      return w.bias.value ? torch.biased(name, y, w.bias) : y;
+    };
+    if (!w.a.value) return whole(pass);
+    const Value y = whole(Eager::Pass::first);
     Value more;
     {
       const Value raised = torch.linear(name + " adapter b", torch.linear(name + " adapter a", x, w.a), w.b, pass);
@@ -248,6 +259,10 @@ struct Model {
       return torch.heads_apart(product(name, x, weight), {m.batch, heads, m.len, dim});
     };
     Value q = apart("q", w.q, m.heads), k = apart("k", w.k, kv_heads);
+    if (m.qk_norm) {
+      q = norm("q norm", q, w.q_norm);
+      k = norm("k norm", k, w.k_norm);
+    }
     const Value v = apart("v", w.v, kv_heads);
     {
       Value q_rotated = rope("q", q, t), k_rotated = rope("k", k, t);
@@ -255,7 +270,12 @@ struct Model {
       k = std::move(k_rotated);
     }
     Value o;
-    if (m.fused_attention) {
+    if (m.math_attention) {
+      const Value keys = torch.repeated("keys, repeated", k, m.heads / kv_heads);
+      const Value values = torch.repeated("values, repeated", v, m.heads / kv_heads);
+      const Value scores = torch.matmul("q @ k^T", torch.scaled("q, scaled", q), torch.transposed(torch.scaled("keys, scaled", keys)));
+      o = torch.matmul("output", torch.softmax("weights", scores), values);
+    } else if (m.fused_attention) {
       o = torch.fused_attention("attention", q, torch.repeated("keys, repeated", k, m.heads / kv_heads),
                                 torch.repeated("values, repeated", v, m.heads / kv_heads));
     } else {
@@ -267,12 +287,17 @@ struct Model {
       o = naive_attention(torch, m.softmax, m.heads / kv_heads, q, k, v, mask);
     }
     const Shape joined{m.batch, m.len, m.heads * dim};
-    const bool in_place = m.fused_attention && m.precision.dtype == DType::f32;  // as the memory-efficient kernel writes its output
+    const bool in_place =
+        m.fused_attention && !m.math_attention && m.precision.dtype == DType::f32;  // as the memory-efficient kernel writes its output
     return product("o", in_place ? torch.heads_in_place(o, joined) : torch.heads_joined("heads joined", o, joined), w.o);
   }
 
   Value feed_forward(const BlockWeights& w, const Value& h, Eager::Pass pass) {
-    const Value active = torch.silu("silu(gate)", product("gate", h, w.gate));
+    const auto silu = [&](const Value& gate) {
+      return m.silu == Silu::builtin ? torch.silu("silu(gate)", gate)
+                                     : torch.multiply("silu(gate)", gate, torch.sigmoid("sigmoid(gate)", gate));
+    };
+    const Value active = silu(product("gate", h, w.gate));
     return product("down", torch.multiply("silu(gate)·up", active, product("up", h, w.up)), w.down, pass);
   }
 
@@ -320,7 +345,7 @@ struct Model {
       for (const BlockWeights& b : blocks) all.push_back(parameters_of(b));
       return compiled.model({&embed, &norm_weight, &head.weight, m.tied}, all);
     }
-    if (low != DType::f32 && !m.sharded()) torch.autocast(low);
+    if (low != DType::f32 && m.autocasts()) torch.autocast(low);
     if (m.sharded()) gather(groups.back(), When::forward);
     Value x = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
     const std::size_t group = m.keep.group == 0 ? std::size_t(std::ceil(std::sqrt(double(m.layers)))) : std::size_t(m.keep.group);
@@ -364,7 +389,8 @@ struct Model {
       const std::int64_t n = s.count();
       const bool eight = m.adam == Adam::eight_bit && n >= 4096;
       if (m.adam == Adam::fused) all.push_back(torch.make("Adam's step count", DType::f32, {1}));
-      for (auto name : {"Adam's first moment", "Adam's second moment"}) all.push_back(torch.make(name, eight ? DType::u8 : DType::f32, s));
+      for (auto name : {"Adam's first moment", "Adam's second moment"})
+        all.push_back(torch.make(name, eight ? DType::u8 : updates_in(), s));
       if (eight)
         for (auto name : {"scales of first moments", "scales of second moments"})
           all.push_back(torch.make(name, DType::f32, {(n + 255) / 256}));
@@ -377,8 +403,9 @@ struct Model {
   void update() {
     if (m.adam != Adam::foreach) return;
     std::vector<Value> roots;
-    for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", DType::f32, s));
+    for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", updates_in(), s));
   }
+  DType updates_in() const { return m.lora > 0 ? DType::f32 : held; }  // adapters are FP32
 };
 
 // Two steps; what is read is the second's, when Adam's moments are there.
@@ -473,6 +500,11 @@ void check(const LanguageModel& m) {
         "memory model --as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
   check(size_of(m.precision.dtype) >= 2, Code::unsupported,
         "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+  const bool half = m.parameters == Parameters::half;
+  check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
+        "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");
+  check(!half || m.lora == 0, Code::bad_argument,
+        "--as pytorch --parameters half: --lora holds what is frozen in the precision already; leave --parameters out");
   using engine::Keep;
   check((m.keep.level == Keep::everything || m.keep.level == Keep::input) && m.keep.host == 0, Code::bad_argument,
         "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "

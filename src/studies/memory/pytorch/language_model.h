@@ -16,6 +16,13 @@ enum class Adam : std::uint8_t {
   eight_bit  // bitsandbytes: moments in 8 bits, with a scale for every 256 of them; parameters of less than 4096 numbers in FP32
 };
 
+enum class Silu : std::uint8_t { builtin, composed };  // F.silu, or x * torch.sigmoid(x)
+
+enum class Parameters : std::uint8_t {
+  whole,  // FP32; products run in the precision under torch.autocast
+  half    // in the precision, as from_pretrained loads a checkpoint of 16 bits: gradients and moments too, without autocast
+};
+
 enum class Compile : std::uint8_t {
   none,
   blocks,  // torch.compile of each block by itself, as torchtitan does
@@ -28,6 +35,10 @@ namespace headroom {
 template <>
 inline constexpr auto names_of<studies::pytorch::Compile> = names<studies::pytorch::Compile>("none", "blocks", "model");
 template <>
+inline constexpr auto names_of<studies::pytorch::Silu> = names<studies::pytorch::Silu>("builtin", "composed");
+template <>
+inline constexpr auto names_of<studies::pytorch::Parameters> = names<studies::pytorch::Parameters>("whole", "half");
+template <>
 inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit");
 }  // namespace headroom
 
@@ -35,6 +46,8 @@ namespace headroom::studies::pytorch {
 
 struct StepChoices {
   Softmax softmax = Softmax::builtin;
+  Silu silu = Silu::builtin;
+  Parameters parameters = Parameters::whole;
   Adam adam = Adam::foreach;
   Compile compile = Compile::none;
   std::int64_t lora = 0, accumulate = 1;
@@ -42,6 +55,10 @@ struct StepChoices {
 };
 void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.softmax, softmax_choice);
+  f(c.silu, {.name = "silu", .about = "As pytorch: F.silu, or x * sigmoid(x)"});
+  f(c.parameters,
+    {.name = "parameters",
+     .about = "As pytorch: parameters, gradients and moments in FP32, with autocast; or half: in the precision itself, without"});
   f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters; fused; or bitsandbytes'"});
   f(c.compile, {.name = "compile", .about = "As pytorch: torch.compile of nothing, of each block, or of the model with its loss"});
   f(c.lora, {.name = "lora",
@@ -64,6 +81,10 @@ struct LanguageModel {
   Precision precision;  // fp32 and tf32 without autocast, bf16 and fp16 with it
   bool fused_attention = false;
   Softmax softmax = Softmax::builtin;
+  Silu silu = Silu::builtin;
+  Parameters parameters = Parameters::whole;
+  bool math_attention = false;             // scaled_dot_product_attention(enable_gqa=True) in FP32, which has no fused kernel
+  bool qkv_bias = false, qk_norm = false;  // biases of q, k and v; a norm of each head's queries and keys
   Adam adam = Adam::foreach;
   Until until = Until::update;
   Compile compile = Compile::none;
@@ -73,6 +94,7 @@ struct LanguageModel {
   std::int64_t gpus = 1;        // that take a batch each
   engine::Sharding shard{};     // none: DDP; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
   bool sharded() const { return gpus > 1 && shard != engine::Sharding::none; }
+  bool autocasts() const { return !sharded() && parameters == Parameters::whole; }  // where the precision is not FP32
 };
 
 struct LanguageModelAccount {
