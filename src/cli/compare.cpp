@@ -1,4 +1,6 @@
 // headroom compare A B — compares two runs, by number or as files. Exit 3 when something in B is slower.
+#include <functional>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -10,6 +12,21 @@
 namespace headroom::cli {
 
 namespace {
+
+// Other runs of the same settings on the same machine by the same version: before B for A, after A for B, so that neither stands for the other.
+void add_again(studies::ComparedRun& run, const Results& results, std::int64_t id, const std::function<bool(std::int64_t)>& on_its_side) {
+  constexpr std::size_t most = 32;
+  const auto own = results.run(id);
+  for (const StoredRun& other : results.runs()) {
+    const bool again = own && other.id != id && on_its_side(other.id) && other.command == own->command && other.settings == own->settings &&
+                       other.machine == own->machine && other.version == own->version && !other.finished.empty();
+    if (!again || run.again.size() == most) continue;
+    try {
+      run.again.push_back(studies::compared(studies::run_from_store(results, other)).rows);
+    } catch (const Error&) {  // a damaged one says nothing of the others
+    }
+  }
+}
 
 studies::ComparedRun read_run(const std::string& word, const Common& common) {
   if (is_regular_file(word)) {
@@ -38,13 +55,20 @@ Run compare(CLI::App& app, Common& common) {
   common.machine = Machine::none;
   app.footer(
       "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across\n"
-      "the tolerance, or when there were fewer than two steps. Other changes are listed: missing rows, lost values,\n"
+      "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store\n"
+      "has several of the same settings, else that of steps within a run. Other changes are listed: missing rows, lost values,\n"
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both\n"
       "losses, and their distance at the steps that both kept.\n"
       "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
-    const auto a = read_run(asked->a, common), b = read_run(asked->b, common);
+    auto a = read_run(asked->a, common), b = read_run(asked->b, common);
+    if (!is_regular_file(asked->a) && !is_regular_file(asked->b)) {
+      const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
+      const std::int64_t id_a = run_number(asked->a), id_b = run_number(asked->b);
+      add_again(a, results, id_a, [&](std::int64_t id) { return id_a < id_b ? id < id_b : id > id_b; });
+      add_again(b, results, id_b, [&](std::int64_t id) { return id_a < id_b ? id > id_a : id < id_a; });
+    }
     const auto result = studies::compare_runs(a, b, asked->tolerance);
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
           asked->b);

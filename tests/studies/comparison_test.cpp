@@ -54,6 +54,33 @@ TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {
   }
 }
 
+// Steps within a run lie close together, runs apart: of five runs of one command none is faster or slower than another.
+TEST(Comparison, GoesByTheSpreadBetweenRunsWhereThereAreSeveral) {
+  const double means[] = {1, 1.06, 0.97, 1.04, 1.08};
+  const auto run_of = [&](int i) { return std::vector<RowObject>{row("flash", 64, means[i], 0.005)}; };
+  const auto alone = said(compare_runs({"A", run_of(0)}, {"B", run_of(1)}, 0.02));
+  EXPECT_EQ(alone["rows"][0]["verdict"], "slower");
+  EXPECT_EQ(alone["rows"][0]["runs"], "one run each");
+  EXPECT_NE(alone.dump().find("One run each"), std::string::npos);
+  for (int a = 0; a < 5; ++a)
+    for (int b = a + 1; b < 5; ++b) {
+      ComparedRun first{"A", run_of(a)}, second{"B", run_of(b)};
+      for (int other = 0; other < 5; ++other) {
+        if (other < b && other != a) first.again.push_back(run_of(other));
+        if (other > a && other != b) second.again.push_back(run_of(other));
+      }
+      if (first.again.empty() && second.again.empty()) continue;
+      const auto j = said(compare_runs(first, second, 0.02));
+      EXPECT_NE(j["rows"][0]["verdict"], "slower") << a << b;
+      EXPECT_NE(j["rows"][0]["verdict"], "faster") << a << b;
+    }
+  ComparedRun before{"A", run_of(0)}, after{"B", {row("flash", 64, 2, 0.005)}};
+  for (int i = 1; i < 5; ++i) before.again.push_back(run_of(i)), after.again.push_back({row("flash", 64, 2 * means[i], 0.005)});
+  const auto j = said(compare_runs(before, after, 0.02));
+  EXPECT_EQ(j["rows"][0]["verdict"], "slower") << "twice as long is, by any spread";
+  EXPECT_EQ(j["rows"][0]["runs"], "5 and 5 runs");
+}
+
 TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
   const auto c = compare_runs({"A", {row("flash", 64, 1, 0), row("plain", 64, 1, 0), row("flash", 128, 1, 0)}},
                               {"B", {row("plain", 64, 1, 0), row("flash", 64, 2, 0), row("flash", 256, 1, 0)}}, 0.02);

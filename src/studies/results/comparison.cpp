@@ -77,10 +77,46 @@ Verdict verdict_of(double ratio, double spread, double tolerance) {
   return Verdict::unclear;
 }
 
+// One question's rows of all runs of a setting.
+using Again = std::vector<const RowObject*>;
+using AgainByQuestion = std::unordered_map<std::string, Again>;
+
+AgainByQuestion again_of(const ComparedRun& run, const std::set<std::string>& fields) {
+  AgainByQuestion all;
+  for (const auto& rows : run.again)
+    for (const RowObject& row : rows) all[question_of(row, fields).key].push_back(&row);
+  return all;
+}
+
+// How far one run's mean lies from another's, relative to it: by all runs of either setting.
+struct BetweenRuns {
+  double squares = 0;
+  std::size_t freedom = 0, runs[2] = {0, 0};
+
+  void add(int side, const RowObject& own, const Again* others, const std::string& field) {
+    std::vector<double> values{number(own, field, 0)};
+    if (others)
+      for (const RowObject* row : *others)
+        if (const double x = number(*row, field, 0); x > 0) values.push_back(x);
+    runs[side] = values.size();
+    double mean = 0;
+    for (const double x : values) mean += x / double(values.size());
+    for (const double x : values) squares += (x / mean - 1) * (x / mean - 1);
+    freedom += values.size() - 1;
+  }
+  bool known() const { return freedom > 0; }
+  double spread() const {  // of a ratio of two runs: nineteen of twenty lie within
+    constexpr double student[] = {12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306};
+    const double t = freedom <= std::size(student) ? student[freedom - 1] : 2;
+    return t * std::sqrt(2 * squares / double(freedom));
+  }
+};
+
 class Pair {
  public:
-  Pair(const RowObject& a, const RowObject& b, std::string problem, double tolerance, Comparison& into)
-      : a_(a), b_(b), problem_(std::move(problem)), tolerance_(tolerance), into_(into) {}
+  Pair(const RowObject& a, const RowObject& b, std::string problem, double tolerance, Comparison& into, const Again* again_a,
+       const Again* again_b)
+      : a_(a), b_(b), again_a_(again_a), again_b_(again_b), problem_(std::move(problem)), tolerance_(tolerance), into_(into) {}
 
   void compare(const Columns& columns) {
     const std::string was = status_of(a_), is = status_of(b_);
@@ -129,8 +165,13 @@ class Pair {
     if (a <= 0 && b <= 0) return;
     if (a <= 0 || b <= 0) return change(field, b <= 0 ? "lost" : "new", b <= 0);
     const auto error_a = relative_error(a_, field), error_b = relative_error(b_, field);
-    const auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
+    auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
+    BetweenRuns between;
+    between.add(0, a_, again_a_, field);
+    between.add(1, b_, again_b_, field);
+    if (between.known()) spread = std::max(spread.value_or(0), between.spread());
     TimeRow t{problem_, field == "ms" ? "step" : field.substr(0, field.size() - 3), a, b, b / a, spread};
+    if (between.known()) t.runs = fmt::format("{} and {} runs", between.runs[0], between.runs[1]);
     t.verdict = spread ? verdict_of(t.ratio, *spread * t.ratio, tolerance_) : Verdict::unclear;
     into_.times.push_back(std::move(t));
   }
@@ -152,6 +193,7 @@ class Pair {
   }
 
   const RowObject &a_, &b_;
+  const Again *again_a_, *again_b_;
   std::string problem_;
   double tolerance_;
   Comparison& into_;
@@ -170,9 +212,14 @@ std::size_t Comparison::count(Verdict v) const {
 Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double tolerance) {
   Comparison c;
   const Columns columns("rows", a.rows.empty() ? b.rows : a.rows);
-  const auto of_a = asked_fields(a, columns), of_b = asked_fields(b, columns);
+  const auto fields_a = asked_fields(a, columns), fields_b = asked_fields(b, columns);
   std::set<std::string> both;
-  std::set_intersection(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), std::inserter(both, both.end()));
+  std::set_intersection(fields_a.begin(), fields_a.end(), fields_b.begin(), fields_b.end(), std::inserter(both, both.end()));
+  const AgainByQuestion again_a = again_of(a, both), again_b = again_of(b, both);
+  const auto others = [](const AgainByQuestion& all, const std::string& key) {
+    const auto found = all.find(key);
+    return found == all.end() ? nullptr : &found->second;
+  };
   std::unordered_map<std::string, std::vector<std::size_t>> partners;  // of each question, the last first
   for (std::size_t i = b.rows.size(); i-- > 0;) partners[question_of(b.rows[i], both).key].push_back(i);
   std::vector<bool> used(b.rows.size(), false);
@@ -188,7 +235,8 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     at->second.pop_back();
     used[other] = true;
     ++c.pairs;
-    Pair(row, b.rows[other], std::move(q.words), tolerance, c).compare(columns);
+    const Again *const of_a = others(again_a, q.key), *const of_b = others(again_b, q.key);
+    Pair(row, b.rows[other], std::move(q.words), tolerance, c, of_a, of_b).compare(columns);
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
@@ -209,7 +257,12 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
     sum.add(std::string(names_of<Verdict>.of(v)), std::int64_t(c.count(v)));
   sum.add("differences", std::int64_t(differences)).add("missing", std::int64_t(c.missing)).add("new", std::int64_t(c.added));
   sum.add("without_partner", std::int64_t(c.missing + c.added)).add("tolerance", tolerance, Unit::share);
-  return r.add(Part{std::move(sum)});
+  r.add(Part{std::move(sum)});
+  if (std::any_of(c.times.begin(), c.times.end(), [](const TimeRow& t) { return t.runs == TimeRow::one_run_each; }))
+    r.add(Part{
+        Note{"One run each: the spread is that of steps within a run, and another run of the same command may lie farther off. Run both "
+             "again with the same --db: compare then goes by the spread between runs."}});
+  return r;
 }
 
 }  // namespace headroom::studies

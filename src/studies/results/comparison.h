@@ -14,6 +14,7 @@ namespace headroom::studies {
 struct ComparedRun {
   std::string name;  // as the user said it
   std::vector<RowObject> rows;
+  std::vector<std::vector<RowObject>> again{};  // rows of other runs of the same settings: the spread between runs is known by them
 };
 
 struct TimedLine {  // of a profile: what a time is of; its step, each phase, module and kernel
@@ -36,8 +37,10 @@ enum class Verdict : std::uint8_t { same, faster, slower, unclear };
 struct TimeRow {  // one time of a pair
   std::string problem, time;
   double a_ms = 0, b_ms = 0, ratio = 0;
-  std::optional<double> spread;  // two standard errors of the ratio, relative to it
+  std::optional<double> spread;  // of the ratio, relative to it: between runs where there are several, else two standard errors within each
   Verdict verdict = Verdict::same;
+  std::string runs = one_run_each;
+  static constexpr const char* one_run_each = "one run each";
 };
 
 struct ChangeRow {  // one value of a pair that is no time, and is not as it was; or a row that has no partner
@@ -80,6 +83,7 @@ void describe(Of<TimeRow> auto& r, auto&& f) {
   f(r.ratio, {.name = "ratio", .role = noted, .unit = Unit::ratio});
   f(r.spread, {.name = "spread", .role = noted, .unit = Unit::share});
   f(r.verdict, {.name = "verdict", .role = noted});
+  f(r.runs, {.name = "runs", .role = noted});
 }
 void describe(Of<ChangeRow> auto& r, auto&& f) {
   using enum Role;

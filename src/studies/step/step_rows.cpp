@@ -160,13 +160,16 @@ void StepRows::measure(const StepCase& c, StepRow& row) {
   row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
 }
 
-void StepRows::add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) const {
-  const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
+void StepRows::add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) {
   const double tokens = double(row.batch) * double(row.len) * double(row.ranks.batches()), rate = f.model_flops / (m.ms.mean * 1e9);
   row.ms = m.ms.mean, row.ms_std = m.ms.std;
   row.tokens_per_s = 1e3 * tokens / m.ms.mean;
   row.model_tflops = rate;
-  if (ceiling > 0) row.mfu = rate * 1e12 / ceiling;
+  // A ceiling that a step exceeds was measured while something else ran here, other ranks say: it is measured again, and if it is still none, there
+  // is no MFU.
+  if (!place_.on_gpu() && rate * 1e12 > cpu_ceiling_) cpu_ceiling_ = std::max(cpu_ceiling_, matmul_ceiling(device_, place_.threads()));
+  const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
+  if (ceiling > 0 && (place_.on_gpu() || rate * 1e12 <= ceiling)) row.mfu = rate * 1e12 / ceiling;
 }
 
 }  // namespace headroom::studies

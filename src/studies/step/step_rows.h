@@ -27,7 +27,7 @@ class StepRows {
 
  private:
   void measure(const StepCase&, StepRow&);
-  void add_times(const engine::Forecast&, const bench::Measurement&, StepRow&) const;
+  void add_times(const engine::Forecast&, const bench::Measurement&, StepRow&);
 
   const StepTime& s_;
   const Device& device_;
