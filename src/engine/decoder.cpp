@@ -75,7 +75,6 @@ void add_ffn(Table& t, const Decoder& d, const FeedForward& f) {
   }
   t.matrix(Role::other, "router.weight", {f.experts, d.width});
   if (f.router_bias) t.vector(Role::other, "router.bias", f.experts);
-  if (f.router_correction) t.vector(Role::other, "router.correction", f.experts);
   t.matrix(Role::other, "experts.gate_up.weight", {f.experts, f.in_width(f.width), d.width});
   if (f.bias) t.vector(Role::other, "experts.gate_up.bias", f.experts * f.in_width(f.width));
   t.matrix(Role::other, "experts.down.weight", {f.experts, d.width, f.width}, true);
@@ -156,25 +155,28 @@ std::string more_than_llama(const Decoder& d) {
 
 std::vector<ParamSpec> param_table(const Decoder& d) {
   Table t{{}, 0.02 / std::sqrt(2.0 * double(d.layers.size()))};
+  const auto norm = [&](Role weight, const char* name, Role bias, const char* bias_name) {
+    t.norm(weight, name, d.width);
+    if (d.layer_norm && d.norm_bias) t.vector(bias, bias_name, d.width);
+  };
   t.add(Role::embedding, "embedding.weight", {d.vocab, d.width}, 0, 0.02, true, d.tied);
   if (d.positions > 0) t.add(Role::positions, "positions.weight", {d.positions, d.width}, 0, 0.02, true, false);
+  if (d.embedding_norm) norm(Role::other, "embedding_norm.weight", Role::other, "embedding_norm.bias");
   for (t.layer = 0; t.layer < int(d.layers.size()); ++t.layer) {
     t.group = group_of_layer(t.layer);
     const DecoderLayer& l = d.layers[std::size_t(t.layer)];
-    if (d.norms_before) t.norm(Role::norm1, "norm1.weight", d.width);
-    if (d.norms_before && d.layer_norm) t.vector(Role::norm1_bias, "norm1.bias", d.width);
+    if (d.norms_before) norm(Role::norm1, "norm1.weight", Role::norm1_bias, "norm1.bias");
     add_attention(t, d, l.attention);
     if (d.norms_after) t.norm(Role::norm1_after, "norm1_after.weight", d.width);
-    if (d.norms_before) t.norm(Role::norm2, "norm2.weight", d.width);
-    if (d.norms_before && d.layer_norm) t.vector(Role::norm2_bias, "norm2.bias", d.width);
+    if (d.ffn_norm()) norm(Role::norm2, "norm2.weight", Role::norm2_bias, "norm2.bias");
     add_ffn(t, d, l.ffn);
     if (d.norms_after) t.norm(Role::norm2_after, "norm2_after.weight", d.width);
   }
   t.layer = -1;
   t.group = group_of_layer(int(d.layers.size()));
-  t.norm(Role::final_norm, "final_norm.weight", d.width);
-  if (d.layer_norm) t.vector(Role::final_norm_bias, "final_norm.bias", d.width);
+  if (d.final_norm) norm(Role::final_norm, "final_norm.weight", Role::final_norm_bias, "final_norm.bias");
   if (!d.tied) t.matrix(Role::head, "head.weight", {d.vocab, d.width});
+  if (d.head_bias) t.vector(Role::other, "head.bias", d.vocab);
   return std::move(t.specs);
 }
 

@@ -46,7 +46,7 @@ struct FeedForward {
   bool gated = true, bias = false;
   std::int64_t experts = 0, experts_of_token = 0;  // 0: one dense layer
   std::int64_t shared_width = 0;                   // of the expert that every token takes; 0: none
-  bool router_bias = false, router_correction = false, shared_gate = false;
+  bool router_bias = false, shared_gate = false;
   activation::Function function = activation::Function::silu;
 
   friend bool operator==(const FeedForward&, const FeedForward&) = default;
@@ -65,10 +65,14 @@ struct Decoder {
   std::string family;  // model_type
   std::int64_t vocab = 0, width = 0;
   bool tied = false;
-  std::int64_t positions = 0;                     // rows of learned positions; 0: rotary
-  bool layer_norm = false;                        // LayerNorm with a bias, else RMSNorm
-  bool norms_before = true, norms_after = false;  // around each half of a layer; after: before it is added to the stream
-  bool norms_less_one = false;                    // files keep the norms' weights less one, as Gemma's do
+  std::int64_t positions = 0;                      // rows of learned positions; 0: rotary
+  bool layer_norm = false;                         // LayerNorm, else RMSNorm
+  bool norm_bias = true;                           // of a LayerNorm
+  bool norms_before = true, norms_after = false;   // around each half of a layer; after: before it is added to the stream
+  bool one_norm = false;                           // both halves of a layer read the first one's norm
+  bool embedding_norm = false, final_norm = true;  // behind the embedding, and before the head
+  bool head_bias = false;
+  bool norms_less_one = false;  // files keep the norms' weights less one, as Gemma's do
   double norm_eps = 1e-5;
   double embedding_scale = 1;  // what a token's row is multiplied with
   double logit_softcap = 0;    // 0: none
@@ -78,6 +82,7 @@ struct Decoder {
   std::string source;                    // the JSON text it was read from
 
   bool has_experts() const;
+  bool ffn_norm() const { return norms_before && !one_norm; }  // of its own
 };
 
 // What holds other tensors in a step than a Llama, in words; empty: nothing.

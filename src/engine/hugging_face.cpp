@@ -35,6 +35,19 @@ constexpr Family known_families[] = {
     {"deepseek_v3", families::deepseek, "latent attention and mixture of experts"},
     {"gpt_oss", families::gpt_oss, "attention sinks and mixture of experts"},
     {"olmo2", families::olmo2, ""},
+    {"falcon", families::falcon, "halves of a layer beside each other"},
+    {"stablelm", families::stablelm, "LayerNorm around a gated layer"},
+    {"gpt_neox", families::gpt_neox, "halves of a layer beside each other"},
+    {"opt", families::opt, "positions that begin at 2"},
+    {"bloom", families::bloom, "positions as biases of scores (ALiBi)"},
+    {"mpt", families::mpt, "positions as biases of scores (ALiBi)"},
+    {"phi", families::phi, "halves of a layer beside each other"},
+    {"granite", families::granite, ""},
+    {"smollm3", families::smollm3, ""},
+    {"nemotron", families::nemotron, "squared ReLU"},
+    {"cohere", families::cohere, "halves of a layer beside each other"},
+    {"glm", families::glm, "rotary positions of neighbouring elements"},
+    {"llama4_text", families::llama4, "mixture of experts"},
 };
 
 }  // namespace
@@ -46,18 +59,18 @@ bool is_hugging_face(const Json& j) {
 }
 
 Decoder decoder_from(const Json& j) {
-  std::vector<std::string> known{"gemma3"};
+  std::vector<std::string> known{"gemma3", "llama4"};
   for (const Family& f : known_families) known.emplace_back(f.type);
   const auto at = j.find("model_type");
   check(at != j.end() && !at->is_null(), Code::bad_argument,
         "model: this config.json has no model_type, which says how its numbers are meant; known are {}", joined(known));
   check(at->is_string(), Code::bad_argument, "model: 'model_type' is {}, it must be a text in quotes", at->dump().substr(0, 80));
   const auto type = at->get<std::string>();
-  if (type == "gemma3") {  // text and images: the decoder is nested
+  if (type == "gemma3" || type == "llama4") {  // text and images: the decoder is nested
     const auto text = j.find("text_config");
-    check(text != j.end() && text->is_object(), Code::bad_argument, "model: a config.json of gemma3 needs 'text_config'");
+    check(text != j.end() && text->is_object(), Code::bad_argument, "model: a config.json of {} needs 'text_config'", type);
     Json inner = *text;
-    inner["model_type"] = "gemma3_text";
+    inner["model_type"] = type + "_text";
     for (const char* outer : {"vocab_size", "tie_word_embeddings"})
       if (!inner.contains(outer) && j.contains(outer)) inner[outer] = j[outer];
     Decoder d = decoder_from(inner);
@@ -72,7 +85,8 @@ Decoder decoder_from(const Json& j) {
     KeyReader r(j, type);
     r.know("model_type");
     f.read(r, j, d);
-    r.finish();
+    if (const auto unread = r.finish(); !unread.empty())
+      d.not_counted.push_back(fmt::format("keys that transformers' class of {} does not read: {}", type, joined(unread)));
     if (*f.untrained) d.untrained = f.untrained;
     d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
     check(d);

@@ -32,7 +32,8 @@ class KeyReader {
 
   // What has to be so for a count to hold: another value is refused by the key's name.
   void must_be(const char* key, const char* only, std::initializer_list<std::string_view> words);
-  void finish() const;
+  // The keys that were not read because transformers does not either: for a note.
+  std::vector<std::string> finish() const;
 
  private:
   const Json* find(const char* key);

@@ -132,7 +132,7 @@ const Published published[] = {
      R"({"model_type":"deepseek_v2","vocab_size":102400,"hidden_size":5120,"intermediate_size":12288,"num_hidden_layers":60,
       "num_attention_heads":128,"q_lora_rank":1536,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,
       "moe_intermediate_size":1536,"n_routed_experts":160,"n_shared_experts":2,"num_experts_per_tok":6,"first_k_dense_replace":1})"},
-    {"DeepSeek-V3", 671026419200,
+    {"DeepSeek-V3", 671026404352,
      R"({"model_type":"deepseek_v3","vocab_size":129280,"hidden_size":7168,"intermediate_size":18432,"num_hidden_layers":61,
       "num_attention_heads":128,"num_key_value_heads":128,"q_lora_rank":1536,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,
       "v_head_dim":128,"moe_intermediate_size":2048,"n_routed_experts":256,"n_shared_experts":1,"num_experts_per_tok":8,"first_k_dense_replace":3,
@@ -153,6 +153,81 @@ const Published published[] = {
     {"OLMo-2-32B", 32234279936,
      R"({"model_type":"olmo2","vocab_size":100352,"hidden_size":5120,"intermediate_size":27648,"num_hidden_layers":64,
       "num_attention_heads":40,"num_key_value_heads":8})"},
+    {"falcon-7b", 6921720704,
+     R"({"model_type":"falcon","vocab_size":65024,"hidden_size":4544,"num_hidden_layers":32,"num_attention_heads":71,
+      "multi_query":true,"parallel_attn":true,"bias":false,"alibi":false,"new_decoder_architecture":false,
+      "layer_norm_epsilon":1e-05})"},
+    {"falcon-40b", 41303293952,
+     R"({"model_type":"falcon","vocab_size":65024,"hidden_size":8192,"num_hidden_layers":60,"num_attention_heads":128,
+      "num_kv_heads":8,"new_decoder_architecture":true,"bias":false,"parallel_attn":true})"},
+    {"falcon-rw-1b", 1311625216,
+     R"({"model_type":"falcon","vocab_size":50304,"hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":32,
+      "multi_query":false,"parallel_attn":false,"bias":true,"alibi":true})"},
+    {"falcon-11b", 11102822400,
+     R"({"model_type":"falcon","vocab_size":65024,"hidden_size":4096,"num_hidden_layers":60,"num_attention_heads":32,
+      "num_kv_heads":8,"new_decoder_architecture":true,"num_ln_in_parallel_attn":1,"ffn_hidden_size":16384,
+      "tie_word_embeddings":false})"},
+    {"stablelm-3b", 2795443200,
+     R"({"model_type":"stablelm","vocab_size":50304,"hidden_size":2560,"intermediate_size":6912,"num_hidden_layers":32,
+      "num_attention_heads":32,"num_key_value_heads":32,"partial_rotary_factor":0.25})"},
+    {"stablelm-2-12b", 12143185920,
+     R"({"model_type":"stablelm","vocab_size":100352,"hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":40,
+      "num_attention_heads":32,"num_key_value_heads":8,"qk_layernorm":true,"use_parallel_residual":true})"},
+    {"stablelm-2-1_6b", 1644515328,
+     R"({"model_type":"stablelm","vocab_size":100352,"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":24,
+      "num_attention_heads":32,"num_key_value_heads":32,"use_qkv_bias":true})"},
+    {"pythia-1b", 1011781632,
+     R"({"model_type":"gpt_neox","vocab_size":50304,"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,
+      "num_attention_heads":8,"rotary_pct":0.25,"use_parallel_residual":true})"},
+    {"gpt-neox-20b", 20554567680,
+     R"({"model_type":"gpt_neox","vocab_size":50432,"hidden_size":6144,"intermediate_size":24576,"num_hidden_layers":44,
+      "num_attention_heads":64,"rotary_pct":0.25})"},
+    {"opt-125m", 125239296,
+     R"({"model_type":"opt","vocab_size":50272,"hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,
+      "num_attention_heads":12,"max_position_embeddings":2048,"word_embed_proj_dim":768,"do_layer_norm_before":true})"},
+    {"opt-6.7b", 6658473984,
+     R"({"model_type":"opt","vocab_size":50272,"hidden_size":4096,"ffn_dim":16384,"num_hidden_layers":32,
+      "num_attention_heads":32,"max_position_embeddings":2048,"word_embed_proj_dim":4096})"},
+    {"bloom-560m", 559214592, R"({"model_type":"bloom","vocab_size":250880,"hidden_size":1024,"n_layer":24,"n_head":16})"},
+    {"bloom-7b1", 7069016064, R"({"model_type":"bloom","vocab_size":250880,"hidden_size":4096,"n_layer":30,"n_head":32})"},
+    {"mpt-7b", 6649286656,
+     R"({"model_type":"mpt","vocab_size":50432,"d_model":4096,"n_heads":32,"n_layers":32,"expansion_ratio":4,
+      "max_seq_len":2048,"no_bias":true,"attn_config":{"alibi":true,"attn_type":"multihead_attention"}})"},
+    {"phi-1_5", 1418270720,
+     R"({"model_type":"phi","vocab_size":51200,"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,
+      "num_attention_heads":32,"partial_rotary_factor":0.5,"hidden_act":"gelu_new"})"},
+    {"phi-2", 2779683840,
+     R"({"model_type":"phi","vocab_size":51200,"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":32,
+      "num_attention_heads":32,"num_key_value_heads":32,"partial_rotary_factor":0.4})"},
+    {"granite-3.1-2b", 2533531648,
+     R"({"model_type":"granite","vocab_size":49155,"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":40,
+      "num_attention_heads":32,"num_key_value_heads":8,"embedding_multiplier":12.0,"residual_multiplier":0.22,
+      "attention_multiplier":0.015625,"logits_scaling":8.0,"tie_word_embeddings":true})"},
+    {"SmolLM3-3B", 3075098624,
+     R"({"model_type":"smollm3","vocab_size":128256,"hidden_size":2048,"intermediate_size":11008,"num_hidden_layers":36,
+      "num_attention_heads":16,"num_key_value_heads":4,"no_rope_layer_interval":4,"tie_word_embeddings":true})"},
+    {"Minitron-4B", 4190509056,
+     R"({"model_type":"nemotron","vocab_size":256000,"hidden_size":3072,"intermediate_size":9216,"num_hidden_layers":32,
+      "num_attention_heads":24,"num_key_value_heads":8,"head_dim":128,"partial_rotary_factor":0.5,"hidden_act":"relu2",
+      "norm_eps":1e-05})"},
+    {"c4ai-command-r-v01", 34980831232,
+     R"({"model_type":"cohere","vocab_size":256000,"hidden_size":8192,"intermediate_size":22528,"num_hidden_layers":40,
+      "num_attention_heads":64,"num_key_value_heads":64,"logit_scale":0.0625,"use_qk_norm":false})"},
+    {"c4ai-command-r-plus", 103810674688,
+     R"({"model_type":"cohere","vocab_size":256000,"hidden_size":12288,"intermediate_size":33792,"num_hidden_layers":64,
+      "num_attention_heads":96,"num_key_value_heads":8,"use_qk_norm":true})"},
+    {"glm-4-9b", 9399951360,
+     R"({"model_type":"glm","vocab_size":151552,"hidden_size":4096,"intermediate_size":13696,"num_hidden_layers":40,
+      "num_attention_heads":32,"num_key_value_heads":2,"head_dim":128,"attention_bias":true,"partial_rotary_factor":0.5,
+      "rms_norm_eps":1.5625e-07})"},
+    {"Llama-4-Scout, its decoder", 107769861120,
+     R"({"model_type":"llama4_text","vocab_size":202048,"hidden_size":5120,"intermediate_size":8192,
+      "intermediate_size_mlp":16384,"num_hidden_layers":48,"num_attention_heads":40,"num_key_value_heads":8,"head_dim":128,
+      "num_local_experts":16,"num_experts_per_tok":1,"interleave_moe_layer_step":1})"},
+    {"Llama-4-Maverick, its decoder", 400711848960,
+     R"({"model_type":"llama4_text","vocab_size":202048,"hidden_size":5120,"intermediate_size":8192,
+      "intermediate_size_mlp":16384,"num_hidden_layers":48,"num_attention_heads":40,"num_key_value_heads":8,"head_dim":128,
+      "num_local_experts":128,"num_experts_per_tok":1,"interleave_moe_layer_step":2})"},
 };
 
 ModelConfig model_published(std::string_view name) {
@@ -370,6 +445,42 @@ void expect_refused(const std::string& config, const std::string& word, Code cod
     EXPECT_EQ(what.find('\n'), std::string::npos) << what;
     EXPECT_NE(what.find(word), std::string::npos) << what;
   }
+}
+
+// In published files: keys that transformers reads by no class, other names, and what a class leaves open.
+TEST(Decoder, AKeyThatChangesNothingIsPassedOverAndNamed) {
+  const auto with = [](const char* name, const char* more) {
+    nlohmann::json config;
+    for (const Published& p : published)
+      if (std::string_view(p.name) == name) config = nlohmann::json::parse(p.config);
+    config.update(nlohmann::json::parse(more));
+    return model_from_json(config.dump(), name);
+  };
+  const std::tuple<const char*, const char*, const char*> unread[] = {
+      {"gpt2", R"({"n_special":0,"predict_special_tokens":true})", "n_special, predict_special_tokens"},
+      {"gemma-2-2b", R"({"sliding_window_size":4096})", "sliding_window_size"},
+      {"phi-4", R"({"full_attn_mod":1,"interpolate_factor":1})", "full_attn_mod, interpolate_factor"},
+      {"Llama-2-7b", R"({"is_llama_config":true,"_num_labels":2})", "_num_labels, is_llama_config"}};
+  for (const auto& [name, more, words] : unread) {
+    const ModelConfig c = with(name, more);
+    EXPECT_EQ(param_count(c), param_count(model_published(name)));
+    ASSERT_EQ(c.left_out.size(), 1u) << name;
+    EXPECT_NE(c.left_out[0].find(words), std::string::npos) << c.left_out[0];
+  }
+  nlohmann::json saved_anew;
+  for (const Published& p : published)
+    if (std::string_view(p.name) == "Qwen3-30B-A3B") saved_anew = nlohmann::json::parse(p.config);
+  saved_anew["num_local_experts"] = saved_anew["num_experts"], saved_anew.erase("num_experts");
+  EXPECT_EQ(param_count(model_from_json(saved_anew.dump(), "by transformers 5")), param_count(model_published("Qwen3-30B-A3B")));
+  expect_refused(
+      R"({"model_type":"qwen2","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
+    "dual_chunk_attention_config":{"chunk_size":8}})",
+      "dual_chunk_attention_config", Code::unsupported);
+  const ModelConfig open = model_from_json(R"({"model_type":"deepseek_v2","vocab_size":64,"hidden_size":32,"intermediate_size":48,
+    "num_hidden_layers":2,"num_attention_heads":2,"q_lora_rank":16,"kv_lora_rank":8,"qk_nope_head_dim":8,"qk_rope_head_dim":4,"v_head_dim":8,
+    "moe_intermediate_size":16,"n_routed_experts":4,"num_experts_per_tok":null})",
+                                           "open");
+  EXPECT_NE(open.left_out.at(0).find("num_experts_per_tok is null"), std::string::npos);
 }
 
 TEST(Decoder, RefusesWhatItDoesNotKnowByName) {

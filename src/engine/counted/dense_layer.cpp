@@ -31,8 +31,8 @@ void backward(Passes& p, const FeedForward& f, int layer, bool act_kept, WeightG
   g.add("ffn.down.dw", layer, n, width, f.width);
   if (f.bias) p.bias_gradient(in);
   g.add("ffn.gate_up.dw", layer, n, in, width);
-  if (g.none() && p.d.norms_before) (void)p.make("norm2.dy", layer, p.type(), {n, width});
-  p.product_dx("ffn.gate_up.dx", layer, n, in, width, 1, p.d.norms_before ? 0.0f : 1.0f);
+  if (g.none() && p.d.ffn_norm()) (void)p.make("norm2.dy", layer, p.type(), {n, width});
+  p.product_dx("ffn.gate_up.dx", layer, n, in, width, 1, p.d.ffn_norm() ? 0.0f : 1.0f);
 }
 
 }  // namespace

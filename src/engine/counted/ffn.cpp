@@ -37,10 +37,10 @@ std::vector<Item> ffn_items(const Passes& p, const FeedForward& f) {
   const DType t = p.type();
   const std::int64_t n = p.rows();
   std::vector<Item> items;
-  if (d.norms_before) items.push_back({"norm2.rstd", DType::f32, {n}, Keep::no_attention_inputs});
-  if (d.norms_before && d.layer_norm) items.push_back({"norm2.mean", DType::f32, {n}, Keep::no_attention_inputs});
+  if (d.ffn_norm()) items.push_back({"norm2.rstd", DType::f32, {n}, Keep::no_attention_inputs});
+  if (d.ffn_norm() && d.layer_norm) items.push_back({"norm2.mean", DType::f32, {n}, Keep::no_attention_inputs});
   kind_of(f).items(p, f, items);
-  if (d.norms_before) items.push_back({"norm2.y", t, {n, d.width}, Keep::no_product});
+  if (d.ffn_norm()) items.push_back({"norm2.y", t, {n, d.width}, Keep::no_product});
   if (d.norms_after) {
     items.push_back({"ffn.out", t, {n, d.width}, Keep::no_cheap});
     items.push_back({"norm2_after.rstd", DType::f32, {n}, Keep::no_attention_inputs});
@@ -51,7 +51,7 @@ std::vector<Item> ffn_items(const Passes& p, const FeedForward& f) {
 void ffn_forward(Passes& p, const FeedForward& f, int layer, Half half) {
   const auto here = p.ctx.inside({"feed-forward", layer});
   const Decoder& d = p.d;
-  if (d.norms_before && half.lacks(Keep::no_product)) p.stream_norm();
+  if (d.ffn_norm() && half.lacks(Keep::no_product)) p.stream_norm();
   kind_of(f).forward(p, f, layer, half);
   if (d.norms_after && half.out) p.norm_after();
   if (d.norms_after && !half.out && half.lacks(Keep::no_attention_inputs)) {
@@ -70,7 +70,7 @@ void ffn_backward(Passes& p, const FeedForward& f, int layer, Keep keep, WeightG
   }
   kind_of(f).backward(p, f, layer, keep == Keep::everything, g);
   g.finish(p.rows());
-  if (d.norms_before) p.stream_norm_backward();
+  if (d.ffn_norm()) p.stream_norm_backward();
 }
 
 }  // namespace headroom::engine::counted

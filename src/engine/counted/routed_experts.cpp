@@ -68,7 +68,7 @@ void backward(Passes& p, const FeedForward& f, int layer, bool act_kept, WeightG
   if (f.shared_width > 0) shared_backward(p, f, layer, act_kept, g);
   g.add("router.dw", layer, n, f.experts, width);
   p.product_dx("router.dx", layer, n, f.experts, width);
-  if (!p.d.norms_before) (void)p.make("norm2.dy", layer, p.type(), {n, width});
+  if (!p.d.ffn_norm()) (void)p.make("norm2.dy", layer, p.type(), {n, width});
   p.elementwise("experts.dx", layer, double(routed + n) * double(width));
 }
 

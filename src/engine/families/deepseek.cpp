@@ -18,9 +18,12 @@ void deepseek(KeyReader& r, const Json& j, Decoder& d) {
   const FeedForward dense = gated(r.integer("intermediate_size"));
   FeedForward experts{.width = r.integer("moe_intermediate_size"),
                       .experts = r.integer("n_routed_experts"),
-                      .experts_of_token = r.integer("num_experts_per_tok")};
+                      .experts_of_token = r.integer("num_experts_per_tok", 0)};
+  if (experts.experts_of_token == 0) {  // DeepseekV2Config() leaves it open
+    experts.experts_of_token = experts.experts;
+    d.not_counted.push_back("which experts a token takes (num_experts_per_tok is null): all are counted as active");
+  }
   experts.shared_width = experts.width * r.integer("n_shared_experts", 0);
-  experts.router_correction = d.family == "deepseek_v3";
   const std::int64_t first = r.integer("first_k_dense_replace", d.family == "deepseek_v3" ? 3 : 0),
                      layers = layer_count(r, "num_hidden_layers");
   for (std::int64_t i = 0; i < layers; ++i) d.layers.push_back({a, i < first ? dense : experts});

@@ -11,5 +11,6 @@ namespace headroom::engine::families {
 using Read = void(KeyReader&, const nlohmann::json&, Decoder&);
 
 Read gpt2, llama, mixtral, qwen_moe, gemma, phi3, deepseek, gpt_oss, olmo2;
+Read falcon, stablelm, gpt_neox, opt, bloom, mpt, phi, granite, smollm3, nemotron, cohere, glm, llama4;
 
 }  // namespace headroom::engine::families

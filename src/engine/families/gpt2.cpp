@@ -13,8 +13,7 @@ void gpt2(KeyReader& r, const Json&, Decoder& d) {
   check(!r.truth("add_cross_attention"), Code::unsupported, "model: 'add_cross_attention' is true; a decoder alone is counted");
   r.must_be("activation_function", "counted are gelu_new, gelu and relu of", {"gelu_new", "gelu", "relu", "gelu_pytorch_tanh"});
   SelfAttention a{.heads = r.integer("n_head"), .qkv_bias = true, .out_bias = true};
-  check(a.heads >= 1 && d.width % a.heads == 0, Code::bad_argument, "model: width {} is not a multiple of {} heads", d.width, a.heads);
-  a.kv_heads = a.heads, a.head_dim = a.value_dim = d.width / a.heads;
+  a.kv_heads = a.heads, a.head_dim = a.value_dim = equal_heads(d.width, a.heads);
   FeedForward f{.width = r.integer("n_inner", 4 * d.width), .gated = false, .bias = true};
   d.layers.assign(std::size_t(layer_count(r, "n_layer")), {a, f});
   set_function(d, r.word("activation_function", "gelu_new"));

@@ -16,7 +16,7 @@ void qwen_moe(KeyReader& r, const Json& j, Decoder& d) {
     a.norm = HeadNorm::each, a.qkv_bias = a.out_bias = r.truth("attention_bias");
   }
   FeedForward experts{.width = r.integer("moe_intermediate_size"),
-                      .experts = r.integer("num_experts"),
+                      .experts = r.says("num_experts") ? r.integer("num_experts") : r.integer("num_local_experts"),
                       .experts_of_token = r.integer("num_experts_per_tok")};
   if (second) experts.shared_width = r.integer("shared_expert_intermediate_size"), experts.shared_gate = true;
   const FeedForward dense = gated(r.integer("intermediate_size", experts.width));

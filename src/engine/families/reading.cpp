@@ -132,6 +132,11 @@ SelfAttention grouped(KeyReader& r, std::int64_t width, std::int64_t head_dim) {
   return a;
 }
 
+std::int64_t equal_heads(std::int64_t width, std::int64_t heads) {
+  check(heads >= 1 && width % heads == 0, Code::bad_argument, "model: width {} is not a multiple of {} heads", width, heads);
+  return width / heads;
+}
+
 void start_decoder(KeyReader& r, Decoder& d, bool tied, double eps) {
   d.vocab = r.integer("vocab_size"), d.width = r.integer("hidden_size");
   d.tied = r.truth("tie_word_embeddings", tied);

@@ -13,6 +13,7 @@ void know_quantisation(KeyReader&, Decoder&);
 void start_decoder(KeyReader&, Decoder&, bool tied, double eps = 1e-6);  // vocabulary, width, norms
 std::int64_t layer_count(KeyReader&, const char* key, std::int64_t otherwise = 0);
 SelfAttention grouped(KeyReader&, std::int64_t width, std::int64_t head_dim = 0);
+std::int64_t equal_heads(std::int64_t width, std::int64_t heads);  // the dimension of each, where they share the width out
 inline FeedForward gated(std::int64_t width, bool bias = false) { return {.width = width, .bias = bias}; }
 
 void set_function(Decoder&, const std::string& word);  // one that is not known is counted, not trained
