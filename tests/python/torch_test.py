@@ -14,11 +14,14 @@ except ImportError:
     print("skipped: torch is not installed (make test-torch brings it)")
     sys.exit(77)
 
+import torch.nn.attention
+
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
 from gpu_headroom.torch import calls, checks, functions, sdpa
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+_FUSED = [torch.nn.attention.SDPBackend.FLASH_ATTENTION, torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION]
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
@@ -400,14 +403,28 @@ class AttentionTest(Base):
                 self.near(g[:, 0], w, torch.float32)
             many = vmap(lambda q: ht.attention(q, k, v))(torch.stack([q, 2 * q]))
         self.near(many[1], ht.attention(2 * q, k, v), torch.float32)
-        with self.assertRaises(RuntimeError):  # no derivatives forward, and no zeros for them
+        with self.assertRaisesRegex(NotImplementedError, "no forward-mode derivatives of attention: use those of backward"):  # and no zeros
             torch.func.jvp(lambda q: ht.attention(q, k, v), (q,), (q,))
+        with ht.replace_sdpa() as seen, torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH, *_FUSED]):
+            try:
+                torch.func.jvp(lambda q: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True), (q,), (q,))
+            except (RuntimeError, NotImplementedError):
+                pass  # torch's own kernel may have none either
+        self.assertIn("left to torch: 1 calls: gpu_headroom.torch has no forward-mode", seen.explain())
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(q, q)
             with self.assertRaises(RuntimeError):
                 ht.attention(dual, k, v)
         with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
             grad(lambda q: grad(loss)(q, k, v).sum())(q)
+
+    def test_meta_tensors_have_shapes(self):
+        q, k, v = (x.detach().to("meta").requires_grad_() for x in tensors())
+        for layout in ("bhld", "blhd"):
+            given = [x.transpose(1, 2) for x in (q, k, v)] if layout == "blhd" else [q, k, v]
+            o, lse = ht.attention(*given, is_causal=True, layout=layout, return_lse=True)
+            self.assertEqual((o.shape, o.device.type, lse.shape), (given[0].shape, "meta", (2, 4, 33)))
+            self.assertEqual([g.shape for g in torch.autograd.grad(o.sum(), [q, k, v])], [q.shape, k.shape, v.shape])
 
     def test_numbers_of_threads(self):
         q, k, v = tensors(grad=False)

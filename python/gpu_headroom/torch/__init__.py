@@ -25,9 +25,11 @@ from .functions import Window, attention, attention_backward, attention_varlen, 
 from .flops import register as _count_flops
 from .models import register as _serve_transformers
 from .sdpa import Replacement, replace_sdpa
+from .sharding import register as _split_dtensors
 
 _count_flops()
 _serve_transformers()
+_split_dtensors()
 
 __all__ = [
     "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "replace_sdpa", "why_not",

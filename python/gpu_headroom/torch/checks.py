@@ -19,7 +19,7 @@ def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, pag
     for name, t in (("q", q), ("k", k), ("v", v)):
         if not isinstance(t, torch.Tensor):
             return f"{name} is a {type(t).__name__}, not a tensor"
-        if t.device.type not in KINDS:
+        if t.device.type not in KINDS and t.device.type != "meta":  # of meta tensors: shapes alone
             return f"{name} is on {t.device}: served are cpu and cuda"
         if t.dtype not in NAMES:
             return f"{name} is {t.dtype}: served are {_SERVED}"

@@ -7,11 +7,13 @@ import threading
 from typing import Iterator, Optional
 
 import torch
+import torch.autograd.forward_ad as _forward_ad
 
 from .. import library as lib
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, run, run_directly, settled
+from .transforms import NO_FORWARD_MODE
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
 _naming = threading.Lock()  # of what follows, and of the name in torch.nn.functional
@@ -216,6 +218,8 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     seen = None if compiling or not _replacing else _replacing[-1]
     given = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
     tf32, chosen = _settings_at_trace() if compiling else _settings()
+    if not compiling and _forward_ad._current_level >= 0:
+        chosen = NO_FORWARD_MODE
     if chosen is not None:
         return _leave(chosen, seen, *given)
     known_as = None

@@ -5,6 +5,9 @@ import torch
 from .operators import gradients, no_second, remember
 
 
+NO_FORWARD_MODE = "gpu_headroom.torch has no forward-mode derivatives of attention"
+
+
 class Transformed(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -17,6 +20,10 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_o, dlse):
         return gradients(ctx, d_o, dlse, _TransformedBackward.apply)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise NotImplementedError(NO_FORWARD_MODE + ": use those of backward, or torch's math attention for this call")
 
 
 class _TransformedBackward(torch.autograd.Function):

@@ -1,0 +1,54 @@
+"""How DTensors may lie when they meet our operators: whole, or split by batch or by heads. Every other split would need communication inside."""
+
+import torch
+
+from .imports import when_imported
+
+
+def _splits(q, k, heads_first):
+    """(name, dimension of q, k and v, dimension of lse) of what may be split over the mesh."""
+    rows = 1 if heads_first else 2
+    splits = [("batch", 0, 0)]
+    if k.shape[rows] % q.mesh.size() == 0:  # each part has its key heads whole
+        splits.append(("heads", rows, 1))
+    return splits
+
+
+def _register(module):
+    from torch.distributed.tensor import Partial, Replicate, Shard
+    try:
+        from torch.distributed.tensor.experimental import register_sharding
+    except ImportError:
+        return
+
+    def given(tensor, placement):
+        return None if tensor is None else placement
+
+    @register_sharding(torch.ops.headroom.attention_forward.default)
+    def forward(q, k, v, sink, cu_q, cu_k, pages, *options):
+        rest = [None] * len(options)
+        whole = [given(t, Replicate()) for t in (q, k, v, sink, cu_q, cu_k, pages)]
+        accepted = [([Replicate(), Replicate()], whole + rest)]
+        for name, at, of_lse in [] if pages is not None else _splits(q, k, options[6]):
+            one = name == "batch"
+            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None]
+            accepted.append(([Shard(at), Shard(of_lse)], [Shard(at)] * 3 + small + rest))
+        return accepted
+
+    @register_sharding(torch.ops.headroom.attention_backward.default)
+    def backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options):
+        rest = [None] * len(options)
+        whole = [given(t, Replicate()) for t in (d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k)]
+        accepted = [([Replicate()] * 4, whole + rest)]
+        for name, at, of_lse in _splits(q, k, options[6]):
+            one = name == "batch"
+            dsink = Replicate() if sink is None else Partial() if one else Shard(0)
+            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)]]
+            inputs = [Shard(at), given(dlse, Shard(of_lse)), *[Shard(at)] * 4, Shard(of_lse), *small]
+            accepted.append(([Shard(at)] * 3 + [dsink], inputs + rest))
+        return accepted
+
+
+def register():
+    """Make DTensor know our operators, now or when it is imported; torch before 2.5 has no public way."""
+    when_imported("torch.distributed.tensor", _register)

@@ -1,0 +1,55 @@
+"""DTensors through our operators: two ranks on the CPU. Exit code 77 says: skipped, and why."""
+
+import os
+import socket
+import sys
+import unittest
+
+try:
+    import torch
+    import torch.distributed
+    import torch.multiprocessing
+    from torch.distributed.tensor.experimental import register_sharding  # noqa: F401
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+
+def work(rank, ranks, port):
+    import gpu_headroom.torch as ht
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+    torch.manual_seed(0)
+    whole = [torch.randn(2, heads, 9, 8, requires_grad=True) for heads in (4, 2, 2)]
+    sink = torch.randn(4, requires_grad=True)
+    for place, with_ in ((Shard(0), None), (Shard(1), None), (Replicate(), None), (Shard(0), Replicate()), (Shard(1), Shard(0))):
+        for t in (*whole, sink):
+            t.grad = None
+        want = ht.attention(*whole, is_causal=True, sink=None if with_ is None else sink)
+        want.sum().backward()
+        split = [distribute_tensor(t.detach(), mesh, [place]).requires_grad_() for t in whole]
+        their_sink = None if with_ is None else distribute_tensor(sink.detach(), mesh, [with_]).requires_grad_()
+        o, lse = ht.attention(*split, is_causal=True, sink=their_sink, return_lse=True)
+        assert o.placements == lse.placements == (place,), (o.placements, lse.placements)
+        assert torch.allclose(o.full_tensor(), want, atol=1e-6)
+        o.sum().backward()
+        for got, t in zip(split, whole):
+            assert torch.allclose(got.grad.full_tensor(), t.grad, atol=1e-6), place
+        if with_ is not None:
+            assert torch.allclose(their_sink.grad.full_tensor(), sink.grad, atol=1e-5), place
+    torch.distributed.destroy_process_group()
+
+
+class ShardingTest(unittest.TestCase):
+    def test_split_by_batch_and_by_heads(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        torch.multiprocessing.spawn(work, (2, port), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
