@@ -69,7 +69,7 @@ void Process::look_through() {
       if (damaged_) break;
       auto& kept = stacks_[stack.id];
       kept.resize(stack.count);
-      std::memcpy(kept.data(), frames, stack.count * sizeof(Frame));
+      if (stack.count) std::memcpy(kept.data(), frames, stack.count * sizeof(Frame));
     }
     at += bytes;
     ++entries_;
