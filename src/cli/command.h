@@ -44,6 +44,7 @@ struct Command {
 Run attention(CLI::App&, Common&);
 Run comm(CLI::App&, Common&);
 Run device(CLI::App&, Common&);
+Run forecast(CLI::App&, Common&);
 Run kernels(CLI::App&, Common&);
 Run memory(CLI::App&, Common&);
 Run memory_attention_topic(CLI::App&, Common&);  // app is the topic

@@ -14,6 +14,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
+    {"forecast", "Does your PyTorch program fit? It runs unchanged, without a GPU; bytes by phase, module, line", forecast},
     {"attention", "Sweep attention variants: time, bytes, error, and the largest length that fits", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, largest size, savings", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},

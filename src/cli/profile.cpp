@@ -107,6 +107,7 @@ int run_program(const ProfileAsked& a, const Common& common) {
   else
     deliver(record, common);
   if (!a.trace.empty()) say(fmt::format("wrote {}; open it at ui.perfetto.dev", a.trace));
+  if (const std::string kept = studies::keep_program(run, common.db); !kept.empty()) say(kept);
   return run.exit_code;
 }
 

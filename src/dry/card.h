@@ -13,6 +13,7 @@ struct Card {
   std::uint64_t memory_bytes = 150122528768;  // what cudaMemGetInfo calls the total
   std::uint64_t context_bytes = 0;            // of them, what each process's context takes
   std::uint64_t others_bytes = 0;             // and what other programs hold
+  std::uint64_t unlimited = 0;                // 1: it is never full, though it says how large it is
   std::uint64_t sm = 90, units = 132;         // sm: 90 for 9.0
   std::uint64_t shared_bytes = 232448;        // that a block may have
   std::uint64_t l2_bytes = 62914560;
@@ -27,6 +28,7 @@ void each_field(C& card, F&& f) {
   f("memory", card.memory_bytes);
   f("context", card.context_bytes);
   f("others", card.others_bytes);
+  f("unlimited", card.unlimited);
   f("sm", card.sm);
   f("units", card.units);
   f("shared", card.shared_bytes);

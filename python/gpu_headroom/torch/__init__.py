@@ -12,6 +12,7 @@
 
     AutoModel.from_pretrained(name, attn_implementation="headroom")  # transformers: windows, caps, sinks, padding, packed documents
     print(ht.explain())                                            # what it served, and what it left to transformers, and why
+    print(ht.forecast(train, 8, device="h100"))                    # does a function fit? It runs dry in a process of its own, without a GPU
 
 The operators are torch.ops.headroom.attention_forward and attention_backward. torch >= 2.4.
 """
@@ -21,6 +22,7 @@ import torch
 if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4):
     raise ImportError(f"gpu_headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
 
+from .dry import ProgramForecast, forecast
 from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
 from .flops import register as _count_flops
 from .models import register as _serve_transformers
@@ -32,5 +34,6 @@ _serve_transformers()
 _split_dtensors()
 
 __all__ = [
-    "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "replace_sdpa", "why_not",
+    "ProgramForecast", "Replacement", "attention", "attention_backward", "attention_varlen", "attention_with_cache", "explain", "forecast",
+    "replace_sdpa", "why_not",
 ]  # fmt: skip

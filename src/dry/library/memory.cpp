@@ -124,7 +124,7 @@ void* take(std::size_t bytes, const char* function) {
   const std::unique_lock lock(m.mutex);
   Addresses& addresses = m.devices[std::size_t(d)].addresses;
   const std::uint64_t before = addresses.used();
-  if (used_with_lock(m, d) + bytes > card().memory_bytes) {
+  if (!card().unlimited && used_with_lock(m, d) + bytes > card().memory_bytes) {
     note(Said::full, function, bytes);
     return nullptr;
   }

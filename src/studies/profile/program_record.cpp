@@ -229,6 +229,11 @@ Record program_record(const ProgramRun& run, bool for_people) {
   Record all{"", shown_text(joined(run.command, " "), for_people), {}};
   all.add("command", joined(run.command, " ")).add("exit_code", std::int64_t(run.exit_code)).add("wall_s", run.wall_s);
   if (!run.ended_by.empty()) all.add("ended_by", run.ended_by);
+  if (run.bytes) {
+    all.add("peak_allocated_bytes", std::int64_t(run.bytes->peak_allocated_bytes), Unit::bytes);
+    all.add("peak_reserved_bytes", std::int64_t(run.bytes->peak_reserved_bytes), Unit::bytes);
+    if (!for_people) all.add(Part{table_of("rows", "", std::vector{*run.bytes})});
+  }
   std::size_t shown_logs = 0;
   for (const ActivityLog& log : run.logs) {
     if (log.slices.empty() && log.memory.empty() && log.refusal.empty() && run.logs.size() > 1) continue;

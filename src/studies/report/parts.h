@@ -13,6 +13,7 @@ void add_step(const ReportRun&, Record&);       // rows of headroom step: phases
 void add_plan(const ReportRun&, Record&);       // rows of headroom plan: bytes against time
 void add_train(const ReportRun&, Record&);      // rows of headroom train: the loss over the steps
 void add_profile(const ReportRun&, Record&);    // tables of headroom profile: timeline, modules, roofline, live bytes
+void add_program(const ReportRun&, Record&);    // rows of headroom forecast: live bytes, phases, what is allocated at the peak
 
 bool holds_attention(const ReportRun&);
 

@@ -240,6 +240,7 @@ Record section(const ReportRun& run) {
   add_train(run, r);
   add_plan(run, r);
   add_profile(run, r);
+  add_program(run, r);
   add_forecast(run, r);
   in_reading_order(r);
   Record whole;
@@ -280,7 +281,10 @@ std::string title_of(const std::string& table) {
                                                             {"pauses", "Pauses of 10 ms and longer"},
                                                             {"timeline", "Every slice of the timeline"},
                                                             {"memory", "Every allocation and its end"},
-                                                            {"at_peak", "Allocated at the peak"}};
+                                                            {"at_peak", "Allocated at the peak"},
+                                                            {"saved", "Saved for backward"},
+                                                            {"curve", "Live bytes"},
+                                                            {"tries", "What removes bytes"}};
   for (const auto& [name, title] : titles)
     if (table == name) return title;
   std::string words = table;

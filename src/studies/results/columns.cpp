@@ -10,6 +10,7 @@
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/described.h"
+#include "studies/forecast/tries.h"
 #include "studies/memory/rows.h"
 #include "studies/plan/plan.h"
 #include "studies/plan/pytorch.h"
@@ -44,6 +45,7 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<InferenceRow>()},
       {"rows", columns_of<AttentionMemoryRow>()},
       {"rows", columns_of<CommRow>()},
+      {"rows", columns_of<ForecastRow>()},
       {"rows", columns_of<precision::AccumulateRow>()},
       {"rows", columns_of<precision::NormRow>()},
       {"rows", columns_of<precision::FormatRow>()},
@@ -97,6 +99,15 @@ const std::vector<RowKind>& row_kinds() {
       {"policy_ops", columns_of<precision::PolicyOpRow>()},
       {"ranks", columns_of<RankRow>()},
       {"lanes", columns_of<LaneRow>()},
+      {"ranks", columns_of<ForecastRankRow>()},
+      {"phases", columns_of<ForecastPhaseRow>()},
+      {"at_peak", columns_of<ForecastBlockRow>()},
+      {"saved", columns_of<ForecastBlockRow>()},
+      {"curve", columns_of<ForecastMomentRow>()},
+      {"steps_done", columns_of<ForecastStepRow>()},
+      {"tries", columns_of<ForecastTryRow>()},
+      {"values", columns_of<UnknownValueRow>()},
+      {"functions", columns_of<OnlyAcceptedRow>()},
   };
   return kinds;
 }

@@ -1,0 +1,56 @@
+// The account of one card, as one process of a dry run used it: read from the record, block by block. The sums are those of PyTorch's own
+// allocator; only the words for what a block is are ours, by the phase in which it was allocated and the phase in which it was given back.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dry/read.h"
+#include "studies/forecast/rows.h"
+
+namespace headroom::studies {
+
+struct RanOut {             // the card had no room, and the program was told
+  std::uint64_t bytes = 0;  // of the tensor; 0: not known
+  std::int64_t step = 0;    // that was under way, counted from 1
+  std::string phase, line, own_line;
+  bool raised = false;  // by PyTorch, after it had given back what it caches; else the driver refused, which PyTorch may have mended
+};
+
+struct ProgramAccount {
+  int pid = 0, rank = 0, card = 0;
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+  std::uint64_t elsewhere_bytes = 0;                    // that the program took from the driver, not through PyTorch's allocator
+  std::optional<std::uint64_t> step_allocated_bytes{};  // of the last whole step
+  std::uint64_t saved_bytes = 0;                        // for backward, in the step of the peak
+  std::int64_t whole_steps = 0, blocks = 0;
+  std::string peak_phase, peak_line, peak_own_line;
+  std::int64_t peak_step = 0;  // 0: before the first
+  std::vector<ForecastStepRow> steps;
+  std::vector<ForecastPhaseRow> phases;
+  std::vector<ForecastBlockRow> at_peak, saved;
+  std::vector<ForecastMomentRow> curve;
+  std::optional<RanOut> ran_out{};
+};
+
+// What one process did, beside its cards' bytes.
+struct ProcessStory {
+  int pid = 0, rank = 0, ranks = 1;
+  std::string program;
+  std::vector<ProgramAccount> cards;  // that it allocated on
+  bool collectives = false, damaged = false, observed = false;
+  std::uint64_t pinned_bytes = 0, managed_bytes = 0;  // peaks
+  std::vector<UnknownValueRow> values;
+  std::vector<OnlyAcceptedRow> functions;
+  std::vector<std::string> static_runtimes;               // files that bring a runtime of their own
+  std::vector<std::pair<std::string, std::string>> said;  // by the observer: replaced, cannot, note; and what
+  std::string end;                                        // why the observer ended the program; empty: it did not
+  bool waits = false;                                     // because a loop waits for a value to change; else enough steps were done
+  std::string torch;                                      // its version; empty: not known
+  bool torch_with_cuda = true;
+  std::int64_t unknown_values() const;
+};
+
+ProcessStory story_of(const dry::Process&);
+
+}  // namespace headroom::studies

@@ -1,0 +1,47 @@
+// forecast — does somebody else's program fit on a card, and what takes its bytes: the program itself, run dry.
+#pragma once
+#include <functional>
+
+#include "studies/forecast/asked.h"
+#include "studies/forecast/run.h"
+#include "studies/life.h"
+#include "studies/memory/room.h"
+
+namespace headroom::studies {
+
+// What is known of one program, run dry or for real.
+struct Told {
+  ForecastRow row;
+  std::vector<ForecastRankRow> ranks;    // the one that needs most first
+  std::vector<ProgramAccount> accounts;  // the same order
+  std::vector<ProcessStory> processes;   // that did anything on a card
+  std::optional<RanOut> ran_out{};       // on this card
+  bool went_on = false;                  // it ran out of memory, caught that, and ended well
+  bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
+  bool stopped = false;                  // by Ctrl-C
+  std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
+  Device device;
+  Room room;
+  std::optional<ForecastRow> expandable{};  // with expandable segments, where that may decide
+};
+
+// What the program writes while it runs.
+using ProgramOutput = std::function<void(std::string_view)>;
+
+// The program with one setting. `change`: environment of --try. Runs it once more, with unlimited memory, where it runs out.
+Told forecast_one(const Forecast&, const std::vector<std::string>& program, const Host&, const ProgramOutput&,
+                  const std::vector<std::string>& change = {});
+
+// What is known from stories, whatever wrote them: fills the row, the ranks and the accounts. The device and the room are there already.
+void fill(Told&, const std::vector<ProcessStory>&);
+
+Record told_record(const Told&, bool for_people);
+std::string verdict(const Told&);  // a sentence or two
+
+Outcome forecast(const Forecast&, const Host&, const ProgramOutput&, bool for_people);
+
+// The card that is described, as the library that stands in for CUDA answers for it.
+dry::Dry dry_of(const Device&, const Room&, int cards);
+Room room_of_program(const Device&, std::optional<std::uint64_t> asked, int ranks);
+
+}  // namespace headroom::studies

@@ -1,0 +1,247 @@
+// One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "gpu/architecture.h"
+#include "studies/forecast/forecast.h"
+
+namespace headroom::studies {
+
+namespace {
+
+int ranks_of(const std::vector<ProcessStory>& processes) {
+  int ranks = 0;
+  for (const ProcessStory& p : processes) ranks = std::max(ranks, p.collectives ? p.ranks : 1);
+  return std::max(1, ranks);
+}
+
+// The host's, for NCCL's buffers: those that run here.
+int ranks_here(const std::vector<ProcessStory>& processes) {
+  int here = 0;
+  bool collectives = false;
+  for (const ProcessStory& p : processes) {
+    here += !p.cards.empty();
+    collectives |= p.collectives && p.ranks > 1;
+  }
+  return collectives ? std::max(1, here) : 1;
+}
+
+std::string first_words_of(const std::vector<std::string>& program) { return program.empty() ? "" : program[0]; }
+
+[[noreturn]] void refuse_without_bytes(const DryRun& run, const Forecast& a) {
+  const std::string name = first_words_of(a.program);
+  for (const ProcessStory& p : run.processes)
+    if (!p.static_runtimes.empty())
+      throw Error(Code::unsupported,
+                  fmt::format("'{}' brings a CUDA runtime of its own, in {}: its calls cannot be answered; use a build that "
+                              "links libcudart.so",
+                              name, joined(p.static_runtimes)));
+  const bool cpu_only = run.says("not compiled with cuda") ||
+                        std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return !p.torch_with_cuda; });
+  if (cpu_only)
+    throw Error(Code::unsupported,
+                "its PyTorch is a build for CPUs, which has no CUDA allocator; install the CUDA build, which needs no GPU: "
+                "pip install torch --index-url https://download.pytorch.org/whl/cu130");
+  if (run.ended.exit_code != 0) {
+    const std::string last = run.last_line();
+    throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}", name, run.ended.exit_code,
+                                      last.empty() ? "" : ": " + shortened(last, 160)));
+  }
+  throw Error(Code::unsupported,
+              fmt::format("'{}' ran to its end and allocated nothing on a card: it does not use PyTorch on CUDA, its PyTorch is a build "
+                          "for CPUs, or it is linked statically",
+                          name));
+}
+
+bool ended_well(const DryRun& run) {
+  const bool waits = std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return p.waits; });
+  return !waits && (run.ended.exit_code == 0 || run.enough);
+}
+
+bool ran_out(const DryRun& run) {
+  const bool noted = std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessStory& p) {
+    return std::any_of(p.cards.begin(), p.cards.end(), [](const ProgramAccount& a) { return a.ran_out.has_value(); });
+  });
+  return noted && (run.says("out of memory") || run.says("OutOfMemoryError"));
+}
+
+std::optional<RanOut> where_it_ran_out(const DryRun& run) {
+  std::optional<RanOut> found;
+  for (const ProcessStory& p : run.processes)
+    for (const ProgramAccount& a : p.cards)
+      if (a.ran_out && (!found || a.ran_out->raised)) found = a.ran_out;
+  return found;
+}
+
+std::string how_it_ended(const DryRun& run) {
+  for (const ProcessStory& p : run.processes)
+    if (p.waits) return p.end;
+  const std::string last = run.last_line();
+  return fmt::format("{}{}", run.ended.by.empty() ? fmt::format("exit code {}", run.ended.exit_code) : run.ended.by,
+                     last.empty() ? "" : ": " + shortened(last, 120));
+}
+
+std::string where(const RanOut& r) {
+  std::vector<std::string> parts{fmt::format("step {}", r.step)};
+  if (!r.phase.empty()) parts.push_back(r.phase);
+  if (const std::string& line = r.own_line.empty() ? r.line : r.own_line; !line.empty()) parts.push_back(line);
+  return joined(parts);
+}
+
+}  // namespace
+
+void fill(Told& t, const std::vector<ProcessStory>& stories) {
+  t.processes.clear();
+  t.accounts.clear();
+  t.ranks.clear();
+  for (const ProcessStory& p : stories)
+    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty()) t.processes.push_back(p);
+  for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
+  const auto needs = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
+  std::stable_sort(t.accounts.begin(), t.accounts.end(),
+                   [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
+  ForecastRow& r = t.row;
+  for (const ProgramAccount& a : t.accounts) {
+    ForecastRankRow row;
+    row.rank = a.rank;
+    row.card = a.card;
+    row.peak_allocated_bytes = a.peak_allocated_bytes;
+    row.peak_reserved_bytes = a.peak_reserved_bytes;
+    row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes;
+    row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
+    row.fits = row.needed_bytes <= t.room.memory_bytes;
+    row.step_allocated_bytes = a.step_allocated_bytes;
+    row.fragmented_bytes = a.peak_reserved_bytes - a.peak_allocated_bytes;
+    if (a.whole_steps > 0) row.steps = a.whole_steps;
+    row.line = a.peak_line;
+    t.ranks.push_back(std::move(row));
+  }
+  const ForecastRankRow& most = t.ranks.front();
+  r.peak_reserved_bytes = most.peak_reserved_bytes;
+  r.beside_bytes = most.beside_bytes;
+  r.needed_bytes = most.needed_bytes;
+  r.steps = most.steps;
+  r.fragmented_bytes = most.fragmented_bytes;
+  r.line = t.accounts.front().peak_line;
+  r.saved_bytes = t.accounts.front().saved_bytes > 0 ? std::optional(t.accounts.front().saved_bytes) : std::nullopt;
+  r.peak_allocated_bytes = 0;
+  r.step_allocated_bytes.reset();
+  for (const ForecastRankRow& rank : t.ranks) {
+    r.peak_allocated_bytes = std::max(r.peak_allocated_bytes, rank.peak_allocated_bytes);
+    if (rank.step_allocated_bytes) r.step_allocated_bytes = std::max(r.step_allocated_bytes.value_or(0), *rank.step_allocated_bytes);
+  }
+  r.unknown_values = r.accepted_functions = 0;
+  for (const ProcessStory& p : t.processes) {
+    r.unknown_values += p.unknown_values();
+    r.accepted_functions = std::max(
+        r.accepted_functions,
+        std::int64_t(std::count_if(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what != "refused"; })));
+  }
+  r.ranks = std::max(std::int64_t(ranks_of(t.processes)), std::int64_t(t.ranks.size()));
+}
+
+Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks) {
+  Device described = device;  // a card that is here is asked about as if it were empty
+  if (!device.bus.empty() && !asked) asked = device.total_bytes;
+  described.bus.clear();
+  return room_of(described, asked, ranks);
+}
+
+dry::Dry dry_of(const Device& device, const Room& room, int cards) {
+  dry::Dry d;
+  d.cards = cards;
+  dry::Card& c = d.card;
+  c.name = device.name;
+  c.memory_bytes = room.memory_bytes;
+  c.context_bytes = room.overhead_bytes;
+  c.sm = std::uint64_t(device.sm);
+  c.units = std::uint64_t(device.units);
+  c.shared_bytes = std::uint64_t(architecture_of(device.sm).shared_bytes);
+  const Ceilings& k = device.ceilings;
+  if (k.copy_bytes_per_s > 0) c.bytes_per_s = k.copy_bytes_per_s;
+  if (k.bf16_flops > 0) c.half_flops = k.bf16_flops;
+  if (k.fp32_flops > 0) c.single_flops = k.fp32_flops;
+  if (k.link_bytes_per_s > 0) c.link_bytes_per_s = k.link_bytes_per_s;
+  return d;
+}
+
+Told forecast_one(const Forecast& a, const std::vector<std::string>& program, const Host& host, const ProgramOutput& output,
+                  const std::vector<std::string>& change) {
+  Told t;
+  t.device = a.device;
+  const int told = ranks_told(program), cards = a.gpus > 0 ? a.gpus : told;
+  t.room = room_of_program(a.device, a.memory_bytes, told);
+  t.row.program = joined(program, " ");
+  t.row.device = a.device.name;
+  t.row.memory_bytes = t.room.memory_bytes;
+  DryRunAsked asked{.program = program, .dry = dry_of(a.device, t.room, cards), .steps = a.steps, .settings = change, .output = output};
+  const auto doing = [&](const char* what) {
+    return [&host, what](std::int64_t steps, std::uint64_t live) {
+      host.progress(0, fmt::format("{}: {} steps, {} allocated", what, steps, bytes_in_words(double(live))));
+    };
+  };
+  asked.progress = doing("running dry");
+  DryRun run = run_dry(asked);
+  const bool too_small = !ended_well(run) && !run.ended.asked && ran_out(run);
+  t.ran_out = where_it_ran_out(run);
+  t.went_on = t.ran_out && t.ran_out->raised && ended_well(run);
+  t.stopped = run.ended.asked;
+  if (!run.any_bytes()) refuse_without_bytes(run, a);
+  if (too_small) {
+    asked.dry.card.unlimited = 1;
+    asked.progress = doing("does not fit; once more with unlimited memory");
+    asked.output = [](std::string_view) {};
+    DryRun whole = run_dry(asked);
+    t.stopped |= whole.ended.asked;
+    t.at_least = ran_out(whole) && !ended_well(whole);  // by a limit of its own
+    if (whole.any_bytes()) run = std::move(whole);
+  }
+  if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
+  fill(t, run.processes);
+  t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
+  t.row.fits = !too_small && t.row.needed_bytes <= t.room.memory_bytes;
+  if (!ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
+  if (too_small) {
+    t.row.status = Status::oom;
+    t.row.why = fmt::format("runs out in {}", where(*t.ran_out));
+    t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
+  } else if (t.stopped) {
+    t.row.status = Status::interrupted;
+    t.row.why = "stopped before its end";
+    t.row.fits = false;
+  } else if (!ended_well(run)) {
+    t.row.status = Status::failed;
+    t.row.why = t.ended;
+    t.row.fits = false;
+  } else if (!t.row.fits) {
+    t.row.status = Status::oom;
+    t.row.why = misfit(t.room, t.row.peak_reserved_bytes);
+  }
+  return t;
+}
+
+std::string verdict(const Told& t) {
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  const ForecastRow& r = t.row;
+  const std::string who =
+      fmt::format("{}{}", r.ranks > 1 ? fmt::format("the largest of {} ranks needs", r.ranks) : "it needs", t.at_least ? " at least" : "");
+  const std::string of = fmt::format("{} of {}", words(r.needed_bytes), words(r.memory_bytes));
+  switch (r.status) {
+    case Status::ok:
+      return fmt::format("Fits on {}: {} {} ({:.0f} %).", r.device, who, of, 100.0 * double(r.needed_bytes) / double(r.memory_bytes)) +
+             (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
+    case Status::oom: {
+      const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
+      std::string said = fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
+      if (t.ran_out)
+        said += fmt::format(" It runs out in {}{}.", where(*t.ran_out),
+                            t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");
+      return said;
+    }
+    case Status::interrupted: return fmt::format("Stopped before its end: so far {} {} on {}.", who, of, r.device);
+    default: return fmt::format("The program failed ({}). Until then {} {} on {}.", t.ended, who, of, r.device);
+  }
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,254 @@
+// What a forecast says: the answer, where the bytes are, what could be wrong.
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "studies/forecast/forecast.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::size_t rows_shown = 8;
+
+std::string words(std::uint64_t b) { return bytes_in_words(double(b)); }
+
+// Rows of the blocks of one rank, by one of their words.
+Table by_word(const std::vector<ForecastBlockRow>& blocks, const std::string& name, const std::string& title,
+              std::string ForecastBlockRow::*word, const char* without) {
+  std::map<std::string, ForecastBlockRow> sums;
+  std::uint64_t all = 0;
+  for (const ForecastBlockRow& b : blocks) {
+    ForecastBlockRow& s = sums[b.*word];
+    s.bytes += b.bytes;
+    s.blocks += b.blocks;
+    all += b.bytes;
+  }
+  std::vector<ForecastBlockRow> rows;
+  for (auto& [key, row] : sums) {
+    row.*word = key.empty() ? without : key;
+    row.share = double(row.bytes) / double(std::max<std::uint64_t>(all, 1));
+    rows.push_back(row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (rows.size() > rows_shown) {
+    ForecastBlockRow rest;
+    rest.*word = fmt::format("({} more)", rows.size() - rows_shown + 1);
+    for (std::size_t i = rows_shown - 1; i < rows.size(); ++i) {
+      rest.bytes += rows[i].bytes;
+      rest.share += rows[i].share;
+      rest.blocks += rows[i].blocks;
+    }
+    rows.resize(rows_shown - 1);
+    rows.push_back(rest);
+  }
+  Table t = table_of(name, title, rows);
+  leave_out(t, "rank");
+  for (const auto& [member, column] : {std::pair{&ForecastBlockRow::what, "what"}, std::pair{&ForecastBlockRow::module, "module"},
+                                       std::pair{&ForecastBlockRow::line, "line"}})
+    if (member != word) leave_out(t, column);
+  return t;
+}
+
+bool has_any(const std::vector<ForecastBlockRow>& blocks, std::string ForecastBlockRow::*word) {
+  return std::any_of(blocks.begin(), blocks.end(), [&](const auto& b) { return !(b.*word).empty(); });
+}
+
+Chart curve_of(const ProgramAccount& a, const Room& room) {
+  Chart c{"Live bytes over the run", "part of the run", "", Unit::bytes, false, {{"allocated", {}}, {"reserved", {}}}};
+  for (std::size_t i = 0; i < a.curve.size(); ++i) {
+    const double x = double(i) / double(std::max<std::size_t>(a.curve.size() - 1, 1));
+    c.series[0].points.emplace_back(x, double(a.curve[i].allocated_bytes));
+    c.series[0].names.push_back(a.curve[i].phase);
+    c.series[1].points.emplace_back(x, double(a.curve[i].reserved_bytes));
+  }
+  if (double(room.memory_bytes) < 4 * double(a.peak_reserved_bytes + room.overhead_bytes))
+    c.marks.push_back({"memory less what is beside", double(room.for_peak())});
+  return c;
+}
+
+template <class Row>
+std::vector<Row> of_all(const std::vector<ProgramAccount>& accounts, std::vector<Row> ProgramAccount::*part) {
+  std::vector<Row> all;
+  for (const ProgramAccount& a : accounts) all.insert(all.end(), (a.*part).begin(), (a.*part).end());
+  return all;
+}
+
+std::vector<UnknownValueRow> values_of(const Told& t) {
+  std::map<std::string, UnknownValueRow> sums;
+  for (const ProcessStory& p : t.processes)
+    for (const UnknownValueRow& v : p.values) {
+      UnknownValueRow& s = sums[v.line];
+      s.line = v.line;
+      s.count += v.count;
+      s.bytes += v.bytes;
+    }
+  std::vector<UnknownValueRow> rows;
+  for (auto& [line, row] : sums) rows.push_back(row);
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
+  return rows;
+}
+
+std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
+  std::map<std::string, OnlyAcceptedRow> all;
+  for (const ProcessStory& p : t.processes)
+    for (const OnlyAcceptedRow& f : p.functions) {
+      OnlyAcceptedRow& row = all.try_emplace(f.function, f).first->second;
+      row.count = std::max(row.count, f.count);
+    }
+  std::vector<OnlyAcceptedRow> rows;
+  for (auto& [name, row] : all) rows.push_back(row);
+  return rows;
+}
+
+// What follows from what is not known. A reserve beside the tensors was chosen too large rather than too small: half of it is the least.
+struct Interval {
+  std::uint64_t low = 0;
+  std::optional<std::uint64_t> high{};  // none: nothing bounds it
+};
+Interval interval_of(const Told& t, bool no_workspace) {
+  const bool measured = overhead_of(t.device, int(t.row.ranks)).measured;
+  Interval i{t.row.needed_bytes - (measured ? 0 : t.room.overhead_bytes / 2), t.row.needed_bytes};
+  if (no_workspace) i.high.reset();
+  return i;
+}
+
+Record uncertain_of(const Told& t, bool for_people) {
+  const auto values = values_of(t);
+  const auto functions = functions_of(t);
+  const bool no_workspace = std::any_of(functions.begin(), functions.end(), [](const auto& f) { return f.what == "workspace taken as 0"; });
+  const Interval interval = interval_of(t, no_workspace);
+  Record r{"uncertain", for_people ? "What could be wrong" : "", {}};
+  if (!for_people) {
+    r.add("low_bytes", std::int64_t(interval.low), Unit::bytes);
+    r.add("high_bytes", interval.high ? Value(std::int64_t(*interval.high)) : Value(), Unit::bytes);
+    r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
+    r.add(Part{table_of("values", "", values)});
+    return r.add(Part{table_of("functions", "", functions)});
+  }
+  const auto note = [&](std::string text) { r.add(Part{Note{std::move(text), false}}); };
+  if (values.empty() && t.row.accepted_functions == 0)
+    note("Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
+  if (!values.empty()) {
+    std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
+    r.add(Part{table_of("values", fmt::format("Values that the program read and only a card knows: {}; it got zeros", t.row.unknown_values),
+                        shown)});
+    note("A loss that is printed changes nothing. A value that decides a shape or a branch does: look at these lines.");
+  }
+  std::vector<OnlyAcceptedRow> shown_functions;  // one that is refused answers as a card without it does
+  for (const OnlyAcceptedRow& f : functions)
+    if (f.what != "refused" || t.row.status == Status::failed) shown_functions.push_back(f);
+  if (!shown_functions.empty()) {
+    std::vector<OnlyAcceptedRow> shown(shown_functions.begin(),
+                                       shown_functions.begin() + std::ptrdiff_t(std::min(rows_shown, shown_functions.size())));
+    r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
+  }
+  if (interval.high && interval.low < *interval.high)
+    note(fmt::format("Between {} and {}: the bytes beside the tensors are a reserve, not measured on this card.", words(interval.low),
+                     words(*interval.high)));
+  if (!interval.high) note(fmt::format("At least {}: a workspace that a function above would ask for comes on top.", words(interval.low)));
+  return r;
+}
+
+void add_beside(const Told& t, Record& r) {
+  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)));
+  std::string text = fmt::format("Beside PyTorch's segments: context {}, libraries' code {}", words(o.beside.context_bytes),
+                                 words(o.beside.libraries_bytes));
+  if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
+    text += fmt::format(", NCCL and contexts of other ranks {}",
+                        words(t.room.overhead_bytes - o.beside.context_bytes - o.beside.libraries_bytes));
+  if (const std::uint64_t elsewhere = t.row.beside_bytes - std::min(t.row.beside_bytes, t.room.overhead_bytes); elsewhere > 0)
+    text += fmt::format(", taken by the program past PyTorch {}", words(elsewhere));
+  text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
+  r.add(Part{Note{text, false}});
+}
+
+void add_fragmentation(const Told& t, Record& r) {
+  const ForecastRow& row = t.row;
+  const std::uint64_t gap = row.fragmented_bytes.value_or(0);
+  if (row.peak_reserved_bytes == 0) return;
+  std::string text = fmt::format("Reserved and never allocated at once: {} ({:.0f} % of what is reserved).", words(gap),
+                                 100.0 * double(gap) / double(row.peak_reserved_bytes));
+  if (t.expandable)
+    text += fmt::format(" With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it needs {}{}.", words(t.expandable->needed_bytes),
+                        t.expandable->fits && !row.fits ? " and fits" : "");
+  else if (gap > row.peak_reserved_bytes / 20)
+    text += " --try measures which allocator setting ends it.";
+  r.add(Part{Note{text, false}});
+}
+
+// For people: the rank that needs most. As data: all of them.
+void add_tables(const Told& t, bool for_people, Record& r) {
+  Table ranks = table_of("ranks", "By rank, the largest first", t.ranks);
+  if (!for_people) {
+    r.add(Part{std::move(ranks)});
+    r.add(Part{table_of("phases", "", of_all(t.accounts, &ProgramAccount::phases))});
+    r.add(Part{table_of("steps_done", "", of_all(t.accounts, &ProgramAccount::steps))});
+    r.add(Part{table_of("at_peak", "", of_all(t.accounts, &ProgramAccount::at_peak))});
+    r.add(Part{table_of("saved", "", of_all(t.accounts, &ProgramAccount::saved))});
+    r.add(Part{table_of("curve", "", of_all(t.accounts, &ProgramAccount::curve))});
+    return;
+  }
+  if (t.ranks.size() > 1) r.add(Part{std::move(ranks)});
+  const ProgramAccount& a = t.accounts.front();
+  const std::string whose = t.ranks.size() > 1 ? fmt::format(" of rank {}", a.rank) : "";
+  if (!a.phases.empty()) {
+    Table phases = table_of("phases", "By phase" + whose, a.phases);
+    leave_out(phases, "rank");
+    r.add(Part{std::move(phases)});
+  }
+  const std::string peak = fmt::format("At the peak{}", whose);
+  if (!a.at_peak.empty()) r.add(Part{by_word(a.at_peak, "at_peak", peak + ", by what it is", &ForecastBlockRow::what, "")});
+  if (has_any(a.at_peak, &ForecastBlockRow::module))
+    r.add(Part{by_word(a.at_peak, "at_peak_modules", peak + ", by module", &ForecastBlockRow::module, "(outside every module)")});
+  if (has_any(a.at_peak, &ForecastBlockRow::line))
+    r.add(Part{by_word(a.at_peak, "at_peak_lines", peak + ", by the line that allocated it", &ForecastBlockRow::line,
+                       "(PyTorch's own threads, as in backward)")});
+  if (has_any(a.saved, &ForecastBlockRow::line))
+    r.add(Part{by_word(a.saved, "saved", fmt::format("Saved for backward{}: {}", whose, words(a.saved_bytes)), &ForecastBlockRow::line,
+                       "(no line)")});
+  if (a.curve.size() > 2) r.add(Part{curve_of(a, t.room)});
+}
+
+}  // namespace
+
+Record told_record(const Told& t, bool for_people) {
+  Record r{"forecast", verdict(t), {}};
+  const ForecastRow& row = t.row;
+  r.add("program", row.program).add("device", row.device);
+  r.add("fits", row.fits);
+  r.add("peak_allocated_bytes", std::int64_t(row.peak_allocated_bytes), Unit::bytes);
+  r.add("peak_reserved_bytes", std::int64_t(row.peak_reserved_bytes), Unit::bytes);
+  r.add("beside_bytes", std::int64_t(row.beside_bytes), Unit::bytes);
+  r.add("needed_bytes", std::int64_t(row.needed_bytes), Unit::bytes);
+  r.add("memory_bytes", std::int64_t(row.memory_bytes), Unit::bytes);
+  if (!for_people || row.ms) r.add("ms", row.ms ? Value(*row.ms) : Value(), Unit::ms);
+  if (!for_people) {
+    r.add("status", value_of_member(row.status)).add("why", row.why).add("line", row.line).add("source", row.source);
+    const auto maybe = [](const auto& x) { return x ? Value(std::int64_t(*x)) : Value(); };
+    r.add("step_allocated_bytes", maybe(row.step_allocated_bytes), Unit::bytes).add("saved_bytes", maybe(row.saved_bytes), Unit::bytes);
+    r.add("fragmented_bytes", maybe(row.fragmented_bytes), Unit::bytes).add("host_bytes", maybe(row.host_bytes), Unit::bytes);
+    r.add("steps", maybe(row.steps)).add("rank_count", row.ranks);
+    r.add(Part{table_of("rows", "", std::vector{row})});
+    add_tables(t, false, r);
+    r.add(Part{uncertain_of(t, false)});
+    return r;
+  }
+  const ProgramAccount& a = t.accounts.front();
+  std::string peak = a.peak_step > 0 ? fmt::format("The peak is in step {}", a.peak_step) : "The peak is before the first step";
+  if (!a.peak_phase.empty() && a.peak_step > 0) peak += fmt::format(", {}", a.peak_phase);
+  if (!a.peak_line.empty()) peak += fmt::format(", at {}", a.peak_line);
+  if (a.step_allocated_bytes && *a.step_allocated_bytes != a.peak_allocated_bytes)
+    peak += fmt::format("; later steps reach {}", words(*a.step_allocated_bytes));
+  r.add(Part{Note{peak + ".", false}});
+  add_beside(t, r);
+  add_fragmentation(t, r);
+  add_tables(t, true, r);
+  r.add(Part{uncertain_of(t, true)});
+  for (const ProcessStory& p : t.processes) {
+    for (const auto& [what, text] : p.said) r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});
+  }
+  return r;
+}
+
+}  // namespace headroom::studies

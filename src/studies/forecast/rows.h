@@ -1,0 +1,168 @@
+// The rows of a forecast. A measured run of the same program (forecast --check, profile -- COMMAND) writes the same names.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "report/described_table.h"
+#include "store/described_json.h"
+#include "studies/status.h"
+
+namespace headroom::studies {
+
+// One program, run once: dry, or for real. The numbers of its ranks' largest.
+struct ForecastRow {
+  std::string program;
+  std::string setting;  // "batch=8"; empty where nothing is varied
+  std::string change;   // what --try changed; empty: nothing
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
+  bool fits = false;
+  std::optional<double> ms{};
+  std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
+  std::optional<std::int64_t> steps{};
+  std::int64_t ranks = 1, unknown_values = 0, accepted_functions = 0;
+  Status status = Status::ok;
+  std::string why, line, device, source = "dry";
+};
+void describe(Of<ForecastRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.program, {.name = "program", .show = Show::detail});
+  f(r.setting, {.name = "setting"});
+  f(r.change, {.name = "change"});
+  f(r.fits, {.name = "fits", .role = measured});
+  f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
+  f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
+  f(r.beside_bytes, {.name = "beside_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = bytes});
+  f(r.memory_bytes, {.name = "memory_bytes", .role = noted, .unit = bytes});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::detail});
+  f(r.step_allocated_bytes, {.name = "step_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
+  f(r.saved_bytes, {.name = "saved_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.fragmented_bytes, {.name = "fragmented_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.host_bytes, {.name = "host_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});
+  f(r.ranks, {.name = "ranks", .role = noted, .show = Show::detail});
+  f(r.unknown_values, {.name = "unknown_values", .role = noted, .show = Show::detail});
+  f(r.accepted_functions, {.name = "accepted_functions", .role = noted, .show = Show::detail});
+  f(r.status, {.name = "status", .role = measured});
+  f(r.why, {.name = "why", .role = noted, .show = Show::detail});
+  f(r.line, {.name = "line", .role = noted, .show = Show::detail});
+  f(r.device, {.name = "device", .role = noted, .show = Show::detail});
+  f(r.source, {.name = "source", .role = noted, .show = Show::detail});
+}
+
+// A rank of it: a process on a card.
+struct ForecastRankRow {
+  std::int64_t rank = 0, card = 0;
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0;
+  bool fits = false;
+  std::optional<std::uint64_t> step_allocated_bytes{}, fragmented_bytes{};
+  std::optional<std::int64_t> steps{};
+  std::string line;  // that allocated at the peak
+};
+void describe(Of<ForecastRankRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.rank, {.name = "rank"});
+  f(r.card, {.name = "card", .role = noted});
+  f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
+  f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
+  f(r.beside_bytes, {.name = "beside_bytes", .role = noted, .unit = bytes});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = bytes});
+  f(r.fits, {.name = "fits", .role = measured});
+  f(r.step_allocated_bytes, {.name = "step_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
+  f(r.fragmented_bytes, {.name = "fragmented_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});
+  f(r.line, {.name = "line", .role = noted, .show = Show::detail});
+}
+
+struct ForecastPhaseRow {
+  std::int64_t rank = 0;
+  std::string phase;
+  std::int64_t count = 0;
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, left_bytes = 0;
+};
+void describe(Of<ForecastPhaseRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.rank, {.name = "rank"});
+  f(r.phase, {.name = "phase"});
+  f(r.count, {.name = "count", .role = noted});
+  f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
+  f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
+  f(r.left_bytes, {.name = "left_bytes", .role = measured, .unit = bytes});
+}
+
+// Blocks that are allocated at the peak, or saved for backward; what they are, and who allocated them.
+struct ForecastBlockRow {
+  std::int64_t rank = 0;
+  std::string what, module, line;
+  std::uint64_t bytes = 0;
+  double share = 0;
+  std::int64_t blocks = 0;
+};
+void describe(Of<ForecastBlockRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.rank, {.name = "rank"});
+  f(r.what, {.name = "what"});
+  f(r.module, {.name = "module"});
+  f(r.line, {.name = "line"});
+  f(r.bytes, {.name = "bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
+  f(r.share, {.name = "share", .role = noted, .unit = Unit::share});
+  f(r.blocks, {.name = "blocks", .role = noted});
+}
+
+struct ForecastMomentRow {  // a point of the curve: the most within a piece of the run
+  std::int64_t rank = 0;
+  double at_ms = 0;
+  std::string phase;
+  std::uint64_t allocated_bytes = 0, reserved_bytes = 0;
+};
+void describe(Of<ForecastMomentRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.rank, {.name = "rank"});
+  f(r.at_ms, {.name = "at_ms", .role = noted});
+  f(r.phase, {.name = "phase"});
+  f(r.allocated_bytes, {.name = "allocated_bytes", .role = noted, .unit = bytes});
+  f(r.reserved_bytes, {.name = "reserved_bytes", .role = noted, .unit = bytes});
+}
+
+struct ForecastStepRow {
+  std::int64_t rank = 0, step = 0;
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+};
+void describe(Of<ForecastStepRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.rank, {.name = "rank"});
+  f(r.step, {.name = "step"});
+  f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
+  f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
+}
+
+struct UnknownValueRow {  // the program read what is not known without a card
+  std::string line;
+  std::int64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+void describe(Of<UnknownValueRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.line, {.name = "line"});
+  f(r.count, {.name = "count", .role = noted});
+  f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
+}
+
+struct OnlyAcceptedRow {  // a function that was not answered as a card would
+  std::string function, what, line;
+  std::int64_t count = 0;
+};
+void describe(Of<OnlyAcceptedRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.function, {.name = "function"});
+  f(r.what, {.name = "what", .role = noted});
+  f(r.line, {.name = "line", .role = noted});
+  f(r.count, {.name = "count", .role = noted});
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,192 @@
+#include "studies/forecast/run.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace headroom::studies {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t tail_bytes = 1 << 16;
+constexpr auto between_reads = std::chrono::milliseconds(200);
+
+// A record that is still being written, from where it was left.
+class Growing {
+ public:
+  explicit Growing(const fs::path& file) : file_(open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+  void look() {
+    if (!file_) return;
+    if (at_ == 0) {
+      dry::FileHead head;
+      if (!read_at(0, &head, sizeof head) || std::memcmp(head.magic, dry::record_magic, sizeof head.magic) != 0 || head.bytes < sizeof head)
+        return;
+      at_ = head.bytes;
+    }
+    std::vector<char> bytes(1 << 20);
+    for (;;) {
+      const auto n = pread(file_.get(), bytes.data(), bytes.size(), off_t(at_));
+      if (n < ssize_t(sizeof(dry::Head))) return;
+      std::size_t used = 0;
+      while (used + sizeof(dry::Head) <= std::size_t(n)) {
+        dry::Head head;
+        std::memcpy(&head, bytes.data() + used, sizeof head);
+        const std::size_t size = std::size_t(head.words) * 8;
+        if (head.kind == dry::Kind::end || size < sizeof head) {
+          at_ += used;
+          return;
+        }
+        if (used + size > std::size_t(n)) break;
+        take(head, bytes.data() + used + sizeof head, size - sizeof head);
+        used += size;
+      }
+      if (used == 0) return;
+      at_ += used;
+    }
+  }
+
+  std::uint64_t live = 0;
+  std::int64_t steps = 0;
+
+ private:
+  bool read_at(std::uint64_t at, void* into, std::size_t bytes) const {
+    return pread(file_.get(), into, bytes, off_t(at)) == ssize_t(bytes);
+  }
+  void take(const dry::Head& head, const char* payload, std::size_t bytes) {
+    if (head.kind == dry::Kind::block && bytes >= sizeof(dry::Block)) {
+      dry::Block block;
+      std::memcpy(&block, payload, sizeof block);
+      live = block.allocated;
+    } else if (head.kind == dry::Kind::name && bytes >= sizeof(dry::Name)) {
+      dry::Name name;
+      std::memcpy(&name, payload, sizeof name);
+      if (std::string_view(payload + sizeof name, std::min<std::size_t>(name.length, bytes - sizeof name)) == "step") step_name_ = name.id;
+    } else if (head.kind == dry::Kind::mark && bytes >= sizeof(dry::Mark)) {
+      dry::Mark mark;
+      std::memcpy(&mark, payload, sizeof mark);
+      steps += mark.what == step_name_;
+    }
+  }
+
+  Descriptor file_;
+  std::uint64_t at_ = 0;
+  std::uint32_t step_name_ = ~0u;
+};
+
+class Watching {
+ public:
+  explicit Watching(const fs::path& folder) : folder_(folder) {}
+  void look() {
+    if (Clock::now() < looked_ + between_reads) return;
+    looked_ = Clock::now();
+    for (const fs::path& file : files_with(folder_, ".dry")) files_.try_emplace(file.string(), file);
+    for (auto& [name, file] : files_) file.look();
+  }
+  std::uint64_t live() const {  // of the rank that has most
+    std::uint64_t most = 0;
+    for (const auto& [name, file] : files_) most = std::max(most, file.live);
+    return most;
+  }
+  std::int64_t steps() const {
+    std::int64_t most = 0;
+    for (const auto& [name, file] : files_) most = std::max(most, file.steps);
+    return most;
+  }
+
+ private:
+  fs::path folder_;
+  std::map<std::string, Growing> files_;
+  Clock::time_point looked_{};
+};
+
+}  // namespace
+
+bool DryRun::any_bytes() const {
+  return std::any_of(processes.begin(), processes.end(), [](const ProcessStory& p) { return !p.cards.empty(); });
+}
+
+bool DryRun::says(std::string_view words) const {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return std::search(tail.begin(), tail.end(), words.begin(), words.end(), same) != tail.end();
+}
+
+std::string DryRun::last_line() const {
+  std::string last, exception;
+  for (std::size_t begin = 0; begin < tail.size();) {
+    const std::size_t end = std::min(tail.find_first_of("\r\n", begin), tail.size());
+    const std::string line = tail.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    last = line;
+    // "torch.OutOfMemoryError: …", as Python ends a traceback; what a bar of progress writes after it says nothing.
+    const std::size_t word = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+    const std::string name = line.substr(0, word);
+    const bool raised = name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Interrupt");
+    if (raised && (word == std::string::npos || line[word] == ':')) exception = line;
+  }
+  return exception.empty() ? last : exception;
+}
+
+std::string find_dry_library() {
+  const char* const name = "libheadroom_dry.so";
+  const fs::path library = beside_program(name);
+  check(!library.empty(), Code::unsupported, "a program is run dry by {}, which is in {}; build it with the program: make build", name,
+        places_beside_program());
+  return library.string();
+}
+
+namespace {
+
+// What observes PyTorch from within: modules, phases, steps, values. Without it the bytes are the same.
+std::vector<std::string> observed(std::int64_t steps) {
+  const fs::path observer = beside_program("headroom_observer");
+  if (observer.empty()) return {};
+  const char* const path = std::getenv("PYTHONPATH");
+  return {fmt::format("PYTHONPATH={}{}{}", observer.string(), path && *path ? ":" : "", path ? path : ""),
+          fmt::format("HEADROOM_DRY_STEPS={}", steps)};
+}
+
+}  // namespace
+
+DryRun run_dry(const DryRunAsked& asked) {
+  const ScratchFolder folder("forecast", "headroom-forecast");
+  DryRun run;
+  Launch launching{.who = "forecast", .advice = "give -- and a program: headroom forecast -- python3 train.py", .command = asked.program};
+  for (const auto& [name, value] : dry::environment(asked.dry, find_dry_library(), folder.path().string()))
+    launching.settings.push_back(name + "=" + value);
+  for (std::string& setting : observed(asked.steps)) launching.settings.push_back(std::move(setting));
+  launching.settings.insert(launching.settings.end(), asked.settings.begin(), asked.settings.end());
+  launching.mark_of_left_over = folder.path().string();
+  launching.output = [&](std::string_view text) {
+    asked.output(text);
+    run.tail += text;
+    if (run.tail.size() > 2 * tail_bytes) run.tail.erase(0, run.tail.size() - tail_bytes);
+  };
+  Watching watching(folder.path());
+  launching.watch = [&] {
+    watching.look();
+    asked.progress(watching.steps(), watching.live());
+    return Launch::Next::go_on;
+  };
+  run.ended = launch(launching);
+  for (const dry::Process& process : dry::read_record(folder.path().string())) run.processes.push_back(story_of(process));
+  run.enough = std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return !p.end.empty() && !p.waits; });
+  return run;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,36 @@
+// One dry run of a program: started with the library that stands in for CUDA, watched while it runs, read when it has ended.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dry/launch.h"
+#include "studies/forecast/account.h"
+#include "studies/launch.h"
+
+namespace headroom::studies {
+
+struct DryRunAsked {
+  std::vector<std::string> program;
+  dry::Dry dry;
+  std::int64_t steps = 0;                                                  // 0: until the peaks of two steps agree
+  std::vector<std::string> settings;                                       // NAME=value, of --try
+  std::function<void(std::string_view)> output = [](std::string_view) {};  // the program's own, as it comes
+  std::function<void(std::int64_t steps, std::uint64_t live_bytes)> progress = [](std::int64_t, std::uint64_t) {};
+};
+
+struct DryRun {
+  Ended ended;
+  bool enough = false;  // ended by us, or by the observer, because the steps that were asked for are done
+  std::string tail;     // the end of what the program wrote
+  std::vector<ProcessStory> processes;
+
+  bool any_bytes() const;                   // a card was used
+  bool says(std::string_view words) const;  // the tail has them, in whatever case
+  std::string last_line() const;            // of the tail: an exception's, else one that has something in it
+};
+
+std::string find_dry_library();  // an Error says where it should be
+DryRun run_dry(const DryRunAsked&);
+
+}  // namespace headroom::studies

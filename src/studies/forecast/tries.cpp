@@ -1,0 +1,172 @@
+#include "studies/forecast/tries.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr const char* allocator_variable = "PYTORCH_CUDA_ALLOC_CONF";
+constexpr const char* observer_variable = "HEADROOM_DRY_TRY";
+
+// Where the command says --batch 8 and --accumulate 2 itself: half the batch, twice as often.
+std::optional<Lever> accumulation(const std::vector<std::string>& program) {
+  const auto value_at = [&](std::initializer_list<std::string_view> options) -> std::optional<std::pair<std::size_t, std::int64_t>> {
+    for (std::size_t i = 0; i + 1 < program.size(); ++i)
+      for (const std::string_view option : options) {
+        const std::string& word = program[i + 1];
+        const bool number =
+            !word.empty() && word.size() < 7 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+        if (program[i] == option && number) return std::pair(i + 1, std::stoll(word));
+      }
+    return std::nullopt;
+  };
+  const auto batch =
+      value_at({"--batch", "--batch-size", "--batch_size", "--micro-batch", "--micro_batch_size", "--per_device_train_batch_size"});
+  const auto times = value_at(
+      {"--accumulate", "--grad-accum", "--grad_accum", "--gradient-accumulation-steps", "--gradient_accumulation_steps", "--accumulation"});
+  if (!batch || !times || batch->second < 2 || batch->second % 2 != 0) return std::nullopt;
+  Lever l{"half the batch, twice the accumulation", "", "a step has twice as many kernels, half as large", {}, "", program};
+  l.program[batch->first] = fmt::format("{}", batch->second / 2);
+  l.program[times->first] = fmt::format("{}", times->second * 2);
+  l.code = fmt::format("{} {} {} {}", program[batch->first - 1], batch->second / 2, program[times->first - 1], times->second * 2);
+  return l;
+}
+
+}  // namespace
+
+std::vector<Lever> levers_for(const std::vector<std::string>& program) {
+  const auto allocator = [](const char* setting, const char* costs) {
+    const std::string text = fmt::format("{}={}", allocator_variable, setting);
+    return Lever{setting, text, costs, {text}, ""};
+  };
+  std::vector<Lever> all{// the cheapest first
+                         allocator("expandable_segments:True", "nothing"),
+                         allocator("max_split_size_mb:64", "more calls of cudaMalloc"),
+                         {"fused AdamW", "torch.optim.AdamW(..., fused=True)", "nothing", {}, "adamw-fused"},
+                         {"exact attention without N² (sdpa)", "gpu_headroom.torch.replace_sdpa()", "nothing", {}, "sdpa"},
+                         {"8-bit AdamW", "bitsandbytes.optim.AdamW8bit(...)", "moments rounded to 8 bits", {}, "adamw-8bit"},
+                         {"activation checkpointing",
+                          "model.gradient_checkpointing_enable()  # or torch.utils.checkpoint.checkpoint(block, x)",
+                          "each block's forward once more",
+                          {},
+                          "checkpoint"},
+                         {"bf16 parameters", "model.to(torch.bfloat16)", "weights and updates rounded to 8 bits of mantissa", {}, "bf16"}};
+  if (auto l = accumulation(program)) all.push_back(*l);
+  return all;
+}
+
+Lever together(const std::vector<Lever>& some) {
+  Lever all;
+  std::vector<std::string> names, codes, costs, words;
+  for (const Lever& l : some) {
+    names.push_back(l.name);
+    codes.push_back(l.code);
+    if (l.costs != "nothing") costs.push_back(l.costs);
+    if (!l.observer.empty()) words.push_back(l.observer);
+    all.environment.insert(all.environment.end(), l.environment.begin(), l.environment.end());
+    if (!l.program.empty()) all.program = l.program;
+  }
+  all.name = joined(names, " + ");
+  all.code = joined(codes, "; ");
+  all.costs = costs.empty() ? "nothing" : joined(costs, "; ");
+  all.observer = joined(words, ",");
+  return all;
+}
+
+std::vector<std::string> environment_of(const Lever& l) {
+  std::vector<std::string> environment = l.environment;
+  if (!l.observer.empty()) environment.push_back(fmt::format("{}={}", observer_variable, l.observer));
+  return environment;
+}
+
+std::vector<ForecastTryRow> tries_of(const Forecast& a, const ForecastRow& base, const Host& host) {
+  std::vector<ForecastTryRow> rows;
+  const std::vector<Lever> levers = levers_for(a.program);
+  bool stopped = false;
+  const auto tried = [&](const Lever& l, double share) {
+    Host here = host;
+    here.progress = [&](double, const std::string& doing) { host.progress(share, fmt::format("{}: {}", l.name, doing)); };
+    ForecastTryRow row;
+    row.change = l.name;
+    row.costs = l.costs;
+    row.code = l.code;
+    try {
+      const Told t = forecast_one(
+          a, l.program.empty() ? a.program : l.program, here, [](std::string_view) {}, environment_of(l));
+      stopped |= t.stopped;
+      row.needed_bytes = t.row.needed_bytes;
+      row.peak_allocated_bytes = t.row.peak_allocated_bytes;
+      row.peak_reserved_bytes = t.row.peak_reserved_bytes;
+      row.fits = t.row.fits;
+      row.status = t.row.status == Status::oom ? Status::ok : t.row.status;
+      row.why = t.row.why;
+      row.saves_bytes = std::int64_t(base.needed_bytes) - std::int64_t(row.needed_bytes);
+      bool replaced = l.observer.empty();
+      for (const ProcessStory& p : t.processes)
+        for (const auto& [what, text] : p.said) {
+          replaced |= what == "replaced";
+          if (what == "cannot") {
+            row.status = Status::refused;
+            row.why = text;
+          }
+        }
+      if (!replaced && row.status == Status::ok) {
+        row.status = Status::refused;
+        row.why = "the program has nothing of the kind";
+      }
+    } catch (const Error& e) {
+      row.status = status_of(e.at.code);
+      row.why = e.what();
+    }
+    rows.push_back(row);
+    return row;
+  };
+  std::vector<Lever> saving;
+  const double runs = double(levers.size()) * 1.5;
+  for (const Lever& l : levers) {
+    if (stopped || host.stop()) return rows;
+    const ForecastTryRow row = tried(l, double(rows.size()) / runs);
+    const bool of_allocator = !l.environment.empty() && !saving.empty() && !saving.back().environment.empty();
+    if (row.status == Status::ok && row.saves_bytes > std::int64_t(base.needed_bytes / 200) && !of_allocator) saving.push_back(l);
+  }
+  for (std::size_t n = 2; n <= saving.size(); ++n) {
+    if (stopped || host.stop()) return rows;
+    tried(together({saving.begin(), saving.begin() + std::ptrdiff_t(n)}), double(rows.size()) / runs);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.saves_bytes > y.saves_bytes; });
+  return rows;
+}
+
+void add_tries(const std::vector<ForecastTryRow>& rows, const ForecastRow& base, bool for_people, Record& r) {
+  if (!for_people) {
+    r.add(Part{table_of("tries", "", rows)});
+    return;
+  }
+  std::vector<ForecastTryRow> works{{.change = "as it is", .needed_bytes = base.needed_bytes, .fits = base.fits}};
+  std::vector<std::string> not_tried;
+  for (const ForecastTryRow& row : rows) {
+    if (row.status == Status::ok) works.push_back(row);
+    if (row.status != Status::ok) not_tried.push_back(fmt::format("{} ({})", row.change, row.why));
+  }
+  r.add(Part{table_of("tries", "What removes bytes: the program run dry again, with one thing changed", works)});
+  const auto best =
+      std::find_if(works.begin() + 1, works.end(), [](const auto& row) { return row.saves_bytes > 0 && row.status == Status::ok; });
+  const auto cheapest_fit = [&] {  // of those that fit, the one that changes least
+    const ForecastTryRow* found = nullptr;
+    for (const auto& row : works)
+      if (&row != &works[0] && row.fits && row.saves_bytes > 0 && (!found || row.change.size() < found->change.size())) found = &row;
+    return found;
+  }();
+  if (!base.fits && cheapest_fit)
+    r.add(Part{Note{fmt::format("It fits with {}: write {}", cheapest_fit->change, cheapest_fit->code), false}});
+  else if (best != works.end())
+    r.add(Part{Note{fmt::format("Saves most: {}; write {}", best->change, best->code), false}});
+  if (!not_tried.empty()) r.add(Part{Note{"Not applied: " + joined(not_tried, "; ") + ".", false}});
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,49 @@
+// What can be changed in a program from outside, and what each change saves: dry runs of the same program, ranked.
+#pragma once
+#include "studies/forecast/forecast.h"
+
+namespace headroom::studies {
+
+struct Lever {
+  std::string name, code, costs;
+  std::vector<std::string> environment;  // NAME=value
+  std::string observer;                  // the observer's word for it; empty: the environment is enough
+  std::vector<std::string> program{};    // another command line; empty: the same
+};
+std::vector<Lever> levers_for(const std::vector<std::string>& program);
+
+// Several at once.
+Lever together(const std::vector<Lever>&);
+std::vector<std::string> environment_of(const Lever&);
+
+struct ForecastTryRow {
+  std::string change;
+  std::int64_t saves_bytes = 0;
+  std::uint64_t needed_bytes = 0, peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+  bool fits = false;
+  std::string costs{}, code{};
+  Status status = Status::ok;
+  std::string why{};
+};
+void describe(Of<ForecastTryRow> auto& r, auto&& f) {
+  using enum Role;
+  using enum Unit;
+  f(r.change, {.name = "change"});
+  f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = bytes});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = bytes, .show = Show::bar});
+  f(r.fits, {.name = "fits", .role = measured});
+  f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
+  f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes, .show = Show::detail});
+  f(r.costs, {.name = "costs", .role = noted});
+  f(r.code, {.name = "code", .role = noted, .show = Show::detail});
+  f(r.status, {.name = "status", .role = measured, .show = Show::detail});
+  f(r.why, {.name = "why", .role = noted, .show = Show::detail});
+}
+
+// Every lever alone, then those that save together, the cheapest first. `base`: the program as it is.
+std::vector<ForecastTryRow> tries_of(const Forecast&, const ForecastRow& base, const Host&);
+
+// A table of what works, the code to write, and a line for what does not.
+void add_tries(const std::vector<ForecastTryRow>&, const ForecastRow& base, bool for_people, Record&);
+
+}  // namespace headroom::studies

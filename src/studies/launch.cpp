@@ -1,0 +1,247 @@
+#include "studies/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+
+extern char** environ;
+
+namespace headroom::studies {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr auto between_looks = std::chrono::milliseconds(50), a_moment = std::chrono::milliseconds(10);
+constexpr auto patience = std::chrono::seconds(10);  // with a program that was asked to end
+
+volatile std::sig_atomic_t launched_child = 0, launched_asked = 0;
+
+extern "C" void hand_on(int signal, siginfo_t* about, void*) {
+  launched_asked = 1;
+  if (launched_child > 0 && about->si_code <= 0) kill(pid_t(launched_child), signal);  // from a program, not from the kernel
+}
+
+class HandedOn {
+ public:
+  HandedOn() {
+    launched_asked = 0;
+    struct sigaction action {};
+    sigemptyset(&action.sa_mask);
+    action.sa_sigaction = hand_on;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      sigaction(all[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(all[i], &action, nullptr);  // else the program inherits that it is ignored
+    }
+  }
+  ~HandedOn() {
+    for (std::size_t i = 0; i < all.size(); ++i) sigaction(all[i], &before_[i], nullptr);
+  }
+  HandedOn(const HandedOn&) = delete;
+  HandedOn& operator=(const HandedOn&) = delete;
+
+  static constexpr std::array all{SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+
+ private:
+  std::array<struct sigaction, all.size()> before_{};
+};
+
+class Blocked {  // until the child's number is known
+ public:
+  Blocked() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : HandedOn::all) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~Blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
+  const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_{};
+};
+
+struct Pipe {  // of the program's output
+  explicit Pipe(bool wanted) {
+    int ends[2] = {-1, -1};
+    if (wanted && pipe2(ends, O_CLOEXEC) == 0) {
+      read = Descriptor(ends[0]);
+      write = Descriptor(ends[1]);
+      fcntl(read.get(), F_SETFL, O_NONBLOCK);
+    }
+  }
+  // What has come within a moment. False: there is no more.
+  bool hand_to(const std::function<void(std::string_view)>& output, std::chrono::milliseconds wait) {
+    pollfd one{read.get(), POLLIN, 0};
+    if (poll(&one, 1, int(wait.count())) <= 0) return false;
+    char text[1 << 16];
+    const auto n = ::read(read.get(), text, sizeof text);
+    if (n > 0) output({text, std::size_t(n)});
+    return n > 0;
+  }
+  Descriptor read, write;
+};
+
+pid_t started(const Launch& l, char** arguments, char** environment, const Pipe& pipe) {
+  const Blocked blocked;
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  for (int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, signal);  // those that this program ignores
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setsigmask(&attributes, &blocked.before());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (pipe.write)
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) posix_spawn_file_actions_adddup2(&actions, pipe.write.get(), fd);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments, environment);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  check(failed == 0, Code::bad_argument, "{}: '{}' cannot be started: {}; {}", l.who, arguments[0], std::strerror(failed), l.advice);
+  launched_child = child;
+  return child;
+}
+
+bool same_name(std::string_view setting, std::string_view variable) {
+  return variable.starts_with(setting.substr(0, setting.find('=') + 1));
+}
+
+// Every process of this user whose environment has the mark.
+std::vector<pid_t> marked(const std::string& mark) {
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (fs::directory_iterator at("/proc", ignored), end; !ignored && at != end; at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == getpid()) continue;
+    std::ifstream in(at->path() / "environ", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (text.find(mark) != std::string::npos) found.push_back(pid);
+  }
+  return found;
+}
+
+int end_left_over(const std::string& mark) {
+  if (mark.empty()) return 0;
+  auto left = marked(mark);
+  for (int i = 0; i < 10 && !left.empty(); ++i) {  // workers that see that their parent is gone
+    std::this_thread::sleep_for(between_looks);
+    left = marked(mark);
+  }
+  for (const pid_t pid : left) kill(pid, SIGKILL);
+  return int(left.size());
+}
+
+}  // namespace
+
+Ended launch(const Launch& l) {
+  std::vector<std::string> settings = l.settings;
+  for (char** e = environ; *e; ++e)
+    if (std::none_of(l.settings.begin(), l.settings.end(), [&](const std::string& s) { return same_name(s, *e); }))
+      settings.emplace_back(*e);
+  std::vector<char*> environment, arguments;
+  for (std::string& s : settings) environment.push_back(s.data());
+  environment.push_back(nullptr);
+  std::vector<std::string> words = l.command;
+  for (std::string& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  const HandedOn handed_on;
+  const auto start = Clock::now();
+  Pipe pipe(bool(l.output));
+  const pid_t child = started(l, arguments.data(), environment.data(), pipe);
+  pipe.write = {};
+  int status = 0;
+  rusage used{};
+  std::optional<Clock::time_point> asked_to_end;
+  for (;;) {
+    const pid_t ended = wait4(child, &status, l.watch || l.output ? WNOHANG : 0, &used);
+    if (ended == child || (ended < 0 && errno != EINTR)) break;
+    if (!l.watch && !l.output) continue;
+    const Launch::Next next = l.watch ? l.watch() : Launch::Next::go_on;
+    if (!asked_to_end && (launched_asked || next != Launch::Next::go_on)) {
+      asked_to_end = Clock::now();
+      if (next == Launch::Next::end) kill(child, SIGTERM);
+    }
+    if (asked_to_end && (next == Launch::Next::kill || Clock::now() > *asked_to_end + patience)) kill(child, SIGKILL);
+    if (!pipe.read || !pipe.hand_to(l.output, between_looks)) std::this_thread::sleep_for(a_moment);
+  }
+  while (pipe.read && pipe.hand_to(l.output, {})) {}
+  launched_child = 0;
+  Ended e;
+  e.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+  e.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) e.by = strsignal(WTERMSIG(status));
+  e.asked = launched_asked != 0;
+  e.host_peak_bytes = std::int64_t(used.ru_maxrss) << 10;
+  e.left_over = end_left_over(l.mark_of_left_over);
+  return e;
+}
+
+ScratchFolder::ScratchFolder(const char* who, const std::string& name) {
+  std::string path = (fs::temp_directory_path() / (name + "-XXXXXX")).string();
+  check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder could be made in '{}': {}", who, fs::temp_directory_path().string(),
+        std::strerror(errno));
+  path_ = path;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::vector<fs::path> files_with(const fs::path& folder, const std::string& ending) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().extension() == ending) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+namespace {
+std::array<fs::path, 2> beside() {
+  std::error_code ignored;
+  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {here, (here / HEADROOM_LIBRARY_FROM_BIN).lexically_normal()};
+}
+}  // namespace
+
+fs::path beside_program(const std::string& name) {
+  std::error_code ignored;
+  for (const fs::path& folder : beside())
+    if (fs::exists(folder / name, ignored)) return fs::weakly_canonical(folder / name);
+  return {};
+}
+
+std::string places_beside_program() {
+  const auto [here, library] = beside();
+  return fmt::format("neither '{}' nor '{}'", here.string(), library.string());
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,210 @@
+"""headroom forecast on real PyTorch programs, without a GPU: what the program itself sees of the allocator is what is forecast. Exit code 77: skipped.
+
+HEADROOM_PROGRAM names the program; torch has to be a build for CUDA."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+try:
+    import torch
+except ImportError:
+    print("skipped: torch is not installed (make test-torch brings it)")
+    sys.exit(77)
+if torch.version.cuda is None:
+    print("skipped: this torch is a build for CPUs")
+    sys.exit(77)
+PROGRAM = os.environ.get("HEADROOM_PROGRAM", "")
+if not os.path.exists(PROGRAM):
+    print("skipped: HEADROOM_PROGRAM names no program")
+    sys.exit(77)
+
+STEP = """
+import sys
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+batch = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+model = nn.Sequential(*[Block(512) for _ in range(4)]).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(3):
+    x = torch.randn(batch, 1024, 512, device="cuda")
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("SEEN", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
+"""
+
+
+class Program(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+
+    def file(self, name, text):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w") as f:
+            f.write(textwrap.dedent(text))
+        return path
+
+    def forecast(self, *words, options=(), code=0):
+        command = [PROGRAM, "forecast", "--format", "json", "--db", os.path.join(self.folder.name, "results.db"), *options]
+        ended = subprocess.run([*command, "--", sys.executable, *map(str, words)], capture_output=True, text=True, timeout=600)
+        self.assertEqual(ended.returncode, code, ended.stderr[-3000:])
+        return json.loads(ended.stdout), ended.stderr
+
+    def test_the_forecast_is_what_the_program_sees(self):
+        for options in ["--device", "h100", "--steps", "50"], ["--device", "rtx4090", "--steps", "50"]:
+            answer, said = self.forecast(self.file("step.py", STEP), 8, options=options)
+            seen = next(line.split() for line in said.splitlines() if "SEEN" in line)
+            self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
+            self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
+            self.assertTrue(answer["fits"])
+            self.assertEqual(answer["needed_bytes"], answer["peak_reserved_bytes"] + answer["beside_bytes"])
+
+    def test_every_byte_of_the_peak_is_named(self):
+        answer, _ = self.forecast(self.file("step.py", STEP), 8, options=["--device", "h100"])
+        self.assertEqual(sum(row["bytes"] for row in answer["at_peak"]), answer["peak_allocated_bytes"])
+        phases = {row["phase"] for row in answer["phases"]}
+        self.assertLessEqual({"forward", "backward", "optimizer"}, phases)
+        state = sum(row["bytes"] for row in answer["at_peak"] if row["what"] == "optimizer state")
+        weights = 4 * 4 * (2 * 4 * 512 * 512 + 5 * 512)  # four blocks, FP32
+        self.assertAlmostEqual(state, 2 * weights, delta=0.01 * weights)
+        saved = sum(row["bytes"] for row in answer["saved"])
+        self.assertGreaterEqual(saved, 4 * 8 * 1024 * 512 * 4 * 9)  # each block: x, up's result, gelu's
+        self.assertTrue(any(row["line"].endswith("step.py:12") for row in answer["saved"]), answer["saved"])
+
+    def test_a_program_ends_by_itself_once_its_peaks_agree(self):
+        endless = STEP.replace("range(3)", "range(10**9)")
+        answer, _ = self.forecast(self.file("endless.py", endless), options=["--device", "h100"])
+        self.assertTrue(answer["fits"])
+        self.assertGreaterEqual(answer["steps"], 2)
+        answer, _ = self.forecast(self.file("endless.py", endless), options=["--device", "h100", "--steps", "4"])
+        self.assertEqual(answer["steps"], 4)
+
+    def test_what_does_not_fit_says_where_and_what_it_would_need(self):
+        path = self.file("step.py", STEP)
+        whole, _ = self.forecast(path, 64, options=["--device", "h100"])
+        small, said = self.forecast(path, 64, options=["--device", "h100", "--memory", "2"], code=3)
+        self.assertEqual(small["status"], "oom")
+        self.assertEqual(small["peak_allocated_bytes"], whole["peak_allocated_bytes"])
+        self.assertIn("OutOfMemoryError", said)
+        self.assertRegex(small["line"], r"step\.py:\d+")
+
+    def test_a_program_that_halves_its_batch_works_as_on_a_card(self):
+        text = """
+            import torch
+            n = 1 << 16
+            while True:
+                try:
+                    x = torch.empty(n, 1 << 20, device="cuda", dtype=torch.uint8)
+                    break
+                except torch.cuda.OutOfMemoryError:
+                    n //= 2
+            print("SEEN", n)
+            """
+        answer, said = self.forecast(self.file("halves.py", text), options=["--device", "h100", "--memory", "24"])
+        self.assertIn("SEEN 16384", said)
+        self.assertEqual(answer["peak_allocated_bytes"], 1 << 34)
+        self.assertTrue(answer["fits"])
+
+    def test_a_program_that_fails_of_itself_keeps_its_traceback(self):
+        text = "import torch\nx = torch.ones(1 << 20, device='cuda')\nraise SystemExit(5)\n"
+        answer, _ = self.forecast(self.file("fails.py", text), options=["--device", "h100"], code=1)
+        self.assertEqual(answer["status"], "failed")
+        self.assertIn("exit code 5", answer["why"])
+        self.assertEqual(answer["peak_allocated_bytes"], 1 << 22)
+
+    def test_an_allocator_setting_and_a_limit_of_the_program_hold(self):
+        text = """
+            import torch
+            torch.cuda.set_per_process_memory_fraction(0.5)
+            try:
+                torch.empty(60 << 30, device="cuda", dtype=torch.uint8)
+            except torch.cuda.OutOfMemoryError:
+                print("SEEN limit")
+            x = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+            """
+        answer, said = self.forecast(self.file("limit.py", text), options=["--device", "h100"])
+        self.assertIn("SEEN limit", said)
+        self.assertEqual(answer["peak_allocated_bytes"], 1 << 30)
+
+    def test_transformers_with_trainer(self):
+        try:
+            import accelerate  # noqa: F401
+            import transformers  # noqa: F401
+        except ImportError:
+            self.skipTest("transformers or accelerate is not installed")
+        text = """
+            import tempfile, torch
+            from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+            model = LlamaForCausalLM(LlamaConfig(vocab_size=1000, hidden_size=256, intermediate_size=512, num_hidden_layers=2,
+                                                 num_attention_heads=4, num_key_value_heads=4))
+            data = [{"input_ids": torch.arange(128), "labels": torch.arange(128)} for _ in range(64)]
+            args = TrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size=4, max_steps=3, report_to=[], save_strategy="no",
+                                     logging_steps=1, disable_tqdm=True)
+            Trainer(model, args, train_dataset=data).train()
+            print("SEEN", torch.cuda.max_memory_allocated(), flush=True)
+            """
+        answer, said = self.forecast(self.file("trainer.py", text), options=["--device", "h100", "--steps", "50"])
+        seen = next(line.split() for line in said.splitlines() if "SEEN" in line)
+        self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
+        self.assertTrue(any("llama" in row["line"] for row in answer["at_peak"]), answer["at_peak"][:5])
+
+    def test_each_of_two_ranks_is_told(self):
+        text = """
+            import os, torch
+            import torch.distributed as dist
+            from torch.nn.parallel import DistributedDataParallel
+            dist.init_process_group("nccl")
+            rank = int(os.environ["LOCAL_RANK"])
+            torch.cuda.set_device(rank)
+            model = DistributedDataParallel(torch.nn.Linear(1024, 1024 * (1 + rank * 0), device="cuda"), device_ids=[rank])
+            optimizer = torch.optim.SGD(model.parameters())
+            for _ in range(3):
+                model(torch.ones(64 * (rank + 1), 1024, device="cuda")).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            dist.destroy_process_group()
+            """
+        path = self.file("ranks.py", text)
+        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
+        command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
+        answer = json.loads(ended.stdout)
+        self.assertEqual(sorted(row["rank"] for row in answer["ranks"]), [0, 1])
+        self.assertTrue(answer["fits"])
+
+    def test_a_function_is_run_in_a_process_of_its_own(self):
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+        from gpu_headroom.torch import forecast
+
+        def step(batch, width=256):
+            model = torch.nn.Linear(width, width).cuda()
+            model(torch.ones(batch, width, device="cuda")).sum().backward()
+
+        small, large = forecast(step, 1024, device="h100"), forecast(step, 1024, width=1024, device="h100")
+        self.assertTrue(small.fits)
+        self.assertGreater(large.peak_allocated_bytes, small.peak_allocated_bytes)
+        self.assertIn("Fits on NVIDIA H100", str(small))
+        with self.assertRaises(RuntimeError):
+            forecast(lambda: 1 / 0, device="h100")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,178 @@
+// What a forecast says of a record whose bytes are known, and how it reads its settings.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "report/render.h"
+#include "studies/forecast/forecast.h"
+#include "tests/studies/dry_record.h"
+
+namespace headroom::studies {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::int64_t mib = 1 << 20;
+
+class ForecastAccount : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("headroom_forecast_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  ProcessStory story(const dry::RecordWriter& w) const {
+    const std::string file = (folder_ / "1.dry").string();
+    w.save(file);
+    return story_of(dry::Process(file));
+  }
+  fs::path folder_;
+};
+
+// Weights of 10 MiB; two steps: forward keeps 4 MiB and takes 3 MiB for a moment, backward makes 10 MiB of gradients while 2 MiB come and go,
+// the first update makes 20 MiB of moments.
+dry::RecordWriter two_steps() {
+  dry::RecordWriter w;
+  const auto model = w.stack({"/x/lib/python3.12/site-packages/torch/nn/linear.py:10", "/home/me/train.py:5"});
+  const auto layer = w.stack({"/x/lib/python3.12/site-packages/torch/nn/functional.py:7",
+                              "/x/lib/python3.12/site-packages/transformers/models/llama.py:77", "/home/me/train.py:20"});
+  const auto update = w.stack({"/x/lib/python3.12/site-packages/torch/optim/adamw.py:90", "/home/me/train.py:22"});
+  w.mark("scope", "model.layers.3.mlp", 7);
+  w.take(1, 10 * mib, model);
+  for (int step = 1; step <= 2; ++step) {
+    w.mark("phase", "forward", 0);
+    w.take(2, 4 * mib, layer, 7);
+    w.take(3, 3 * mib, layer, 7);
+    w.give(3);
+    w.mark("phase", "backward", 0);
+    w.thread = 9;  // autograd's, which has no marks of its own
+    w.take(4, 10 * mib);
+    w.take(5, 2 * mib);
+    w.give(5);
+    w.give(2);
+    w.thread = 1;
+    w.mark("phase", "optimizer", 0);
+    if (step == 1) w.take(6, 20 * mib, update);
+    w.mark("phase", "", 0);
+    w.mark("step", "", step);
+    w.give(4);
+  }
+  return w;
+}
+
+TEST_F(ForecastAccount, PeaksStepsAndPhasesAreThoseOfTheAllocator) {
+  const ProcessStory s = story(two_steps());
+  ASSERT_EQ(s.cards.size(), 1u);
+  const ProgramAccount& a = s.cards[0];
+  EXPECT_EQ(a.peak_allocated_bytes, std::uint64_t(46 * mib)) << "weights, moments, saved, gradients, a temporary";
+  EXPECT_EQ(a.peak_reserved_bytes, std::uint64_t(46 * mib));
+  EXPECT_EQ(a.peak_step, 2);
+  EXPECT_EQ(a.peak_phase, "backward");
+  ASSERT_EQ(a.steps.size(), 2u);
+  EXPECT_EQ(a.steps[0].peak_allocated_bytes, std::uint64_t(40 * mib));
+  EXPECT_EQ(a.steps[1].peak_allocated_bytes, std::uint64_t(46 * mib));
+  std::map<std::string, ForecastPhaseRow> phases;
+  for (const auto& p : a.phases) phases[p.phase] = p;
+  EXPECT_EQ(phases["forward"].count, 2);
+  EXPECT_EQ(phases["forward"].peak_allocated_bytes, std::uint64_t(37 * mib));
+  EXPECT_EQ(phases["backward"].peak_allocated_bytes, std::uint64_t(46 * mib));
+  EXPECT_EQ(phases["optimizer"].count, 1) << "nothing was allocated in the second";
+}
+
+TEST_F(ForecastAccount, EveryByteOfThePeakIsNamed) {
+  const ProgramAccount a = story(two_steps()).cards.at(0);
+  std::map<std::string, std::uint64_t> by_what;
+  std::uint64_t sum = 0;
+  for (const auto& row : a.at_peak) {
+    by_what[row.what] += row.bytes;
+    sum += row.bytes;
+  }
+  EXPECT_EQ(sum, a.peak_allocated_bytes);
+  EXPECT_EQ(by_what["optimizer state"], std::uint64_t(20 * mib));
+  EXPECT_EQ(by_what["weights, and what else was made before the first step"], std::uint64_t(10 * mib));
+  EXPECT_EQ(by_what["gradients"], std::uint64_t(10 * mib));
+  EXPECT_EQ(by_what["saved for backward"], std::uint64_t(4 * mib));
+  EXPECT_EQ(by_what["temporaries of backward"], std::uint64_t(2 * mib));
+  ASSERT_EQ(a.saved.size(), 1u);
+  EXPECT_EQ(a.saved[0].bytes, std::uint64_t(4 * mib)) << "what lasted for a moment is not saved";
+  EXPECT_EQ(a.saved[0].line, "transformers/models/llama.py:77") << "the innermost line that is not PyTorch's";
+  EXPECT_EQ(a.saved[0].module, "model.layers.*.mlp");
+  EXPECT_EQ(a.saved_bytes, std::uint64_t(4 * mib));
+}
+
+TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
+  dry::RecordWriter w = two_steps();
+  const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/_tensor.py:3", "/home/me/train.py:40"});
+  for (int i = 0; i < 3; ++i) w.read(4, false, line);
+  w.read(4, true, line);
+  w.note(dry::Said::accepted, "cudaSomething");
+  w.note(dry::Said::no_workspace, "cudnnConvolution", 0, line);
+  const ProcessStory s = story(w);
+  EXPECT_EQ(s.unknown_values(), 3);
+  ASSERT_EQ(s.values.size(), 1u);
+  EXPECT_EQ(s.values[0].line, "/home/me/train.py:40");
+  ASSERT_EQ(s.functions.size(), 2u);
+}
+
+TEST_F(ForecastAccount, RunningOutHasItsStepPhaseAndLine) {
+  dry::RecordWriter w;
+  w.take(1, mib);
+  w.mark("phase", "forward", 0);
+  const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/nn/linear.py:10", "/home/me/train.py:31"});
+  w.note(dry::Said::out_of_memory, "out of memory", 5 * mib, line);
+  const ProgramAccount a = story(w).cards.at(0);
+  ASSERT_TRUE(a.ran_out);
+  EXPECT_EQ(a.ran_out->step, 1);
+  EXPECT_EQ(a.ran_out->phase, "forward");
+  EXPECT_EQ(a.ran_out->own_line, "/home/me/train.py:31");
+  EXPECT_EQ(a.ran_out->bytes, std::uint64_t(5 * mib));
+}
+
+TEST_F(ForecastAccount, ARecordThatWasCutOffIsReadUpToThere) {
+  const std::string file = (folder_ / "cut.dry").string();
+  two_steps().save(file);
+  const auto whole = fs::file_size(file);
+  for (const auto size : {whole - 70, whole * 3 / 4}) {
+    fs::resize_file(file, size);
+    const ProcessStory s = story_of(dry::Process(file));
+    ASSERT_EQ(s.cards.size(), 1u);
+    EXPECT_GT(s.cards[0].peak_allocated_bytes, 0u);
+  }
+}
+
+TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
+  const std::vector<std::string> program{"python3", "t.py", "--batch", "{batch}", "--out=run-{batch}-{len}"};
+  EXPECT_EQ(with_value(program, "batch", "16"), (std::vector<std::string>{"python3", "t.py", "--batch", "16", "--out=run-16-{len}"}));
+  EXPECT_EQ(list_of_values("len=1024,4096", program).values, (std::vector<std::string>{"1024", "4096"}));
+  EXPECT_EQ(range_of_values("batch=1..256", program).high, 256);
+  EXPECT_THROW(range_of_values("batch=9..3", program), Error);
+  EXPECT_THROW(range_of_values("batch=1,2", program), Error);
+  EXPECT_THROW(list_of_values("batch", program), Error);
+  try {
+    list_of_values("bacth=1,2", program);
+    FAIL();
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("did you mean 'batch'"), std::string::npos) << e.what(); }
+}
+
+TEST(ForecastAsked, ALaunchersProcessesAreCounted) {
+  EXPECT_EQ(ranks_told({"torchrun", "--nproc-per-node", "8", "t.py"}), 8);
+  EXPECT_EQ(ranks_told({"python3", "-m", "torch.distributed.run", "--nproc_per_node=4", "t.py"}), 4);
+  EXPECT_EQ(ranks_told({"accelerate", "launch", "--num_processes=2", "t.py"}), 2);
+  EXPECT_EQ(ranks_told({"torchrun", "--nproc-per-node", "gpu", "t.py"}), 1);
+  EXPECT_EQ(ranks_told({"python3", "t.py"}), 1);
+}
+
+TEST(ForecastAsked, TheCardIsTheOneThatPlanAsksAbout) {
+  const Device h100 = device_described("h100");
+  const Room room = room_of_program(h100, std::nullopt, 1);
+  const dry::Dry d = dry_of(h100, room, 2);
+  EXPECT_EQ(d.card.memory_bytes, room_of(h100, std::nullopt).memory_bytes);
+  EXPECT_EQ(d.card.context_bytes, room.overhead_bytes);
+  EXPECT_EQ(d.card.name, h100.name);
+  EXPECT_EQ(d.cards, 2);
+}
+
+}  // namespace
+}  // namespace headroom::studies
