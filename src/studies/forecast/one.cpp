@@ -145,7 +145,7 @@ Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, i
   Device described = device;  // a card that is here is asked about as if it were empty
   if (!device.bus.empty() && !asked) asked = device.total_bytes;
   described.bus.clear();
-  return room_of(described, asked, ranks);
+  return room_of(described, asked, ranks, RunBy::pytorch);
 }
 
 dry::Dry dry_of(const Device& device, const Room& room, int cards) {

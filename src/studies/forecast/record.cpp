@@ -107,7 +107,7 @@ struct Interval {
   std::optional<std::uint64_t> high{};  // none: nothing bounds it
 };
 Interval interval_of(const Told& t, bool no_workspace) {
-  const bool measured = overhead_of(t.device, int(t.row.ranks)).measured;
+  const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
   Interval i{t.row.needed_bytes - (measured ? 0 : t.room.overhead_bytes / 2), t.row.needed_bytes};
   if (no_workspace) i.high.reset();
   return i;
@@ -151,7 +151,7 @@ Record uncertain_of(const Told& t, bool for_people) {
 }
 
 void add_beside(const Told& t, Record& r) {
-  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)));
+  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)), RunBy::pytorch);
   std::string text = fmt::format("Beside PyTorch's segments: context {}, libraries' code {}", words(o.beside.context_bytes),
                                  words(o.beside.libraries_bytes));
   if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
