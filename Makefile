@@ -40,8 +40,8 @@ gpu-test: setup  ## only the tests that need a GPU, and only what they need is b
 	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu -j $(JOBS)
 
-wheel: build  ## one Python wheel with the library inside, for every Python from 3.9: build/wheel/*.whl
-	@cmake --build --preset release --target headroom_portable
+wheel: build  ## one Python wheel with library and program inside, for every Python from 3.9: build/wheel/*.whl
+	@cmake --build --preset release --target portable
 	@sh tools/wheel $(BUILD)
 
 test-torch: build  ## install torch into build/torch (large, once), and run the tests that need it

@@ -1,5 +1,7 @@
-# libheadroom.so for the Python wheel: the same objects as the ordinary one, with everything linked in but glibc and libgcc_s (which is
-# part of every manylinux system; the static one asks for a newer glibc), so that it loads on any Linux of this glibc or a newer one. What CUDA needs at run time is opened there (src/gpu/cublaslt.h). Built on request: make wheel.
+# What the Python wheel holds. lib/libheadroom.so: the objects of the ordinary library and of the program, with everything linked in but glibc
+# and libgcc_s (which is part of every manylinux system; the static one asks for a newer glibc). It loads on any Linux of this glibc or a newer
+# one. bin/headroom: the program, a few KB over that library. What CUDA needs at run time is opened there (src/gpu/cublaslt.h).
+# Built on request: make wheel.
 if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)
   return()
 endif()
@@ -34,12 +36,22 @@ if(NOT STATIC_HWY)
   list(APPEND portable_sources ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cpp)
 endif()
 
-add_library(headroom_portable SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:headroom_capi> ${portable_sources})
+add_library(headroom_portable SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:headroom_capi> $<TARGET_OBJECTS:headroom_commands> ${portable_sources})
 add_dependencies(headroom_portable headroom_core)
-set_target_properties(headroom_portable PROPERTIES OUTPUT_NAME headroom LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable
+set_target_properties(headroom_portable PROPERTIES OUTPUT_NAME headroom LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable/lib
   UNITY_BUILD OFF CXX_CLANG_TIDY "" LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
 target_compile_options(headroom_portable PRIVATE -O2)
 target_link_libraries(headroom_portable PRIVATE $<TARGET_FILE:headroom_core> ${portable_libraries}
   $<$<BOOL:${HEADROOM_HAS_CUDA}>:CUDA::cudart_static> Threads::Threads ${CMAKE_DL_LIBS} m)
 target_link_options(headroom_portable PRIVATE -static-libstdc++ LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map
   LINKER:--exclude-libs,ALL LINKER:--gc-sections LINKER:-s)
+
+# RPATH, not RUNPATH: LD_LIBRARY_PATH may hold another libheadroom.so, which lacks the program.
+add_executable(headroom_portable_program EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/cli/start.cpp)
+set_target_properties(headroom_portable_program PROPERTIES OUTPUT_NAME headroom RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable/bin
+  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib")
+target_include_directories(headroom_portable_program PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(headroom_portable_program PRIVATE headroom_portable)
+target_link_options(headroom_portable_program PRIVATE LINKER:--disable-new-dtags LINKER:-s)
+
+add_custom_target(portable DEPENDS headroom_portable headroom_portable_program)

@@ -1,5 +1,7 @@
 // headroom <command> [options]: finds the command's row, parses, runs, and turns every failure into one line and an exit code.
 #include <cstdio>
+#include <filesystem>
+#include <regex>
 #include <span>
 
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/completion.h"
 #include "cli/options.h"
+#include "cli/program.h"
 #include "dist/quiet.h"
 
 namespace headroom::cli {
@@ -31,6 +34,18 @@ constexpr Command commands[] = {
     {"completion", "Print the completion for bash, zsh or fish, or the manual page", completion},
 };
 
+std::string called = "headroom";  // in the Python wheel "gpu-headroom"
+
+enum class Name { before_a_command, anywhere };
+// A text with the program's own name as it was called.
+std::string as_called(const std::string& text, Name where = Name::before_a_command) {
+  if (called == "headroom") return text;
+  std::string words = "<command>";
+  for (const Command& c : commands) words += fmt::format("|{}\\b", c.name);
+  const std::string after = where == Name::anywhere ? "(?![A-Za-z0-9_./-])" : fmt::format("(?= (?:{}))", words);
+  return std::regex_replace(text, std::regex("(^|[^A-Za-z0-9_./-])headroom" + after), "$1" + called);
+}
+
 std::string overview() {
   std::string text =
       "headroom — how many bytes and milliseconds a transformer's training takes, where they go, and what removes them\n\n"
@@ -39,7 +54,7 @@ std::string overview() {
   text +=
       "\n'headroom <command> --help' lists a command's options and examples.\n"
       "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
-  return text;
+  return as_called(text);
 }
 
 // Every command with its options, as it declares them.
@@ -59,7 +74,7 @@ template <class Text>
 Run written(const Common& common, Text text) {
   return [&common, text] {
     check(common.out.empty(), Code::bad_argument, "--out: this is no table; write it with > FILE");
-    print(text());
+    print(as_called(text(), Name::anywhere));
     return int(yes);
   };
 }
@@ -75,7 +90,7 @@ constexpr Command shells[] = {
 };
 
 int complain(const std::string& who, const std::string& what, int code) {
-  say(fmt::format("{}: {}", who, what));
+  say(fmt::format("{}: {}", who, as_called(what)));
   return code;
 }
 
@@ -140,7 +155,7 @@ std::string without_name(const std::string& said, const std::string& name) {
 }
 
 int run(const Command& command, std::span<char*> arguments) {
-  const std::string who = fmt::format("headroom {}", command.name);
+  const std::string who = fmt::format("{} {}", called, command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
   CLI::App app(command.about, who);
   app.option_defaults()->always_capture_default(false);
@@ -156,7 +171,7 @@ int run(const Command& command, std::span<char*> arguments) {
       app.parse(words);
     } catch (const CLI::CallForHelp&) {
       const auto topics = app.get_subcommands();
-      print(topics.empty() ? app.help() : topics.front()->help(who));
+      print(as_called(topics.empty() ? app.help() : topics.front()->help(who)));
       return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
@@ -196,8 +211,7 @@ int find_and_run(std::span<char*> arguments) {
     if (word == c.name) return run(c, arguments.subspan(1));
     names.emplace_back(c.name);
   }
-  return complain("headroom", fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)),
-                  usage);
+  return complain(called, fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);
 }
 
 }  // namespace
@@ -210,10 +224,11 @@ Run completion(CLI::App& app, Common& common) {
 
 }  // namespace headroom::cli
 
-int main(int argc, char** argv) {
+int headroom_program(int argc, char** argv) {
+  if (argc > 0 && std::filesystem::path(argv[0]).filename() == "gpu-headroom") headroom::cli::called = "gpu-headroom";
   headroom::hold_standard_descriptors();
   headroom::listen_for_signals();
   try {
     return headroom::cli::find_and_run(std::span(argv, std::size_t(argc)).subspan(argc > 0 ? 1 : 0));
-  } catch (const std::exception& e) { return headroom::cli::complain("headroom", e.what(), headroom::cli::failed); }
+  } catch (const std::exception& e) { return headroom::cli::complain(headroom::cli::called, e.what(), headroom::cli::failed); }
 }

@@ -1,4 +1,5 @@
 // Steps and trainings of a language model as a user meets them: measured, stopped, killed, and gone on with.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <chrono>

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -150,6 +151,23 @@ TEST(Documents, TheTourNamesEveryFolderThatThereIs) {
   for (const std::string& folder : folders) EXPECT_NE(tour.find("`" + folder + "`"), std::string::npos) << "docs/tour.md omits " << folder;
   static const std::regex named(R"(`((?:src|tests|include|python|docs|tools|cmake)/[A-Za-z0-9_./-]*)`)");
   for (const std::string& path : first_groups(tour, named)) EXPECT_TRUE(fs::exists(root / path)) << "docs/tour.md names " << path;
+}
+
+TEST(Documents, TheWheelHasTheLicenceOfEveryLibraryInIt) {
+  const std::string licences = text_of(root / "python/LICENSES.txt");
+  const std::map<std::string, std::string> title{{"fmt", "fmt"},           {"nlohmann_json", "JSON for Modern C++"},
+                                                 {"SQLite3", "SQLite"},    {"ZLIB", "zlib"},
+                                                 {"CLI11", "CLI11"},       {"HWY", "Highway"},
+                                                 {"OPENBLAS", "OpenBLAS"}, {"PkgConfig", "not linked"},
+                                                 {"Threads", "not linked"}};
+  static const std::regex required(R"((?:find_package|pkg_check_modules)\((\w+) REQUIRED)");
+  const Words names = first_groups(text_of(root / "CMakeLists.txt"), required);
+  EXPECT_GE(names.size(), 7u);
+  for (const std::string& name : names) {
+    ASSERT_TRUE(title.count(name)) << name << " is linked: add it to python/LICENSES.txt, and here";
+    if (title.at(name) != "not linked")
+      EXPECT_NE(licences.find(title.at(name) + " (http"), std::string::npos) << "python/LICENSES.txt omits " << name;
+  }
 }
 
 TEST(Documents, ARowOrALinkIsSeen) {

@@ -165,7 +165,7 @@ class Pair {
     if (a <= 0 && b <= 0) return;
     if (a <= 0 || b <= 0) return change(field, b <= 0 ? "lost" : "new", b <= 0);
     const auto error_a = relative_error(a_, field), error_b = relative_error(b_, field);
-    auto spread = error_a && error_b ? std::optional(2 * std::hypot(*error_a, *error_b)) : std::nullopt;
+    auto spread = error_a && error_b ? std::optional(2 * std::sqrt(*error_a * *error_a + *error_b * *error_b)) : std::nullopt;
     BetweenRuns between;
     between.add(0, a_, again_a_, field);
     between.add(1, b_, again_b_, field);
