@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 #include "base/text.h"
@@ -48,6 +49,22 @@ TEST(JsonReader, SaysWhatIsWrongInOurWords) {
   EXPECT_EQ(refusal_of_json("{\"a\": tru}"), "'x.json' is not JSON, near byte 10");
   EXPECT_EQ(refusal_of_json("[1e999]"), "'x.json' holds a number beyond a double's range");
   EXPECT_EQ(refusal_of_json("\"\xff\""), "'x.json' is not JSON, near byte 2");
+}
+
+// The header of a safetensors file has an object for each tensor, a list of rows one for each row.
+TEST(JsonReader, ALongListOfObjectsTakesTimeByItsLength) {
+  constexpr int many = 100'000;
+  std::string object = "{", list = "[";
+  for (int i = 0; i < many; ++i) {
+    object += fmt::format("{}\"{}\":{{\"a\":[{}]}}", i ? "," : "", i, i);
+    list += fmt::format("{}{{\"a\":[{}]}}", i ? "," : "", i);
+  }
+  object += "}", list += "]";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_json(object, "x").size(), std::size_t(many));
+  EXPECT_EQ(parse_json<nlohmann::ordered_json>(object, "x").size(), std::size_t(many));
+  EXPECT_EQ(parse_json<nlohmann::ordered_json>(list, "x")[many - 1]["a"][0], many - 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8)) << "it took half a minute for each once";
 }
 
 }  // namespace
