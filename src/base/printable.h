@@ -11,4 +11,10 @@ namespace headroom {
 enum class Lines : std::uint8_t { one, many };
 std::string printable(std::string_view text, Lines = Lines::one);
 
+// JSON text in which all that printable() would change is written as JSON's own escape, so that it means the same: \u202e.
+std::string escaped_in_json(std::string_view json);
+
+// Whether a spreadsheet takes the text of a cell for a formula: after =, +, -, @, a tab or a carriage return.
+bool begins_formula(std::string_view text);
+
 }  // namespace headroom

@@ -3,13 +3,18 @@
 
 #include <cmath>
 
+#include "base/printable.h"
 #include "report/render.h"
 
 namespace headroom {
 
 namespace {
 
-std::string quoted(const std::string& s) {
+// Texts come from files that others wrote: control characters are written out, and what a spreadsheet would take for a formula begins
+// with an apostrophe, which it does not show. Numbers are never texts here.
+std::string quoted(const std::string& text) {
+  std::string s = printable(text, Lines::many);
+  if (begins_formula(s)) s.insert(0, 1, '\'');
   if (s.find_first_of(",\"\r\n") == std::string::npos) return s;
   std::string out = "\"";
   for (char c : s) out += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/printable.h"
 #include "report/page_data.h"
 #include "report/render.h"
 
@@ -46,7 +47,8 @@ std::string within_script(const std::string& json) {
 
 std::string data_of(const Record& r) {
   for (PageLimits limits;; limits.rows /= 2, limits.points /= 2) {
-    std::string data = within_script(page_data(r, limits).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    std::string data =
+        within_script(escaped_in_json(page_data(r, limits).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
     if (data.size() <= most_data_bytes || limits.rows < 100) return data;
   }
 }
@@ -74,7 +76,7 @@ std::string filled(std::string_view text, std::span<const Filling> fillings) {  
 }  // namespace
 
 std::string render_html(const Record& r) {
-  const std::string data = data_of(r), nonce = nonce_of(data), title = escaped(r.title.empty() ? "Headroom" : r.title);
+  const std::string data = data_of(r), nonce = nonce_of(data), title = escaped(r.title.empty() ? "Headroom" : printable(r.title));
   const std::string licence = escaped(embedded::chart_library_licence);
   const std::array<Filling, 8> fillings{{{"title", title},
                                          {"nonce", nonce},

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "report/render.h"
 
 namespace headroom {
@@ -52,7 +53,7 @@ Json json_of(const Record& r) {
 std::string render_json(const Record& r) {
   Json j{{"schema_version", json_schema_version}};
   j.update(json_of(r));
-  return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return escaped_in_json(j.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace headroom

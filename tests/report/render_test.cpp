@@ -42,6 +42,23 @@ TEST(Render, CsvIsTheFirstTableWithQuotesWhereNeeded) {
   EXPECT_EQ(render(fields, Format::csv), "name,value\na,1\nb,\"x,y\"\n");
 }
 
+// Names come from models' files and other programs' kernels.
+TEST(Render, DataIsNoFormulaAndNoCommandToATerminal) {
+  const std::string turned = "a\u202e\x1b[31m\u0085";
+  Table t{"rows", "", {{"name"}, {"=2+2"}}, {}};
+  for (const char* formula : {"=1+1", "+1", "-cmd", "@SUM(1)", "\t=1", "fine = 1"}) t.add({std::string(formula), -1.0});
+  t.add({turned, 1.0});
+  Record r{"", turned, {}};
+  r.add(Part{t});
+  EXPECT_EQ(render(r, Format::csv),
+            "name,'=2+2\n'=1+1,-1\n'+1,-1\n'-cmd,-1\n'@SUM(1),-1\n'\t=1,-1\nfine = 1,-1\na\\u{202e}\\x1b[31m\\x85,1\n");
+  const std::string json = render(r, Format::json), page = render(r, Format::html);
+  for (const std::string& text : {json, page})
+    for (const char* raw : {"\u202e", "\x1b", "\u0085"}) EXPECT_EQ(text.find(raw), std::string::npos) << raw;
+  EXPECT_EQ(nlohmann::json::parse(json)["rows"][6]["name"], turned) << "it means what it meant";
+  EXPECT_NE(page.find("<title>a\\u{202e}\\x1b[31m\\x85</title>"), std::string::npos) << page.substr(0, 400);
+}
+
 // What others wrote is in every place: a title, a field, a column, a cell, a note, a chart's name.
 Record hostile_record() {
   const std::string bad = std::string("a\x1b[31m\0<script>x</script>[l](http://e)|*`", 42);
