@@ -29,7 +29,7 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
   studies::CommTime t = a.study;
   t.seed = common.seed;
   std::optional<Progress> progress(std::in_place, "comm", Elsewhere::nothing);
-  studies::Host host{.store = common.db, .stop = interrupted};
+  studies::Host host = quiet_host("comm", common);
   host.progress = [&](double share, const std::string& doing) { progress->show(share, doing); };
   studies::CommStudy study(t, counts, host);
   for (const int count : counts) {

@@ -65,18 +65,38 @@ bool is_here(const Common& common) {
 
 Device described_device(const Common& common) { return is_here(common) ? chosen_device(common) : device_described(common.device); }
 
-std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) { return studies::kept_ceilings(d, common.db); }
+namespace {
+
+// What other runs measured, from the store. A store that is busy costs no answer: it is said once, and what is kept there is not used.
+template <class Read>
+auto from_store(const Common& common, Read read) {
+  static bool busy = false;
+  try {
+    return busy ? decltype(read())() : read();
+  } catch (const StoreBusy& e) {
+    busy = true;
+    if (!common.silent) say(fmt::format("{}. Ceilings that are kept there are not used", e.what()));
+    return decltype(read())();
+  }
+}
+
+}  // namespace
+
+std::optional<Ceilings> kept_ceilings(const Device& d, const Common& common) {
+  return from_store(common, [&] { return studies::kept_ceilings(d, common.db); });
+}
 
 void take_kept_links(Device& d, const Common& common) {
-  if (const auto link = studies::kept_link(d, common.db)) d.ceilings.link_bytes_per_s = *link;
-  if (const auto host = studies::kept_host_link(d, common.db)) d.ceilings.host_bytes_per_s = *host;
+  if (const auto link = from_store(common, [&] { return studies::kept_link(d, common.db); })) d.ceilings.link_bytes_per_s = *link;
+  if (const auto host = from_store(common, [&] { return studies::kept_host_link(d, common.db); })) d.ceilings.host_bytes_per_s = *host;
 }
 
 bool take_kept(Device& d, const Common& common) {
   const auto kept = kept_ceilings(d, common);
   if (kept) d.ceilings = *kept;
   take_kept_links(d, common);
-  if (auto efficiencies = studies::kept_efficiencies(d, common.db)) d.efficiencies = std::move(efficiencies);
+  if (auto efficiencies = from_store(common, [&] { return studies::kept_efficiencies(d, common.db); }))
+    d.efficiencies = std::move(efficiencies);
   return kept.has_value();
 }
 

@@ -10,9 +10,18 @@ namespace headroom::cli {
 int show(studies::Outcome outcome, const Common& common) {
   const int code = outcome.answer == studies::Answer::yes ? yes : outcome.answer == studies::Answer::no ? no : failed;
   deliver(outcome.record, common, code);
-  if (outcome.life) outcome.life->finish();  // now that the answer is out
-  if (!outcome.said.empty() && !common.silent) say(outcome.said);
+  const std::string of_store = outcome.life ? outcome.life->finish() : "";  // now that the answer is out
+  for (const std::string& line : {outcome.said, of_store})
+    if (!line.empty() && !common.silent) say(line);
   return code;
+}
+
+studies::Host quiet_host(const char* who, const Common& common, bool resume) {
+  studies::Host host{.store = common.db, .resume = resume, .stop = interrupted};
+  host.say = [who, &common](const std::string& line) {
+    if (!common.silent) cli::say(fmt::format("headroom {}: {}", who, line));
+  };
+  return host;
 }
 
 int with_host(const char* who, const Common& common, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
@@ -21,12 +30,9 @@ int with_host(const char* who, const Common& common, bool resume, const std::fun
   {
     std::optional<Progress> progress;
     if (!common.silent) progress.emplace(who, elsewhere);
-    studies::Host host{.store = common.db, .resume = resume, .stop = interrupted};
+    studies::Host host = quiet_host(who, common, resume);
     host.progress = [&](double share, const std::string& doing) {
       if (progress) progress->show(share, doing);
-    };
-    host.say = [&](const std::string& line) {
-      if (!common.silent) cli::say(fmt::format("headroom {}: {}", who, line));
     };
     outcome.emplace(study(host));
   }

@@ -10,6 +10,9 @@ namespace headroom::cli {
 int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
               Elsewhere elsewhere = Elsewhere::nothing);
 
+// Of a study whose command shows no progress, or shows its own.
+studies::Host quiet_host(const char* who, const Common&, bool resume = false);
+
 // Of a study that has run.
 int show(studies::Outcome, const Common&);
 

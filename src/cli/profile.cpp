@@ -74,13 +74,17 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
     Device d = chosen_device(common, group);
-    if (first) d = with_ceilings(std::move(d), common);
+    const studies::Host host = quiet_host("profile", common);
+    if (first) {
+      studies::check_store(host);
+      d = with_ceilings(std::move(d), common);
+    }
     studies::ProfileOptions o = options_of(a, common);
     o.threads = t.threads;
     o.steps = t.steps;
     o.warmup = int(t.warmups.front());
     o.group = group;
-    auto kept = profile_step_study(t, a.phase, d, o, {.store = common.db, .stop = interrupted});
+    auto kept = profile_step_study(t, a.phase, d, o, host);
     return first ? show_profile(std::move(kept), a.trace, common) : int(yes);
   });
 }
@@ -91,9 +95,11 @@ int run_attention(const ProfileAsked& a, const CLI::App& app, const Common& comm
   studies::AttentionSweep sweep = a.attention;
   if (!sweep.cached.empty() && app.count("--len") == 0) sweep.lens = {1};
   sweep.seed = common.seed;
+  const studies::Host host = quiet_host("profile", common);
   studies::variants_that_serve(sweep, d);  // before ceilings are measured, for seconds
+  studies::check_store(host);
   d = with_ceilings(std::move(d), common);
-  return show_profile(profile_attention_study(sweep, d, options_of(a, common), {.store = common.db, .stop = interrupted}), a.trace, common);
+  return show_profile(profile_attention_study(sweep, d, options_of(a, common), host), a.trace, common);
 }
 
 // The program's own output goes where it went; ours to standard error, unless --out names a file.

@@ -92,7 +92,7 @@ class Statement {  // prepared, bound in order, stepped
         throw Error(Code::io,
                     fmt::format("results: no room is left for '{}', or it may not grow any larger here; name another with --db", file_));
       case SQLITE_BUSY:
-        throw Error(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
+        throw StoreBusy(Code::io, fmt::format("results: '{}' is held by another program; try again, or name another with --db", file_));
       case SQLITE_NOMEM: throw Error(Code::out_of_memory, fmt::format("out of memory: results: '{}' could not be read or written", file_));
       default: throw Error(Code::io, fmt::format("results: '{}': {}", file_, said));
     }
@@ -111,32 +111,27 @@ std::int64_t ask(sqlite3* db, const std::string& file, const char* sql) {
   return s.next() ? s.integer(0) : 0;
 }
 
-enum class Holds : std::uint8_t { nothing, results };
-
-// What the file holds; an Error where it is damaged or somebody else's. Who was killed while making the store left nothing.
-Holds checked(sqlite3* db, const std::string& file) {
+// Whether there are results in the file; an Error where it is damaged or another program's. A process that was killed while it made the
+// store left nothing.
+bool holds_results(sqlite3* db, const std::string& file) {
   Statement quick(db, file, "PRAGMA quick_check(1)");
   check(quick.next() && quick.text(0) == "ok", Code::io, "{}", damaged(file));
   const auto id = ask(db, file, "PRAGMA application_id"), version = ask(db, file, "PRAGMA user_version");
-  if (id == 0 && version == 0 && ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) return Holds::nothing;
+  if (id == 0 && version == 0 && ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) return false;
   check(id == application_id, Code::io, "results: '{}' is another program's; name another with --db", file);
   check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version,
         schema_version);
-  return Holds::results;
+  return true;
 }
 
 void make_tables(sqlite3* db, const std::string& file) {
-  execute(db, file, "BEGIN IMMEDIATE");
-  if (ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) {  // nobody else was faster
-    char* said = nullptr;
-    const int rc = sqlite3_exec(db, schema, nullptr, nullptr, &said);
-    sqlite3_free(said);
-    check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: the tables of '{}' could not be made", file);
-    check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be written to; name another with --db", file);
-    execute(db, file, fmt::format("PRAGMA application_id = {}", application_id).c_str());
-    execute(db, file, fmt::format("PRAGMA user_version = {}", schema_version).c_str());
-  }
-  execute(db, file, "COMMIT");
+  char* said = nullptr;
+  const int rc = sqlite3_exec(db, schema, nullptr, nullptr, &said);
+  sqlite3_free(said);
+  check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: the tables of '{}' could not be made", file);
+  check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be written to; name another with --db", file);
+  execute(db, file, fmt::format("PRAGMA application_id = {}", application_id).c_str());
+  execute(db, file, fmt::format("PRAGMA user_version = {}", schema_version).c_str());
 }
 
 constexpr const char* run_columns =
@@ -150,14 +145,14 @@ namespace {
 
 using Database = std::unique_ptr<sqlite3, int (*)(sqlite3*)>;
 
-Database opened(const fs::path& place, int flags, const std::string& file) {
+Database opened(const fs::path& place, int flags, const std::string& file, std::chrono::milliseconds wait) {
   sqlite3* db = nullptr;
   const int rc = sqlite3_open_v2(fs::absolute(place).c_str(), &db, flags, nullptr);  // absolute: no name means anything else to SQLite
   Database owner(db, sqlite3_close);
   check(rc != SQLITE_NOMEM, Code::out_of_memory, "out of memory: results: '{}' could not be opened", file);
   check(rc == SQLITE_OK, Code::io, "results: '{}' cannot be opened: {}; name another with --db", file,
         sqlite3_system_errno(db) ? std::strerror(sqlite3_system_errno(db)) : "the system gives no reason");
-  sqlite3_busy_timeout(db, 10'000);
+  sqlite3_busy_timeout(db, int(wait.count()));
   return owner;
 }
 
@@ -181,37 +176,37 @@ class TemporaryFolder {
 
 // For a reader who may not write: a copy whose journal is played back. The journal first, and still the same one after the store:
 // whoever repairs the store meanwhile deletes its journal last.
-Database repaired_copy(const std::string& file) {
+Database repaired_copy(const std::string& file, std::chrono::milliseconds wait) {
   const fs::path journal = file + "-journal";
   for (int attempt = 0; attempt < 3; ++attempt) {
     const TemporaryFolder folder;
     const fs::path copy = folder.path / "results.db";
     std::error_code failed;
     const auto before = fs::last_write_time(journal, failed);
-    if (failed) return opened(file, SQLITE_OPEN_READONLY, file);  // repaired meanwhile
+    if (failed) return opened(file, SQLITE_OPEN_READONLY, file, wait);  // repaired meanwhile
     fs::copy_file(journal, copy.string() + "-journal", failed);
     if (!failed) fs::copy_file(file, copy, failed);
     check(!failed, Code::io, "results: a writer of '{}' was killed, and it cannot be repaired here: {}", file, failed.message());
     if (fs::last_write_time(journal, failed) != before || failed) continue;
     for (const auto& entry : fs::directory_iterator(folder.path, failed))  // the original's may be for reading only
       fs::permissions(entry.path(), fs::perms::owner_read | fs::perms::owner_write, failed);
-    Database db = opened(copy, SQLITE_OPEN_READWRITE, file);
+    Database db = opened(copy, SQLITE_OPEN_READWRITE, file, wait);
     ask(db.get(), file, "SELECT count(*) FROM sqlite_master");  // plays the journal back
     return db;                                                  // the folder goes, the open file stays
   }
   throw Error(Code::io, fmt::format("results: '{}' is being repaired by another program; try again", file));
 }
 
-Database opened_for_reading(const std::string& file) {
+Database opened_for_reading(const std::string& file, std::chrono::milliseconds wait) {
   const auto readable = [&](Database db) {
     ask(db.get(), file, "SELECT count(*) FROM sqlite_master");
     return db;
   };
   try {
-    return readable(opened(file, SQLITE_OPEN_READONLY, file));
+    return readable(opened(file, SQLITE_OPEN_READONLY, file, wait));
   } catch (const HotJournal&) {}  // NOLINT(bugprone-empty-catch): gone on with below
   try {
-    Database db = readable(opened(file, SQLITE_OPEN_READWRITE, file));
+    Database db = readable(opened(file, SQLITE_OPEN_READWRITE, file, wait));
     if (sqlite3_db_readonly(db.get(), "main") == 0) {
       execute(db.get(), file, "PRAGMA query_only = 1");
       return db;
@@ -220,10 +215,10 @@ Database opened_for_reading(const std::string& file) {
   } catch (const Error& e) {
     if (e.at.code == Code::out_of_memory) throw;
   }
-  return repaired_copy(file);
+  return repaired_copy(file, wait);
 }
 
-Database opened_for_writing(const std::string& file, bool there) {
+Database opened_for_writing(const std::string& file, bool there, std::chrono::milliseconds wait) {
   if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
     std::error_code failed;
     fs::create_directories(folder, failed);
@@ -231,36 +226,108 @@ Database opened_for_writing(const std::string& file, bool there) {
           folder.string());
   }
   check(!there || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
-  Database db = opened(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, file);
+  Database db = opened(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, file, wait);
   check(sqlite3_db_readonly(db.get(), "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
   return db;
 }
 
 }  // namespace
 
-Results::Results(const std::string& file, Access access) : file_(file), db_(nullptr, sqlite3_close) {
+std::pair<Results::Database, Results::Found> Results::look(const std::string& file, Access access, std::chrono::milliseconds wait) {
   std::error_code failed;
   const auto status = fs::status(file, failed);
   check(!fs::is_directory(status), Code::bad_argument, "results: '{}' is a directory; name a file in it", file);
   check(!fs::exists(status) || fs::is_regular_file(status), Code::bad_argument, "results: '{}' is no file that keeps what is written to it",
         file);
-  const bool there = fs::exists(status) && fs::file_size(file, failed) > 0;
-  check(there || access == Access::write, Code::io, "results: there is {} yet; measure something first, or name another with --db",
-        fs::exists(status) ? fmt::format("nothing in '{}'", file) : fmt::format("no '{}'", file));
-  db_ = access == Access::write ? opened_for_writing(file_, there) : opened_for_reading(file_);
-  if (checked(db_.get(), file_) == Holds::results) return;
-  check(access == Access::write, Code::io, "results: there is nothing in '{}' yet; measure something first, or name another with --db",
-        file);
-  make_tables(db_.get(), file_);
+  if (!fs::exists(status) && access == Access::read) return {Database(nullptr, sqlite3_close), Found::no_file};
+  const bool empty = !fs::exists(status) || fs::file_size(file, failed) == 0;
+  if (empty && access == Access::read) return {Database(nullptr, sqlite3_close), Found::nothing};
+  Database db = access == Access::write ? opened_for_writing(file, !empty, wait) : opened_for_reading(file, wait);
+  const bool results = holds_results(db.get(), file);
+  return {std::move(db), results ? Found::results : Found::nothing};
+}
+
+Results::Results(std::string file, Database db) : file_(std::move(file)), db_(std::move(db)) {}
+
+Results::Results(const std::string& file, Access access, std::chrono::milliseconds wait) : file_(file), db_(nullptr, sqlite3_close) {
+  auto [db, found] = look(file, access, wait);
+  check(found == Found::results || access == Access::write, Code::io,
+        "results: there is {} yet; measure something first, or name another with --db",
+        found == Found::nothing ? fmt::format("nothing in '{}'", file) : fmt::format("no '{}'", file));
+  db_ = std::move(db);
+  if (found == Found::results) return;
+  Transaction making(*this);
+  if (!holds_results(db_.get(), file_)) make_tables(db_.get(), file_);  // another process may have been faster
+  making.commit();
+}
+
+std::optional<Results> Results::if_any(const std::string& file) {
+  auto [db, found] = look(file, Access::read, usual_wait);
+  return found == Found::results ? std::optional(Results(file, std::move(db))) : std::nullopt;
 }
 
 Results::~Results() = default;
 Results::Results(Results&&) noexcept = default;
 
+Results::Transaction::Transaction(const Results& r) : results_(sqlite3_get_autocommit(r.db_.get()) != 0 ? &r : nullptr) {
+  if (results_) execute(r.db_.get(), r.file_, "BEGIN IMMEDIATE");
+}
+
+Results::Transaction::~Transaction() {
+  if (results_) sqlite3_exec(results_->db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Results::Transaction::commit() {
+  if (!results_) return;
+  execute(results_->db_.get(), results_->file_, "COMMIT");
+  results_ = nullptr;
+}
+
+void Results::wait_at_most(std::chrono::milliseconds wait) { sqlite3_busy_timeout(db_.get(), int(wait.count())); }
+
+bool Results::claim(std::int64_t run) {
+  if (claims_.contains(run)) return true;
+  auto claimed = Claim::of(file_, run);
+  if (claimed) claims_.emplace(run, std::move(*claimed));
+  return claimed.has_value();
+}
+
 std::int64_t Results::start_run(const std::string& command, const std::string& settings, const std::string& machine) {
-  Statement s(db_.get(), file_, "INSERT INTO runs(command, settings, machine, version) VALUES(?, ?, ?, ?)");
-  s.bind(command).bind(settings).bind(machine).bind(std::string(HEADROOM_VERSION)).next();
-  return sqlite3_last_insert_rowid(db_.get());
+  Transaction t(*this);  // no other process sees the run before it is claimed
+  Statement(db_.get(), file_, "INSERT INTO runs(command, settings, machine, version) VALUES(?, ?, ?, ?)")
+      .bind(command)
+      .bind(settings)
+      .bind(machine)
+      .bind(std::string(HEADROOM_VERSION))
+      .next();
+  const std::int64_t run = sqlite3_last_insert_rowid(db_.get());
+  claim(run);
+  t.commit();
+  return run;
+}
+
+std::optional<StoredRun> Results::resume_run(const std::string& command, const std::string& settings, const std::string& machine) {
+  Transaction t(*this);
+  std::optional<StoredRun> cut_short, elsewhere;
+  {
+    Statement s(
+        db_.get(), file_,
+        fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? AND version = ? ORDER BY id DESC", run_columns)
+            .c_str());
+    s.bind(command).bind(settings).bind(machine).bind(std::string(HEADROOM_VERSION));
+    while (!cut_short && s.next()) {
+      StoredRun run = run_of(s);
+      if (claim(run.id))
+        cut_short = std::move(run);
+      else if (!elsewhere)
+        elsewhere = std::move(run);
+    }
+  }
+  t.commit();
+  check(cut_short || !elsewhere, Code::io,
+        "results: run {} in '{}' has these settings, and {} is measuring it; wait for it, or leave out --resume for a run of its own",
+        elsewhere ? elsewhere->id : 0, file_, elsewhere ? Claim::owner(file_, elsewhere->id) : "");
+  return cut_short;
 }
 
 void Results::add_row(std::int64_t run, const StoredRow& r) {
@@ -270,6 +337,7 @@ void Results::add_row(std::int64_t run, const StoredRow& r) {
 
 void Results::finish_run(std::int64_t run) {
   Statement(db_.get(), file_, "UPDATE runs SET finished = datetime('now') WHERE id = ?").bind(run).next();
+  claims_.erase(run);
 }
 
 std::vector<StoredRun> Results::runs() const {
@@ -293,16 +361,6 @@ std::vector<StoredRow> Results::rows(std::int64_t run) const {
   return all;
 }
 
-std::optional<StoredRun> Results::unfinished(const std::string& command, const std::string& settings, const std::string& machine) const {
-  Statement s(
-      db_.get(), file_,
-      fmt::format("{} WHERE finished = '' AND command = ? AND settings = ? AND machine = ? AND version = ? ORDER BY id DESC LIMIT 1",
-                  run_columns)
-          .c_str());
-  if (!s.bind(command).bind(settings).bind(machine).bind(std::string(HEADROOM_VERSION)).next()) return std::nullopt;
-  return run_of(s);
-}
-
 namespace {
 
 std::string users_own_file() {  // empty where there is no place for one
@@ -316,9 +374,7 @@ std::string users_own_file() {  // empty where there is no place for one
 
 std::optional<Results> results_if_any(const std::string& store) {
   const std::string file = store.empty() ? users_own_file() : store;
-  std::error_code failed;
-  if (fs::is_regular_file(file, failed) ? fs::file_size(file, failed) == 0 : !fs::exists(file, failed)) return std::nullopt;
-  return std::optional<Results>(std::in_place, file, Results::Access::read);
+  return file.empty() ? std::nullopt : Results::if_any(file);
 }
 
 std::string default_results_file() {

@@ -14,13 +14,20 @@ double number_at(const RowObject& row, const char* field) {
   return row.contains(field) && row[field].is_number() ? row[field].get<double>() : 0;
 }
 
-std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
-  std::vector<RowObject> rows;
-  for (const StoredRow& stored : results.rows(run)) {
-    rows.push_back(parse_json_or_discard<RowObject>(stored.row));
-    check(is_row(rows.back()), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(),
+std::vector<KeyedRow> keyed_rows(const Results& results, std::int64_t run) {
+  std::vector<KeyedRow> rows;
+  for (StoredRow& stored : results.rows(run)) {
+    RowObject row = parse_json_or_discard<RowObject>(stored.row);
+    rows.push_back({std::move(stored), std::move(row)});
+    check(is_row(rows.back().row), Code::io, "results: row {} of '{}' is damaged (in run {}); measure that run again", rows.size(),
           results.file(), run);
   }
+  return rows;
+}
+
+std::vector<RowObject> row_objects(const Results& results, std::int64_t run) {
+  std::vector<RowObject> rows;
+  for (KeyedRow& kept : keyed_rows(results, run)) rows.push_back(std::move(kept.row));
   return rows;
 }
 

@@ -50,14 +50,14 @@ TEST_F(Store, KeepsRunsAndRows) {
     r.add_row(id, {"k1", R"({"x":1})", "{}"});
     r.add_row(id, {"k2", R"({"x":2})", "{}"});
     r.add_row(id, {"k1", R"({"x":3})", "{}"});  // measured again: replaced, not doubled
-    EXPECT_TRUE(r.unfinished("attention", R"({"a":1})", "m"));
-    EXPECT_FALSE(r.unfinished("attention", R"({"a":2})", "m"));
-    EXPECT_FALSE(r.unfinished("attention", R"({"a":1})", "other"));
+    EXPECT_TRUE(r.resume_run("attention", R"({"a":1})", "m"));
+    EXPECT_FALSE(r.resume_run("attention", R"({"a":2})", "m"));
+    EXPECT_FALSE(r.resume_run("attention", R"({"a":1})", "other"));
   }
   Results r(file_, Results::Access::write);
   ASSERT_EQ(r.rows(id).size(), 2u);
   r.finish_run(id);
-  EXPECT_FALSE(r.unfinished("attention", R"({"a":1})", "m"));
+  EXPECT_FALSE(r.resume_run("attention", R"({"a":1})", "m"));
   ASSERT_EQ(r.runs().size(), 1u);
   EXPECT_EQ(r.runs()[0].rows, 2);
   EXPECT_FALSE(r.runs()[0].finished.empty());
@@ -73,10 +73,10 @@ TEST_F(Store, ARunOfAnotherVersionIsNotGoneOnWith) {
   ASSERT_EQ(sqlite3_open(file_.c_str(), &db), SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(db, "UPDATE runs SET version = '0.0.1'", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
-  const Results r(file_, Results::Access::read);
+  Results r(file_, Results::Access::write);
   ASSERT_EQ(r.runs().size(), 1u);
   EXPECT_EQ(r.runs()[0].version, "0.0.1");
-  EXPECT_FALSE(r.unfinished("attention", "{}", "m"));
+  EXPECT_FALSE(r.resume_run("attention", "{}", "m"));
 }
 
 TEST_F(Store, EveryRowThatWasReportedSurvivesAKill) {
@@ -99,7 +99,7 @@ TEST_F(Store, EveryRowThatWasReportedSurvivesAKill) {
   for (int i; read(pipe_ends[0], &i, sizeof i) == ssize_t(sizeof i);) last = i;
   close(pipe_ends[0]);
   Results r(file_, Results::Access::write);
-  const auto run = r.unfinished("attention", "{}", "m");
+  const auto run = r.resume_run("attention", "{}", "m");
   ASSERT_TRUE(run);
   const auto rows = r.rows(run->id);
   ASSERT_GE(int(rows.size()), last + 1);
@@ -164,6 +164,39 @@ TEST_F(Store, ADirectoryAMissingFileAndAReadOnlyOneAreSaidInOneLine) {
   if (root) { ASSERT_EQ(seteuid(0), 0); }
   EXPECT_NE(said.find("cannot be written to"), std::string::npos) << said;
   EXPECT_EQ(said.find('\n'), std::string::npos);
+}
+
+TEST_F(Store, IsMadeByManyProcessesAtOnceAndNoneOfThemFails) {
+  for (int round = 0; round < 60; ++round) {
+    fs::remove(file_);
+    int gate[2];
+    ASSERT_EQ(pipe(gate), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < 8; ++i) {
+      children.push_back(fork());
+      if (children.back() != 0) continue;
+      close(gate[1]);
+      char word = 0;
+      if (read(gate[0], &word, 1) != 0) _exit(2);  // the end of the pipe: all are there
+      try {
+        results_if_any(file_);  // as a command that looks for ceilings first
+        Results r(file_, Results::Access::write);
+        r.add_row(r.start_run("attention", "{}", "m"), {"k", "{}", "{}"});
+        _exit(results_if_any(file_) ? 0 : 3);
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        _exit(1);
+      }
+    }
+    close(gate[0]);
+    close(gate[1]);
+    for (const pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "round " << round << ": " << status;
+    }
+    ASSERT_EQ(Results(file_, Results::Access::read).runs().size(), 8u);
+  }
 }
 
 TEST(StorePlace, FollowsXdg) {

@@ -279,6 +279,8 @@ TEST(Report, CsvIsReadAsItIsWritten) {
   EXPECT_TRUE(run.rows()[1]["x"].is_null());
   EXPECT_EQ(run.rows()[1]["y"], "oom");
   EXPECT_EQ(run.machine, "");
+  EXPECT_EQ(run_from_text("name,x\n'=1+1,-2\n'tis,1\n", "x.csv").rows()[0]["name"], "=1+1") << "as --format csv writes it";
+  EXPECT_EQ(run_from_text("name,x\n'=1+1,-2\n'tis,1\n", "x.csv").rows()[1]["name"], "'tis");
   EXPECT_EQ(run_from_text("device,x\na card,1\na card,2\n", "x.csv").machine, "a card");
   EXPECT_EQ(run_from_text("device,x\na card,1\nanother,2\n", "x.csv").machine, "") << "of two machines it is neither's";
 }

@@ -23,14 +23,17 @@ attention::Problem problem_of(const AttentionSweep& sweep) {
   return sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
 }
 
-// A row for each line of the short tables; a long table is one row, its lines in the detail.
-KeptProfile kept(ProfileResult result, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {
+Life life_of(const Device& device, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {
   RowObject settings{{"what", what}};
   settings.update(asked);
   settings["steps"] = o.steps;
   settings["warmup"] = o.warmup;
   if (o.only) settings["only"] = true;
-  Life life(host, "profile", settings, result.device.name);
+  return {host, "profile", settings, device.name};
+}
+
+// A row for each line of the short tables; a long table is one row, its lines in the detail.
+KeptProfile kept(ProfileResult result, const char* what, Life life, const Host& host) {
   auto record = parse_json<RowObject>(render_json(profile_record(result, false)), "a profile");
   record.erase("schema_version");
   std::size_t rows = 0;
@@ -83,7 +86,8 @@ KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& d
   p.passes = sweep.passes;
   p.of = sweep;
   p.of.seed = o.seed;
-  return kept(profile_attention(p, device, o), "attention", json_of(sweep), o, host);
+  Life life = life_of(device, "attention", json_of(sweep), o, host);  // before anything is measured for it
+  return kept(profile_attention(p, device, o), "attention", std::move(life), host);
 }
 
 engine::Recipe recipe_of(const StepTime& t, engine::Purpose phase) {
@@ -109,7 +113,8 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   StepTime asked = t;
   asked.phases = {phase};
   if (o.group && !o.group->first()) return {profile_step(s, device, o), {}};
-  return kept(profile_step(s, device, o), "step", json_of(asked), o, host);
+  Life life = life_of(device, "step", json_of(asked), o, host);  // before anything is measured for it
+  return kept(profile_step(s, device, o), "step", std::move(life), host);
 }
 
 }  // namespace headroom::studies

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "report/render.h"
 
 namespace headroom::studies {
@@ -74,6 +75,7 @@ std::vector<std::string> csv_line(const std::string& text, std::size_t& at) {
 
 RowObject csv_value(const std::string& cell) {
   if (cell.empty()) return nullptr;
+  if (cell.front() == '\'' && begins_formula(std::string_view(cell).substr(1))) return cell.substr(1);  // as render_csv() writes them
   if (cell == "true" || cell == "false") return cell == "true";
   const char* end = cell.data() + cell.size();
   std::int64_t i = 0;
@@ -182,9 +184,7 @@ ReportRun run_from_store(const Results& results, const StoredRun& run) {
   ReportRun r{fmt::format("run {}", run.id), run.command, run.machine, run.version, run.started, run.finished};
   r.settings = parse_json_or_discard<RowObject>(run.settings);
   if (!r.settings.is_object()) r.settings = RowObject::object();
-  const auto stored = results.rows(run.id);
-  const auto rows = row_objects(results, run.id);
-  for (std::size_t i = 0; i < rows.size(); ++i) add_row(r, rows[i], parse_json_or_discard<RowObject>(stored[i].detail));
+  for (const KeyedRow& kept : keyed_rows(results, run.id)) add_row(r, kept.row, parse_json_or_discard<RowObject>(kept.stored.detail));
   return r;
 }
 

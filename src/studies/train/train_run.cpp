@@ -180,10 +180,9 @@ Life life_of(const TrainRun& r, const engine::Position& at, const std::string& s
   all["save"] = r.folder;
   all["init"] = r.init;
   if (settings.contains(extended_at)) all[extended_at] = settings[extended_at];
-  Host quiet = host;
-  quiet.resume = r.resume;
-  quiet.say = [](const std::string&) {};  // what it goes on from is a checkpoint, with or without kept rows
-  Life life(quiet, "train", all, device.name);
+  Host asked = host;
+  asked.resume = r.resume;
+  Life life(asked, "train", all, device.name, Life::Afresh::unsaid);  // what it goes on from is a checkpoint, with or without kept rows
   if (at.step == 0) return life;
   const auto before = parse_json<RowObject>(settings_before, "settings");
   life.adopt(
@@ -283,14 +282,6 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const auto from = at.step;
   double tokens = 0;  // predicted since it began
   const adamw::Hyper hyper = r.recipe.served(r.hyper);
-  const auto keep = [&](const TrainRow& row) {  // a store that is full must not cost the steps since the last checkpoint
-    try {
-      life->keep(key_of(row), json_of(row));
-    } catch (const Error&) {
-      if (!group && !r.folder.empty()) save_good(t, at, r.folder);
-      throw;
-    }
-  };
   t.warm();
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
@@ -320,7 +311,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
         row.clipped = q.clipped;
         row.flushed = double(q.flushed) / double(q.numbers);
       }
-      if (reported && life) keep(row);
+      if (reported && life) life->keep(key_of(row), json_of(row));
       if (reported) rows.push_back(row);
     }
     if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
