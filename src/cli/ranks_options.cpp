@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -39,11 +40,26 @@ void check_for_ranks(const CLI::App& app, const dist::Seat& seat) {
 
 namespace {
 
+// One way to write a value: 0.10 and 1e-1 are the same number.
+std::string as_number(const std::string& word) {
+  char* end = nullptr;
+  const double x = std::strtod(word.c_str(), &end);
+  return !word.empty() && *end == '\0' ? fmt::format("{}", x) : word;
+}
+
+// What this rank goes by: what was given, and the default of what was not.
 dist::Group::Settings settings_of(const CLI::App& app) {
-  static const std::set<std::string> own = {"--rank", "--device", "--out", "--db", "--format", "--help"};
+  static const std::set<std::string> own = {"--rank", "--ranks", "--gpus",   "--rendezvous", "--counts", "--device",
+                                            "--out",  "--db",    "--format", "--trace",      "--help"};
   dist::Group::Settings s;
-  for (const auto* o : app.get_options())
-    if (o->count() > 0 && !own.contains(o->get_name())) s.emplace_back(o->get_name(), joined(o->results(), ","));
+  for (const CLI::App* a = &app; a; a = a->get_parent())
+    for (const auto* o : a->get_options()) {
+      if (own.contains(o->get_name())) continue;
+      std::vector<std::string> words;
+      for (const std::string& given : o->count() > 0 ? o->results() : std::vector{o->get_default_str()})
+        for (const std::string& word : CLI::detail::split(given, ',')) words.push_back(as_number(word));
+      s.emplace_back(o->get_name(), joined(words, ","));
+    }
   return s;
 }
 
@@ -82,8 +98,10 @@ int as_ranks(const dist::Seat& seat, const CLI::App& app, Common& common, const 
   } catch (const std::exception& e) {
     const auto* own = dynamic_cast<const Error*>(&e);
     const At at = own ? own->at : At(Code::io);
-    const auto other = meeting.ended();  // then what failed here failed because of it
-    const std::string why = other && std::string_view(e.what()).find(*other) == std::string_view::npos ? *other : e.what();
+    const auto other = meeting.ended();  // then what failed here failed because of it, or it is what all of them found
+    const auto holds = [](std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; };
+    const bool own_words = !other || holds(e.what(), *other) || holds(*other, e.what());
+    const std::string why = own_words ? e.what() : *other;
     if (group.end(why)) throw Error(at, why);
     throw dist::Quiet(at, why);
   }

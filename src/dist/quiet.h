@@ -1,4 +1,4 @@
-// Quiet — an Error that another rank prints: this rank ends with the same code and prints nothing.
+// Quiet — an Error that this process does not print, because another rank does or because no reader is left. It ends with its code.
 #pragma once
 #include "base/error.h"
 

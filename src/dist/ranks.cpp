@@ -38,21 +38,37 @@ std::string word(const Variable& variable, const char* name) {
   return text ? text : "";
 }
 
-// torchrun's agent keeps a store of its own at MASTER_PORT; rank 0 takes the first free port after it, the others try the same ones.
+Address local(const std::string& name) { return {name, 0, true}; }
+
+// torchrun's agent keeps a store of its own at MASTER_PORT; rank 0 takes the first free port after it, the others try the same ones. Ranks
+// of one machine need no port.
 std::optional<Address> master(const Variable& variable) {
   const auto port = number(variable, "MASTER_PORT");
   const std::string host = word(variable, "MASTER_ADDR");
   if (host.empty() || !port) return {};
   check(*port >= 1 && *port <= 65535, Code::bad_argument, "MASTER_PORT: '{}' is not a whole number from 1 to 65535", *port);
+  const auto here = number(variable, "LOCAL_WORLD_SIZE"), all = number(variable, "WORLD_SIZE");
+  const std::string run = word(variable, "TORCHELASTIC_RUN_ID");
+  if (!run.empty() && here && here == all)
+    return local(fmt::format("torchrun-{}-{}-{}", *port, word(variable, "TORCHELASTIC_RESTART_COUNT"), run));
+  const bool everywhere = host == "0.0.0.0" || host == "::" || host == "*";
+  check(!everywhere || !here || here == all, Code::bad_argument,
+        "MASTER_ADDR: '{}' is no machine that ranks elsewhere can find; set it to the name of rank 0's machine", host);
   const int skip = word(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  return Address{host, *port + skip, false, ports_to_try};
+  return Address{everywhere ? "localhost" : host, *port + skip, false, ports_to_try};  // the ranks are here: it listens here only
 }
 
-Address local(const std::string& name) { return {name, 0, true}; }
+std::string job_of_torchrun(const Variable& variable) {
+  return joined({word(variable, "TORCHELASTIC_RUN_ID"), word(variable, "TORCHELASTIC_RESTART_COUNT")}, " ");
+}
+std::string job_of_slurm(const Variable& variable) {
+  return fmt::format("SLURM {}.{}", word(variable, "SLURM_JOB_ID"), word(variable, "SLURM_STEP_ID"));
+}
 
 struct Launched {
   const char* launcher;
   std::optional<int> rank, ranks;
+  std::string job;
   std::function<std::optional<Address>()> address;
   bool by_mpi = false;  // MPI itself can say where rank 0 is
 };
@@ -83,7 +99,7 @@ Seat seat_of(const Launched& l, const RanksAsked& asked, const Variable& variabl
         asked.option, asked.ranks, l.launcher, *l.ranks, asked.option, asked.ranks);
   check(*l.rank < *l.ranks, Code::bad_argument, "{} says that this is rank {} of {}; ranks are counted from 0", l.launcher, *l.rank,
         *l.ranks);
-  Seat seat{*l.rank, *l.ranks, l.launcher};
+  Seat seat{*l.rank, *l.ranks, l.launcher, l.job};
   if (!asked.rendezvous.empty()) {
     seat.address = address_named(asked.rendezvous, "--rendezvous");
   } else {
@@ -116,15 +132,16 @@ Seat find_seat(const RanksAsked& asked, const Variable& variable) {
     return seat;
   }
   const auto own = number(variable, "HEADROOM_RANK"), own_ranks = number(variable, "HEADROOM_RANKS"), fd = number(variable, "HEADROOM_FD");
-  if (own && own_ranks && fd) return {*own, *own_ranks, "rank 0", {}, false, *fd};
+  if (own && own_ranks && fd) return {*own, *own_ranks, "rank 0", "", {}, false, *fd};
   auto slurm_ranks = number(variable, "SLURM_STEP_NUM_TASKS");  // a batch script has SLURM_PROCID and SLURM_NTASKS too, and is one process
   if (!slurm_ranks && !word(variable, "SLURM_STEP_ID").empty()) slurm_ranks = number(variable, "SLURM_NTASKS");
   const Launched launchers[] = {
-      {"torchrun", number(variable, "RANK"), number(variable, "WORLD_SIZE"), [&] { return master(variable); }, false},
-      {"Open MPI", number(variable, "OMPI_COMM_WORLD_RANK"), number(variable, "OMPI_COMM_WORLD_SIZE"),
+      {"torchrun", number(variable, "RANK"), number(variable, "WORLD_SIZE"), job_of_torchrun(variable), [&] { return master(variable); },
+       false},
+      {"Open MPI", number(variable, "OMPI_COMM_WORLD_RANK"), number(variable, "OMPI_COMM_WORLD_SIZE"), word(variable, "PMIX_NAMESPACE"),
        [&] { return of_open_mpi(variable); }, true},
-      {"PMI", number(variable, "PMI_RANK"), number(variable, "PMI_SIZE"), [&] { return of_pmi(variable); }, true},
-      {"SLURM", number(variable, "SLURM_PROCID"), slurm_ranks, [&] { return of_slurm(variable); }, false},
+      {"PMI", number(variable, "PMI_RANK"), number(variable, "PMI_SIZE"), "", [&] { return of_pmi(variable); }, true},
+      {"SLURM", number(variable, "SLURM_PROCID"), slurm_ranks, job_of_slurm(variable), [&] { return of_slurm(variable); }, false},
   };
   for (const Launched& l : launchers)
     if (l.rank && l.ranks && *l.ranks > 1) return seat_of(l, asked, variable);

@@ -20,6 +20,7 @@ struct RanksAsked {
 struct Seat {
   int rank = 0, ranks = 1;
   std::string launcher{};     // who said so: "--rank", "torchrun", "Open MPI", "PMI", "SLURM"; empty: nobody
+  std::string job{};          // its launcher's name for it, equal on all its ranks
   Address address{};          // no host: to be asked of MPI (mpi.h)
   bool start_others = false;  // nobody has started them: this process is rank 0 and does
   int inherited = -1;         // the connection that rank 0 gave to a rank that it started

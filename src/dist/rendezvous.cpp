@@ -3,10 +3,12 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -14,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "dist/quiet.h"
 
@@ -23,6 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+constexpr const char* protocol = "headroom 2";
+constexpr milliseconds greeting_limit = std::chrono::seconds(5), knock_limit = std::chrono::seconds(2);
+constexpr std::size_t most_strangers = 64;  // connections that have not said who they are
 constexpr const char* gone_without_word = "its process is gone without a word (killed, or crashed)";
 
 std::string seconds_in_words(milliseconds t) { return fmt::format("{:g} s", std::chrono::duration<double>(t).count()); }
@@ -31,6 +37,18 @@ std::string ranks_in_words(const std::vector<int>& ranks) {
   std::vector<std::string> words;
   for (const int r : ranks) words.push_back(std::to_string(r));
   return (words.size() > 1 ? "ranks " : "rank ") + joined(words, " and ");
+}
+
+// What a rank says when it comes, and what must be equal: the job's name and the port that was meant, because a rank that finds it
+// taken goes on to the next.
+std::string greeting_of(const Coming& c) {
+  constexpr std::size_t most = 160;
+  const std::string port = c.address.local || c.address.port == 0 ? "" : fmt::format("port {}", c.address.port);
+  return fmt::format("{} {}{}{}", protocol, port, port.empty() || c.job.empty() ? "" : ", ", c.job).substr(0, most);
+}
+std::string job_of(const std::string& greeting) {
+  const auto begin = std::min(std::string_view(protocol).size() + 1, greeting.size());
+  return printable(greeting.substr(begin));
 }
 
 // Silence counts only while this process itself runs: one that was stopped for a while, or whose machine slept, starts anew.
@@ -52,10 +70,16 @@ class Awake {
 class Rendezvous::Server {
  public:
   Server(Coming& c, Socket own)
-      : ranks_(c.ranks), wait_(c.wait), silence_(c.silence), beat_(c.silence / 8), fate_(c.fate), where_(c.address.text()) {
-    if (c.connected.empty() && ranks_ > 1) listener_ = listen_at(c.address, ranks_);
-    connections_.push_back({std::move(own), -1, 0});
-    for (std::size_t i = 0; i < c.connected.size(); ++i) connections_.push_back({std::move(c.connected[i]), -1, int(i) + 1});
+      : ranks_(c.ranks),
+        wait_(c.wait),
+        silence_(c.silence),
+        beat_(c.silence / 8),
+        fate_(c.fate),
+        where_(c.address.text()),
+        greeting_(greeting_of(c)) {
+    if (c.connected.empty() && ranks_ > 1) listener_ = listen_at(c.address, std::max(ranks_, int(most_strangers)));
+    add(std::move(own), 0);
+    for (std::size_t i = 0; i < c.connected.size(); ++i) add(std::move(c.connected[i]), int(i) + 1);
     stop_ = Socket(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { serve(); });
   }
@@ -69,45 +93,74 @@ class Rendezvous::Server {
  private:
   struct Connection {
     Socket socket;
-    int rank;      // −1 until it said hello
-    int expected;  // of a process that was started from here; −1: of anybody
-    Clock::time_point heard = Clock::now();
-    bool left = false;
+    int rank = -1;      // −1 until it said hello
+    int expected = -1;  // of a process that was started from here; −1: of anybody
+    Inbox inbox{};
+    Outbox outbox{};
+    Clock::time_point came = Clock::now(), heard = came;
+    bool left = false, refused = false;
+    bool stranger() const { return rank < 0 && expected < 0; }
   };
+
+  Connection& add(Socket s, int expected) {
+    Connection& c = connections_.emplace_back();
+    c.socket = std::move(s);
+    c.expected = expected;
+    return c;
+  }
 
   void serve() {
     const auto start = Clock::now();
     std::optional<Clock::time_point> stopping;  // until the others have heard why, and those who come late have too
     Awake awake(silence_);
     while (true) {
-      std::vector<pollfd> polls{{stop_.fd(), POLLIN, 0}};
-      if (listener_) polls.push_back({listener_.fd(), POLLIN, 0});
-      const std::size_t first = polls.size();
-      for (const auto& c : connections_) polls.push_back({c.socket.fd(), POLLIN, 0});
+      std::vector<pollfd> polls{{stop_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};  // a closed one is −1, which poll passes over
+      for (const auto& c : connections_) polls.push_back({c.socket.fd(), short(c.outbox.empty() ? POLLIN : POLLIN | POLLOUT), 0});
       if (::poll(polls.data(), polls.size(), int(stopping ? 20 : beat_.count())) < 0) continue;
       const auto now = Clock::now();
       if (polls[0].revents)
         read_out(stop_), stopping = now + milliseconds(int(here_.size()) + turned_away_ < ranks_ && !gave_up_ ? 3000 : 1500);
-      if (stopping && (all_left_ || now > *stopping || nobody_listens())) return;
+      if (stopping && (now > *stopping || (all_sent() && (all_left_ || nobody_listens())))) return;
       if (awake.slept())
         for (auto& c : connections_) c.heard = now;
-      const std::size_t known = connections_.size();
-      for (std::size_t i = 0; i < known; ++i)
-        if (polls[first + i].revents) hear(connections_[i]);
-      if (listener_ && polls[1].revents)
-        if (Socket s = accept_from(listener_)) connections_.push_back({std::move(s), -1, -1});
-      for (auto& c : connections_)
+      auto events = polls.begin() + 2;
+      for (auto& c : connections_) {  // those that come meanwhile are added behind the end of this list
+        if (events == polls.end()) break;
+        const short what = (events++)->revents;
+        if (what & POLLOUT) flush(c);
+        if (what & ~POLLOUT) hear(c);
+      }
+      if (polls[1].revents) let_in();
+      for (auto& c : connections_) {
         if (c.socket && c.rank > 0 && !c.left && now - c.heard > silence_)
           end(c.rank, fmt::format("nothing was heard of it for {}", seconds_in_words(silence_)), false);
-      std::erase_if(connections_, [](const Connection& c) { return !c.socket; });
+        if (c.stranger() && now - c.came > greeting_limit) c.socket.close();
+      }
+      connections_.remove_if([](const Connection& c) { return !c.socket; });
       if (now - sent_beat_ > beat_) sent_beat_ = now, tell_all({Frame::Kind::beat, 0, 0, {}});
       if (int(here_.size()) < ranks_ && now - start > wait_) nobody_comes();
     }
   }
 
+  void let_in() {
+    for (std::size_t n = 0; n < most_strangers && listener_; ++n) {
+      Socket s = accept_from(listener_);
+      if (!s) return;
+      if (std::size_t(std::count_if(connections_.begin(), connections_.end(), [](const Connection& c) { return c.stranger(); })) >=
+          most_strangers)
+        connections_.remove_if([first = true](const Connection& c) mutable { return c.stranger() && std::exchange(first, false); });
+      hear(add(std::move(s), -1));  // a rank says who it is at once
+    }
+  }
+
+  bool all_sent() const {
+    return std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return !c.socket || c.outbox.empty(); });
+  }
+
   bool nobody_listens() const {  // all who came have closed their end, but this rank itself; and nobody is still to come
     if (int(here_.size()) + turned_away_ < ranks_ && !gave_up_) return false;
-    return std::none_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.socket && c.rank != 0; });
+    return std::none_of(connections_.begin(), connections_.end(),
+                        [](const Connection& c) { return c.socket && c.rank != 0 && !c.stranger(); });
   }
 
   static void read_out(const Socket& event) {
@@ -118,15 +171,11 @@ class Rendezvous::Server {
 
   void hear(Connection& c) {
     Frame f;
-    const Got got = receive_frame(c.socket, f, milliseconds(0), c.rank < 0 && c.expected < 0 ? From::stranger : From::rank);
-    if (got == Got::nothing) return;
-    if (got == Got::gone) {
-      const int rank = c.rank >= 0 ? c.rank : c.expected;
-      c.socket.close();
-      if (rank >= 0 && !c.left) end(rank, fate_ && rank > 0 ? fate_(rank) : gone_without_word, false);
-      return;
-    }
     c.heard = Clock::now();
+    const Got got = c.inbox.take(c.socket, f, c.stranger() ? From::stranger : From::rank);
+    if (got == Got::nothing) return;
+    if (got == Got::gone) return lose(c);
+    if (c.refused) return;
     if (c.rank < 0 && f.kind != Frame::Kind::hello) return c.socket.close();  // a stranger
     switch (f.kind) {
       case Frame::Kind::hello: return greet(c, f);
@@ -140,27 +189,43 @@ class Rendezvous::Server {
     }
   }
 
-  void greet(Connection& c, const Frame& f) {
-    if (f.text != "headroom 1") return c.socket.close();  // a stranger
-    if (ended_) {
-      ++turned_away_;
-      send_frame(c.socket, *ended_);
-      return;
-    }
-    const int theirs = int(f.round);
-    if (theirs != ranks_)
-      return refuse(c, fmt::format("rank {} was started as one of {} ranks, rank 0 as one of {}", f.rank, theirs, ranks_));
-    if (f.rank < 0 || f.rank >= ranks_ || here_.contains(f.rank))
-      return refuse(c, fmt::format("two processes say that they are rank {}", f.rank));
-    c.rank = f.rank;
-    here_.insert(f.rank);
-    send_frame(c.socket, {Frame::Kind::welcome, 0, 0, {}});
+  void lose(Connection& c) {
+    const int rank = c.rank >= 0 ? c.rank : c.expected;
+    c.socket.close();
+    if (rank >= 0 && !c.left) end(rank, fate_ && rank > 0 ? fate_(rank) : gone_without_word, false);
   }
 
-  void refuse(Connection& c, const std::string& why) {  // nobody can go on: the one who is too many, and those whom it was to join
-    tell_end({Frame::Kind::ended, -1, 1, why});
-    ++turned_away_;
-    send_frame(c.socket, *ended_);
+  void post(Connection& c, const Frame& f) {
+    c.outbox.put(f);
+    flush(c);
+  }
+  static void flush(Connection& c) {
+    if (!c.outbox.send(c.socket)) c.outbox = {};  // the other side is gone: the next look at it says so
+  }
+
+  void greet(Connection& c, const Frame& f) {
+    if (!f.text.starts_with("headroom ") || c.rank >= 0) return c.socket.close();  // a stranger
+    const int theirs = int(f.round);
+    if (f.text != greeting_)
+      return refuse(c, f.text.starts_with(protocol)
+                           ? fmt::format("the ranks of another job meet there ({}; this rank's is {})", job_of(greeting_), job_of(f.text))
+                           : "another version of headroom is there");
+    if (theirs != ranks_) return refuse(c, fmt::format("it was started as one of {} ranks, rank 0 as one of {}", theirs, ranks_));
+    if (f.rank < 0 || f.rank >= ranks_ || here_.contains(f.rank)) return refuse(c, "another process is that rank already");
+    if (ended_) {
+      ++turned_away_;
+      return post(c, *ended_);
+    }
+    c.rank = f.rank;
+    here_.insert(f.rank);
+    if (int(here_.size()) == ranks_) listener_.close();  // nobody is to come: strangers find no door
+    post(c, {Frame::Kind::welcome, 0, 0, {}});
+  }
+
+  void refuse(Connection& c, const std::string& why) {  // this one alone: it changes nothing for the others
+    c.refused = true;
+    post(c, {Frame::Kind::refused, 0, 0, why});
+    if (refusals_.size() < 8) refusals_.insert(why);
   }
 
   void nobody_comes() {
@@ -170,8 +235,9 @@ class Rendezvous::Server {
     gave_up_ = true;
     if (!ended_)
       tell_end({Frame::Kind::ended, -1, 1,
-                fmt::format("rendezvous {}: {} of {} did not come within {}", where_, ranks_in_words(missing), ranks_,
-                            seconds_in_words(wait_))});
+                fmt::format("rendezvous {}: {} of {} did not come within {}{}{}", where_, ranks_in_words(missing), ranks_,
+                            seconds_in_words(wait_), refusals_.empty() ? "" : "; a process that came was refused: ",
+                            joined(std::vector<std::string>(refusals_.begin(), refusals_.end()), "; "))});
   }
 
   void bring(const Connection& c, Frame& f) {
@@ -194,16 +260,17 @@ class Rendezvous::Server {
 
   void tell_all(const Frame& f) {
     for (auto& c : connections_)
-      if (c.socket && c.rank >= 0) send_frame(c.socket, f);
+      if (c.socket && c.rank >= 0) post(c, f);
   }
 
   int ranks_;
   milliseconds wait_, silence_, beat_;
   std::function<std::string(int)> fate_;
-  std::string where_;
+  std::string where_, greeting_;
   Socket listener_, stop_;
-  std::vector<Connection> connections_;
+  std::list<Connection> connections_;
   std::set<int> here_;
+  std::set<std::string> refusals_;
   std::map<std::uint64_t, std::vector<std::string>> rounds_;
   std::map<std::uint64_t, int> brought_;
   std::optional<Frame> ended_;
@@ -217,6 +284,8 @@ class Rendezvous::Listener {
  public:
   Listener(Socket s, int rank, int ranks, milliseconds silence)
       : rank_(rank), ranks_(ranks), silence_(silence), beat_(silence / 8), socket_(std::move(s)) {
+    const timeval limit{silence.count() / 1000, silence.count() % 1000 * 1000};  // for a rank 0 that takes nothing
+    setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     stop_ = Socket(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { listen(); });
   }
@@ -229,7 +298,7 @@ class Rendezvous::Listener {
 
   void send(const Frame& f) {
     const std::lock_guard lock(sending_);
-    send_frame(socket_, f);  // to one that is gone: the listening thread hears of it
+    if (!send_frame(socket_, f)) ::shutdown(socket_.fd(), SHUT_RDWR);  // the listening thread hears of it
   }
 
   // hurried: a request to stop ends the waiting; elsewhere ranks agree on it, so that all stop at the same call.
@@ -300,8 +369,9 @@ class Rendezvous::Listener {
       if (awake.slept()) heard = now;
       if (polls[1].revents) {
         Frame f;
-        const Got got = receive_frame(socket_, f, milliseconds(0));
-        if (got == Got::frame) heard = now, take_in(f);
+        const Got got = inbox_.take(socket_, f);
+        heard = now;
+        if (got == Got::frame) take_in(f);
         if (got == Got::gone) lost(gone_without_word), open = false;
       } else if (now - heard > silence_) {
         lost(fmt::format("nothing was heard of it for {}", seconds_in_words(silence_)));
@@ -341,6 +411,7 @@ class Rendezvous::Listener {
   const int rank_, ranks_;
   const milliseconds silence_, beat_;
   Socket socket_, stop_;
+  Inbox inbox_;
   std::mutex sending_, calling_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -354,32 +425,45 @@ class Rendezvous::Listener {
 
 namespace {
 
-bool welcomed(Socket& s, const Coming& c, milliseconds patience) {
-  if (!send_frame(s, {Frame::Kind::hello, c.rank, std::uint64_t(c.ranks), "headroom 1"})) return false;
+struct Reply {
+  bool welcome = false;
+  std::string refusal{};
+};
+
+Reply reply_to(const Socket& s, const Coming& c, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  if (!send_frame(s, {Frame::Kind::hello, c.rank, std::uint64_t(c.ranks), greeting_of(c)})) return {};
+  Inbox inbox;
   Frame f;
-  while (receive_frame(s, f, patience) == Got::frame) {
-    if (f.kind == Frame::Kind::welcome) return true;
-    if (f.kind != Frame::Kind::ended) continue;
-    if (c.rank == 0) throw Error(Code::io, f.text);  // another one's hello, that cannot be, came before its own: it is to say so
-    throw Quiet(Code::io, f.text);
+  while (receive_frame(s, inbox, f, deadline) == Got::frame) {
+    if (f.kind == Frame::Kind::welcome) return {true};
+    if (f.kind == Frame::Kind::refused) return {false, printable(f.text)};
+    if (f.kind == Frame::Kind::ended) throw Quiet(Code::io, f.text);
   }
-  return false;
+  return {};
 }
 
 Socket find_rank_0(Coming& c) {
   if (!c.connected.empty()) {
-    if (welcomed(c.connected[0], c, c.wait + std::chrono::seconds(15))) return std::move(c.connected[0]);
+    if (reply_to(c.connected[0], c, c.wait + std::chrono::seconds(15)).welcome) return std::move(c.connected[0]);
     throw Quiet(Code::io, "rank 0, which started this rank, is gone");
   }
   const auto limit = Clock::now() + c.wait;
+  std::string refused;
   do {
     for (int k = 0; k < c.address.ports; ++k) {
       Socket s = connect_to(c.address, k);
-      if (s && welcomed(s, c, milliseconds(2000))) return s;
+      if (!s) continue;
+      const Reply reply = reply_to(s, c, knock_limit);
+      if (reply.welcome) return s;
+      if (reply.refusal.empty()) continue;
+      refused = fmt::format("rendezvous {}: rank {} of {} is refused: {}", c.address.text(), c.rank, c.ranks, reply.refusal);
+      check(c.address.ports > 1, Code::io, "{}", refused);  // rank 0 is nowhere else
     }
     check(!interrupted(), Code::interrupted, "{} while it looked for rank 0 at {}", stopped_by(), c.address.text());
     std::this_thread::sleep_for(milliseconds(100));
   } while (Clock::now() < limit);
+  check(refused.empty(), Code::io, "{}", refused);
   throw Error(Code::io, fmt::format("rendezvous {}: rank {} of {} found no rank 0 there within {}", c.address.text(), c.rank, c.ranks,
                                     seconds_in_words(c.wait)));
 }
@@ -394,7 +478,7 @@ Rendezvous::Rendezvous(Coming c) : rank_(c.rank), ranks_(c.ranks), patience_(c.p
     check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, Code::io, "rendezvous: the system gives no socket");
     mine = Socket(pair[0]);
     server_ = std::make_unique<Server>(c, Socket(pair[1]));
-    check(welcomed(mine, c, c.wait), Code::io, "rendezvous: rank 0 does not hear itself");
+    check(reply_to(mine, c, c.wait).welcome, Code::io, "rendezvous: rank 0 does not hear itself");
   } else {
     mine = find_rank_0(c);
   }
@@ -413,6 +497,33 @@ Rendezvous::~Rendezvous() {
   if (!over_) end("it went away before it was done");
 }
 
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings settings_in(const std::vector<std::string>& words) {  // behind the host and the build
+  Settings s;
+  for (std::size_t i = 2; i + 1 < words.size(); i += 2) s.emplace_back(words[i], words[i + 1]);
+  return s;
+}
+
+struct Difference {
+  std::string name, there, here;
+};
+std::vector<Difference> differences(const Settings& there, const Settings& here) {
+  const auto value = [](const Settings& s, const std::string& name) -> std::string {
+    const auto at = std::find_if(s.begin(), s.end(), [&](const auto& one) { return one.first == name; });
+    return at == s.end() || at->second.empty() ? "not given" : at->second;
+  };
+  std::vector<Difference> all;
+  for (const Settings& names : {here, there})
+    for (const auto& [name, ignored] : names)
+      if (const std::string a = value(there, name), b = value(here, name); a != b) all.push_back({name, a, b});
+  return all;
+}
+
+}  // namespace
+
 void Rendezvous::compare(const Coming& c) {
   std::vector<std::string> mine{host_id(), c.build};
   for (const auto& [name, value] : c.settings) mine.push_back(name), mine.push_back(value);
@@ -428,13 +539,8 @@ void Rendezvous::compare(const Coming& c) {
     const auto other = unpacked(all[std::size_t(r)]);
     if (other[0] == mine[0]) local_rank_ = r == rank_ ? local_ranks_ : local_rank_, ++local_ranks_;
     if (other[1] != first[1]) refuse(fmt::format("rank {} is another build of headroom ({}) than rank 0 ({})", r, other[1], first[1]));
-    for (std::size_t i = 2; i + 1 < std::max(first.size(), other.size()); i += 2) {
-      const bool both = i + 1 < first.size() && i + 1 < other.size() && first[i] == other[i];
-      if (!both) refuse(fmt::format("rank {} and rank 0 were given different settings", r));
-      if (first[i + 1] != other[i + 1])
-        refuse(fmt::format("rank {} was given other settings than rank 0: {} is {} there, and {} on rank 0", r, other[i], other[i + 1],
-                           first[i + 1]));
-    }
+    for (const auto& [name, there, here] : differences(settings_in(other), settings_in(first)))
+      refuse(fmt::format("rank {} was given other settings than rank 0: {} is {} there, and {} on rank 0", r, name, there, here));
   }
 }
 
@@ -474,7 +580,7 @@ bool Rendezvous::end(const std::string& why) noexcept {
     if (!listener_) return false;
     if (listener_->ended()) return true;
     listener_->send({Frame::Kind::end, rank_, 0, why});
-    return listener_->wait_for_end(std::chrono::seconds(1));
+    return listener_->wait_for_end(std::chrono::seconds(5));  // a machine with more ranks than cores takes its time
   } catch (...) { return false; }
 }
 

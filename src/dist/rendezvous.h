@@ -2,6 +2,10 @@
 // words (addresses, hashes, the reason of an end), not tensors. It notices a lost rank: a process that dies closes its connection,
 // a machine that dies stops sending its beat.
 //
+// Another job's processes may come to the port, and programs that are none of ours. They are refused, told so where they understand it,
+// and change nothing: a greeting carries the job's name, has a deadline and is read without waiting. Once all ranks are in, the port
+// is closed.
+//
 // Order of calls: construct (returns when all ranks have come and agree who they are), collect / agree, in the same order on every rank;
 // at the end leave(), or end(why). One thread calls; another, inside, listens.
 #pragma once
@@ -22,6 +26,7 @@ std::string build_id();  // of the program or library that this code is in: equa
 struct Coming {
   int rank = 0, ranks = 1;
   Address address;                                                // where not all connections are given
+  std::string job{};                                              // as its launcher calls it: strangers have another name
   std::vector<Socket> connected{};                                // to rank 0, or of rank 0 to 1, 2, …: of ranks that it started itself
   std::vector<std::pair<std::string, std::string>> settings{};    // what must be the same on every rank
   std::string build = build_id();                                 // and so must this

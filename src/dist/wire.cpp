@@ -7,10 +7,10 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -78,24 +78,9 @@ void answer_soon(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // refused by a local socket, which needs none
 }
 
-void set_patience(int fd, std::chrono::milliseconds p) {
-  const timeval t{p.count() / 1000, (p.count() % 1000) * 1000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
-}
-
 bool send_all(int fd, const void* data, std::size_t bytes) {
   for (const char* at = static_cast<const char*>(data); bytes > 0;) {
     const auto n = ::send(fd, at, bytes, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n, bytes -= std::size_t(n);
-  }
-  return true;
-}
-
-bool receive_all(int fd, void* data, std::size_t bytes) {
-  for (char* at = static_cast<char*>(data); bytes > 0;) {
-    const auto n = ::recv(fd, at, bytes, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n, bytes -= std::size_t(n);
@@ -108,13 +93,13 @@ struct Head {
   std::int32_t rank;
   std::uint64_t round, bytes;
 };
-constexpr std::uint64_t most_text = 64u << 20, most_greeting = 64;
+constexpr std::uint64_t most_text = 64u << 20, most_greeting = 256;
 
 }  // namespace
 
 Socket listen_at(const Address& a, int most) {
   if (a.local) {
-    Socket s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Socket s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const Local l = local_address(a.host);
     if (s && ::bind(s.fd(), reinterpret_cast<const sockaddr*>(&l.at), l.size) == 0 && ::listen(s.fd(), most) == 0) return s;
     throw Error(Code::io,
@@ -124,11 +109,12 @@ Socket listen_at(const Address& a, int most) {
   for (int k = 0; k < a.ports; ++k) {
     const Found found = look_up(a, a.port + k);
     for (const addrinfo* i = found.get(); i; i = i->ai_next) {
-      Socket s(::socket(i->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      Socket s(::socket(i->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       const int one = 1;
       setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
       if (s && ::bind(s.fd(), i->ai_addr, i->ai_addrlen) == 0 && ::listen(s.fd(), most) == 0) return s;
       last = errno;
+      if (last == EADDRINUSE) break;  // another of the host's addresses would not be the one that the ranks try first
     }
   }
   if (last == EADDRNOTAVAIL)
@@ -167,25 +153,72 @@ Socket connect_to(const Address& a, int port_after_first) {
   return {};
 }
 
-bool send_frame(const Socket& s, const Frame& f) {
+namespace {
+
+std::string bytes_of(const Frame& f) {
   const Head head{f.kind, f.rank, f.round, f.text.size()};
   std::string all(sizeof head + f.text.size(), '\0');
   std::memcpy(all.data(), &head, sizeof head);
   std::memcpy(all.data() + sizeof head, f.text.data(), f.text.size());
+  return all;
+}
+
+bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+bool send_frame(const Socket& s, const Frame& f) {
+  const std::string all = bytes_of(f);
   return send_all(s.fd(), all.data(), all.size());
 }
 
-Got receive_frame(const Socket& s, Frame& f, std::chrono::milliseconds patience, From from) {
-  pollfd p{s.fd(), POLLIN, 0};
-  const int n = ::poll(&p, 1, int(patience.count()));
-  if (n == 0 || (n < 0 && errno == EINTR)) return Got::nothing;
-  if (n < 0) return Got::gone;
-  set_patience(s.fd(), std::chrono::milliseconds(from == From::stranger ? 100 : 5000));
-  Head head;
-  if (!receive_all(s.fd(), &head, sizeof head) || head.bytes > (from == From::stranger ? most_greeting : most_text)) return Got::gone;
-  if (head.kind < Frame::Kind::hello || head.kind > Frame::Kind::beat) return Got::gone;  // not one of us
-  f = {head.kind, head.rank, head.round, std::string(head.bytes, '\0')};
-  return receive_all(s.fd(), f.text.data(), head.bytes) ? Got::frame : Got::gone;
+Got Inbox::take(const Socket& s, Frame& f, From from) {
+  Head head{};
+  while (true) {
+    std::size_t wanted = sizeof head;
+    if (bytes_.size() >= sizeof head) {
+      std::memcpy(&head, bytes_.data(), sizeof head);
+      if (head.kind < Frame::Kind::hello || head.kind > Frame::Kind::refused) return Got::gone;  // not one of us
+      if (head.bytes > (from == From::stranger ? most_greeting : most_text)) return Got::gone;
+      wanted += head.bytes;
+      if (bytes_.size() == wanted) break;
+    }
+    char piece[1 << 16];
+    const auto n = ::recv(s.fd(), piece, std::min(wanted - bytes_.size(), sizeof piece), MSG_DONTWAIT);
+    if (n < 0 && would_wait()) return Got::nothing;
+    if (n <= 0) return Got::gone;
+    bytes_.append(piece, std::size_t(n));
+  }
+  f = {head.kind, head.rank, head.round, bytes_.substr(sizeof head)};
+  bytes_.clear();
+  return Got::frame;
+}
+
+void Outbox::put(const Frame& f) {
+  bytes_.erase(0, std::exchange(sent_, 0));
+  bytes_ += bytes_of(f);
+}
+
+bool Outbox::send(const Socket& s) {
+  while (!empty()) {
+    const auto n = ::send(s.fd(), bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && would_wait()) return true;
+    if (n <= 0) return false;
+    sent_ += std::size_t(n);
+  }
+  bytes_.clear();
+  sent_ = 0;
+  return true;
+}
+
+Got receive_frame(const Socket& s, Inbox& inbox, Frame& f, std::chrono::steady_clock::time_point deadline, From from) {
+  while (true) {
+    if (const Got got = inbox.take(s, f, from); got != Got::nothing) return got;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return Got::nothing;
+    pollfd p{s.fd(), POLLIN, 0};
+    if (::poll(&p, 1, int(std::min<std::int64_t>(left, 1 << 20))) < 0 && errno != EINTR) return Got::gone;
+  }
 }
 
 std::string packed(const std::vector<std::string>& parts) {

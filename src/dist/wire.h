@@ -37,21 +37,44 @@ struct Address {
 Address address_named(std::string_view text, std::string_view who);  // "host:port", "[::1]:port", "local:name"; an Error says what is wrong
 
 Socket listen_at(const Address&, int most);               // an Error says why not: a port that is taken, a host that is another machine
-Socket accept_from(const Socket& listener);               // an empty one where nobody is there after all
+Socket accept_from(const Socket& listener);               // an empty one where nobody waits; it never blocks
 Socket connect_to(const Address&, int port_after_first);  // an empty one where nobody listens; an Error for a host that does not exist
 
 struct Frame {
-  enum class Kind : std::uint32_t { hello = 0x4852444d, welcome, bring, brought, end, ended, leave, beat };
+  enum class Kind : std::uint32_t { hello = 0x4852444d, welcome, bring, brought, end, ended, leave, beat, refused };
   Kind kind = Kind::beat;
   std::int32_t rank = 0;
   std::uint64_t round = 0;
   std::string text;
 };
-bool send_frame(const Socket&, const Frame&);  // false where the other side is gone
+bool send_frame(const Socket&, const Frame&);  // waits until all is sent; false where the other side is gone
+
 enum class Got : std::uint8_t { frame, nothing, gone };
-// patience: for the first byte; the rest must follow soon. Of a stranger a short frame is taken, and it must follow at once.
-enum class From : std::uint8_t { rank, stranger };
-Got receive_frame(const Socket&, Frame&, std::chrono::milliseconds patience, From from = From::rank);
+enum class From : std::uint8_t { rank, stranger };  // of a stranger only a short frame is taken
+
+// The frame that is arriving on a socket, taken byte by byte as it comes: no call waits for the other side.
+class Inbox {
+ public:
+  Got take(const Socket&, Frame&, From = From::rank);  // nothing: the rest of it has not come yet. Reads nothing beyond its end
+
+ private:
+  std::string bytes_;
+};
+
+// What is on its way out, sent as the other side takes it: no call waits for the other side.
+class Outbox {
+ public:
+  void put(const Frame&);
+  bool send(const Socket&);  // what can be sent now; false where the other side is gone
+  bool empty() const { return bytes_.size() == sent_; }
+
+ private:
+  std::string bytes_;
+  std::size_t sent_ = 0;
+};
+
+// Waits until `deadline` for a whole frame, however slowly its bytes come.
+Got receive_frame(const Socket&, Inbox&, Frame&, std::chrono::steady_clock::time_point deadline, From = From::rank);
 
 std::string packed(const std::vector<std::string>&);
 std::vector<std::string> unpacked(const std::string&);

@@ -79,6 +79,27 @@ TEST(Seat, EachLauncherIsUnderstood) {
   EXPECT_FALSE(s.start_others);
 }
 
+TEST(Seat, ALauncherNamesItsJobAndRanksOfOneMachineNeedNoPort) {
+  Variables t = torchrun;
+  t["TORCHELASTIC_RUN_ID"] = "night", t["TORCHELASTIC_RESTART_COUNT"] = "2", t["LOCAL_WORLD_SIZE"] = "2";
+  EXPECT_EQ(seat(t).address.text(), "node1:29501");
+  EXPECT_EQ(seat(t).job, "night 2");
+  t["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_EQ(seat(t).address.text(), "local:torchrun-29500-2-night");
+  EXPECT_EQ(seat(slurm).job, "SLURM 123456.0");
+}
+
+TEST(Seat, AnAddressOfEveryMachineListensOnThisOne) {
+  Variables t = torchrun;
+  for (const char* everywhere : {"0.0.0.0", "::"}) {
+    t["MASTER_ADDR"] = everywhere;
+    EXPECT_EQ(seat(t).address.text(), "localhost:29501");
+    t["LOCAL_WORLD_SIZE"] = "2";
+    EXPECT_NE(refusal(t).find("is no machine that ranks elsewhere can find"), std::string::npos) << refusal(t);
+    t.erase("LOCAL_WORLD_SIZE");
+  }
+}
+
 TEST(Seat, OfSeveralThatSpeakTheFirstInOrderIsHeard) {
   EXPECT_EQ(seat(with(with(torchrun, open_mpi), slurm)).launcher, "torchrun");
   EXPECT_EQ(seat(with(with(open_mpi, mpich), slurm)).launcher, "Open MPI");

@@ -2,6 +2,7 @@
 #include "dist/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "tests/dist/processes.h"
 
@@ -123,11 +124,89 @@ TEST(Rendezvous, WhoDiffersInWhatIsRefusedBeforeAnythingRuns) {
             "error: rank 2 was given other settings than rank 0: len is 256 there, and 128 on rank 0");
   EXPECT_EQ(refused([](Coming& c) { c.settings[1].second = "256"; }, 1),
             "quiet: rank 2 was given other settings than rank 0: len is 256 there, and 128 on rank 0");
-  EXPECT_EQ(refused([](Coming& c) { c.settings.pop_back(); }, 0), "error: rank 2 and rank 0 were given different settings");
+  EXPECT_EQ(refused([](Coming& c) { c.settings.pop_back(); }, 0),
+            "error: rank 2 was given other settings than rank 0: len is not given there, and 128 on rank 0");
+  EXPECT_EQ(refused([](Coming& c) { c.settings.emplace_back("shard", "optimizer"); }, 0),
+            "error: rank 2 was given other settings than rank 0: shard is optimizer there, and not given on rank 0");
   EXPECT_EQ(refused([](Coming& c) { c.build = "0.1.0 other"; }, 0),
             fmt::format("error: rank 2 is another build of headroom (0.1.0 other) than rank 0 ({})", build_id()));
-  EXPECT_EQ(refused([](Coming& c) { c.ranks = 4; }, 0), "error: rank 2 was started as one of 4 ranks, rank 0 as one of 3");
-  EXPECT_EQ(refused([](Coming& c) { c.rank = 1; }, 0), "error: two processes say that they are rank 1");
+}
+
+// Three ranks, the last of which comes late, and a process that none of them expects.
+std::vector<Outcome> beside_a_stranger(const Address& at, const std::function<std::string()>& stranger) {
+  return as_processes(4, [&](int rank) -> std::string {
+    if (rank == 3) return stranger();
+    ::usleep(rank == 2 ? 2'500'000 : 0);
+    Coming c = coming(rank, 3, at);
+    c.job = "ours";
+    c.silence = milliseconds(1500);
+    Rendezvous r(std::move(c));
+    const auto got = r.collect(std::to_string(rank), "numbers");
+    if (rank == 2 && connect_to(at, 0)) return "the door is open when all are in";
+    r.collect("", "the end");
+    r.leave();
+    return got[0] + got[1] + got[2];
+  });
+}
+
+TEST(Rendezvous, AStrangerIsRefusedIsToldSoAndChangesNothing) {
+  const auto refused = [](const auto& change) {
+    const Address at = fresh_address();
+    const auto all = beside_a_stranger(at, [&]() -> std::string {
+      ::usleep(500'000);
+      Coming c = coming(1, 3, at);
+      c.job = "ours";
+      change(c);
+      Rendezvous(std::move(c)).leave();
+      return "went on";
+    });
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(all[std::size_t(rank)].said, "012");
+    const std::string before = fmt::format("error: rendezvous {}: rank 1 of ", at.text());
+    EXPECT_TRUE(all[3].said.starts_with(before)) << all[3].said;
+    return all[3].said.substr(std::min(before.size(), all[3].said.size()));
+  };
+  EXPECT_EQ(refused([](Coming& c) { c.job = "theirs"; }),
+            "3 is refused: the ranks of another job meet there (ours; this rank's is theirs)");
+  EXPECT_EQ(refused([](Coming& c) { c.ranks = 4; }), "4 is refused: it was started as one of 4 ranks, rank 0 as one of 3");
+  EXPECT_EQ(refused([](Coming&) {}), "3 is refused: another process is that rank already");
+}
+
+TEST(Rendezvous, StrangersThatSpeakSlowlyOrNotAtAllHoldUpNobody) {
+  const Address at = fresh_address();
+  const auto all = beside_a_stranger(at, [&]() -> std::string {
+    std::vector<Socket> held;
+    for (int k = 0; k < 500 && held.size() < 200; ++k) {
+      if (Socket s = connect_to(at, 0))
+        held.push_back(std::move(s));
+      else
+        ::usleep(10'000);
+    }
+    const std::string head = std::string("MDRH") + std::string(12, '\0') + '\x30' + std::string(7, '\0') + std::string(48, 'x');
+    for (std::size_t byte = 0; byte < 50; ++byte) {  // four that never are quiet for long
+      for (std::size_t i = held.size() - 4; i < held.size(); ++i)
+        if (::send(held[i].fd(), &head[byte], 1, MSG_NOSIGNAL) < 0) continue;
+      ::usleep(50'000);
+    }
+    return held.size() == 200 ? "held" : "few";
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(all[std::size_t(rank)].said, "012") << rank;
+  EXPECT_EQ(all[3].said, "held");
+}
+
+TEST(Rendezvous, TwoJobsThatBeginAtOnePortFindTheirOwn) {
+  const int port = 25000 + getpid() % 15000;
+  const auto all = as_processes(4, [&](int process) {
+    const bool second = process >= 2;
+    ::usleep(second ? 200'000 : 0);
+    Coming c = coming(process % 2, 2, Address{"localhost", port, false, 16});
+    c.job = second ? "b" : "a";
+    if (process == 1) ::usleep(1'500'000);  // the port of the first job is open while the second looks for its own
+    Rendezvous r(std::move(c));
+    const auto got = r.collect(fmt::format("{}{}", second ? "b" : "a", process % 2), "names");
+    r.leave();
+    return got[0] + got[1];
+  });
+  for (int process = 0; process < 4; ++process) EXPECT_EQ(all[std::size_t(process)].said, process < 2 ? "a0a1" : "b0b1") << process;
 }
 
 TEST(Rendezvous, WhoDoesNotComeIsNamed) {
