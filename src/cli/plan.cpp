@@ -34,7 +34,10 @@ Run plan(CLI::App& app, Common& common) {
     p.stop = interrupted;
     studies::check(p);
     if (is_here(common)) p.device = with_ceilings(p.device, common);
-    return show(studies::plan(p), common);
+    return with_host("plan", common, false, [&](const studies::Host& host) {
+      p.progress = host.progress;
+      return studies::plan(p);
+    });
   };
 }
 

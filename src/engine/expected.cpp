@@ -62,8 +62,8 @@ Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings) {
   for (const OpCall& s : walk.steps) {
     if (s.cost.link_bytes > 0) continue;
     const std::string_view op = s.op.text;
-    p[kind_of(op, r.model.head_dim)] += roofline_ms(s, r.precision, ceilings);
-    p[is_gradient_product(op) || op.ends_with(".backward") ? backward_op : forward_op] += 1;
+    p[kind_of(op, r.model.head_dim)] += s.times * roofline_ms(s, r.precision, ceilings);
+    p[is_gradient_product(op) || op.ends_with(".backward") ? backward_op : forward_op] += s.times;
   }
   return p;
 }

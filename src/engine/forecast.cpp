@@ -43,7 +43,8 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   }
   if (!into || !walk) return;
   std::vector<double> step_ms;
-  for (const OpCall& s : walk->steps) step_ms.push_back(s.cost.link_bytes > 0 ? 0 : roofline_ms(s, recipe.precision, ctx.device.ceilings));
+  for (const OpCall& s : walk->steps)
+    step_ms.push_back(s.cost.link_bytes > 0 ? 0 : s.times * roofline_ms(s, recipe.precision, ctx.device.ceilings));
   const double link_ms = comm.link_ms(), like_it = std::max(0, micros - 3), middle_ms = end.link_ms - begin.link_ms;
   into->link_ms = link_ms + like_it * middle_ms;
   const dist::Exposed exposed = dist::exposed_ms(comm, step_ms);
@@ -58,11 +59,11 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
     }
   }
   for (const double ms : step_ms) into->ms += ms;
-  for (std::size_t i = begin.steps; i < end.steps; ++i) into->ms += like_it * step_ms[i];
+  for (std::size_t i = begin.steps; i < end.steps; ++i) {
+    into->ms += like_it * step_ms[i];
+    walk->steps[i].times *= 1 + like_it;
+  }
   into->ms += into->exposed_ms + into->host_exposed_ms;
-  const std::vector<OpCall> middle(walk->steps.begin() + std::ptrdiff_t(begin.steps), walk->steps.begin() + std::ptrdiff_t(end.steps));
-  for (int more = 0; more < int(like_it); ++more)
-    walk->steps.insert(walk->steps.begin() + std::ptrdiff_t(end.steps), middle.begin(), middle.end());
 }
 
 void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
@@ -106,9 +107,9 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   f.events = ledger.events();
   f.entries = ledger.entries();
   for (const OpCall& s : f.walk.steps) {
-    f.flops += s.cost.flops;
-    f.bytes += s.cost.bytes;
-    f.link_bytes += s.cost.link_bytes;
+    f.flops += s.times * s.cost.flops;
+    f.bytes += s.times * s.cost.bytes;
+    f.link_bytes += s.times * s.cost.link_bytes;
   }
   if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
       (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0) ||

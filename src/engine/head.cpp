@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/divide.h"
+#include "engine/alike.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/matmul/matmul.h"
 
@@ -43,8 +44,10 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
   {
     auto chunks = ctx.arena.scope();
     const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, decoder.vocab});
+    const std::int64_t alike = alike_of(ceil_div(rows, chunk), ctx);
     for (std::int64_t row = 0; row < rows; row += chunk) {
       const auto end = std::min(rows, row + chunk);
+      const std::size_t from = walked(ctx);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
@@ -52,9 +55,14 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
           {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
            float(t.predicted ? t.share : t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap), t.predicted},
           ctx);
-      if (!d) continue;
-      matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
-      matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input
+      if (d) {
+        matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
+        matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input
+      }
+      if (row == chunk && alike > 0) {
+        repeat_since(from, 1 + alike, ctx);
+        row += alike * chunk;
+      }
     }
   }
   if (d) norm(rows).backward(x, w, stats, n, *d, Gradient::overwrite, into_dw, ctx);

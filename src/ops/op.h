@@ -23,6 +23,7 @@ struct OpCall {  // one op of a walk
   Phase phase;
   Precision precision;
   Cost cost;
+  double times = 1;  // how often it runs: micro-batches like each other are walked once
 };
 
 struct Walk {  // the ops in the order they ran (or would have run)
@@ -48,7 +49,7 @@ struct Context {
   }
   // Every op calls this once; the result lasts until the op's closing brace: const auto op = ctx.note(…).
   Running note(Name op, Precision precision, Cost cost, Work work = Work::other) const {
-    if (walk) walk->steps.push_back({op, arena.phase(), precision, cost});
+    if (walk) walk->steps.push_back({op, arena.phase(), precision, cost, 1});
     return {listener, {Region::Kind::op, op, arena.phase(), precision, cost, work}};
   }
   // A part of an op that a profile shows. A part's cost is what it computes; an op's cost follows the convention.

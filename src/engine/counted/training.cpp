@@ -1,6 +1,8 @@
 // A step of a decoder that is only counted: Training's passes (engine/training.cpp) over its layers.
 #include <algorithm>
 
+#include "base/divide.h"
+#include "engine/alike.h"
 #include "engine/counted.h"
 #include "engine/counted/passes.h"
 #include "ops/bias/bias.h"
@@ -78,18 +80,25 @@ struct CountedTraining::Run {
     {
       auto chunks = ctx.arena.scope();
       const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, d.vocab}), table = counted::view(pass.type(), {d.vocab, d.width});
+      const std::int64_t alike = alike_of(ceil_div(rows, chunk), ctx);
       for (std::int64_t row = 0; row < rows; row += chunk) {
         const auto end = std::min(rows, row + chunk);
+        const std::size_t from = walked(ctx);
         const Tensor part_n = matmul::part(n, 0, row, end), part_logits = matmul::part(logits, 0, 0, end - row);
         matmul::multiply({part_n, matmul::transposed(table), part_logits, 1, 0, r.precision.math}, ctx, "head");
         const Tensor dlogits = backward ? cross_entropy::gradient_inside(part_logits, pass.type()) : Tensor();
         cross_entropy::run({part_logits, counted::view(DType::i32, {end - row}), matmul::part(losses, 0, row, end), dlogits, 1, nullptr,
                             float(d.logit_softcap)},
                            ctx);
-        if (!backward) continue;
-        const Tensor dw = counted::view(DType::f32, {d.vocab, d.width});
-        matmul::multiply({matmul::transposed(dlogits), part_n, dw, 1, row == 0 ? 0.0f : 1.0f, r.precision.math}, ctx, "head.dw");
-        matmul::multiply({dlogits, table, part_n, 1, 0, r.precision.math}, ctx, "head.dx");
+        if (backward) {
+          const Tensor dw = counted::view(DType::f32, {d.vocab, d.width});
+          matmul::multiply({matmul::transposed(dlogits), part_n, dw, 1, row == 0 ? 0.0f : 1.0f, r.precision.math}, ctx, "head.dw");
+          matmul::multiply({dlogits, table, part_n, 1, 0, r.precision.math}, ctx, "head.dx");
+        }
+        if (row == chunk && alike > 0) {
+          repeat_since(from, 1 + alike, ctx);
+          row += alike * chunk;
+        }
       }
     }
     if (backward) pass.stream_norm_backward(Gradient::overwrite);

@@ -161,15 +161,20 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
          });
 }
 
+constexpr double share_of_cases = 0.2;  // of the time: the searches take dozens of dry runs for each of them
+
 Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& room) {
   std::vector<LargestRow> rows;
-  for (const Case& c : cases)
+  for (const Case& c : cases) {
+    s.progress(share_of_cases + (1 - share_of_cases) * double(rows.size()) / double(cases.size()),
+               fmt::format("searching the largest that fits, row {} of {}", rows.size() + 1, cases.size()));
     rows.push_back({.precision = c.recipe.precision,
                     .keep = c.recipe.kept_as(),
                     .batch = c.recipe.batch,
                     .len = c.recipe.len,
                     .largest_len = largest_that_fits(s, c.recipe, &Recipe::len, room),
                     .largest_batch = largest_that_fits(s, c.recipe, &Recipe::batch, room)});
+  }
   return edge_table(rows, room);
 }
 
@@ -197,6 +202,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   const engine::Ranks& ranks = s.levers.ranks;
   const Room room = room_of(s.device, s.memory_bytes, ranks.count);
   std::vector<Case> cases;
+  const std::size_t all = s.precisions.size() * s.levers.keeps.size() * s.batches.size() * s.lens.size();
   for (const Precision p : s.precisions)
     for (const Keeping& k : s.levers.keeps)
       for (const auto batch : s.batches)
@@ -204,6 +210,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
           const Recipe r = recipe_of(s, batch, len, p, k);
           const std::string misfit = engine::fp8_misfit(r, s.device);
           check(misfit.empty(), Code::bad_argument, "{}", misfit);
+          s.progress(share_of_cases * double(cases.size()) / double(all), fmt::format("row {} of {}", cases.size() + 1, all));
           cases.push_back(case_of(s, r));
         }
 

@@ -46,6 +46,7 @@ struct ModelMemory {
   bool measure = false;                       // also run a step of each; the device is then one that is present
   Device device;
   int workers = 1;  // threads that the CPU's scratch is counted for
+  std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 
   std::string attention_family() const { return attention.value_or(whose == Whose::pytorch ? "plain" : "flash"); }
 };

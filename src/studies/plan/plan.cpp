@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
 
 #include "base/host_memory.h"
@@ -137,8 +138,15 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& want
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<std::optional<Setting>> found(wanted.size());
   Threads threads;
+  std::mutex saying;
+  std::size_t done = 0;
   threads.share(std::int64_t(wanted.size()), [&](std::int64_t i, int) {
     if (p.stop()) return;
+    {
+      const std::lock_guard lock(saying);
+      p.progress(double(done) / double(wanted.size()), fmt::format("setting {} of {}", done + 1, wanted.size()));
+      ++done;
+    }
     try {
       Recipe r = wanted[std::size_t(i)].recipe;
       if (wanted[std::size_t(i)].find_levels) levels_for(p, r, room).put_in(r);

@@ -48,6 +48,7 @@ struct Plan {
   Device device;
   int workers = 1;                                    // threads that the CPU's scratch is counted for
   std::function<bool()> stop = [] { return false; };  // asked between forecasts
+  std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 };
 void describe(Of<Plan> auto& p, auto&& f) {
   f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
