@@ -42,6 +42,7 @@ Asked read_problem(const headroom_attention_problem* from) {
   a.problem.sink = p.sink == 1;
   if (p.scale_given || p.scale != 0) a.problem.scale = p.scale;
   a.problem.deterministic = p.deterministic != 0;
+  check(!p.variant || *p.variant, Code::bad_argument, "problem.variant is empty (an unset variable?); name one, or pass NULL for the best");
   if (p.variant) a.variant = p.variant;
   check(a.problem);
   return a;

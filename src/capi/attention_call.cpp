@@ -153,6 +153,58 @@ headroom_attention_call checked_as(headroom_context& c, const Problem& p, const 
   return call;
 }
 
+// Bytes that both tensors have. Their elements lie in nests of strides, each wider than all within it where a tensor is written, so
+// that slices of one packed tensor may lie between each other without a byte in common.
+class Overlap {
+ public:
+  Overlap(const Tensor& a, const Tensor& b)
+      : apart_(reinterpret_cast<std::intptr_t>(b.data) - reinterpret_cast<std::intptr_t>(a.data)),
+        of_a_(std::int64_t(size_of(a.dtype))),
+        of_b_(std::int64_t(size_of(b.dtype))) {
+    const auto add = [&](const Tensor& t, std::int64_t element, bool first) {
+      for (int i = 0; i < t.shape.rank; ++i) {
+        const Wide stride = Wide(t.stride[std::size_t(i)]) * element, most = t.shape[i] - 1;
+        if (most <= 0 || stride == 0) continue;
+        auto* at = std::find_if(steps_.data(), steps_.data() + count_, [&](const Step& s) { return s.stride == stride; });
+        if (at == steps_.data() + count_) steps_[count_++] = {stride, 0, 0};
+        (first ? at->high : at->low) += first ? most : -most;
+      }
+    };
+    add(a, of_a_, true);
+    add(b, of_b_, false);
+    std::sort(steps_.data(), steps_.data() + count_, [](const Step& x, const Step& y) { return x.stride > y.stride; });
+  }
+  bool any() { return reaches(0, apart_); }
+
+ private:
+  using Wide = __int128;
+  struct Step {  // an index of a less one of b, where both have this stride
+    Wide stride, low, high;
+  };
+
+  // Whether steps from `at` on lead from a's element to b's, `left` bytes away.
+  bool reaches(std::size_t at, Wide left) {
+    if (at == count_) return left > -of_b_ && left < of_a_;
+    Wide below = 0, above = 0;  // what the steps within can add
+    for (std::size_t i = at + 1; i < count_; ++i) below += steps_[i].low * steps_[i].stride, above += steps_[i].high * steps_[i].stride;
+    const auto [stride, low, high] = steps_[at];
+    const Wide from = std::max(low, floor_of(left - above - of_a_, stride)),
+               to = std::min(high, floor_of(left - below + of_b_, stride) + 1);
+    for (Wide n = from; n <= to; ++n) {
+      if (--tries_ < 0) return false;  // of strides that belong to no one packed tensor
+      if (reaches(at + 1, left - n * stride)) return true;
+    }
+    return false;
+  }
+  static Wide floor_of(Wide x, Wide by) { return x / by - (x % by != 0 && x < 0); }
+
+  Wide apart_;
+  std::int64_t of_a_, of_b_;
+  std::array<Step, 2 * max_rank> steps_{};
+  std::size_t count_ = 0;
+  int tries_ = 10'000;
+};
+
 // What depends on where tensors are: written ones lie apart from everything, and the device reads them all.
 void check_places(const headroom_attention_call& call, const Tensors& all) {
   const headroom_context& c = call.context;
@@ -168,9 +220,14 @@ void check_places(const headroom_attention_call& call, const Tensors& all) {
     if (!t || t.count() == 0) continue;
     check(t.data, Code::bad_argument, "{} has no data (NULL)", name);
     for (std::size_t j = 0; parts[i].use == Use::written && j < parts.size(); ++j) {
-      if (i == j || parts[j].use == Use::lent || all[j].data != t.data || !all[j] || all[j].count() == 0) continue;
-      check(parts[j].use != Use::read, Code::bad_argument, "{} is written, and is the same memory as {}", name, parts[j].name);
-      check(j > i, Code::bad_argument, "{} and {} are written, and are the same memory", name, parts[j].name);
+      if (i == j || parts[j].use == Use::lent || !all[j] || all[j].count() == 0) continue;
+      if (parts[j].use == Use::written && j < i) continue;  // seen from the other side
+      if (!Overlap(t, all[j]).any()) continue;
+      const bool same = all[j].data == t.data;
+      check(parts[j].use != Use::read, Code::bad_argument, "{} is written, and {} {}", name, same ? "is the same memory as" : "overlaps",
+            parts[j].name);
+      throw Error(Code::bad_argument,
+                  fmt::format("{} and {} are written, and {}", parts[j].name, name, same ? "are the same memory" : "overlap"));
     }
     if (trusted) continue;
     if (c.on_gpu())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "capi/edge.h"
@@ -56,11 +57,10 @@ void describe(Of<ForecastAsked> auto& a, auto&& f) {
 }
 
 engine::ModelConfig model_of(Request& r) {
-  const Json* m = r.find("model");
-  check(m != nullptr, Code::bad_argument, "the request has no model: a preset's name, a file, or an object of its fields");
-  if (m->is_object()) return engine::model_from_json(m->dump(), "given");
-  check(m->is_string(), Code::bad_argument, "model is {}: a preset's name, a file, or an object of its fields", m->dump());
-  return engine::model_described(m->get<std::string>());
+  const Json& m = r.need("model", "a preset's name, a file, or an object of its fields");
+  if (m.is_object()) return engine::model_from_json(m.dump(), "given");
+  check(m.is_string(), Code::bad_argument, "model is {}: a preset's name, a file, or an object of its fields", m.dump());
+  return engine::model_described(m.get<std::string>());
 }
 
 Device device_of(Request& r, const std::string& otherwise) {
@@ -79,7 +79,7 @@ Device device_of(Request& r, const std::string& otherwise) {
 int workers_of(const Device& d, int ranks) { return d.kind == DeviceKind::cpu ? std::max(1, available_cores() / ranks) : 1; }
 
 void hand_out(const Json& answer, char** out) {
-  const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = escaped_in_json(answer.dump(-1, ' ', false, Json::error_handler_t::replace));
   auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (!copy) throw std::bad_alloc();
   std::memcpy(copy, text.c_str(), text.size() + 1);

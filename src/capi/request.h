@@ -40,6 +40,15 @@ class Request {
     return json_.contains(key) && !json_.at(key).is_null() ? &json_.at(key) : nullptr;
   }
 
+  const Json& need(const char* key, const char* what) {
+    const Json* x = find(key);
+    for (const auto& [given, value] : json_.items())  // a misspelt key is not a missing one
+      check(x || did_you_mean(given, {key}).empty(), Code::bad_argument, "the request has a key '{}' that nobody reads{}", given,
+            did_you_mean(given, {key}));
+    check(x, Code::bad_argument, "the request has no {}: {}", key, what);
+    return *x;
+  }
+
   // A visitor of descriptions: describe(settings, r.reader()).
   auto reader() {
     return [this](auto& member, const Description& d) {

@@ -8,7 +8,7 @@ namespace headroom {
 void Arena::refuse(Name name, DType type, Shape shape, std::size_t taken) const {
   throw Error(Code::out_of_memory,
               fmt::format("out of memory: {} [{}] {} needs {}, {} of {} are left", name.full(), shape_text(shape), name_of(type),
-                          bytes_exactly(taken), bytes_in_words(double(capacity_ - top_)), bytes_in_words(double(capacity_))));
+                          bytes_exactly(taken), bytes_exactly(capacity_ - top_), bytes_exactly(capacity_)));
 }
 
 }  // namespace headroom

@@ -52,6 +52,8 @@ TEST(Text, NumbersSayTheirRange) {
   EXPECT_EQ(parse_integer("42", "--n"), 42);
   EXPECT_NE(refusal_of_text([] { parse_integer("-5", "--len"); }).find("at least 0"), std::string::npos);
   EXPECT_NE(refusal_of_text([] { parse_integer("0", "--dim", {1, 256}); }).find("from 1 to 256"), std::string::npos);
+  EXPECT_EQ(refusal_of_text([] { parse_integer("18446744073709551615", "--seed"); }),
+            "--seed: '18446744073709551615' is not a whole number from 0 to 9223372036854775807");
   for (auto bad : {"", "12x", "1e3", " 4", "99999999999999999999"}) refusal_of_text([&] { parse_integer(bad, "--n"); });
   EXPECT_DOUBLE_EQ(parse_fraction("0.5%", "--until"), 0.005);
   EXPECT_DOUBLE_EQ(parse_fraction("0.005", "--until"), 0.005);

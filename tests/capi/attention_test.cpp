@@ -78,6 +78,7 @@ TEST(CAttention, OneByteLessIsRefusedAndSaysWhat) {
       if (exact == 0) continue;
       EXPECT_EQ(run(exact - 1), HEADROOM_OUT_OF_MEMORY) << variant << " pass " << pass;
       EXPECT_NE(last_error().find("out of memory"), std::string::npos) << last_error();
+      EXPECT_NE(last_error().find(fmt::format("of {} bytes", exact - 1)), std::string::npos) << last_error();
     }
   }
 }
@@ -124,6 +125,9 @@ TEST(CAttention, AMisuseIsAnsweredInOneLine) {
   refused([](P p, A) { p.scale = NAN; }, HEADROOM_BAD_ARGUMENT, "scale");
   refused([](P p, A) { p.struct_size = 0; }, HEADROOM_BAD_ARGUMENT, "struct_size");
   refused([](P p, A) { p.variant = "flsh"; }, HEADROOM_UNSUPPORTED, "flsh");
+  refused([](P p, A) { p.variant = ""; }, HEADROOM_BAD_ARGUMENT, "problem.variant is empty");
+  refused([](P p, A) { p.softcap = 1e-40f; }, HEADROOM_BAD_ARGUMENT, "beyond a float");
+  refused([](P p, A) { p.softcap = 1e-37f, p.scale = 1e6f; }, HEADROOM_BAD_ARGUMENT, "beyond a float");
   refused([](P, A a) { a.q.shape[1] = 31; }, HEADROOM_BAD_ARGUMENT, "q is 1x31");
   refused([](P, A a) { a.k.dtype = HEADROOM_F16; }, HEADROOM_BAD_ARGUMENT, "k is fp16");
   refused([](P, A a) { a.o.data = nullptr; }, HEADROOM_BAD_ARGUMENT, "o has no data");
@@ -277,7 +281,23 @@ TEST(CViews, OutputsThatOverlapAreRefused) {
   forward_refused([](A a) { a.o.stride[2] = 4; }, "o is written, and stride 4 of dimension 2");
   forward_refused([](A a) { std::fill_n(a.o.stride, 4, 0); }, "o is written, and has stride 0");
   forward_refused([](A a) { a.o.data = a.q.data; }, "o is written, and is the same memory as q");
+  std::vector<float> both(2 * call.q.size());
+  auto a = call.forward_arguments();
+  a.q.data = both.data();
+  a.q.bytes = a.o.bytes = 0;
+  for (const std::ptrdiff_t apart : {std::ptrdiff_t(1), std::ptrdiff_t(call.q.size()) - 1}) {
+    a.o.data = both.data() + apart;
+    EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_BAD_ARGUMENT) << apart;
+    EXPECT_NE(last_error().find("o is written, and overlaps q"), std::string::npos) << last_error();
+  }
+  a.o.data = both.data() + call.q.size();
+  EXPECT_EQ(headroom_attention_forward(context.get(), &call.problem, &a), HEADROOM_OK) << last_error();
   auto b = call.backward_arguments();
+  b.dk.data = static_cast<float*>(b.dv.data) + 1;
+  b.dk.bytes = 0;
+  EXPECT_EQ(headroom_attention_backward(context.get(), &call.problem, &b), HEADROOM_BAD_ARGUMENT);
+  EXPECT_NE(last_error().find("dv and dk are written, and overlap"), std::string::npos) << last_error();
+  b = call.backward_arguments();
   b.dk.data = b.dv.data;
   EXPECT_EQ(headroom_attention_backward(context.get(), &call.problem, &b), HEADROOM_BAD_ARGUMENT);
   EXPECT_NE(last_error().find("dv and dk are written, and are the same memory"), std::string::npos) << last_error();

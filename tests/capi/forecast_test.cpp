@@ -92,6 +92,7 @@ TEST(CForecast, AWrongRequestIsAnsweredInOneLine) {
   bad("[]", "it must be an object");
   bad("{", "the request");
   bad(R"({"batch": 4})", "has no model");
+  bad(R"({"modle": "small"})", "the request has a key 'modle' that nobody reads; did you mean 'model'?");
   bad(R"({"model": "small", "prescision": "bf16"})", "did you mean 'precision'");
   bad(R"({"model": "small", "precision": "bf61"})", "there is no 'bf61'");
   bad(R"({"model": "small", "batch": 0})", "batch is 0");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/attention/extras.h"
 #include "ops/attention/impl.h"
@@ -89,6 +90,9 @@ void check(const Problem& p) {
   check(p.dim_v >= 0 && p.dim_v <= 1024, Code::bad_argument, "attention: dim_v is {}, it must be 1 to 1024, or 0 for head_dim", p.dim_v);
   check(p.softcap >= 0 && std::isfinite(p.softcap), Code::bad_argument, "attention: softcap is {}, it must be finite and at least 0",
         p.softcap);
+  check(p.softcap == 0 || (p.softcap >= std::numeric_limits<float>::min() && std::isfinite(p.scale_or_default() / p.softcap)),
+        Code::bad_argument,
+        "attention: softcap is {}: scores divided by it are beyond a float; leave it 0 for none, or take at least 1e-30", p.softcap);
   check(p.documents >= 0 && p.documents < (1ll << 30), Code::bad_argument, "attention: {} documents; there must be 0 to 2^30", p.documents);
   check(p.documents == 0 || std::max(p.len_q, p.len_k) <= longest_in_32_bits, Code::bad_argument,
         "attention: {} packed positions are past 2^29", std::max(p.len_q, p.len_k));
