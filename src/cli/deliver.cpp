@@ -11,11 +11,13 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "cli/command.h"
+#include "dist/quiet.h"
 
 namespace headroom::cli {
 
 void print(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written && errno == EPIPE) throw dist::Quiet(Code::io, "the reader of standard output is gone");  // "| head" has what it asked for
   check(written, Code::io, "standard output cannot be written to: {}", std::strerror(errno));
 }
 

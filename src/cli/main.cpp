@@ -52,7 +52,7 @@ std::string overview() {
       "Usage: headroom <command> [options]\n\nCommands:\n";
   for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, c.about);
   text +=
-      "\n'headroom <command> --help' lists a command's options and examples.\n"
+      "\n'headroom help <command>' or 'headroom <command> --help' lists a command's options and examples.\n"
       "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
   return as_called(text);
 }
@@ -198,7 +198,14 @@ int find_and_run(std::span<char*> arguments) {
     return usage;
   }
   const std::string_view word = arguments.front();
-  if (word == "--help" || word == "-h" || word == "help") {
+  const bool help = word == "--help" || word == "-h" || word == "help";
+  if (help && arguments.size() > 1 && *arguments[1] != '-' && std::string_view(arguments[1]) != "help") {  // headroom help memory model
+    std::string asked = "--help";
+    std::vector<char*> words(arguments.begin() + 1, arguments.end());
+    words.push_back(asked.data());
+    return find_and_run(words);
+  }
+  if (help) {
     print(overview());
     return yes;
   }
@@ -230,5 +237,7 @@ int headroom_program(int argc, char** argv) {
   headroom::listen_for_signals();
   try {
     return headroom::cli::find_and_run(std::span(argv, std::size_t(argc)).subspan(argc > 0 ? 1 : 0));
-  } catch (const std::exception& e) { return headroom::cli::complain(headroom::cli::called, e.what(), headroom::cli::failed); }
+  } catch (const headroom::dist::Quiet&) { return headroom::cli::failed; } catch (const std::exception& e) {
+    return headroom::cli::complain(headroom::cli::called, e.what(), headroom::cli::failed);
+  }
 }

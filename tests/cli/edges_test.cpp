@@ -128,6 +128,61 @@ TEST_F(Edges, WordsThatReachNobodyAreAFailure) {
       shell_refused(fmt::format("$H {} {}", words, nowhere), 1, "standard output cannot be written to");
   const Ended e = shell("{ $H --help; echo $? > code; } | true; cat code");
   EXPECT_EQ(e.out, "1\n") << "who reads is gone: " << e.err;
+  EXPECT_EQ(e.err, "") << "and has what it asked for";
+}
+
+TEST_F(Edges, HelpOfACommandIsItsHelp) {
+  EXPECT_EQ(run("help plan").out, run("plan --help").out);
+  EXPECT_EQ(run("help memory model").out, run("memory model --help").out);
+  EXPECT_EQ(run("help").out, run("--help").out);
+  refused("help plann", 2, "did you mean 'plan'");
+}
+
+TEST_F(Edges, ATrainingOutlivesItsStore) {
+  put_text();
+  const std::string words = std::string(train) + "--steps 60 --log-every 1 --db small.db ";
+  const Ended full = shell("ulimit -f 30; " + words + "--format json");
+  EXPECT_EQ(full.code, 0) << full.err;
+  EXPECT_EQ(Json::parse(full.out)["rows"].size(), 60u) << "what was measured is printed";
+  EXPECT_NE(full.err.find("no room is left for 'small.db'"), std::string::npos) << full.err;
+  EXPECT_EQ(full.err.find("The run goes on"), full.err.rfind("The run goes on")) << "warned once: " << full.err;
+  EXPECT_NE(full.err.find("run 1 in small.db is not complete"), std::string::npos) << full.err;
+
+  sqlite3* other = nullptr;  // a program that holds the store while the training begins, and lets go of it before its end
+  ASSERT_EQ(sqlite3_open(at("held.db").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr);
+    sqlite3_close(other);
+  });
+  const Ended held = shell(std::string(train) + "--steps 3 --log-every 1 --db held.db");
+  later.join();
+  EXPECT_EQ(held.code, 0) << held.err;
+  EXPECT_NE(held.err.find("is held by another program"), std::string::npos) << held.err;
+  EXPECT_EQ(Results(at("held.db"), Results::Access::read).rows(1).size(), 3u) << held.err;
+}
+
+TEST_F(Edges, RanksThatDifferAreNamedAndADefaultIsItself) {
+  const std::string step = "$H step --device cpu --width 32 --layers 1 --heads 2 --vocab 100 --batch 1 --steps 1 ";
+  const auto both = [&](const std::string& of_first, const std::string& of_second) {
+    const std::string meet = fmt::format("--ranks 2 --rendezvous local:edges-{} ", getpid());
+    return shell(step + meet + "--rank 1 " + of_second + " 2> second & " + step + meet + "--rank 0 --db r.db " + of_first +
+                 "; code=$?; wait; cat second >&2; exit $code");
+  };
+  const Ended same = both("--len 16 --warmup 5", "--len 16");
+  EXPECT_EQ(same.code, 0) << same.err;
+  const Ended other = both("--len 16", "");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("rank 1 was given other settings than rank 0: --len is "), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find(" there, and 16 on rank 0"), std::string::npos) << other.err;
+}
+
+TEST_F(Edges, AStoreThatCannotBeOpenedIsSaidBeforeAnythingIsMeasured) {
+  put("a-file", "x");
+  const auto start = std::chrono::steady_clock::now();
+  refused("profile step --model small --len 1024 --batch 4 --device cpu --db " + at("a-file/results.db"), 1, "cannot be made");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 TEST_F(Edges, DeepJsonIsASentenceWhereverJsonIsRead) {
