@@ -1,0 +1,204 @@
+// headroom forecast from the outside: programs of our own that call what PyTorch's allocator calls.
+#include <signal.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "studies/forecast/check.h"
+#include "tests/cli/program.h"
+
+#ifdef HEADROOM_LIKE_TORCH
+namespace headroom {
+namespace {
+
+constexpr std::int64_t mib = 1 << 20, gib = 1 << 30;
+
+class Forecast : public Program {
+ protected:
+  std::string line(const std::string& options, const std::string& program) const {
+    return "forecast --db " + db_ + " " + options + " -- " HEADROOM_LIKE_TORCH " " + program;
+  }
+  Json json(const std::string& options, const std::string& program, int code) const {
+    const Ended e = run(line("--format json " + options, program));
+    EXPECT_EQ(e.code, code) << e.err;
+    return e.out.empty() ? Json() : Json::parse(e.out);
+  }
+};
+
+TEST_F(Forecast, AProgramThatFitsIsSaidWithItsBytes) {
+  const Json j = json("--device h100", "batch=8 steps=3", 0);
+  EXPECT_EQ(j["fits"], true);
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib);
+  EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);
+  EXPECT_EQ(j["needed_bytes"].get<std::int64_t>(), j["peak_reserved_bytes"].get<std::int64_t>() + j["beside_bytes"].get<std::int64_t>());
+  EXPECT_TRUE(j["ms"].is_null());
+  EXPECT_EQ(j["device"], "NVIDIA H100 SXM");
+  EXPECT_EQ(j["ranks"].size(), 1u);
+  EXPECT_EQ(j["steps"], 3);
+  std::set<std::string> phases;
+  for (const Json& p : j["phases"]) phases.insert(p["phase"]);
+  EXPECT_TRUE(phases.contains("forward")) << j["phases"].dump();
+  EXPECT_TRUE(phases.contains("backward")) << j["phases"].dump();
+  EXPECT_FALSE(j["at_peak"].empty());
+  EXPECT_TRUE(j["uncertain"].contains("values"));
+  EXPECT_TRUE(j["uncertain"].contains("functions"));
+}
+
+TEST_F(Forecast, TheVerdictIsTheFirstLineAndTheProgramsOutputIsBeside) {
+  const Ended e = run(line("--device h100", "batch=8"));
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_TRUE(e.out.starts_with("Fits on NVIDIA H100 SXM: it needs ")) << e.out;
+  EXPECT_EQ(e.out.find("the program's own output"), std::string::npos);
+  EXPECT_NE(e.err.find("the program's own output"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("run 1 in "), std::string::npos) << e.err;
+}
+
+TEST_F(Forecast, WhatDoesNotFitIsRunAgainToSayWhatItNeeds) {
+  const Json j = json("--device rtx4090", "batch=100", 3);
+  EXPECT_EQ(j["fits"], false);
+  EXPECT_EQ(j["status"], "oom");
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 100 * 256 * mib) << "with unlimited memory";
+  EXPECT_GT(j["needed_bytes"], j["memory_bytes"]);
+  EXPECT_NE(j["why"].get<std::string>().find("step 1, forward"), std::string::npos) << j["why"];
+}
+
+TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
+  const Json small = json("--device h100 --memory 3", "batch=10", 3), large = json("--device h100 --memory 5", "batch=10", 0);
+  EXPECT_EQ(small["memory_bytes"], 3 * gib);
+  EXPECT_EQ(small["peak_allocated_bytes"], large["peak_allocated_bytes"]);
+}
+
+TEST_F(Forecast, AProgramThatHalvesItsBatchWorksAsOnACard) {
+  const Json j = json("--device rtx4090", "batch=128 catch", 0);
+  EXPECT_EQ(j["fits"], true);
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 64 * 256 * mib);
+}
+
+TEST_F(Forecast, TheLargestBatchIsFound) {
+  const Ended e = run("forecast --device h100 --memory 5 --db " + db_ + " --largest batch=1..256 -- " HEADROOM_LIKE_TORCH " batch={batch}");
+  EXPECT_EQ(e.code, 0) << e.err;
+  const std::int64_t beside = json("--device h100", "batch=1", 0)["beside_bytes"];
+  const std::int64_t most = (5 * gib - beside - 64 * mib) / (256 * mib);
+  EXPECT_NE(e.out.find("The largest batch that fits on NVIDIA H100 SXM is " + std::to_string(most)), std::string::npos) << e.out;
+}
+
+TEST_F(Forecast, ASweepHasARowForEachValue) {
+  const Ended e = run("forecast --format json --device h100 --memory 5 --db " + db_ +
+                      " --sweep batch=1,4,100 -- " HEADROOM_LIKE_TORCH " batch={batch}");
+  EXPECT_EQ(e.code, 0) << e.err;
+  const Json rows = Json::parse(e.out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1]["setting"], "batch=4");
+  EXPECT_EQ(rows[1]["fits"], true);
+  EXPECT_EQ(rows[2]["status"], "oom");
+  EXPECT_EQ(rows[2]["peak_allocated_bytes"], 64 * mib + 100 * 256 * mib);
+}
+
+TEST_F(Forecast, AProgramThatFailsOfItselfIsNamedWithItsCode) {
+  const Ended e = run(line("--device h100", "batch=2 fails"));
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.out.find("exit code 7"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("the program's own mistake"), std::string::npos) << e.out;
+  EXPECT_NE(e.err.find("the program's own mistake"), std::string::npos) << e.err;
+  const Ended killed = run(line("--device h100", "batch=2 killed"));
+  EXPECT_EQ(killed.code, 1);
+  EXPECT_NE(killed.out.find("Killed"), std::string::npos) << killed.out;
+  EXPECT_NE(killed.out.find("NVIDIA H100"), std::string::npos) << "what is known until then is kept";
+}
+
+TEST_F(Forecast, WrongUseIsOneLine) {
+  refused("forecast --device h100", 2, "give -- and the program");
+  refused("forecast --device h100 -- /no/such/program", 2, "cannot be started");
+  refused("forecast --device cpu -- true", 2, "for a GPU");
+  refused("forecast --device h999 -- true", 2, "h999");
+  refused("forecast --largest batch=1..8 -- true --batch 3", 2, "the command has no {batch}");
+  refused("forecast --largest batch=8..1 -- true {batch}", 2, "the smaller number comes first");
+  refused("forecast --sweep len -- true {len}", 2, "no name with values");
+  refused("forecast --check --device h100 -- true", 1, "there is none in this machine");
+  refused("forecast --sweep b=1 --largest b=1..2 -- true {b}", 2, "both vary b");
+}
+
+TEST_F(Forecast, AProgramWithoutACardIsSaid) {
+  const Ended e = run("forecast --device h100 --db " + db_ + " -- true");
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.err.find("allocated nothing on a card"), std::string::npos) << e.err;
+  const Ended early = run("forecast --device h100 --db " + db_ + " -- sh -c 'echo no such file >&2; exit 5'");
+  EXPECT_EQ(early.code, 1);
+  EXPECT_NE(early.err.find("exit code 5: no such file"), std::string::npos) << early.err;
+}
+
+TEST_F(Forecast, NothingIsLeftBehind) {
+  fs::create_directory(folder_ / "tmp");
+  const auto start = std::chrono::steady_clock::now();
+  const Ended e =
+      shell("TMPDIR=" + at("tmp") + " $H forecast --device h100 --db " + db_ + " -- " HEADROOM_LIKE_TORCH " batch=2 leaves forks");
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "a worker that stays is not waited for";
+  EXPECT_TRUE(fs::is_empty(folder_ / "tmp"));
+}
+
+TEST_F(Forecast, CtrlCKeepsWhatIsKnown) {
+  const pid_t child = start({"forecast", "--device", "h100", "--db", db_, "--", HEADROOM_LIKE_TORCH, "batch=8", "spins"}, true);
+  for (int i = 0; i < 300 && text_of(at("err")).find("the program's own") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_TRUE(text_of(at("out")).starts_with("Stopped before its end")) << text_of(at("out")) << text_of(at("err"));
+  EXPECT_NE(text_of(at("out")).find("2.06 GiB"), std::string::npos) << text_of(at("out"));
+}
+
+TEST_F(Forecast, TwoSideBySideDoNotMeet) {
+  const auto go = [&](int batch) {
+    const std::string out = at("both" + std::to_string(batch));
+    return std::system((std::string(HEADROOM_BINARY_DIR) + "/headroom forecast --format json --device h100 --db " +
+                        at("db" + std::to_string(batch)) + " -- " HEADROOM_LIKE_TORCH " batch=" + std::to_string(batch) + " > " + out +
+                        " 2> /dev/null")
+                           .c_str());
+  };
+  std::thread other([&] { go(4); });
+  go(8);
+  other.join();
+  EXPECT_EQ(Json::parse(text_of(at("both4")))["peak_allocated_bytes"], 64 * mib + 4 * 256 * mib);
+  EXPECT_EQ(Json::parse(text_of(at("both8")))["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib);
+}
+
+TEST_F(Forecast, ARealRunIsHeardByTheSameNames) {
+  for (const std::string how : {"all", "peaks"}) {
+    const fs::path record = folder_ / how;
+    fs::create_directory(record);
+    const Ended e = shell("LD_PRELOAD=" HEADROOM_BINARY_DIR "/libheadroom_listen.so HEADROOM_LISTEN=" + how +
+                          " HEADROOM_DRY_FOLDER=" + record.string() + " " HEADROOM_LIKE_TORCH " without-cuda batch=8 steps=3");
+    ASSERT_EQ(e.code, 0) << e.err;
+    const auto told = studies::measured_told(record.string(), {"like_torch"}, device_described("h100"));
+    ASSERT_TRUE(told) << how;
+    EXPECT_EQ(told->row.peak_allocated_bytes, std::uint64_t(64 * mib + 8 * 256 * mib)) << how;
+    EXPECT_EQ(told->row.peak_reserved_bytes, std::uint64_t(64 * mib + 8 * 256 * mib)) << how;
+    EXPECT_EQ(told->row.source, "measured");
+    EXPECT_EQ(told->row.steps, 3) << how;
+    EXPECT_EQ(told->accounts.front().blocks, how == "all" ? 4 : 2) << how;
+  }
+}
+
+TEST_F(Forecast, ItIsKeptComparedAndShownAsEverythingElse) {
+  ASSERT_EQ(run(line("--device h100", "batch=8")).code, 0);
+  ASSERT_EQ(run(line("--device h100", "batch=8")).code, 0);
+  const Ended same = run("compare 1 2 --db " + db_);
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+  const Ended listed = run("results 1 --format json --db " + db_);
+  EXPECT_EQ(Json::parse(listed.out)["rows"][0]["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib) << listed.out;
+  const Ended report = run("report 1 --format md --db " + db_);
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_NE(report.out.find("Live bytes over the run"), std::string::npos) << report.out;
+  ASSERT_EQ(run(line("--device h100 --out " + at("a.json"), "batch=8")).code, 0);
+  ASSERT_EQ(run(line("--device h100 --out " + at("page.html"), "batch=8")).code, 0);
+  EXPECT_NE(text_of(at("page.html")).find("Live bytes over the run"), std::string::npos);
+  EXPECT_EQ(run("compare " + at("a.json") + " " + at("a.json")).code, 0);
+}
+
+}  // namespace
+}  // namespace headroom
+#endif

@@ -1,0 +1,115 @@
+// A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
+// reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
+// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda]
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr std::int64_t mib = 1 << 20;
+
+template <class F>
+F found(const char* name) {
+  return reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+}
+
+using Malloc = int (*)(void**, std::size_t);
+using Report = void (*)(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t);
+using Mark = void (*)(const char*, const char*, std::int64_t);
+
+// Where the library only listens there is no CUDA here at all: addresses that nobody has.
+int taken_from_nowhere(void** p, std::size_t bytes) {
+  static std::uintptr_t next = 1 << 20;
+  *p = reinterpret_cast<void*>(next);
+  next += bytes;
+  return 0;
+}
+
+auto cuda_malloc = found<Malloc>("cudaMalloc");
+const auto report = found<Report>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+const auto report_out_of_memory =
+    found<void (*)(std::int64_t, std::size_t, std::size_t, std::uint16_t)>("_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+const auto mark = found<Mark>("headroom_dry_mark");
+constexpr std::uint16_t on_card_0 = 1;
+
+std::size_t allocated = 0, reserved = 0;
+
+struct Segment {
+  void* at = nullptr;
+  std::int64_t bytes = 0;
+};
+
+[[noreturn]] void out_of_memory(std::int64_t bytes) {
+  std::fprintf(stderr, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %lld MiB.\n", static_cast<long long>(bytes / mib));
+  std::exit(1);
+}
+
+bool take(Segment& s, std::int64_t bytes) {  // a block that is a segment
+  if (!s.at || s.bytes < bytes) {
+    if (cuda_malloc(&s.at, std::size_t(bytes)) != 0) {
+      if (report_out_of_memory) report_out_of_memory(bytes, allocated, reserved, on_card_0);
+      return false;
+    }
+    s.bytes = bytes;
+    reserved += std::size_t(bytes);
+  }
+  allocated += std::size_t(bytes);
+  report(s.at, bytes, allocated, reserved, on_card_0);
+  return true;
+}
+void give(const Segment& s, std::int64_t bytes) {
+  allocated -= std::size_t(bytes);
+  report(s.at, -bytes, allocated, reserved, on_card_0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::int64_t batch = 1, steps = 2;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto said = [&](const char* word) {
+    for (const auto& w : words)
+      if (w == word) return true;
+    return false;
+  };
+  for (const auto& w : words) {
+    if (w.rfind("batch=", 0) == 0) batch = std::atoll(w.c_str() + 6);
+    if (w.rfind("steps=", 0) == 0) steps = std::atoll(w.c_str() + 6);
+  }
+  std::printf("this is the program's own output\n");
+  std::fflush(stdout);
+  if (said("without-cuda")) cuda_malloc = taken_from_nowhere;
+  if (!cuda_malloc || !report || !mark) return std::fprintf(stderr, "there is no CUDA here\n"), 9;
+  if (said("idle")) return 0;
+  if (said("leaves") && fork() == 0) {  // a worker that outlives its parent
+    close(0), close(1), close(2);
+    sleep(60);
+    _exit(0);
+  }
+  Segment weights, saved;
+  if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    mark("phase", "forward", 0);
+    while (!take(saved, batch * 256 * mib)) {
+      if (!said("catch") || batch == 1) out_of_memory(batch * 256 * mib);
+      batch /= 2;
+    }
+    mark("phase", "backward", 0);
+    give(saved, batch * 256 * mib);
+    mark("phase", "", 0);
+    mark("step", "", step);
+    if (said("forks") && step == 1 && fork() == 0) _exit(0);
+    if (said("fails")) return std::fprintf(stderr, "ValueError: the program's own mistake\n"), 7;
+    if (said("killed")) raise(SIGKILL);
+  }
+  if (said("spins"))
+    for (;;) usleep(10000);
+}
