@@ -9,7 +9,7 @@ namespace headroom::studies {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds a_moment(50), at_a_stop(2000), at_the_end(30'000), between_tries(1000);
+constexpr milliseconds a_short_while(50), at_a_stop(2000), at_the_end(30'000), between_tries(1000);
 
 std::string text_of(const RowObject& j) { return j.dump(-1, ' ', false, RowObject::error_handler_t::replace); }
 
@@ -45,7 +45,7 @@ Life::Life(const Host& host, const std::string& command, const RowObject& settin
 
 Life::~Life() {
   try {
-    if (!waiting_.empty()) put_late(a_moment);
+    if (!waiting_.empty()) put_late(a_short_while);
   } catch (...) {  // NOLINT(bugprone-empty-catch): an allocation failed too
   }
 }
@@ -83,7 +83,7 @@ void Life::keep(const std::string& key, const RowObject& row, const RowObject& d
   if (warned_ && now - tried_ < between_tries) return;
   tried_ = now;
   try {
-    put_waiting(warned_ ? a_moment : patience_);  // a store that failed once holds up no row after it
+    put_waiting(warned_ ? a_short_while : patience_);  // a store that failed once holds up no row after it
   } catch (const Error& e) {
     if (e.at.code != Code::io) throw;
     warn(e.what());
