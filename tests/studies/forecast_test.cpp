@@ -14,7 +14,7 @@ namespace headroom::studies {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::int64_t mib = 1 << 20;
+constexpr std::int64_t mebibyte = 1 << 20;
 
 class ForecastAccount : public testing::Test {
  protected:
@@ -40,21 +40,21 @@ dry::RecordWriter two_steps() {
                               "/x/lib/python3.12/site-packages/transformers/models/llama.py:77", "/home/me/train.py:20"});
   const auto update = w.stack({"/x/lib/python3.12/site-packages/torch/optim/adamw.py:90", "/home/me/train.py:22"});
   w.mark("scope", "model.layers.3.mlp", 7);
-  w.take(1, 10 * mib, model);
+  w.take(1, 10 * mebibyte, model);
   for (int step = 1; step <= 2; ++step) {
     w.mark("phase", "forward", 0);
-    w.take(2, 4 * mib, layer, 7);
-    w.take(3, 3 * mib, layer, 7);
+    w.take(2, 4 * mebibyte, layer, 7);
+    w.take(3, 3 * mebibyte, layer, 7);
     w.give(3);
     w.mark("phase", "backward", 0);
     w.thread = 9;  // autograd's, which has no marks of its own
-    w.take(4, 10 * mib);
-    w.take(5, 2 * mib);
+    w.take(4, 10 * mebibyte);
+    w.take(5, 2 * mebibyte);
     w.give(5);
     w.give(2);
     w.thread = 1;
     w.mark("phase", "optimizer", 0);
-    if (step == 1) w.take(6, 20 * mib, update);
+    if (step == 1) w.take(6, 20 * mebibyte, update);
     w.mark("phase", "", 0);
     w.mark("step", "", step);
     w.give(4);
@@ -66,18 +66,18 @@ TEST_F(ForecastAccount, PeaksStepsAndPhasesAreThoseOfTheAllocator) {
   const ProcessStory s = story(two_steps());
   ASSERT_EQ(s.cards.size(), 1u);
   const ProgramAccount& a = s.cards[0];
-  EXPECT_EQ(a.peak_allocated_bytes, std::uint64_t(46 * mib)) << "weights, moments, saved, gradients, a temporary";
-  EXPECT_EQ(a.peak_reserved_bytes, std::uint64_t(46 * mib));
+  EXPECT_EQ(a.peak_allocated_bytes, std::uint64_t(46 * mebibyte)) << "weights, moments, saved, gradients, a temporary";
+  EXPECT_EQ(a.peak_reserved_bytes, std::uint64_t(46 * mebibyte));
   EXPECT_EQ(a.peak_step, 2);
   EXPECT_EQ(a.peak_phase, "backward");
   ASSERT_EQ(a.steps.size(), 2u);
-  EXPECT_EQ(a.steps[0].peak_allocated_bytes, std::uint64_t(40 * mib));
-  EXPECT_EQ(a.steps[1].peak_allocated_bytes, std::uint64_t(46 * mib));
+  EXPECT_EQ(a.steps[0].peak_allocated_bytes, std::uint64_t(40 * mebibyte));
+  EXPECT_EQ(a.steps[1].peak_allocated_bytes, std::uint64_t(46 * mebibyte));
   std::map<std::string, ForecastPhaseRow> phases;
   for (const auto& p : a.phases) phases[p.phase] = p;
   EXPECT_EQ(phases["forward"].count, 2);
-  EXPECT_EQ(phases["forward"].peak_allocated_bytes, std::uint64_t(37 * mib));
-  EXPECT_EQ(phases["backward"].peak_allocated_bytes, std::uint64_t(46 * mib));
+  EXPECT_EQ(phases["forward"].peak_allocated_bytes, std::uint64_t(37 * mebibyte));
+  EXPECT_EQ(phases["backward"].peak_allocated_bytes, std::uint64_t(46 * mebibyte));
   EXPECT_EQ(phases["optimizer"].count, 1) << "nothing was allocated in the second";
 }
 
@@ -90,16 +90,16 @@ TEST_F(ForecastAccount, EveryByteOfThePeakIsNamed) {
     sum += row.bytes;
   }
   EXPECT_EQ(sum, a.peak_allocated_bytes);
-  EXPECT_EQ(by_what["optimizer state"], std::uint64_t(20 * mib));
-  EXPECT_EQ(by_what["weights, and what else was made before the first step"], std::uint64_t(10 * mib));
-  EXPECT_EQ(by_what["gradients"], std::uint64_t(10 * mib));
-  EXPECT_EQ(by_what["saved for backward"], std::uint64_t(4 * mib));
-  EXPECT_EQ(by_what["temporaries of backward"], std::uint64_t(2 * mib));
+  EXPECT_EQ(by_what["optimizer state"], std::uint64_t(20 * mebibyte));
+  EXPECT_EQ(by_what["weights, and what else was made before the first step"], std::uint64_t(10 * mebibyte));
+  EXPECT_EQ(by_what["gradients"], std::uint64_t(10 * mebibyte));
+  EXPECT_EQ(by_what["saved for backward"], std::uint64_t(4 * mebibyte));
+  EXPECT_EQ(by_what["temporaries of backward"], std::uint64_t(2 * mebibyte));
   ASSERT_EQ(a.saved.size(), 1u);
-  EXPECT_EQ(a.saved[0].bytes, std::uint64_t(4 * mib)) << "what lasted for a moment is not saved";
+  EXPECT_EQ(a.saved[0].bytes, std::uint64_t(4 * mebibyte)) << "what lasted for a moment is not saved";
   EXPECT_EQ(a.saved[0].line, "transformers/models/llama.py:77") << "the innermost line that is not PyTorch's";
   EXPECT_EQ(a.saved[0].module, "model.layers.*.mlp");
-  EXPECT_EQ(a.saved_bytes, std::uint64_t(4 * mib));
+  EXPECT_EQ(a.saved_bytes, std::uint64_t(4 * mebibyte));
 }
 
 TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
@@ -118,16 +118,16 @@ TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
 
 TEST_F(ForecastAccount, RunningOutHasItsStepPhaseAndLine) {
   dry::RecordWriter w;
-  w.take(1, mib);
+  w.take(1, mebibyte);
   w.mark("phase", "forward", 0);
   const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/nn/linear.py:10", "/home/me/train.py:31"});
-  w.note(dry::Said::out_of_memory, "out of memory", 5 * mib, line);
+  w.note(dry::Said::out_of_memory, "out of memory", 5 * mebibyte, line);
   const ProgramAccount a = story(w).cards.at(0);
   ASSERT_TRUE(a.ran_out);
   EXPECT_EQ(a.ran_out->step, 1);
   EXPECT_EQ(a.ran_out->phase, "forward");
   EXPECT_EQ(a.ran_out->own_line, "/home/me/train.py:31");
-  EXPECT_EQ(a.ran_out->bytes, std::uint64_t(5 * mib));
+  EXPECT_EQ(a.ran_out->bytes, std::uint64_t(5 * mebibyte));
 }
 
 TEST_F(ForecastAccount, ARecordThatWasCutOffIsReadUpToThere) {
