@@ -141,7 +141,7 @@ TEST_F(Edges, HelpOfACommandIsItsHelp) {
 TEST_F(Edges, ATrainingOutlivesItsStore) {
   put_text();
   const std::string words = std::string(train) + "--steps 60 --log-every 1 --db small.db ";
-  const Ended full = shell("ulimit -f 30; " + words + "--format json");
+  const Ended full = shell("ulimit -f 60; " + words + "--format json");
   EXPECT_EQ(full.code, 0) << full.err;
   EXPECT_EQ(Json::parse(full.out)["rows"].size(), 60u) << "what was measured is printed";
   EXPECT_NE(full.err.find("no room is left for 'small.db'"), std::string::npos) << full.err;

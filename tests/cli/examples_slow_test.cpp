@@ -12,7 +12,7 @@ const fs::path source = HEADROOM_SOURCE_DIR;
 
 // "headroom plan --len 8 \<newline> --gpus 2      a remark" → "plan --len 8 --gpus 2"
 std::string arguments_of(std::string example) {
-  example = std::regex_replace(example, std::regex(R"(\\\n\s*)"), " ");
+  example = std::regex_replace(example, std::regex(R"( *\\\n\s*)"), " ");
   example = std::regex_replace(example, std::regex(R"(( {3,}| +#).*)"), "");
   return example.substr(std::string("headroom ").size());
 }
