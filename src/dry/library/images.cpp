@@ -109,6 +109,7 @@ void read_container(const char* container, Codes& out) {
   } else {
     read_image(code, std::size_t(value_at<std::uint64_t>(best + 8)), out);
   }
+  for (auto& [name, kernel] : out) kernel.sm = int(best_sm);
 }
 
 }  // namespace

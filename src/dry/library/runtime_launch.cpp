@@ -140,7 +140,7 @@ int cudaFuncGetAttributes(FunctionAttributes* out, const void* host) {
   out->shared_bytes = std::size_t(code.shared_bytes);
   out->max_threads = std::min(1024, 65536 / std::max((code.registers + 7) / 8 * 8, 8) / 32 * 32);
   out->registers = code.registers;
-  out->ptx_version = out->binary_version = int(card().sm);
+  out->ptx_version = out->binary_version = code.sm ? code.sm : int(card().sm);  // CUB has a table of the architectures it was built for
   out->max_dynamic_shared_bytes = int(card().shared_bytes);
   return ok;
 }

@@ -194,7 +194,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     asked.output = [](std::string_view) {};
     DryRun whole = run_dry(asked);
     t.stopped |= whole.ended.asked;
-    t.at_least = ran_out(whole) && !ended_well(whole);  // by a limit of its own
+    t.at_least = !ended_well(whole);  // what comes after its end is not known
     if (whole.any_bytes()) run = std::move(whole);
   }
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
@@ -237,6 +237,7 @@ std::string verdict(const Told& t) {
       if (t.ran_out)
         said += fmt::format(" It runs out in {}{}.", where(*t.ran_out),
                             t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");
+      if (t.at_least && !t.ended.empty()) said += fmt::format(" With unlimited memory it failed later ({}).", t.ended);
       return said;
     }
     case Status::interrupted: return fmt::format("Stopped before its end: so far {} {} on {}.", who, of, r.device);
