@@ -164,7 +164,7 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   refused([](A a) { a.forward.sink.dtype = HEADROOM_I32; }, "sink is int32 2, expected fp32 2");
   refused([](A a) { a.forward.sink.shape[0] = 1; }, "sink is fp32 1, expected fp32 2");
   refused([](A a) { a.forward.sink.data = nullptr; }, "sink has no data (NULL)");
-  refused([](A a) { a.forward.o.data = a.forward.sink.data; }, "o is written, and overlaps ");
+  refused([](A a) { a.forward.o.data = a.forward.sink.data; }, "o is written, and ");  // is sink's memory, or overlaps what lies behind it
   refused([](A a) { a.forward.cu_k.rank = 0; }, "cu_k is missing, expected int32 2×3");
   refused([](A a) { a.problem.documents = 0; }, "cu_q is given, and the problem has none: set problem.documents");
   refused([](A a) { a.problem.documents = -1; }, "-1 documents");
