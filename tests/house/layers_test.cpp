@@ -31,7 +31,7 @@ const std::map<std::string, Names> may_include = {
     {"ops", floor_2},
     {"dist", floor_2},
     {"instruments", floor_2},
-    {"dry", {"base", "memory"}},  // it is loaded into other people's processes
+    {"dry", {"base", "memory"}},                                              // it is loaded into other people's processes
     {"engine", {"base", "memory", "report", "store", "gpu", "ops", "dist"}},  // measures nothing
     {"studies", floor_4},
     {"cli", floor_5},
