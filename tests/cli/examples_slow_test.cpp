@@ -85,7 +85,7 @@ class Examples : public Program {
   }
 
   Ended example(const std::string& arguments, const std::string& most_seconds) const {
-    return shell("exec timeout --preserve-status -s INT -k 60 " + most_seconds + " $H " + with_files(arguments));
+    return shell("exec timeout --preserve-status -s INT -k 120 " + most_seconds + " $H " + with_files(arguments));
   }
 
   // 1: it was stopped, or what it asks for is not in this machine. 2 only where the page leaves a file or a run to its reader.
