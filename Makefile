@@ -5,6 +5,9 @@ PREFIX ?= /usr/local
 BUILD := build/release
 SOURCES = git ls-files --cached --others --exclude-standard '*.h' '*.hpp' '*.cpp' '*.c' '*.cu' '*.cuh'
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+# Presets share what compiles equally: where ccache is installed, `make no-cuda` after `make test` compiles little.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -52,7 +52,16 @@ function(headroom_instances files name header namespace)
   set(${files} ${${files}} ${file} PARENT_SCOPE)
 endfunction()
 
-function(headroom_add_cuda target)
+# HOST are the sources of the host's side. They are objects of their own: only they see CUDA's headers, so everything else compiles as it does
+# on a machine without CUDA, and a compiler cache serves both builds.
+function(headroom_add_cuda target host)
+  add_library(headroom_cuda_host OBJECT ${host})
+  target_include_directories(headroom_cuda_host PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES> ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_definitions(headroom_cuda_host PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
+  target_compile_options(headroom_cuda_host PRIVATE -fno-math-errno -fno-trapping-math)
+  target_link_libraries(headroom_cuda_host PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  set_target_properties(headroom_cuda_host PROPERTIES UNITY_BUILD_MODE GROUP)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_cuda_host>)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update(_fp8)?_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
@@ -60,9 +69,7 @@ function(headroom_add_cuda target)
   # Random numbers have the same bits everywhere where products and sums are not contracted.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu ${PROJECT_SOURCE_DIR}/src/gpu/fill.cu
     PROPERTIES COMPILE_OPTIONS --fmad=false)
-  target_include_directories(${target} PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_include_directories(headroom_unhurried PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(${target} PUBLIC CUDA::cudart_static)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
+  target_link_libraries(${target} INTERFACE $<LINK_ONLY:CUDA::cudart_static>)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/studies/precision/gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
