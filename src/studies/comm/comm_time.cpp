@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <optional>
 
 #include "base/random.h"
@@ -18,7 +19,8 @@ namespace {
 using dist::Call;
 using dist::Comm;
 
-constexpr std::size_t alignment = 256;  // of every rank's part
+constexpr std::size_t alignment = 256;    // of every rank's part
+constexpr std::int64_t piece = 16 << 20;  // values that are made in one go: a tenth of a second and more on a CPU
 
 struct Ranked {  // one size on this rank: two buffers, and what a call does with them
   Comm& comm;
@@ -29,7 +31,20 @@ struct Ranked {  // one size on this rank: two buffers, and what a call does wit
 
   std::int64_t part() const { return a.count() / comm.ranks(); }
   Tensor part_of(const Tensor& whole, int i) const { return {whole.as<float>() + std::int64_t(i) * part(), DType::f32, {part()}}; }
-  Random values_of(int rank) const { return Random{seed}.stream(std::uint64_t(rank)); }
+  // Value i of what a rank sends.
+  Random values_of(int rank, std::int64_t at_piece) const {
+    return Random{seed}.stream(std::uint64_t(rank)).stream(std::uint64_t(at_piece));
+  }
+  float value(int rank, std::int64_t i) const { return values_of(rank, i / piece).normal(std::uint64_t(i % piece)); }
+
+  void fill(const std::function<bool()>& stopped) const {
+    for (std::int64_t at = 0; at < a.count() && !stopped(); at += piece)
+      place.fill_normal({a.as<float>() + at, DType::f32, {std::min(piece, a.count() - at)}}, values_of(comm.rank(), at / piece));
+  }
+  void clear() const {
+    if (place.on_gpu()) return place.fill_normal(a, Random{seed}, 0);
+    std::memset(a.data, 0, a.bytes());
+  }
 
   void run(CommCall call) {
     void* const s = place.stream();
@@ -45,12 +60,11 @@ struct Ranked {  // one size on this rank: two buffers, and what a call does wit
 
   float expected(CommCall call, std::int64_t i) const {
     const int from = int(i / part());
-    const auto in_part = std::uint64_t(i % part());
-    if (call == CommCall::exchange) return values_of(from).normal(std::uint64_t(comm.rank()) * std::uint64_t(part()) + in_part);
-    if (call == CommCall::gather) return values_of(from).normal(std::uint64_t(i));
-    if (call == CommCall::broadcast) return values_of(comm.ranks() - 1).normal(std::uint64_t(i));
-    float sum = values_of(0).normal(std::uint64_t(i));
-    for (int r = 1; r < comm.ranks(); ++r) sum += values_of(r).normal(std::uint64_t(i));
+    if (call == CommCall::exchange) return value(from, comm.rank() * part() + i % part());
+    if (call == CommCall::gather) return value(from, i);
+    if (call == CommCall::broadcast) return value(comm.ranks() - 1, i);
+    float sum = value(0, i);
+    for (int r = 1; r < comm.ranks(); ++r) sum += value(r, i);
     return sum;
   }
 
@@ -72,11 +86,12 @@ struct Ranked {  // one size on this rank: two buffers, and what a call does wit
   }
 };
 
-// Milliseconds of a call on this rank, once for every sample. All ranks take the same number.
-std::vector<double> times_of(Ranked& r, CommCall call, int samples) {
+// Milliseconds of a call on this rank, once for every sample. All ranks take the same number, and all stop together: on a CPU one call can take
+// seconds, so `stopped` is asked before each.
+std::vector<double> times_of(Ranked& r, CommCall call, int samples, const std::function<bool()>& stopped) {
   std::vector<double> ms;
   if (!r.place.on_gpu()) {
-    for (int i = 0; i < samples; ++i) {
+    for (int i = 0; i < samples && !stopped(); ++i) {
       r.comm.barrier(nullptr);
       const auto start = std::chrono::steady_clock::now();
       r.run(call);
@@ -190,7 +205,10 @@ void CommStudy::run(dist::Group& group, const Device& device) {
       const auto n = std::int64_t(bytes / sizeof(float));
       char* const at = static_cast<char*>(memory.get());
       Ranked r{*comm, place, device, {at, DType::f32, {n}}, {at + apart, DType::f32, {n}}, t_.seed};
-      place.fill_normal(r.a, r.values_of(comm->rank()));
+      const bool slow = !place.on_gpu() && bytes >= (std::size_t(16) << 20);
+      const auto stopped = [&] { return slow && (stopped_ = stopped_ || group.stop(host_.stop())); };
+      r.fill(stopped);
+      if (stopped()) return;
       r.run(call);
       place.wait();
       row.why = said_by_all(group, r.wrong(call), "whether values arrived");
@@ -199,10 +217,12 @@ void CommStudy::run(dist::Group& group, const Device& device) {
         keep(std::move(row), group.first());
         continue;
       }
-      place.fill_normal(r.a, r.values_of(comm->rank()), 0);  // zeros: an all-reduce in place stays finite however often it is repeated
-      for (int i = 0; i < t_.warmup; ++i) r.run(call);
+      r.clear();  // an all-reduce in place stays finite however often it is repeated
+      for (int i = 0; i < t_.warmup && !stopped(); ++i) r.run(call);
       place.wait();
-      const bench::Stats ms = bench::stats_of(slowest_of_all(group, times_of(r, call, t_.steps)));
+      const std::vector<double> mine = times_of(r, call, t_.steps, stopped);
+      if (stopped_) return;
+      const bench::Stats ms = bench::stats_of(slowest_of_all(group, mine));
       row.time_ms = ms.mean;
       row.time_ms_std = ms.std;
       row.median_ms = ms.median;
