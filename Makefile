@@ -76,10 +76,6 @@ format-check:  ## whether clang-format would change a source: seconds; part of .
 	@sh tools/setup lint
 	@$(SOURCES) | xargs -r clang-format --dry-run --Werror
 
-lint: format-check  ## warnings are errors, clang-tidy, the format
-	@cmake --preset dev --log-level=WARNING
-	@cmake --build --preset dev -- -k 0
-
 FUZZ_SECONDS ?= 60
 fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 	@sh tools/setup fuzz
@@ -90,4 +86,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run browser test no-cuda gpu-test wheel test-torch bench install asan tsan format format-check lint fuzz clean
+.PHONY: help setup build run browser test no-cuda gpu-test wheel test-torch bench install asan tsan format format-check fuzz clean
