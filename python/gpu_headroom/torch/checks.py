@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import operator
 import re
 
 import torch
@@ -62,6 +63,29 @@ def cast(tensors):
     return [t.to(to) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
 
 
+def whole_number(value):
+    """`value` as an int where it is one of any kind (NumPy's, a tensor of one whole number); None where it is not."""
+    if isinstance(value, torch.SymInt):
+        return value
+    try:
+        return None if isinstance(value, bool) or (isinstance(value, torch.Tensor) and value.dtype == torch.bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def window_of(window):
+    """(keys up to its own that a row sees, keys after), or an error in one sentence."""
+    both = window if isinstance(window, tuple) and len(window) == 2 else (window, 0)
+    before, after = (whole_number(n) for n in both)
+    if before is None or after is None:
+        raise TypeError(
+            f"window is {window!r}: the number of keys that a row sees, its own and those before; or (that, the number of keys after)"
+        )
+    if before < 1 or after < 0:
+        raise ValueError(f"window is {window}: a row sees at least its own key, so at least 1, and at least 0 after")
+    return before, after
+
+
 def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0):
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
@@ -70,13 +94,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
     if window is not None:
         if is_causal:
             raise ValueError("is_causal and window are both given: a window is causal already, leave is_causal out")
-        both = window if isinstance(window, tuple) and len(window) == 2 else (window, 0)
-        if any(isinstance(n, bool) or not isinstance(n, (int, torch.SymInt)) for n in both):
-            raise TypeError(
-                f"window is {window!r}: the number of keys that a row sees, its own and those before; or (that, the number of keys after)"
-            )
-        if both[0] < 1 or both[1] < 0:
-            raise ValueError(f"window is {window}: a row sees at least its own key, so at least 1, and at least 0 after")
+        both = window_of(window)
     if variant is not None and not isinstance(variant, str):
         raise TypeError(f"variant is a {type(variant).__name__}: a name as explain() lists them, or None for the best")
     for name, value in (("deterministic", deterministic), ("tf32", tf32)):
@@ -84,7 +102,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
             raise TypeError(f"{name} is a {type(value).__name__}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
     if scale is not None and not -math.inf < scale < math.inf:  # in words that compiled code has for symbols too
         raise ValueError(f"scale is {scale}: it must be finite")
-    if isinstance(softcap, bool) or not isinstance(softcap, (int, float, torch.SymFloat)) or not 0 <= softcap < math.inf:
+    if isinstance(softcap, bool) or not isinstance(softcap, (numbers.Real, torch.SymFloat)) or not 0 <= softcap < math.inf:
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
     mask = 2 if window is not None else 1 if is_causal else 0
     width, after = (0, 0) if window is None else both

@@ -9,6 +9,7 @@ from typing import Any, Optional, Tuple, Union
 
 import torch
 
+from .checks import whole_number
 from .functions import Window, attention, attention_varlen, attention_with_cache
 
 Probs = Tuple[torch.Tensor, torch.Tensor, None]
@@ -23,7 +24,9 @@ def _refuse(function: str, **given: Any) -> None:
 
 def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     """Our window of flash-attn's; None: none, or causal alone."""
-    before, after = window_size
+    before, after = (whole_number(n) for n in window_size)
+    if before is None or after is None:
+        raise TypeError(f"gpu_headroom.torch.flash_attn: window_size is {window_size!r}: two whole numbers, -1 for an open side")
     after = 0 if causal else after
     if before < 0 and (after < 0 or causal):
         return None
@@ -113,7 +116,8 @@ def flash_attn_with_kvcache(
     if k is not None and v is not None:
         if cache_seqlens is None:
             raise ValueError("gpu_headroom.torch.flash_attn.flash_attn_with_kvcache: k and v need cache_seqlens, where they are written")
-        before = torch.full((q.shape[0],), cache_seqlens, device=q.device) if isinstance(cache_seqlens, int) else cache_seqlens
+        given = cache_seqlens
+        before = given if isinstance(given, torch.Tensor) and given.dim() else torch.full((q.shape[0],), int(given), device=q.device)
         _append(k_cache, k, before, block_table, cache_batch_idx)
         _append(v_cache, v, before, block_table, cache_batch_idx)
         lengths = before + k.shape[1]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, Tuple, Union, overloa
 import torch
 
 from .. import attention as arrays_attention
+from . import masks
 from .calls import call_of, context_of, tf32_of
-from .checks import cast, checked, listed, options_of, reason_why_not, refuse
+from .checks import cast, checked, listed, options_of, reason_why_not, refuse, whole_number, window_of
 from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, settled
 from .sdpa import seen_so_far
 
@@ -53,7 +54,17 @@ def why_not(
     """None when headroom serves this call of scaled_dot_product_attention, else the reason why not, in one sentence."""
     if misspelt:
         refuse(why_not, misspelt)
-    return reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout)
+    return _served(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout)[0]
+
+
+def _served(q: Any, k: Any, v: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Optional[float], enable_gqa: bool, layout: str) -> Any:
+    """(reason, what a mask tensor says, or None): as replace_sdpa sees the call."""
+    readable = isinstance(attn_mask, torch.Tensor) and not is_causal and layout == "bhld"
+    reason = reason_why_not(q, k, v, None if readable else attn_mask, dropout_p, scale, enable_gqa, layout)
+    if reason is not None or not readable:
+        return reason, None
+    said = masks.read(attn_mask, q, k)
+    return (None, said) if isinstance(said, masks.Seen) else (said, None)
 
 
 @overload
@@ -122,6 +133,8 @@ def attention(
     if mask is not None:
         raise TypeError("gpu_headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
+        window = window_of(window)
     key = None
     if attn_mask is None and not dropout_p and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
         dtype = q.dtype
@@ -263,7 +276,7 @@ def attention_varlen(
             "causal is is_causal=; dropout_p is left out"
         )
     for name, longest in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
-        if longest is not None and (isinstance(longest, bool) or not isinstance(longest, (int, torch.SymInt, torch.Tensor))):
+        if longest is not None and not isinstance(longest, torch.Tensor) and whole_number(longest) is None:
             raise TypeError(f"gpu_headroom.torch.attention_varlen: {name} is a {type(longest).__name__}: a whole number, or leave it out")
     for name, t in (("q", q), ("k", k), ("v", v)):
         if isinstance(t, torch.Tensor) and t.dim() != 3:
@@ -281,6 +294,8 @@ def attention_varlen(
 def _ends(name, ends, q, most):
     """int32 [batch, 2]: 0 and each of `ends`, on q's device."""
     made = q.new_zeros((q.shape[0], 2), dtype=torch.int32)
+    if isinstance(ends, torch.Tensor) and ends.dim() == 0 and ends.device == q.device and not ends.is_floating_point():
+        ends = ends.expand(q.shape[0])  # one number for all
     if isinstance(ends, torch.Tensor):
         if ends.is_floating_point() or ends.dim() != 1 or ends.shape[0] != q.shape[0]:
             raise ValueError(f"gpu_headroom.torch: {name} is {ends.dtype} {tuple(ends.shape)}, it must be whole numbers ({q.shape[0]},)")
@@ -290,10 +305,13 @@ def _ends(name, ends, q, most):
             for b, n in enumerate(ends.tolist()):
                 if not 0 <= n <= most:
                     raise ValueError(f"gpu_headroom.torch: {name}[{b}] is {n}, the cache has room for {most}")
-    elif isinstance(ends, bool) or not isinstance(ends, (int, torch.SymInt)):
-        raise TypeError(f"gpu_headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
-    elif ends < 0 or ends > most:
-        raise ValueError(f"gpu_headroom.torch: {name} is {ends}, the cache has room for {most}")
+    else:
+        number = whole_number(ends)
+        if number is None:
+            raise TypeError(f"gpu_headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
+        if number < 0 or number > most:
+            raise ValueError(f"gpu_headroom.torch: {name} is {ends}, the cache has room for {most}")
+        ends = number
     made[:, 1] = ends
     return made
 
@@ -383,9 +401,12 @@ def explain(
         return seen_so_far()
     if q is None or k is None or v is None:
         raise TypeError("gpu_headroom.torch.explain: q, k and v are given together, or none of them")
-    reason = why_not(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout=layout)
+    reason, said = _served(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, layout)
     if reason is not None:
         return f"left to torch: {reason}\n"
+    if said is not None:
+        is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
+        k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     tensors = (*checked(q, k, v, None, 0.0, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None)
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

@@ -9,6 +9,7 @@ import sys
 import torch
 
 from .. import library as lib
+from . import masks
 from .checks import options_of, reason_why_not
 from .direct import run
 from .imports import when_imported
@@ -229,6 +230,7 @@ def attend(
     given = is_causal
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = cu_q = cu_k = reason = None
+    align = "bottom-right"
     q, k, v = query, key, value
     if isinstance(attention_mask, Mask):
         said = attention_mask
@@ -236,7 +238,12 @@ def attend(
         if said.keys is not None:
             k, v = k[:, :, : said.keys], v[:, :, : said.keys]
     elif attention_mask is not None:
-        reason = "the mask is a tensor that the model or its caller made"
+        found = masks.read(attention_mask, q, k) if isinstance(attention_mask, torch.Tensor) and q.dim() == k.dim() == 4 else "no mask that is known"
+        if isinstance(found, masks.Seen):
+            causal, window, align, cu_q, cu_k = found.is_causal, found.window, found.align, found.cu_q, found.cu_k
+            k, v = k[:, :, found.first : found.end], v[:, :, found.first : found.end]
+        else:
+            reason = f"the mask is a tensor that the model or its caller made: {found}"
     else:
         packed = kwargs.get("cu_seq_lens_q")
         if packed is not None and q.shape[0] == 1:
@@ -253,7 +260,7 @@ def attend(
     reason = reason or reason_why_not(q, k, v, None, dropped, scaling, heads_agree, "bhld")
     if reason is None:
         try:
-            options = options_of(causal, scaling, window, "bottom-right", "bhld", None, torch.are_deterministic_algorithms_enabled(), False,
+            options = options_of(causal, scaling, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), False,
                                  0.0 if softcap is None else float(softcap))  # fmt: skip
             sink = None if s_aux is None else s_aux.reshape(-1).float()
             o = run((q, k, v, sink, cu_q, cu_k, None), options)[0]

@@ -10,6 +10,7 @@ import torch
 import torch.autograd.forward_ad as _forward_ad
 
 from .. import library as lib
+from . import masks
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, run, run_directly, settled
@@ -195,11 +196,11 @@ def _in_four_dimensions(q, k, v):
     return q, k, v
 
 
-def _order_as_torchs(q, k, v, is_causal, scale, enable_gqa):
+def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     """In which order the dimensions of torch's own result lie in memory: kernels of torch differ in it."""
     if q.device.type == "cuda" and not torch.compiler.is_compiling():
         rest = {"enable_gqa": True} if enable_gqa else {}
-        kernel = torch._fused_sdp_choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal, scale=scale, **rest)
+        kernel = torch._fused_sdp_choice(q, k, v, attn_mask=attn_mask, dropout_p=0.0, is_causal=is_causal, scale=scale, **rest)
         if kernel in (1, 2):  # flash and efficient: [batch, len, heads, head_dim]
             return 0
         if kernel == 0:
@@ -250,12 +251,23 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     dims = query.dim() if isinstance(query, torch.Tensor) else 4
     q, k, v = _in_four_dimensions(q, k, v)
     alone = isinstance(k, torch.Tensor) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
-    reason = reason_why_not(q, k, v, mask, dropout_p, scale, enable_gqa or alone, "bhld")
+    readable = isinstance(mask, torch.Tensor) and not is_causal
+    reason = reason_why_not(q, k, v, None if readable else mask, dropout_p, scale, enable_gqa or alone, "bhld")
+    window = cu_q = cu_k = None
+    if readable and reason is None:
+        said = mask.unsqueeze(1) if dims == 3 and mask.dim() == 3 else mask
+        said = masks.read(said, q, k)
+        if isinstance(said, masks.Seen):
+            is_causal, window, align, cu_q, cu_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
+        else:
+            reason = said
     if reason is not None:
         return _leave(reason, seen, *given)
-    order = _order_as_torchs(q, k, v, is_causal, scale, enable_gqa)
-    options = options_of(is_causal, scale, None, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order)
-    tensors = (q, k, v, None, None, None, None)
+    order = _order_as_torchs(q, k, v, mask, is_causal and mask is None, scale, enable_gqa)
+    if readable and (said.first, said.end) != (0, k.shape[2]):
+        k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
+    options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order)
+    tensors = (q, k, v, None, cu_q, cu_k, None)
     try:
         o = run(tensors, options)[0]
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
