@@ -238,6 +238,49 @@ HEADROOM_API headroom_status headroom_plan(const char* request, char** answer);
 HEADROOM_API headroom_status headroom_memory_as_pytorch(const char* request, char** answer);
 HEADROOM_API void headroom_text_free(char* text);
 
+/* ---- ranks: processes that somebody else started, and their collectives on host memory ----
+ *
+ * Every rank makes the same calls in the same order, with as many elements of the same type. Before anything moves, a call compares what the
+ * ranks ask for; where they differ, the call fails on every rank, with the same sentence, and the ranks may go on. Any other failure ends
+ * them all: a rank that dies, leaves or is refused makes the others' calls fail within ten seconds, with its sentence. Sums are FP32, in the
+ * order of ranks, and rounded once: the same bits for any backend, and those of one process that adds as many micro-batches in order.
+ * A call returns when it is done. One thread at a time calls; two at once are refused on every rank. */
+typedef struct headroom_comm headroom_comm;
+
+typedef struct headroom_comm_settings {
+  uint32_t struct_size;
+  int32_t rank;           /* -1: as the launcher says (torchrun, Open MPI, PMI, SLURM); where there is none, this is the only rank */
+  int32_t ranks;          /* 0: as the launcher says */
+  int32_t patience_ms;    /* with a rank that lives and does not come to a call; 0: ten minutes */
+  const char* rendezvous; /* "host:port", free on rank 0's machine, or "local:name" on one machine; NULL: as the launcher says */
+} headroom_comm_settings;
+#define HEADROOM_COMM_SETTINGS_INIT \
+  { sizeof(headroom_comm_settings), -1, 0, 0, NULL }
+
+typedef enum headroom_reduction { HEADROOM_SUM = 0, HEADROOM_MEAN = 1 } headroom_reduction;
+
+HEADROOM_API headroom_status headroom_comm_create(const headroom_comm_settings* settings, headroom_comm** out); /* when all have come */
+/* Waits for the others to leave too, as long as its patience lasts. NULL is fine. */
+HEADROOM_API void headroom_comm_destroy(headroom_comm* comm);
+HEADROOM_API void headroom_comm_end(headroom_comm* comm, const char* why); /* this rank has failed: the others' calls say why */
+HEADROOM_API int headroom_comm_rank(const headroom_comm* comm);
+HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
+
+HEADROOM_API headroom_status headroom_comm_barrier(headroom_comm* comm);
+HEADROOM_API headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root);
+/* In place; not of i32, as every sum. */
+HEADROOM_API headroom_status headroom_comm_all_reduce(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype,
+                                                      headroom_reduction reduction);
+/* `whole` has ranks * count elements, part r came from rank r; `part` may lie at its place in it. */
+HEADROOM_API headroom_status headroom_comm_all_gather(headroom_comm* comm, const void* part, void* whole, int64_t count,
+                                                      headroom_dtype dtype);
+/* `whole` has ranks * count elements; `part`, apart from it, becomes the sum of everybody's part of this rank. */
+HEADROOM_API headroom_status headroom_comm_reduce_scatter(headroom_comm* comm, const void* whole, void* part, int64_t count,
+                                                          headroom_dtype dtype, headroom_reduction reduction);
+/* Both have ranks * count elements: part r of `mine` goes to rank r, part r of `theirs` came from it. */
+HEADROOM_API headroom_status headroom_comm_exchange(headroom_comm* comm, const void* mine, void* theirs, int64_t count,
+                                                    headroom_dtype dtype);
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,9 +13,11 @@
 
 namespace headroom::dist {
 
-Group::Group(const Seat& seat, Settings settings) : started_here_(seat.start_others || seat.inherited >= 0) {
+Group::Group(const Seat& seat, Settings settings, std::optional<std::chrono::milliseconds> patience)
+    : started_here_(seat.start_others || seat.inherited >= 0) {
   Coming c;
   c.rank = seat.rank, c.ranks = seat.ranks, c.address = seat.address, c.job = seat.job, c.settings = std::move(settings);
+  if (patience) c.patience = *patience;
   if (seat.start_others) {
     others_ = std::make_unique<Others>(seat.ranks);
     c.connected = others_->connections();

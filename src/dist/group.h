@@ -3,6 +3,7 @@
 // Order of calls: construct before CUDA is touched, comm(…) once the device is known, work, leave(). An exception that passes by: end(why),
 // and it is printed here only where the answer is true.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +21,8 @@ namespace headroom::dist {
 class Group {
  public:
   using Settings = std::vector<std::pair<std::string, std::string>>;
-  Group(const Seat&, Settings);  // starts the others where nobody has; returns when all are here, of one build and with equal settings
+  // Starts the others where nobody has; returns when all are here, of one build and with equal settings. patience: as in Coming.
+  Group(const Seat&, Settings, std::optional<std::chrono::milliseconds> patience = {});
   ~Group();
 
   int rank() const { return rendezvous_->rank(); }

@@ -33,6 +33,9 @@ class Mask:
         self.cu_q, self.cu_k = cu_q, cu_k
         self._tensor = None
 
+    def contiguous(self):  # what generate asks of a mask over a static cache
+        return self
+
     def as_tensor(self):
         """The same as a tensor of booleans, made once."""
         if self._tensor is None:

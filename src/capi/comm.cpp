@@ -1,0 +1,186 @@
+// Ranks' door: a communicator inside a process that somebody else started.
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/device.h"
+#include "base/threads.h"
+#include "capi/edge.h"
+#include "dist/group.h"
+#include "engine/collectives.h"
+
+using namespace headroom;
+using namespace headroom::capi;
+
+struct headroom_comm {
+  std::unique_ptr<dist::Group> group;
+  std::unique_ptr<dist::Comm> comm;
+  std::unique_ptr<Collectives> collectives;
+  std::uint64_t made_at_fork = fork_count();
+  std::atomic<bool> busy{false};
+  std::mutex ending;
+  std::string ended{};  // why: no call runs any more
+
+  std::string why_ended() {
+    const std::lock_guard lock(ending);
+    return ended;
+  }
+  void end(const std::string& why) {
+    {
+      const std::lock_guard lock(ending);
+      if (!ended.empty()) return;
+      ended = why;
+    }
+    group->rendezvous().end(why);
+  }
+};
+
+namespace {
+
+DType dtype_of(headroom_dtype t) {
+  switch (one_of<headroom_dtype>(t, 4, "dtype")) {
+    case HEADROOM_F32: return DType::f32;
+    case HEADROOM_BF16: return DType::bf16;
+    case HEADROOM_F16: return DType::f16;
+    case HEADROOM_I32: return DType::i32;
+  }
+  return DType::u8;
+}
+
+void look_at(const char* name, const void* data, std::int64_t count, std::int64_t times) {
+  constexpr std::int64_t most = std::int64_t{1} << 56;
+  check(count >= 0 && count <= most / times, Code::bad_argument, "count is {}, it must be at least 0", count);
+  check(data != nullptr || count == 0, Code::bad_argument, "{} is NULL", name);
+}
+
+headroom_comm& of_this_process(headroom_comm* comm) {
+  auto& c = given(comm, "comm");
+  check(c.made_at_fork == fork_count(), Code::unsupported,
+        "this process was forked after its communicator was made, and ranks do not survive a fork: make it in the child");
+  return c;
+}
+
+// Runs a call. What the ranks ask for may differ: all know it and go on. Every other failure ends the ranks.
+template <class Body>
+headroom_status collectively(headroom_comm* comm, const char* name, Body&& body) {
+  return guard([&] {
+    auto& c = of_this_process(comm);
+    const std::string before = c.why_ended();
+    check(before.empty(), Code::io, "{}: the ranks have ended: {}", name, before);
+    if (c.busy.exchange(true)) {
+      const std::string why =
+          fmt::format("{}: another thread of rank {} is in a call: calls are made by one thread at a time", name, c.comm->rank());
+      c.end(why);
+      throw Error(Code::bad_argument, why);
+    }
+    struct Free {
+      std::atomic<bool>& busy;
+      ~Free() { busy = false; }
+    } free{c.busy};
+    try {
+      body(c);
+    } catch (const Differs&) { throw; } catch (const std::exception& e) {
+      c.end(e.what());
+      throw;
+    }
+  });
+}
+
+}  // namespace
+
+headroom_status headroom_comm_create(const headroom_comm_settings* settings, headroom_comm** out) {
+  return guard([&] {
+    given(out, "out") = nullptr;
+    const auto s = read_struct(settings, "settings");
+    check(s.rank >= -1 && s.ranks >= 0 && s.patience_ms >= 0, Code::bad_argument, "rank is {}, ranks {}, patience_ms {}: none is negative",
+          s.rank, s.ranks, s.patience_ms);
+    check(s.rank >= 0 || s.ranks == 0 || !s.rendezvous, Code::bad_argument, "ranks is {}: which of them is this? Say rank too", s.ranks);
+    dist::RanksAsked asked;
+    asked.rank = s.rank, asked.ranks = s.ranks, asked.option = "ranks";
+    if (s.rendezvous) asked.rendezvous = s.rendezvous;
+    const dist::Seat seat = dist::find_seat(asked);
+    check(!seat.start_others, Code::bad_argument,
+          "ranks is {}, and no launcher started them: say rank and rendezvous too, or start the program with torchrun or mpirun", s.ranks);
+    auto made = std::make_unique<headroom_comm>();
+    std::optional<std::chrono::milliseconds> patience;
+    if (s.patience_ms > 0) patience = std::chrono::milliseconds(s.patience_ms);
+    made->group = std::make_unique<dist::Group>(seat, dist::Group::Settings{}, patience);
+    try {
+      made->comm = made->group->comm(cpu_device());
+    } catch (const std::exception& e) {
+      made->group->end(e.what());
+      throw;
+    }
+    made->collectives = std::make_unique<Collectives>(*made->comm);
+    *out = made.release();
+  });
+}
+
+void headroom_comm_destroy(headroom_comm* comm) {
+  if (!comm) return;
+  if (comm->made_at_fork != fork_count()) return;  // the parent's: its threads are not here
+  if (comm->why_ended().empty()) {
+    guard([&] {
+      try {
+        comm->collectives->leave();
+        comm->group->leave();
+      } catch (const std::exception&) {
+        comm->end(fmt::format("rank {} has left", comm->comm->rank()));
+        throw;
+      }
+    });
+  }
+  delete comm;
+}
+
+void headroom_comm_end(headroom_comm* comm, const char* why) {
+  if (comm) guard([&] { comm->end(why ? why : "it failed"); });
+}
+
+int headroom_comm_rank(const headroom_comm* comm) { return comm ? comm->comm->rank() : 0; }
+int headroom_comm_ranks(const headroom_comm* comm) { return comm ? comm->comm->ranks() : 0; }
+
+headroom_status headroom_comm_barrier(headroom_comm* comm) {
+  return collectively(comm, "barrier", [](headroom_comm& c) { c.collectives->barrier(); });
+}
+
+headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root) {
+  return collectively(comm, "broadcast", [&](headroom_comm& c) {
+    look_at("data", data, count, 1);
+    c.collectives->broadcast(data, count, dtype_of(dtype), root);
+  });
+}
+
+headroom_status headroom_comm_all_reduce(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype,
+                                         headroom_reduction reduction) {
+  return collectively(comm, "all_reduce", [&](headroom_comm& c) {
+    look_at("data", data, count, 1);
+    c.collectives->all_reduce(data, count, dtype_of(dtype), one_of<Reduction>(reduction, 2, "reduction"));
+  });
+}
+
+headroom_status headroom_comm_all_gather(headroom_comm* comm, const void* part, void* whole, int64_t count, headroom_dtype dtype) {
+  return collectively(comm, "all_gather", [&](headroom_comm& c) {
+    look_at("part", part, count, c.comm->ranks());
+    look_at("whole", whole, count, c.comm->ranks());
+    c.collectives->all_gather(part, whole, count, dtype_of(dtype));
+  });
+}
+
+headroom_status headroom_comm_reduce_scatter(headroom_comm* comm, const void* whole, void* part, int64_t count, headroom_dtype dtype,
+                                             headroom_reduction reduction) {
+  return collectively(comm, "reduce_scatter", [&](headroom_comm& c) {
+    look_at("whole", whole, count, c.comm->ranks());
+    look_at("part", part, count, c.comm->ranks());
+    c.collectives->reduce_scatter(whole, part, count, dtype_of(dtype), one_of<Reduction>(reduction, 2, "reduction"));
+  });
+}
+
+headroom_status headroom_comm_exchange(headroom_comm* comm, const void* mine, void* theirs, int64_t count, headroom_dtype dtype) {
+  return collectively(comm, "exchange", [&](headroom_comm& c) {
+    look_at("mine", mine, count, c.comm->ranks());
+    look_at("theirs", theirs, count, c.comm->ranks());
+    c.collectives->exchange(mine, theirs, count, dtype_of(dtype));
+  });
+}

@@ -1,0 +1,120 @@
+#include "engine/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/convert.h"
+#include "base/error.h"
+
+namespace headroom {
+
+namespace {
+
+constexpr std::int64_t piece = 1 << 17;  // elements of a rank's part that are under way at once
+
+Tensor flat_view(const void* data, DType type, std::int64_t count) { return {const_cast<void*>(data), type, {count}}; }
+
+std::string in_words(Collective call, std::int64_t count, DType type, std::int64_t how) {
+  const auto name = names_of<Collective>.of(call);
+  if (call == Collective::barrier || call == Collective::leave) return std::string(name);
+  std::string more;
+  if (call == Collective::broadcast) more = fmt::format(" from rank {}", how);
+  if (call == Collective::all_reduce || call == Collective::reduce_scatter)
+    more = fmt::format(", {}", names_of<Reduction>.of(Reduction(how)));
+  return fmt::format("{} of {} {}{}", name, count, name_of(type), more);
+}
+
+}  // namespace
+
+char* Collectives::room(std::vector<char>& v, std::size_t bytes) const {
+  if (v.size() < bytes) v.resize(bytes);
+  return v.data();
+}
+
+void Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
+  const Asked mine{std::int64_t(call), count, std::int64_t(type), how};
+  asked_.resize(std::size_t(comm_.ranks()));
+  const auto words = std::int64_t(sizeof(Asked) / 8);
+  comm_.carries(names_of<Collective>.of(call).data());
+  comm_.gather(flat_view(&mine, DType::i64, words), flat_view(asked_.data(), DType::i64, words * comm_.ranks()), nullptr);
+  const auto said = [&](int r) {
+    const Asked& a = asked_[std::size_t(r)];
+    return in_words(Collective(a.call), a.count, DType(a.dtype), a.how);
+  };
+  for (int r = 1; r < comm_.ranks(); ++r) {
+    const Asked &a = asked_[0], &b = asked_[std::size_t(r)];
+    const bool same = a.call == b.call && a.count == b.count && a.dtype == b.dtype && a.how == b.how;
+    if (!same)
+      throw Differs(Code::bad_argument, fmt::format("ranks ask for different calls: rank 0 for {}, rank {} for {}", said(0), r, said(r)));
+  }
+}
+
+void Collectives::barrier() { agree(Collective::barrier, 0, DType::u8, 0); }
+
+void Collectives::leave() { agree(Collective::leave, 0, DType::u8, 0); }
+
+void Collectives::broadcast(void* data, std::int64_t count, DType type, int root) {
+  check(root >= 0 && root < comm_.ranks(), Code::bad_argument, "broadcast: there is no rank {} among {}", root, comm_.ranks());
+  agree(Collective::broadcast, count, type, root);
+  comm_.broadcast(flat_view(data, type, count), root, nullptr);
+}
+
+void Collectives::all_gather(const void* part, void* whole, std::int64_t count, DType type) {
+  agree(Collective::all_gather, count, type, 0);
+  comm_.gather(flat_view(part, type, count), flat_view(whole, type, count * comm_.ranks()), nullptr);
+}
+
+void Collectives::exchange(const void* mine, void* theirs, std::int64_t count, DType type) {
+  agree(Collective::exchange, count, type, 0);
+  comm_.exchange(flat_view(mine, type, count * comm_.ranks()), flat_view(theirs, type, count * comm_.ranks()), nullptr);
+}
+
+void Collectives::add(const char* parts, std::int64_t count, DType type, Reduction reduction, char* sum) const {
+  const int ranks = comm_.ranks();
+  with_float(type, [&]<class T>() {
+    const T* from = reinterpret_cast<const T*>(parts);
+    T* to = reinterpret_cast<T*>(sum);
+    for (std::int64_t i = 0; i < count; ++i) {
+      float s = widen(from[i]);
+      for (int r = 1; r < ranks; ++r) s += widen(from[r * count + i]);
+      to[i] = narrow<T>(reduction == Reduction::mean ? s / float(ranks) : s);
+    }
+  });
+}
+
+void Collectives::all_reduce(void* data, std::int64_t count, DType type, Reduction reduction) {
+  check(type != DType::i32, Code::unsupported, "all_reduce: sums are of fp32, bf16 and fp16, not of int32");
+  agree(Collective::all_reduce, count, type, int(reduction));
+  const std::int64_t ranks = comm_.ranks();
+  const std::size_t size = size_of(type);
+  for (std::int64_t at = 0; at < count; at += ranks * piece) {
+    const std::int64_t now = std::min(ranks * piece, count - at), part = (now + ranks - 1) / ranks;
+    char* from = static_cast<char*>(data) + std::size_t(at) * size;
+    const std::size_t bytes = std::size_t(now) * size, whole = std::size_t(part * ranks) * size;
+    char *mine = room(mine_, whole), *theirs = room(theirs_, whole), *sums = room(sums_, whole / std::size_t(ranks));
+    std::memcpy(mine, from, bytes);
+    std::memset(mine + bytes, 0, whole - bytes);
+    comm_.exchange(flat_view(mine, type, part * ranks), flat_view(theirs, type, part * ranks), nullptr);
+    add(theirs, part, type, reduction, sums);
+    comm_.gather(flat_view(sums, type, part), flat_view(mine, type, part * ranks), nullptr);
+    std::memcpy(from, mine, bytes);
+  }
+}
+
+void Collectives::reduce_scatter(const void* whole, void* part, std::int64_t count, DType type, Reduction reduction) {
+  check(type != DType::i32, Code::unsupported, "reduce_scatter: sums are of fp32, bf16 and fp16, not of int32");
+  agree(Collective::reduce_scatter, count, type, int(reduction));
+  const std::int64_t ranks = comm_.ranks();
+  const std::size_t size = size_of(type);
+  for (std::int64_t at = 0; at < count; at += piece) {
+    const std::int64_t now = std::min(piece, count - at);
+    const std::size_t bytes = std::size_t(now) * size;
+    char *mine = room(mine_, bytes * std::size_t(ranks)), *theirs = room(theirs_, bytes * std::size_t(ranks));
+    for (std::int64_t r = 0; r < ranks; ++r)
+      std::memcpy(mine + std::size_t(r) * bytes, static_cast<const char*>(whole) + std::size_t(r * count + at) * size, bytes);
+    comm_.exchange(flat_view(mine, type, now * ranks), flat_view(theirs, type, now * ranks), nullptr);
+    add(theirs, now, type, reduction, static_cast<char*>(part) + std::size_t(at) * size);
+  }
+}
+
+}  // namespace headroom

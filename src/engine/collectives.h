@@ -1,0 +1,54 @@
+// Collectives on host memory that somebody else owns: a Comm moves bytes, this adds them, FP32 and in the order of ranks, rounded once.
+//
+// Order of calls: every rank makes the same calls in the same order. Each call first compares what the ranks ask for, so a difference is an
+// Error on every rank, with the same words, and nothing has moved. After another Error the ranks have ended.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/described.h"
+#include "dist/comm.h"
+
+namespace headroom {
+
+enum class Reduction : std::uint8_t { sum, mean };
+enum class Collective : std::uint8_t { barrier, broadcast, all_reduce, all_gather, reduce_scatter, exchange, leave };
+
+struct Differs : Error {  // what ranks ask for: all of them know
+  using Error::Error;
+};
+
+class Collectives {
+ public:
+  explicit Collectives(dist::Comm& comm) : comm_(comm) {}
+
+  void barrier();
+  void broadcast(void* data, std::int64_t count, DType, int root);
+  void all_reduce(void* data, std::int64_t count, DType, Reduction);  // in place
+  void all_gather(const void* part, void* whole, std::int64_t count, DType);
+  void reduce_scatter(const void* whole, void* part, std::int64_t count, DType, Reduction);
+  void exchange(const void* mine, void* theirs, std::int64_t count, DType);
+  void leave();  // an Error where others go on
+
+ private:
+  struct Asked {
+    std::int64_t call = 0, count = 0, dtype = 0, how = 0;
+  };
+  void agree(Collective, std::int64_t count, DType, int how);
+  void add(const char* parts, std::int64_t count, DType, Reduction, char* sum) const;
+  char* room(std::vector<char>&, std::size_t bytes) const;
+
+  dist::Comm& comm_;
+  std::vector<Asked> asked_;
+  std::vector<char> mine_, theirs_, sums_;
+};
+
+}  // namespace headroom
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<Reduction> = names<Reduction>("sum", "mean");
+template <>
+inline constexpr auto names_of<Collective> = names<Collective>("barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter",
+                                                               "exchange", "leave");
+}  // namespace headroom
