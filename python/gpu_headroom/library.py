@@ -63,6 +63,10 @@ class BackwardArguments(c.Structure):
     _fields_ = _arguments("q k v o lse d_o dlse dq dk dv", "sink cu_q cu_k dsink")
 
 
+class CommSettings(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("rank", c.c_int32), ("ranks", c.c_int32), ("patience_ms", c.c_int32), ("rendezvous", c.c_char_p)]
+
+
 _SIZE = c.POINTER(c.c_size_t)
 _SIGNATURES = {
     "headroom_version": (c.c_char_p, []),
@@ -93,6 +97,17 @@ _SIGNATURES = {
     "headroom_plan": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "headroom_memory_as_pytorch": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "headroom_text_free": (None, [c.c_void_p]),
+    "headroom_comm_create": (c.c_int, [c.POINTER(CommSettings), c.POINTER(c.c_void_p)]),
+    "headroom_comm_destroy": (None, [c.c_void_p]),
+    "headroom_comm_end": (None, [c.c_void_p, c.c_char_p]),
+    "headroom_comm_rank": (c.c_int, [c.c_void_p]),
+    "headroom_comm_ranks": (c.c_int, [c.c_void_p]),
+    "headroom_comm_barrier": (c.c_int, [c.c_void_p]),
+    "headroom_comm_broadcast": (c.c_int, [c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int32]),
+    "headroom_comm_all_reduce": (c.c_int, [c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int]),
+    "headroom_comm_all_gather": (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int]),
+    "headroom_comm_reduce_scatter": (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int]),
+    "headroom_comm_exchange": (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int]),
     "headroom_attention_explain": (c.c_int, [c.c_void_p, c.POINTER(Problem), c.c_char_p, c.c_size_t, _SIZE]),
 }
 

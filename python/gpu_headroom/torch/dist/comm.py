@@ -1,0 +1,352 @@
+"""Collectives on tensors: the C interface's, in order, now or later."""
+
+import atexit
+import ctypes as c
+import os
+import queue
+import sys
+import threading
+import uuid
+import weakref
+from typing import Any, Callable, Optional
+
+import torch
+
+from ... import library as lib
+
+_SUMMED = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # headroom_dtype
+_WORDS = 3  # headroom_dtype of int32: other types are moved as these
+_REDUCTIONS = {"sum": 0, "mean": 1}
+_increment_version = getattr(torch.autograd.graph, "increment_version", lambda t: None)
+
+
+class Work:
+    """A call that was begun. wait() returns its result; on a GPU the current stream waits, and the host until the call is queued."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._result: Any = None
+        self._error: Optional[BaseException] = None
+        self._event: Optional[torch.cuda.Event] = None
+
+    def is_completed(self) -> bool:
+        return self._done.is_set() and (self._event is None or self._event.query())
+
+    def wait(self) -> Any:
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        if self._event is not None:
+            current = torch.cuda.current_stream(self._result.device)
+            current.wait_event(self._event)
+            self._result.record_stream(current)
+        return self._result
+
+
+def _run(jobs):
+    """The thread that makes calls which were begun, in their order."""
+    while True:
+        job = jobs.get()
+        if job is None:
+            return
+        job()
+        del job
+
+
+class Comm:
+    """This process among its ranks. join() makes one; `with` or close() leaves. Tensors on a GPU go through the host's memory.
+
+    Sums of float32, bfloat16 and float16 are FP32, in the order of ranks, rounded once. Other types can be moved, not summed. Any shape
+    and strides. With later=True a call returns a Work at once; leave its tensors alone until wait() has returned.
+    """
+
+    def __init__(self, made: c.c_void_p) -> None:
+        self._as_parameter_ = made
+        self.rank: int = lib.library().headroom_comm_rank(made)
+        self.ranks: int = lib.library().headroom_comm_ranks(made)
+        self._jobs: Optional["queue.SimpleQueue[Any]"] = None
+        self._last: Optional[threading.Event] = None
+        self._streams: "dict[torch.device, torch.cuda.Stream]" = {}
+        self._closed = False
+        _open.add(self)
+
+    def __repr__(self) -> str:
+        return f"gpu_headroom.torch.dist.Comm(rank={self.rank}, ranks={self.ranks})"
+
+    def __enter__(self) -> "Comm":
+        return self
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], _: Any) -> None:
+        if error is not None:
+            self.end(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def end(self, why: str) -> None:
+        """This rank has failed: the others' calls raise, and say why."""
+        if not self._closed:
+            lib.library().headroom_comm_end(self, why.encode())
+
+    def close(self) -> None:
+        """Leaves, when the others leave too."""
+        if self._closed:
+            return
+        self._finish_begun()
+        self._closed = True
+        if self._jobs is not None:
+            self._jobs.put(None)
+        lib.library().headroom_comm_destroy(self)
+
+    # ---- collectives
+
+    def barrier(self) -> None:
+        self._finish_begun()
+        self._call("headroom_comm_barrier")
+
+    def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False) -> Any:
+        """Rank `root`'s values, in place."""
+        name = "broadcast"
+        self._tensor(name, tensor)
+        root = self._argument(name, lambda: lib.whole(root, "root", 0, self.ranks - 1, "the rank whose values all get"))
+
+        def call(host):
+            data, count, dtype, back = _as_elements(host)
+            self._call("headroom_comm_broadcast", data.data_ptr(), count, dtype, root)
+            back()
+
+        return self._in_place(tensor, call, later)
+
+    def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False) -> Any:
+        """The ranks' sum or mean, in place."""
+        dtype, how = self._summed("all_reduce", tensor, reduction)
+
+        def call(host):
+            self._call("headroom_comm_all_reduce", host.data_ptr(), host.numel(), dtype, how)
+
+        return self._in_place(tensor, call, later)
+
+    def all_gather(self, tensor: torch.Tensor, later: bool = False) -> Any:
+        """[ranks, *tensor.shape]: row r came from rank r."""
+        self._tensor("all_gather", tensor)
+
+        def call(host, made):
+            data, count, dtype, _ = _as_elements(host)
+            whole, _, _, back = _as_elements(made, self.ranks)
+            self._call("headroom_comm_all_gather", data.data_ptr(), whole.data_ptr(), count, dtype)
+            back()
+
+        return self._made(tensor, (self.ranks, *tensor.shape), call, later)
+
+    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False) -> Any:
+        """Of tensors [ranks, ...]: the sum or mean of all ranks' row of this rank."""
+        dtype, how = self._summed("reduce_scatter", tensor, reduction)
+        self._rows("reduce_scatter", tensor)
+
+        def call(host, made):
+            self._call("headroom_comm_reduce_scatter", host.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
+
+        return self._made(tensor, tuple(tensor.shape[1:]), call, later)
+
+    def exchange(self, tensor: torch.Tensor, later: bool = False) -> Any:
+        """Of tensors [ranks, ...]: row r goes to rank r, row r of the result came from it."""
+        self._tensor("exchange", tensor)
+        self._rows("exchange", tensor)
+
+        def call(host, made):
+            mine, count, dtype, _ = _as_elements(host, self.ranks)
+            theirs, _, _, back = _as_elements(made, self.ranks)
+            self._call("headroom_comm_exchange", mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
+            back()
+
+        return self._made(tensor, tuple(tensor.shape), call, later)
+
+    # ---- what is asked: a wrong call ends the ranks, because the others would wait for it
+
+    def _argument(self, name, check):
+        try:
+            return check()
+        except (TypeError, ValueError, lib.Error) as wrong:
+            said = f"{name}: {wrong}"
+            self.end(said)
+            raise type(wrong)(said) if not isinstance(wrong, lib.Error) else wrong from None
+
+    def _tensor(self, name, tensor):
+        def check():
+            if not isinstance(tensor, torch.Tensor):
+                raise TypeError(f"a {type(tensor).__name__} was given, a tensor is needed")
+            if tensor.device.type not in ("cpu", "cuda") or tensor.layout != torch.strided:
+                raise ValueError(f"the tensor is {tensor.layout} on {tensor.device}: a dense one on cpu or cuda is needed")
+            if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+                raise ValueError("a CUDA graph is being captured: ranks meet on the host, which a graph does not record")
+
+        self._argument(name, check)
+
+    def _summed(self, name, tensor, reduction):
+        self._tensor(name, tensor)
+
+        def check():
+            if tensor.dtype not in _SUMMED:
+                raise TypeError(f"sums are of float32, bfloat16 and float16, not of {str(tensor.dtype)[6:]}")
+            if reduction not in _REDUCTIONS:
+                raise ValueError(f"reduction is {reduction!r}: 'sum' or 'mean'")
+
+        self._argument(name, check)
+        return _SUMMED[tensor.dtype], _REDUCTIONS[reduction]
+
+    def _rows(self, name, tensor):
+        def check():
+            if tensor.dim() == 0 or tensor.shape[0] != self.ranks:
+                raise ValueError(f"the tensor's shape is {list(tensor.shape)}: its first dimension must be the {self.ranks} ranks")
+
+        self._argument(name, check)
+
+    def _call(self, name, *arguments):
+        if self._closed:
+            raise RuntimeError("this rank has left: its Comm is closed")
+        lib.call(name, self, *arguments)
+
+    # ---- now or later, on the host or from a GPU
+
+    def _in_place(self, tensor, call: Callable[[torch.Tensor], None], later):
+        tensor = tensor.detach()
+
+        def work():
+            host = tensor.cpu().contiguous()
+            call(host)
+            if host.data_ptr() != tensor.data_ptr() or host.device != tensor.device:
+                tensor.copy_(host)
+            else:
+                _increment_version(tensor)
+            return tensor
+
+        return self._begin(work, tensor, later)
+
+    def _made(self, tensor, shape, call, later):
+        tensor = tensor.detach()
+
+        def work():
+            host = tensor.cpu().contiguous()
+            made = torch.empty(shape, dtype=tensor.dtype)
+            call(host, made)
+            return made.to(tensor.device)
+
+        return self._begin(work, tensor, later)
+
+    def _begin(self, work, tensor, later):
+        if not later:
+            self._finish_begun()
+            with torch.no_grad():
+                return work()
+        done = Work()
+        self._last = done._done
+        stream = ready = None
+        if tensor.is_cuda:
+            stream = self._streams.get(tensor.device)
+            if stream is None:
+                stream = self._streams[tensor.device] = torch.cuda.Stream(tensor.device)
+            ready = torch.cuda.current_stream(tensor.device).record_event()
+            tensor.record_stream(stream)
+
+        def job():
+            try:
+                with torch.no_grad(), torch.cuda.stream(stream):
+                    if ready is not None:
+                        stream.wait_event(ready)
+                    done._result = work()
+                    if ready is not None:
+                        done._event = stream.record_event()
+            except BaseException as error:  # noqa: BLE001: wait() raises it
+                done._error = error
+            done._done.set()
+
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(target=_run, args=(self._jobs,), daemon=True, name="headroom ranks").start()
+        self._jobs.put(job)
+        return done
+
+    def _finish_begun(self):
+        """Calls that were begun come first; their errors are wait()'s."""
+        if self._last is not None:
+            self._last.wait()
+            self._last = None
+
+
+def _as_elements(host, rows=1):
+    """What the C interface moves: (tensor, elements, dtype, what brings them back where they are a copy). Other types go as int32."""
+    dtype = _SUMMED.get(host.dtype, _WORDS if host.dtype == torch.int32 else None)
+    if dtype is not None:
+        return host, host.numel(), dtype, lambda: None
+    flat = host.view(-1).view(torch.uint8).view(rows, -1) if host.numel() else torch.empty(rows, 0, dtype=torch.uint8)
+    words = torch.zeros(rows, (flat.shape[1] + 3) // 4 * 4, dtype=torch.uint8)
+    words[:, : flat.shape[1]] = flat
+    return words, words.numel() // 4, _WORDS, lambda: flat.copy_(words[:, : flat.shape[1]])
+
+
+_open: "weakref.WeakSet[Comm]" = weakref.WeakSet()
+
+
+def _leave_all():
+    failed = getattr(sys, "last_value", None)
+    for comm in list(_open):
+        if failed is not None:
+            comm.end(f"{type(failed).__name__}: {failed}")
+        comm.close()
+
+
+atexit.register(_leave_all)
+os.register_at_fork(after_in_child=_open.clear)  # the parent's ranks are not the child's
+
+
+def _where_torch_is():
+    """(rank, ranks, rendezvous) of torch.distributed's own group, whose ranks tell each other where to meet."""
+    import socket
+
+    import torch.distributed as torchs
+
+    rank, ranks = torchs.get_rank(), torchs.get_world_size()
+    hosts: "list[Any]" = [None] * ranks
+    torchs.all_gather_object(hosts, (socket.gethostname(), _machine()))
+    where = [f"local:{uuid.uuid4().hex}"]
+    if any(h != hosts[0] for h in hosts) and rank == 0:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            where = [f"{hosts[0][0]}:{free.getsockname()[1]}"]
+    torchs.broadcast_object_list(where, src=0)
+    return rank, ranks, where[0]
+
+
+def _machine():
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def join(rank: Optional[int] = None, ranks: Optional[int] = None, rendezvous: Optional[str] = None, patience: float = 600.0) -> Comm:
+    """Joins the ranks, when all have come.
+
+    Without arguments: the ranks of torch.distributed where it is initialised, else as torchrun, Open MPI, PMI or SLURM say; where nobody says
+    anything, this is the only rank. rendezvous: "host:port", free on rank 0's machine, or "local:name" on one machine; with rank and ranks
+    alone it is MASTER_ADDR and MASTER_PORT. patience: seconds with a rank that lives and does not come to a call.
+    """
+    if (rank is None) != (ranks is None) or (rendezvous is not None and rank is None):
+        raise ValueError("say rank and ranks together, and rendezvous with them")
+    milliseconds = lib.whole(int(patience * 1000), "patience", 1, 2**31 - 1, "in milliseconds")
+    if rank is None:
+        torchs = sys.modules.get("torch.distributed")
+        if torchs is not None and torchs.is_available() and torchs.is_initialized():
+            rank, ranks, rendezvous = _where_torch_is()
+    elif rendezvous is None and ranks != 1:
+        host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+        if not host or not port:
+            raise ValueError(f"ranks is {ranks}: say rendezvous='host:port' too, or set MASTER_ADDR and MASTER_PORT")
+        rendezvous = f"{host}:{port}"
+    settings = lib.CommSettings(c.sizeof(lib.CommSettings), -1, 0, milliseconds, None)
+    if rank is not None:
+        settings.rank = lib.whole(rank, "rank", 0, 2**20, "this process's")
+        settings.ranks = lib.whole(ranks, "ranks", 1, 2**20, "how many there are")
+        settings.rendezvous = None if rendezvous is None else rendezvous.encode()
+    made = c.c_void_p()
+    lib.call("headroom_comm_create", c.byref(settings), c.byref(made))
+    return Comm(made)

@@ -1,0 +1,155 @@
+"""Replicas of a module on all ranks, whose gradients become the ranks' mean: one by one, in buckets while backward runs, or all at once."""
+
+import contextlib
+from typing import Any, Callable, Iterator, List, Optional, Sequence
+
+import torch
+
+from .comm import Comm, join
+
+
+class _Unit:
+    """Parameters whose gradients travel together."""
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.work = self.flat = None
+
+
+def units_of(parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> "List[_Unit]":
+    """In the order of backward, the last parameter first. bucket_bytes: 0 for one parameter each, None for one unit per dtype and device."""
+    units: "List[_Unit]" = []
+    sizes: "dict[Any, int]" = {}
+    at: "dict[Any, _Unit]" = {}
+    for p in reversed(parameters):
+        kind, size = (p.dtype, p.device), p.numel() * p.element_size()
+        if kind not in at or (bucket_bytes is not None and sizes[kind] + size > bucket_bytes):
+            at[kind], sizes[kind] = _Unit([]), 0
+            units.append(at[kind])
+        at[kind].parameters.append(p)
+        sizes[kind] += size
+    return units
+
+
+class Gradients:
+    """Makes the gradients of `parameters` the ranks' mean. Units are sent in one order on all ranks, each as soon as it and those before it
+    are there. A gradient that a rank does not have counts as 0 there; one that no rank has stays None."""
+
+    def __init__(self, comm: Comm, parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> None:
+        self.comm, self.parameters, self.enabled = comm, list(parameters), True
+        self.units = units_of(self.parameters, bucket_bytes)
+        self._unit_of = {id(p): unit for unit in self.units for p in unit.parameters}
+        self._missing = {id(unit): len(unit.parameters) for unit in self.units}
+        self._arrived: "set[int]" = set()
+        self._next = 0
+        self._active = False
+        for p in self.parameters:
+            p.register_post_accumulate_grad_hook(self._came)
+
+
+    def begin(self) -> None:
+        """Called within backward: finish() runs at its end."""
+        if self.enabled and not self._active:
+            self._active = True
+            torch.autograd.Variable._execution_engine.queue_callback(self.finish)  # type: ignore[attr-defined]
+
+    def _came(self, p: torch.Tensor) -> None:
+        if not self.enabled:
+            return
+        self.begin()
+        if id(p) not in self._arrived:
+            self._arrived.add(id(p))
+            self._missing[id(self._unit_of[id(p)])] -= 1
+        while self._next < len(self.units) and self._missing[id(self.units[self._next])] == 0:
+            self._send(self.units[self._next])
+
+    def _send(self, unit):
+        self._next += 1
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in unit.parameters]
+        unit.flat = torch.cat([g.reshape(-1) for g in gradients]) if len(gradients) > 1 else gradients[0]
+        unit.work = self.comm.all_reduce(unit.flat, "mean", later=True)
+
+    def finish(self) -> None:
+        """Sends what is left, waits for all, and puts the means in place."""
+        self._active = False
+        while self._next < len(self.units):
+            self._send(self.units[self._next])
+        here = torch.tensor([float(p.grad is not None) for p in self.parameters])
+        here = self.comm.all_reduce(here, later=True)
+        somewhere = None
+        for unit in self.units:
+            unit.work.wait()
+            if any(p.grad is None for p in unit.parameters) and somewhere is None:
+                counts = here.wait()
+                somewhere = {id(p) for p, n in zip(self.parameters, counts.tolist()) if n}
+            parts = unit.flat.split([p.numel() for p in unit.parameters]) if len(unit.parameters) > 1 else [unit.flat]
+            for p, part in zip(unit.parameters, parts):
+                if p.grad is None:
+                    if id(p) in somewhere:
+                        p.grad = part.view_as(p).clone()
+                elif len(unit.parameters) > 1:
+                    p.grad.copy_(part.view_as(p))
+            unit.work = unit.flat = None
+            self._missing[id(unit)] = len(unit.parameters)
+        here.wait()
+        self._arrived.clear()
+        self._next = 0
+
+
+def tensors_in(made: Any) -> "Iterator[torch.Tensor]":
+    """Those of tuples, lists, dicts, and what models of transformers return."""
+    if isinstance(made, torch.Tensor):
+        yield made
+    elif isinstance(made, dict):
+        for one in made.values():
+            yield from tensors_in(one)
+    elif isinstance(made, (list, tuple)):
+        for one in made:
+            yield from tensors_in(one)
+
+
+def at_backward(made: Any, begin: Callable[[], None]) -> Any:
+    """Calls begin() when a backward pass from `made` begins; a checkpoint within has a backward pass of its own."""
+    if torch.is_grad_enabled():
+        for t in tensors_in(made):
+            if t.requires_grad:
+                t.register_hook(lambda _: begin())
+    return made
+
+
+def distinct(parameters: Iterator[torch.nn.Parameter]) -> "List[torch.nn.Parameter]":
+    return list({id(p): p for p in parameters}.values())
+
+
+class DistributedDataParallel(torch.nn.Module):
+    """`module` on every rank: rank 0's parameters and buffers, and gradients that are the ranks' mean when backward() returns.
+
+    how: "bucketed" (buckets of bucket_mb, while backward runs), "per parameter" (the same, one by one) or "flat" (all after backward, once).
+    FP32 gradients have the bits of one process that adds the ranks' micro-batches in order and divides by their number.
+    """
+
+    def __init__(self, module: torch.nn.Module, comm: Optional[Comm] = None, how: str = "bucketed", bucket_mb: float = 25.0) -> None:
+        super().__init__()
+        sizes = {"bucketed": int(bucket_mb * 2**20), "per parameter": 0, "flat": None}
+        if how not in sizes:
+            raise ValueError(f"how is {how!r}: 'bucketed', 'per parameter' or 'flat'")
+        if not bucket_mb > 0:
+            raise ValueError(f"bucket_mb is {bucket_mb}: it must be more than 0")
+        self.module = module
+        self.comm = join() if comm is None else comm
+        with torch.no_grad():
+            for t in (*distinct(module.parameters()), *module.buffers()):
+                self.comm.broadcast(t)
+        self._gradients = Gradients(self.comm, [p for p in distinct(module.parameters()) if p.requires_grad], sizes[how])
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        return at_backward(self.module(*arguments, **named), self._gradients.begin)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to this rank's gradients; the next one outside averages the sums."""
+        self._gradients.enabled = False
+        try:
+            yield
+        finally:
+            self._gradients.enabled = True
