@@ -8,19 +8,49 @@ import dataclasses
 import json
 import numbers
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Sequence, TypedDict, Union
 
 from . import library as lib
 from . import words
 
 if TYPE_CHECKING:
     import pandas
+    from typing_extensions import Unpack
 
 Model = Union[str, "os.PathLike[str]", Dict[str, Any], Any]
 Device = Union[str, "os.PathLike[str]", Any]  # or a torch.device
 Word = Union[str, Any]  # of precision also a dtype of torch, NumPy or JAX
 Words = Union[Word, Sequence[Word]]
 Numbers = Union[int, Sequence[int]]
+
+
+class Levers(TypedDict, total=False):
+    """What may be chosen of a step beside its model and sizes, by the names and words of the options of `headroom step`."""
+
+    precision: Word  # fp32, tf32, bf16, fp16, fp8
+    scales: str  # of fp8: tensor, row, block
+    attention: str
+    keep: str
+    logits: str
+    masters: str
+    gradients: str
+    update: str
+    ranks: int  # that take the step together; bytes are of one
+    shard: str
+    split_tokens: bool
+
+
+class LeverLists(TypedDict, total=False):
+    """Words, or lists of words, to choose from."""
+
+    precision: Words
+    scales: Words
+    attention: Words
+    keep: Words
+    logits: Words
+    masters: Words
+    gradients: Words
+    update: Words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +115,7 @@ class Forecast:
     components: List[Component] = dataclasses.field(repr=False)
     timeline: List[Moment] = dataclasses.field(repr=False)
     notes: List[str]
-    settings: Dict[str, Any] = dataclasses.field(repr=False)  # keep, attention, masters, gradients, update, micro_batches
+    settings: Dict[str, Any] = dataclasses.field(repr=False)  # micro_batches, documents, and every lever
     config: Dict[str, Any] = dataclasses.field(repr=False)  # the model's
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -187,42 +217,41 @@ def _ask(name, request):
     return json.loads(lib.owned_text("headroom_" + name, text.encode()))
 
 
+def _refuse_misspelt(function, levers, described):
+    misspelt = {name: value for name, value in levers.items() if name not in described.__annotations__}
+    if misspelt:
+        words.refuse(function, misspelt, words.OF_STEPS, also=described.__annotations__)
+
+
 def forecast(
     model: Model = "small",
     *,
     batch: int = 1,
-    len: int = 1024,
-    precision: Word = "fp32",
-    scales: Optional[str] = None,
-    keep: Optional[str] = None,
-    attention: Optional[str] = None,
-    masters: Optional[str] = None,
-    gradients: Optional[str] = None,
-    update: Optional[str] = None,
+    len: Optional[int] = None,
+    documents: Optional[Sequence[int]] = None,
     micro_batches: Optional[int] = None,
     device: Optional[Device] = None,
     memory_gib: Optional[float] = None,
     memory_bytes: Optional[int] = None,
-    **misspelt: NoReturn,
+    **levers: "Unpack[Levers]",
 ) -> Forecast:
     """A training step of `model`, run dry: its peak, who holds it, live bytes over time, and a lower bound of its time.
 
-    hr.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+    headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
+
+    len: tokens of a sequence, 1024; or documents: lengths that are packed into each row. levers: Levers, as precision="bf16".
     """
-    if misspelt:
-        words.refuse(forecast, misspelt, words.OF_STEPS)
+    _refuse_misspelt(forecast, levers, Levers)
     answer = _ask(
         "forecast",
         dict(
-            model=_model(model), batch=batch, len=len, precision=precision, scales=scales, keep=keep, attention=attention,
-            masters=masters, gradients=gradients, update=update, micro_batches=micro_batches, device=device,
-            memory_bytes=_memory(memory_gib, memory_bytes),
+            model=_model(model), batch=batch, len=len, documents=documents, micro_batches=micro_batches, device=device,
+            memory_bytes=_memory(memory_gib, memory_bytes), **levers,
         ),
     )  # fmt: skip
     known = {f.name for f in dataclasses.fields(Forecast)}
     answer["components"] = [Component(**c) for c in answer["components"]]
     answer["timeline"] = [Moment(**m) for m in answer["timeline"]]
-    answer["settings"] = {k: answer[k] for k in ("keep", "attention", "masters", "gradients", "update", "micro_batches")}
     return Forecast(**{k: v for k, v in answer.items() if k in known})
 
 
@@ -237,29 +266,20 @@ def plan(
     gpus: int = 1,
     per_host: int = 8,
     link: Optional[str] = None,
-    precision: Optional[Words] = None,
-    scales: Optional[str] = None,
-    attention: Optional[Words] = None,
-    keep: Optional[Words] = None,
-    masters: Optional[Words] = None,
-    gradients: Optional[Words] = None,
-    update: Optional[Words] = None,
     most: int = 10,
-    **misspelt: NoReturn,
+    **levers: "Unpack[LeverLists]",
 ) -> Plan:
     """The settings of a step that fit a memory, fastest first; or the nearest one, with fits False, when none does.
 
-    precision, attention, keep, masters, gradients and update are words, or lists of words, to choose from; None is all.
-    scales: of fp8: tensor, row or block. per_host: GPUs of a host; link: the rate between hosts, of each GPU, as "50GB/s".
+    levers: LeverLists, words or lists of words to choose from, as precision=["bf16", "fp8"]. Without one: what `headroom plan` tries.
+    per_host: GPUs of a host; link: the rate between hosts, of each GPU, as "50GB/s".
     """
-    if misspelt:
-        words.refuse(plan, misspelt, words.OF_STEPS)
+    _refuse_misspelt(plan, levers, LeverLists)
     answer = _ask(
         "plan",
         dict(
             model=_model(model), batch=batch, len=len, device=device, memory_bytes=_memory(memory_gib, memory_bytes), gpus=gpus,
-            per_host=per_host, link=link, precision=precision, scales=scales, attention=attention, keep=keep, masters=masters, gradients=gradients, update=update,
-            most=most,
+            per_host=per_host, link=link, most=most, **levers,
         ),
     )  # fmt: skip
     return Plan(fits=answer["fits"], rows=answer.get("rows", []), notes=answer.get("notes", []), answer=answer)

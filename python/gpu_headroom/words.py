@@ -49,10 +49,11 @@ OF_STEPS = {
 }  # fmt: skip
 
 
-def refuse(function, misspelt, meanings, module="gpu_headroom"):
-    """The error for keyword arguments that a function does not have."""
+def refuse(function, misspelt, meanings, module="gpu_headroom", also=()):
+    """The error for keyword arguments that a function does not have. also: names that it takes as **more."""
     name, value = next(iter(misspelt.items()))
     known = [n for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    known += also
     meant = meanings.get(name)
     if callable(meant):
         said = f"say {meant(function.__name__, value)}"

@@ -41,6 +41,7 @@ enum class Show : std::uint8_t {
 
 enum class Role : std::uint8_t {
   asked,     // part of the question: equal questions have equal keys
+  varied,    // the same where one run has several values of it; runs with one value each are paired whatever it is
   measured,  // part of the answer
   noted      // said beside it, or follows from it; neither pairs rows nor is compared. A spread is noted as its field's name and _std
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,23 +36,25 @@ static_assert(word_of(Phase::input) == "input" && word_of(Phase::saved) == "save
 
 struct ForecastAsked {
   std::int64_t batch = 1, len = 1024, micro_batches = 1;
-  Precision precision;
-  std::optional<engine::Scales> scales;
-  engine::Keeping keep{};
-  std::string attention = "flash";
-  engine::Holding holding{};
+  std::vector<std::int64_t> documents{};
+  engine::Levers levers{};
+  engine::Ranks ranks{};
   std::optional<std::uint64_t> memory_bytes;
   bool timeline = true;
 };
 void describe(Of<ForecastAsked> auto& a, auto&& f) {
-  f(a.batch, {.name = "batch", .about = "Sequences of a step; micro-batches divide it", .allowed = {1, 1 << 30}});
+  f(a.batch, {.name = "batch", .about = "Sequences of a rank's step; micro-batches divide it", .allowed = {1, 1 << 30}});
   f(a.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(a.micro_batches, {.name = "micro_batches", .about = "Whose gradients add up to a step", .allowed = {1, 4096}});
-  f(a.precision, {.name = "precision", .about = "Dtype of activations and matmuls", .choices = studies::trained_precisions});
-  f(a.scales, {.name = "scales", .about = engine::about_scales});
-  f(a.keep, {.name = "keep", .about = engine::keep_help});
-  f(a.attention, {.name = "attention", .about = "A family of attention, or a variant"});
-  describe(a.holding, f);
+  f(a.documents, {.name = "documents", .about = "Lengths of documents, packed into each row in place of len", .allowed = {0, 1 << 30}});
+  describe(a.levers, [&](auto& member, Description d) {
+    if (std::string_view(d.name) == "attention") d.choices = nullptr;  // a variant too
+    f(member, d);
+  });
+  describe(a.ranks, [&](auto& member, Description d) {
+    if (!*d.about) d.about = "Ranks that take the step together; the forecast is of one";
+    f(member, d);
+  });
   f(a.memory_bytes, studies::memory_limit);
   f(a.timeline, {.name = "timeline", .about = "Every allocation and its end are part of the answer"});
 }
@@ -121,19 +124,19 @@ Json timeline_of(const engine::Forecast& f) {
   return out;
 }
 
-engine::Recipe recipe_of(const ForecastAsked& a, engine::ModelConfig model) {
+engine::Recipe step_of(const ForecastAsked& a, engine::ModelConfig model, bool len_given) {
   check(a.batch % a.micro_batches == 0, Code::bad_argument, "batch {} cannot be shared out to {} micro-batches; make it a multiple",
         a.batch, a.micro_batches);
-  engine::Recipe recipe;
-  recipe.model = std::move(model);
-  recipe.batch = a.batch / a.micro_batches;
+  check(a.documents.empty() || !len_given, Code::bad_argument, "documents fill a row: their lengths are its len; leave len out");
+  const std::int64_t packed = std::accumulate(a.documents.begin(), a.documents.end(), std::int64_t(0));
+  check(a.documents.empty() || packed > 0, Code::bad_argument, "documents have no token; give lengths above 0");
+  check(a.ranks.count > 1 || (a.ranks.sharding == engine::Sharding::none && !a.ranks.split_tokens), Code::bad_argument,
+        "{}: there is one rank; give ranks", a.ranks.split_tokens ? "split_tokens" : "shard");
+  engine::Recipe recipe = engine::recipe_of(std::move(model), a.batch / a.micro_batches, packed > 0 ? packed : a.len, a.levers,
+                                            engine::Purpose::training, a.ranks);
   recipe.micro_batches = int(a.micro_batches);
-  recipe.len = a.len;
-  recipe.precision = a.precision;
-  recipe.scales = a.scales;
-  recipe.keep_as(a.keep);
-  recipe.attention = a.attention;
-  recipe.holding = a.holding;
+  recipe.documents = engine::packed_as(a.documents);
+  engine::check(recipe);
   return recipe;
 }
 
@@ -142,11 +145,14 @@ Json forecast_answer(Request& r) {
   engine::ModelConfig model = model_of(r);
   const Device device = device_of(r, "");
   describe(asked, r.reader());
+  const bool len_given = r.find("len") != nullptr;
   r.done();
-  studies::check_precisions({asked.precision}, asked.scales, device);
-  const engine::Recipe recipe = recipe_of(asked, std::move(model));
-  const studies::Room room = studies::room_of(device, asked.memory_bytes);
+  studies::check_precisions(lists_of(asked.levers), device);
+  engine::Recipe recipe = step_of(asked, std::move(model), len_given);
+  const studies::Room room = studies::room_of(device, asked.memory_bytes, recipe.ranks.count);
   const int workers = workers_of(device, recipe.ranks.count);
+  const std::size_t stand_in = engine::stand_in_bytes(recipe, device), most = room.for_peak();
+  engine::find_keep(recipe, most - std::min(most, stand_in), device, workers);  // auto
 
   const engine::Forecast f = engine::forecast(recipe, device, workers);
   const auto peak_of = [&](engine::Purpose purpose) {
@@ -154,9 +160,12 @@ Json forecast_answer(Request& r) {
     part.purpose = purpose;
     return engine::forecast_peak(part, device, workers);
   };
-  const std::size_t stand_in = engine::stand_in_bytes(recipe, device);
   Json phases = Json::object();
   for (int p = 0; p < phase_count; ++p) phases[std::string(word_of(Phase(p)))] = f.bytes_at_peak(Phase(p));
+  Json settings = {{"micro_batches", asked.micro_batches}, {"documents", asked.documents}};
+  const auto add_setting = [&](const auto& member, const Description& d) { settings[d.name] = json_of_member(member); };
+  describe(asked.levers, add_setting);
+  describe(asked.ranks, add_setting);
   Json out = {{"version", json_version},
               {"schema_version", json_schema_version},
               {"model", recipe.model.name},
@@ -165,12 +174,7 @@ Json forecast_answer(Request& r) {
               {"batch", asked.batch},
               {"micro_batches", asked.micro_batches},
               {"len", recipe.len},
-              {"precision", name_of(recipe.precision)},
-              {"keep", WordsOf<engine::Keeping>::to(asked.keep)},
-              {"attention", recipe.attention},
-              {"masters", name_of(recipe.holding.masters)},
-              {"gradients", name_of(recipe.holding.gradients)},
-              {"update", name_of(recipe.holding.updating)},
+              {"settings", settings},
               {"device", device.name},
               {"memory_bytes", room.memory_bytes},
               {"peak_bytes", f.peak_bytes},
@@ -191,6 +195,8 @@ Json forecast_answer(Request& r) {
               {"at_peak_bytes", phases},
               {"components", components_of(f)}};
   if (asked.timeline) out["timeline"] = timeline_of(f);
+  for (const auto& [key, value] : settings.items()) out[key] = value;  // beside the others, where callers of earlier versions read them
+  out["kept"] = engine::kept_in_words(recipe);
   const std::vector<engine::Recipe> one{recipe};
   Json notes = Json::array();
   if (!room.words.empty()) notes.push_back(room.words);
@@ -222,8 +228,9 @@ Json pytorch_answer(Request& r) {
   m.device = device_of(r, "h200");
   describe_cases(m, r.reader());
   const auto read = r.reader();
-  describe(m.levers, [&](auto& member, const Description& d) {  // of our levers the ones that PyTorch has
-    if (std::string_view(d.name) == "keep" || std::string_view(d.name) == "ranks" || std::string_view(d.name) == "shard") read(member, d);
+  describe_levers(m, [&](auto& member, const Description& d) {  // of our levers the ones that PyTorch has
+    for (const std::string_view theirs : {"precision", "attention", "keep", "ranks", "shard"})
+      if (d.name == theirs) read(member, d);
   });
   describe(m.as_pytorch, r.reader());
   r.done();

@@ -22,7 +22,7 @@ inline constexpr bool is_read = ReadValue<T>;
 template <class T>
 inline constexpr bool is_read<std::optional<T>> = ReadValue<T>;
 template <class T>
-inline constexpr bool is_read<std::vector<T>> = ReadValue<T>;
+inline constexpr bool is_read<std::vector<T>> = is_read<T>;
 
 class Request {
  public:

@@ -91,7 +91,7 @@ inline constexpr bool is_readable = ReadableWord<T>;
 template <class T>
 inline constexpr bool is_readable<std::optional<T>> = ReadableWord<T>;
 template <class T>
-inline constexpr bool is_readable<std::vector<T>> = ReadableWord<T>;
+inline constexpr bool is_readable<std::vector<T>> = is_readable<T>;
 
 // One member as an option. It outlives the parsing.
 template <class M>

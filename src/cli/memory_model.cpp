@@ -39,7 +39,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
     m.model = a->model.config();
     m.device = device_of(m, common);
     if (m.device.kind == DeviceKind::cpu ? is_here(common) : !m.device.bus.empty()) (void)take_kept(m.device, common);
-    m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.levers.ranks.count) : 1;  // as step shares them out
+    m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.ranks.count) : 1;  // as step shares them out
     return with_host("memory", common, false, [&](const studies::Host& host) {
       m.progress = host.progress;
       return studies::memory_model(m);

@@ -70,7 +70,7 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   const dist::Seat seat = find_seat(a.ranks.asked());
   check_for_ranks(app, seat);
   t.ranks.count = seat.ranks;
-  studies::recipe_of(t, a.phase);  // before ceilings are measured, for seconds
+  studies::only_step(t, a.phase);  // before ceilings are measured, for seconds
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
     Device d = chosen_device(common, group);
@@ -140,7 +140,9 @@ Run profile(CLI::App& app, Common& common) {
   add_ranks(*step, a->ranks);
   add_value(*step, a->phase, {.name = "phase", .about = "The last phase to profile; the earlier phases are profiled too"});
   add_flag(*step, "--only", a->only, "Profile that phase alone");
-  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}, {"--precision", shape_of<Precision>({}, "|")}});
+  say_one(*step, {{"--len", "N"}, {"--warmup", "N"}});
+  describe(engine::Levers{},
+           [&]<class T>(const T&, const Description& d) { step->get_option(first_option_of(d))->type_name(shape_of<T>(d, "|")); });
   step->get_option("--steps")->description("Recorded steps");
   step->get_option("--warmup")->description("Warm-up steps");
   add_recording(*step, *a);

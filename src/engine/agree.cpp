@@ -5,6 +5,7 @@
 
 #include "dist/dry.h"
 #include "engine/transfer.h"
+#include "store/described_json.h"
 
 namespace headroom::engine {
 
@@ -32,6 +33,15 @@ std::size_t first_difference(const std::vector<std::int64_t>& all, int rank, std
   std::size_t i = 0;
   while (i < n && all[std::size_t(rank) * n + i] == all[i]) ++i;
   return i;
+}
+
+std::string in_words(const Recipe& r) {
+  std::string words = to_json(r.model);
+  describe(r, [&](const auto& member, const Description& d) {
+    const RowObject value = json_of_member(member);
+    if (!value.is_null()) words += fmt::format(" {} {}", d.name, value.is_string() ? value.get<std::string>() : value.dump());
+  });
+  return fmt::format("{} documents {}", words, r.documents.most);
 }
 
 }  // namespace
@@ -67,14 +77,7 @@ void agree(const Recipe& recipe, Context& ctx, dist::Comm& comm) {
     least = std::min(least, all[std::size_t(2 * rank)]);
     same = same && first_difference(all, rank, 2) == 2;
   }
-  if (same)
-    return agree_on(
-        fmt::format("{} batch {} len {} {} scales {} attention {} micro-batches {} masters {} gradients {} update {} shard {}{}",
-                    to_json(recipe.model), recipe.batch, recipe.len, name_of(recipe.precision),
-                    names_of<Scales>.of(recipe.scales.value_or(usual_scales)), recipe.attention, recipe.micro_batches,
-                    name_of(recipe.holding.masters), name_of(recipe.holding.gradients), name_of(recipe.holding.updating),
-                    name_of(recipe.ranks.sharding), recipe.ranks.split_tokens ? " tokens split" : ""),
-        "a step", ctx, comm);
+  if (same) return agree_on(in_words(recipe), "a step", ctx, comm);
   // Which call, to the piece: ranks that agree up to the shorter list differ by what comes after it.
   constexpr std::int64_t piece = 64;
   for (std::int64_t begin = 0; begin < least; begin += piece) {

@@ -166,7 +166,7 @@ Efficiency fit(Precision precision, std::span<const Point> all, const ModelConfi
 }  // namespace
 
 std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const LinkTime& link, const Device& device) {
-  if (!device.efficiencies || r.ranks.count > 2 || r.ranks.split_tokens || r.host > 0 || r.model.counted ||
+  if (!device.efficiencies || r.ranks.count > 2 || r.ranks.split_tokens || r.host() > 0 || r.model.counted ||
       !r.attention.starts_with("flash") || !computes_as_llama(decoder_of(r.model)))
     return {};
   for (const Efficiency& e : device.efficiencies->by_precision) {

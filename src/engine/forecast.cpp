@@ -135,8 +135,6 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Recipe bare = r;  // the choice of kernels does not depend on what stands
   if (!bare.model.decoder) bare.model.layers = 1;
   bare.keep = {Keep::input};
-  bare.group = 1;
-  bare.host = 0;
   bare.holding = {};
   bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;

@@ -1,11 +1,13 @@
 // What a block keeps between forward and backward. It computes the rest again, by the same forward code, to the
 // same bits. One level, gate_up_fp8, keeps gate and up in 8 bits: its gradients are not those of the others.
 #pragma once
-#include <algorithm>
-#include <charconv>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/described.h"
 
@@ -33,26 +35,34 @@ inline constexpr auto names_of<engine::Keep> = names<engine::Keep>("everything",
 
 namespace headroom::engine {
 
-// Of a model's blocks. In groups only the input of a group's first block lasts from forward to backward. When backward comes to a group, its
-// blocks run forward once more, and each keeps what the level says until it has gone back; the last one is then made again by itself.
-// What a block keeps beside its input may wait in pinned host memory (host_keep.h).
+// What the blocks of a model keep. In groups only the input of a group's first block lasts from forward to backward. When backward comes to
+// a group, its blocks run forward once more, and each keeps what the level says until it has gone back; the last one is then made again by
+// itself. What a block keeps beside its input may wait in pinned host memory (host_keep.h).
 struct Keeping {
   static constexpr int every_block = -1;
-  Keep level = Keep::everything;
-  int group = 1;  // consecutive blocks of a group; 0: the root of the number of blocks
-  int host = 0;   // blocks whose kept tensors wait in host memory, spread evenly
+  std::vector<Keep> levels{Keep::everything};  // one for all blocks, or one for each; none ("auto"): still to be found (keep_auto.h)
+  int group = 1;                               // consecutive blocks of a group; 0: the root of the number of blocks
+  int host = 0;                                // blocks whose kept tensors wait in host memory, spread evenly
+
+  Keeping() = default;
+  Keeping(std::initializer_list<Keep> of_each) : levels(of_each) {}
+  Keeping(std::vector<Keep> of_each, int group = 1, int host = 0) : levels(std::move(of_each)), group(group), host(host) {}
+  Keeping(Keep level, int group, int host = 0) : levels{level}, group(group), host(host) {}
+
+  static Keeping automatic() { return {std::vector<Keep>{}}; }
+  static Keeping on_host(int blocks = every_block, Keep level = Keep::everything) { return {level, 1, blocks}; }
+  bool found() const { return !levels.empty(); }
+  Keep of(int block) const { return !found() ? Keep::everything : levels[levels.size() == 1 ? 0 : std::size_t(block)]; }
+  Keep first() const { return of(0); }
 
   friend bool operator==(const Keeping&, const Keeping&) = default;
 };
 
-#define HEADROOM_KEEP_HELP                                                                                                               \
-  "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of " \
-  "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to " \
-  "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; host:N:LEVEL: N blocks keep " \
-  "what LEVEL says in pinned host memory; host: every block keeps everything there"
-inline constexpr const char* keep_help = HEADROOM_KEEP_HELP;
-inline constexpr const char* keep_auto_help = HEADROOM_KEEP_HELP "; auto: a level for each block, to fit --memory";
-#undef HEADROOM_KEEP_HELP
+inline constexpr const char* about_keep =
+    "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
+    "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: K blocks (2 to "
+    "all) keep one input, in backward each its own, or what LEVEL says; groups: K is the root of the blocks; host:N:LEVEL: N blocks keep "
+    "what LEVEL says in pinned host memory; host: every block keeps everything there; auto: a level for each block, to fit --memory";
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
@@ -60,60 +70,14 @@ constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 
 namespace headroom {
 
-// A level's name, or groups, groups:K, groups:K:LEVEL, host, host:LEVEL, host:N, host:N:LEVEL.
+// A level's name, auto, groups, groups:K, groups:K:LEVEL, host, host:LEVEL, host:N, host:N:LEVEL; and of levels that were found
+// "input × 4, everything × 8", with "; 3 in host memory" where some blocks keep theirs there.
 template <>
 struct WordsOf<engine::Keeping> {
-  static std::string to(engine::Keeping k) {
-    const bool host = k.host != 0;
-    if (k.group == 1 && !host) return std::string(name_of(k.level));
-    const int n = host ? std::max(0, k.host) : k.group;
-    std::string word = host ? "host" : "groups";
-    if (n > 0) word += fmt::format(":{}", n);
-    return k.level == usual(host) ? word : fmt::format("{}:{}", word, name_of(k.level));
-  }
-  static std::optional<engine::Keeping> named(std::string_view word) {
-    using engine::Keep;
-    if (const auto level = names_of<Keep>.named(word)) return engine::Keeping{*level};
-    const bool host = word.starts_with("host");
-    const std::string_view before = host ? "host" : "groups";
-    if (!word.starts_with(before)) return std::nullopt;
-    word.remove_prefix(before.size());
-    engine::Keeping k{usual(host), host ? 1 : 0, host ? engine::Keeping::every_block : 0};
-    const auto next = [&] {  // what stands after a colon
-      const auto end = std::min(word.find(':', 1), word.size());
-      const std::string_view part = word.substr(1, end - 1);
-      word.remove_prefix(end);
-      return part;
-    };
-    if (word.empty()) return k;
-    if (word.front() != ':') return std::nullopt;
-    std::string_view part = next();
-    const auto level = names_of<Keep>.named(part);
-    if (host && level) return k.level = *level, word.empty() ? std::optional(k) : std::nullopt;
-    int& n = host ? k.host : k.group;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
-    if (error != std::errc() || end != part.data() + part.size() || n < (host ? 1 : 2)) return std::nullopt;
-    if (word.empty()) return k;
-    const auto named = names_of<Keep>.named(next());
-    if (!named || !word.empty()) return std::nullopt;
-    k.level = *named;
-    return k;
-  }
-  static std::string why_not(std::string_view word) {  // of a word that is not named
-    const bool host = word.starts_with("host:");
-    if (!host && !word.starts_with("groups:")) return {};
-    return host ? fmt::format("in host:N, host:LEVEL and host:N:LEVEL, N is 1 or more and LEVEL one of {}",
-                              joined(names_of<engine::Keep>.all()))
-                : fmt::format("in groups:K and groups:K:LEVEL, K is 2 or more and LEVEL one of {}", joined(names_of<engine::Keep>.all()));
-  }
-  static std::vector<std::string> all() {
-    auto words = names_of<engine::Keep>.all();
-    words.insert(words.end(), {"groups", "groups:K", "groups:K:LEVEL", "host", "host:LEVEL", "host:N", "host:N:LEVEL"});
-    return words;
-  }
-
- private:
-  static constexpr engine::Keep usual(bool host) { return host ? engine::Keep::everything : engine::Keep::input; }  // level of no level
+  static std::string to(const engine::Keeping&);
+  static std::optional<engine::Keeping> named(std::string_view word);
+  static std::string why_not(std::string_view word);  // of a word that is not named
+  static std::vector<std::string> all();
 };
 
 }  // namespace headroom

@@ -23,22 +23,22 @@ bool may_wait_on_host(const Recipe& r, const Device& device) {
 
 }  // namespace
 
-std::optional<KeepFound> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
+std::optional<Keeping> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
   const std::int64_t layers = r.model.layers;
-  r.host = 0;
+  r.keep.group = 1, r.keep.host = 0;
   const auto fits = [&](std::int64_t less_of, Keep less, Keep more) {
-    r.keep = mixed(layers, less_of, less, more);
+    r.keep.levels = mixed(layers, less_of, less, more);
     return forecast_peak(r, device, workers) <= bytes;
   };
   const auto cost = [&] {  // of r; FLOPs where the device's ceilings are not known: none is known for one and not for the other
     const Forecast f = forecast(r, device, workers);
     return std::pair(f.ms > 0 ? f.ms : f.flops, f.bytes);
   };
-  std::optional<KeepFound> best;
+  std::optional<Keeping> best;
   std::pair<double, double> least;
   const auto offer = [&](std::int64_t less_of, Keep less, Keep more) {
-    r.keep = mixed(layers, less_of, less, more);
-    if (const auto c = cost(); !best || c < least) best = {r.keep, r.host}, least = c;
+    r.keep.levels = mixed(layers, less_of, less, more);
+    if (const auto c = cost(); !best || c < least) best = r.keep, least = c;
   };
   for (int more = 0; more < levels; ++more) {
     if (fits(0, Keep(more), Keep(more))) {
@@ -59,7 +59,7 @@ std::optional<KeepFound> keep_that_fits(Recipe r, std::size_t bytes, const Devic
     const std::uint64_t room = host_memory_for(device, r.ranks.count);
     for (int level = 0; level < int(Keep::input); ++level) {
       const auto fits_with = [&](std::int64_t on_host) {
-        r.host = int(on_host);
+        r.keep.host = int(on_host);
         return fits(0, Keep(level), Keep(level));
       };
       if (fits_with(0)) break;
@@ -69,8 +69,8 @@ std::optional<KeepFound> keep_that_fits(Recipe r, std::size_t bytes, const Devic
         const std::int64_t middle = (low + high) / 2;
         (fits_with(middle) ? high : low) = middle;
       }
-      r.host = int(high);
-      r.keep = {Keep(level)};
+      r.keep.host = int(high);
+      r.keep.levels = {Keep(level)};
       if (forecast(r, device, workers).host_bytes <= room) offer(0, Keep(level), Keep(level));
     }
   }
@@ -80,10 +80,12 @@ std::optional<KeepFound> keep_that_fits(Recipe r, std::size_t bytes, const Devic
   return best;
 }
 
-void keep_as_asked(const KeepAsked& asked, Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
-  recipe.keep_as(asked.what.value_or(Keeping{}));
-  if (asked.what) return;
-  if (const auto found = keep_that_fits(recipe, bytes, device, workers)) return found->put_in(recipe);
+void find_keep(Recipe& recipe, std::size_t bytes, const Device& device, int workers) {
+  if (recipe.keep.found()) return;
+  if (auto found = keep_that_fits(recipe, bytes, device, workers)) {
+    recipe.keep = *std::move(found);
+    return;
+  }
   Recipe least = recipe;
   least.keep = {Keep(levels - 1)};
   throw Error(Code::out_of_memory,
@@ -91,19 +93,6 @@ void keep_as_asked(const KeepAsked& asked, Recipe& recipe, std::size_t bytes, co
                           bytes_in_words(double(bytes)), bytes_in_words(double(forecast_peak(least, device, workers)))));
 }
 
-std::string kept_in_words(const Recipe& r) {
-  const std::vector<Keep>& keep = r.keep;
-  if (r.group > 1 || (r.host > 0 && keep.size() == 1)) return WordsOf<Keeping>::to(r.kept_as());
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < keep.size();) {
-    std::size_t end = i;
-    while (end < keep.size() && keep[end] == keep[i]) ++end;
-    words.push_back(keep.size() == 1 ? std::string(name_of(keep[i])) : fmt::format("{} × {}", name_of(keep[i]), end - i));
-    i = end;
-  }
-  std::string all = joined(words);
-  if (r.host > 0) all += fmt::format("; {} of them in host memory", r.host);
-  return all;
-}
+std::string kept_in_words(const Recipe& r) { return WordsOf<Keeping>::to(r.kept_as()); }
 
 }  // namespace headroom::engine

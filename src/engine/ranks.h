@@ -34,14 +34,12 @@ struct Ranks {
   int batches() const { return split_tokens ? 1 : count; }  // that they take at once
   int parts() const { return split_tokens ? count : 1; }    // of a sequence
 };
-// role: of all fields. count: mostly said by who started the ranks, and then no option.
-void describe(Of<Ranks> auto& r, auto&& f, headroom::Role role = headroom::Role::asked, Description count = {.name = "ranks"}) {
-  count.role = role;
-  f(r.count, count);
-  f(r.sharding, {.name = "shard", .role = role, .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
-  f(r.split_tokens, {.name = "split_tokens",
-                     .role = role,
-                     .about = "Each rank takes a part of every sequence (context parallel), not sequences of its own"});
+// Their number is mostly said by who started them, and then it is no option: a command that takes it as one says so.
+void describe(Of<Ranks> auto& r, auto&& f) {
+  f(r.count, {.name = "ranks", .allowed = {1, 4096}});
+  f(r.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
+  f(r.split_tokens,
+    {.name = "split_tokens", .about = "Each rank takes a part of every sequence (context parallel), not sequences of its own"});
 }
 
 }  // namespace headroom::engine

@@ -18,29 +18,39 @@ std::vector<int> Recipe::blocks_on_host() const {
   std::vector<int> all = blocks_that_keep();
   const auto of = std::int64_t(all.size());
   std::int64_t n = 0;
-  std::erase_if(all, [&](int) { return n++ * host % of >= host; });
+  std::erase_if(all, [&](int) { return n++ * host() % of >= host(); });
   return all;
+}
+
+Recipe recipe_of(ModelConfig model, std::int64_t batch, std::int64_t len, const Levers& levers, Purpose purpose, const Ranks& ranks) {
+  Recipe r(std::move(model), batch, len);
+  r.levers() = levers;
+  r.purpose = purpose;
+  r.ranks = ranks;
+  if (r.formats().quantised()) r.scales = r.scales.value_or(usual_scales);
+  return r;
 }
 
 void check(const Recipe& r) {
   check(r.model);
   check(r.batch >= 1 && r.len >= 1, Code::bad_argument, "step: batch {} and len {} must be at least 1", r.batch, r.len);
   check(double(r.batch) * double(r.len) < 0x1p31, Code::bad_argument, "step: batch {} times len {} is past 2^31 tokens", r.batch, r.len);
-  check(r.keep.size() == 1 || std::int64_t(r.keep.size()) == r.model.layers, Code::bad_argument,
-        "step: {} keep levels for {} blocks; give one, or one for each", r.keep.size(), r.model.layers);
-  check(r.group >= 1 && r.group <= std::max<std::int64_t>(r.model.layers, 1), Code::bad_argument,
-        "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group, r.model.name, r.model.layers);
-  check(r.group == 1 || r.keep.size() == 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given", r.keep.size());
+  check(r.keep.levels.size() <= 1 || std::int64_t(r.keep.levels.size()) == r.model.layers, Code::bad_argument,
+        "step: {} keep levels for {} blocks; give one, or one for each", r.keep.levels.size(), r.model.layers);
+  check(r.group() >= 1 && r.group() <= std::max<std::int64_t>(r.model.layers, 1), Code::bad_argument,
+        "step: groups of {} blocks, and {} has {}; --keep groups:K takes 2 to that many", r.group(), r.model.name, r.model.layers);
+  check(r.group() == 1 || r.keep.levels.size() <= 1, Code::bad_argument, "step: blocks in groups keep one level, {} were given",
+        r.keep.levels.size());
   const std::int64_t keeping = std::int64_t(r.blocks_that_keep().size());
-  check(r.host == 0 || keeping > 0, Code::bad_argument,
+  check(r.host() == 0 || keeping > 0, Code::bad_argument,
         "step: blocks that keep only their input have nothing to move to the host; name another level, as in --keep host:everything");
-  check(r.host >= 0 && r.host <= keeping, Code::bad_argument,
+  check(r.host() >= 0 && r.host() <= keeping, Code::bad_argument,
         "step: {} blocks keep their tensors on the host, and {} of {} keep more than their input; --keep host:N takes 1 to that many",
-        r.host, keeping, r.model.layers);
-  check(r.host == 0 || r.group == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
-  check(r.host == 0 || !r.model.counted, Code::unsupported,
+        r.host(), keeping, r.model.layers);
+  check(r.host() == 0 || r.group() == 1, Code::bad_argument, "step: blocks in groups keep nothing that could wait on the host");
+  check(r.host() == 0 || !r.model.counted, Code::unsupported,
         "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
-  check(!r.model.counted || std::find(r.keep.begin(), r.keep.end(), Keep::gate_up_fp8) == r.keep.end(), Code::unsupported,
+  check(!r.model.counted || std::count(r.keep.levels.begin(), r.keep.levels.end(), Keep::gate_up_fp8) == 0, Code::unsupported,
         "step: --keep gate-up-fp8 is forecast for models that are trained here; {} is only counted. no-cheap is served", r.model.name);
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));

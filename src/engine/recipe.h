@@ -1,47 +1,41 @@
-// Recipe — what a step is: model, batch, length, precision, what blocks keep, how weights are held, ranks. And whether such a step
-// makes sense.
+// Recipe — what a step is: model, sizes, levers (levers.h), ranks. And whether such a step makes sense.
 #pragma once
 #include <cmath>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/config.h"
 #include "engine/documents.h"
-#include "engine/formats.h"
-#include "engine/head.h"
-#include "engine/keep.h"
-#include "engine/store.h"
+#include "engine/levers.h"
 
 namespace headroom::engine {
 
-struct Recipe {
+struct Recipe : Levers {
   ModelConfig model;
   std::int64_t batch = 1, len = 128;
-  Precision precision;                          // of activations and matmul operands; bf16, fp16 and fp8 keep FP32 master weights
-  std::vector<Keep> keep = {Keep::everything};  // one for all blocks, or one for each
-  std::string attention = "flash";              // a family or a variant
-  std::int64_t loss_rows = 0;                   // rows of logits at once; 0: by chunk_of
-  Logits logits = Logits::whole;
   int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
+  Ranks ranks{};          // `batch` and `micro_batches` are of each
+  Packed documents{};     // of every row; none: a row is one sequence
   Purpose purpose = Purpose::training;
-  Holding holding{};
-  Ranks ranks{};                   // `batch` and `micro_batches` are of each
-  std::optional<Scales> scales{};  // of fp8; none: the usual ones
-  Packed documents{};              // of every row; none: a row is one sequence
-  int group = 1;         // consecutive blocks of which one input is kept (keep.h); `keep` is then of one while its group goes back
-  int host = 0;          // blocks, of those that keep more than their input, whose tensors wait in host memory (host_keep.h)
-  bool watched = false;  // by a study that will see what products read (products.h): it is all stored
+  std::int64_t loss_rows = 0;  // rows of logits at once; 0: by chunk_of
+  bool watched = false;        // by a study that will see what products read (products.h): it is all stored
+
+  Recipe() = default;
+  Recipe(ModelConfig its_model, std::int64_t its_batch, std::int64_t its_len, Precision of_all = {}, Keeping kept = {},
+         std::string variant = "flash")
+      : model(std::move(its_model)), batch(its_batch), len(its_len) {
+    precision = of_all, keep = std::move(kept), attention = std::move(variant);
+  }
+  Levers& levers() { return *this; }
+  const Levers& levers() const { return *this; }
 
   // What follows from the above, said here and nowhere else.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
-  void keep_as(const Keeping& k) {
-    keep = {k.level};
-    group = k.group > 0 ? k.group : int(std::ceil(std::sqrt(double(model.layers))));
-    host = k.host == Keeping::every_block ? int(model.layers) : k.host;
-  }
-  Keeping kept_as() const { return {keep.front(), group, host}; }  // of the first block, where blocks differ
-  Keep keep_of(int block) const { return keep[keep.size() == 1 ? 0 : std::size_t(block)]; }
+  int group() const { return keep.group > 0 ? keep.group : int(std::ceil(std::sqrt(double(model.layers)))); }
+  int host() const { return keep.host == Keeping::every_block ? int(model.layers) : keep.host; }
+  Keeping kept_as() const { return {keep.levels, group(), host()}; }
+  Keep keep_of(int block) const { return keep.of(block); }
   std::vector<int> blocks_that_keep() const;                               // more than their input
   std::vector<int> blocks_on_host() const;                                 // spread evenly, the first among them
   bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
@@ -58,6 +52,17 @@ struct Recipe {
   int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // of those that are taken at once, the one it is in
   std::int64_t rows_of_rank() const { return batch * (len / ranks.parts()); }  // tokens of a micro-batch that a rank computes
 };
+
+void describe(Of<Recipe> auto& r, auto&& f) {
+  f(r.batch, {.name = "batch", .about = "Sequences of a micro-batch", .allowed = {1, 1 << 30}});
+  f(r.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
+  f(r.micro_batches, {.name = "micro_batches", .about = "Micro-batches whose gradients add up to a step", .allowed = {1, 4096}});
+  describe(r.levers(), f);
+  describe(r.ranks, f);
+}
+
+// A step of a model, with its scales said where it is fp8.
+Recipe recipe_of(ModelConfig, std::int64_t batch, std::int64_t len, const Levers&, Purpose = Purpose::training, const Ranks& = {});
 
 void check(const Recipe&);
 void check_fp8(const Recipe&, const Device&);  // whether the device could take this step in fp8: an Error (unsupported) says why not

@@ -53,11 +53,6 @@ enum class Gradients : std::uint8_t {
   half,   // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
   none    // of a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
 };
-struct Holding {  // of a store: what is held, in which type, for how long
-  Masters masters = Masters::whole;
-  Updating updating = Updating::after;
-  Gradients gradients = Gradients::whole;
-};
 }  // namespace headroom::engine
 
 namespace headroom {
@@ -78,13 +73,33 @@ constexpr std::string_view name_of(Masters m) { return names_of<Masters>.of(m); 
 constexpr std::string_view name_of(Updating u) { return names_of<Updating>.of(u); }
 constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(g); }
 
-void describe(Of<Holding> auto& h, auto&& f) {
+// What a store holds, in which type, for how long. Say<T>: T of one step; a list of T where a study tries several (levers.h).
+template <template <class> class Say>
+struct HoldingOf {
+  Say<Masters> masters{Masters::whole};
+  Say<Updating> updating{Updating::after};
+  Say<Gradients> gradients{Gradients::whole};
+
+  friend bool operator==(const HoldingOf&, const HoldingOf&) = default;
+};
+template <class T>
+using One = T;
+using Holding = HoldingOf<One>;
+
+template <class T>
+inline constexpr bool is_holding = false;
+template <template <class> class Say>
+inline constexpr bool is_holding<HoldingOf<Say>> = true;
+
+template <class H>
+requires is_holding<std::remove_cvref_t<H>>
+void describe(H&& h, auto&& f) {
   f(h.masters, {.name = "masters", .about = "FP32 weights. whole: beside their bf16 copies; halves: they share the copies' bytes"});
-  f(h.updating,
-    {.name = "update", .about = "AdamW. after: once backward has finished; during: group by group within it, without clipping"});
   f(h.gradients, {.name = "gradients",
                   .about = "Gradients of the blocks' matrices. whole: FP32; half: the precision's dtype; none: never stored, the product "
                            "updates the weight"});
+  f(h.updating,
+    {.name = "update", .about = "AdamW. after: once backward has finished; during: group by group within it, without clipping"});
 }
 
 struct Param {

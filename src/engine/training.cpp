@@ -69,6 +69,7 @@ std::unique_ptr<dist::Comm> comm_of(const Recipe& r, Context& ctx, const dist::C
 const Recipe& checked(const Recipe& r, const Context& ctx) {
   check_trained(r.model);
   check(r);
+  check(r.keep.found(), Code::bad_argument, "step: what blocks keep (auto) is to be found before a step is made");
   check_fp8(r, ctx.device);
   return r;
 }
@@ -107,7 +108,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
-  if (recipe_.host > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
+  if (recipe_.host() > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
 }
 
@@ -376,15 +377,15 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
     return store_.finish(group);
   }
   auto scope = ctx_.arena.scope();
-  const int end = std::min(i + recipe_.group, int(recipe_.model.layers));
+  const int end = std::min(i + recipe_.group(), int(recipe_.model.layers));
   const Tensor y = stream({"y", end - 1});
-  if (recipe_.group > 1)
+  if (recipe_.group() > 1)
     forward_group(i, end, x, y);
   else
     keep_and_forward(i, x, y);
   descend(end, y, d, targets);
   auto phase = ctx_.arena.in_phase(Phase::backward);
-  if (recipe_.group > 1)
+  if (recipe_.group() > 1)
     backward_group(i, end, x, d);
   else
     backward_block(i, x, d);
@@ -444,7 +445,8 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
 [[gnu::noinline]] void Training::backward_block(int i, const Tensor& x, const Tensor& d) {
   const int group = group_of_layer(i);
   const auto w = store_.lease(group, Pass::backward);
-  if (i % recipe_.group > 0 || recipe_.group == 1) store_.prefetch(group - 1, Pass::backward);  // else a group's forward comes before it
+  if (i % recipe_.group() > 0 || recipe_.group() == 1)
+    store_.prefetch(group - 1, Pass::backward);  // else a group's forward comes before it
   const bool on_host = host_keep_ && host_keep_->has(i);
   if (on_host) host_keep_->come_back(i);
   block(i).backward(x, w, kept_[std::size_t(i)], d, Gradient::overwrite, ctx_);

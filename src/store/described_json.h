@@ -1,6 +1,7 @@
 // A described struct as a JSON object, and back. A missing field keeps its default, so that rows of earlier versions
 // stay readable; unknown fields are ignored.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -47,10 +48,14 @@ bool read_member(const RowObject& j, T& into) {
     into = std::move(value);
     return true;
   } else if constexpr (is_list<T>) {
-    if (!j.is_array()) return false;
     T list;
-    for (const RowObject& item : j)
-      if (!read_member(item, list.emplace_back())) return false;
+    const auto add = [&](const RowObject& item) {
+      typename T::value_type value{};
+      const bool read = read_member(item, value);
+      list.push_back(std::move(value));
+      return read;
+    };
+    if (j.is_array() ? !std::all_of(j.begin(), j.end(), add) : !add(j)) return false;  // one value: a list of it
     into = std::move(list);
     return true;
   } else {
@@ -85,10 +90,9 @@ RowObject json_of(const T& x) {
   return j;
 }
 
-// `who` is named in the one line that refuses a field of another kind: "a stored row".
+// `who` is named in the one line that refuses a field of another kind: "a stored row". A field that is not there is as in x.
 template <Described T>
-T read_described(const RowObject& j, std::string_view who) {
-  T x;
+T read_described(const RowObject& j, std::string_view who, T x = {}) {
   check(j.is_object(), Code::io, "{} is no JSON object", who);
   describe(x, [&](auto& member, const Description& d) {
     const auto at = j.find(d.name);

@@ -61,7 +61,7 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_EQ(a.at("host_bytes"), 0);
   const Json host = ask(headroom_forecast,
                         R"({"model": "small", "batch": 4, "len": 256, "precision": "bf16", "keep": "host:no-cheap", "device": "h200"})");
-  r.host = int(r.model.layers);
+  r.keep.host = int(r.model.layers);
   EXPECT_EQ(host.at("host_bytes"), engine::forecast(r, h200, 1).host_bytes);
   EXPECT_GT(host.at("host_bytes"), 0);
   EXPECT_LT(host.at("peak_bytes"), a.at("peak_bytes"));

@@ -274,7 +274,7 @@ TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
     const Device device;
     Context ctx{arena, device};
     try {
-      Training t(Recipe{.model = c, .batch = 1, .len = 8, .precision = {}}, ctx);
+      Training t(Recipe(c, 1, 8), ctx);
       ADD_FAILURE() << name << " was trained";
     } catch (const Error& e) {
       EXPECT_EQ(e.at.code, Code::unsupported);
@@ -370,15 +370,15 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
     if (r.holding.masters == Masters::halves && r.holding.updating == Updating::during && among(0, 1))
       r.holding.gradients = Gradients::none;
-    r.keep.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
-    if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
+    r.keep.levels.clear();
+    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
+    if (std::int64_t(r.keep.levels.size()) != r.model.layers) r.keep.levels.resize(1);
     if (trial >= 120) {  // what is not as plain
       r.model = dense[std::size_t(trial) % dense.size()].config;
-      r.keep.resize(r.keep.size() > 1 ? 2 : 1, Keep(among(0, 4)));
+      r.keep.levels.resize(r.keep.levels.size() > 1 ? 2 : 1, Keep(among(0, 4)));
       if (r.model.tied) r.holding.updating = Updating::after, r.holding.gradients = std::min(r.holding.gradients, Gradients::half);
     }
-    if (r.keep.size() == 1) r.group = int(among(1, r.model.layers));
+    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.layers));
     Device device;
     if (among(0, 1)) device.kind = DeviceKind::cuda, device.sm = 90;
     if (r.holding.gradients == Gradients::none && device.kind == DeviceKind::cuda)

@@ -124,7 +124,7 @@ TEST_F(DocumentsGpu, EveryKeepLevelHasTheSameBits) {
     for (const Keeping& keep : {Keeping{Keep::no_product}, Keeping{Keep::no_cheap}, Keeping{Keep::no_attention_inputs},
                                 Keeping{Keep::input}, Keeping{Keep::input, 2}, Keeping{Keep::everything, 3}}) {
       SCOPED_TRACE(fmt::format("{} {}", precision, WordsOf<Keeping>::to(keep)));
-      r.keep_as(keep);
+      r.keep = keep;
       EXPECT_TRUE(steps_of(r, card, true) == everything);
     }
   }

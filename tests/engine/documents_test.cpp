@@ -165,7 +165,7 @@ TEST(Documents, OneThatFillsARowHasTheBitsOfASequence) {
 
 TEST(Documents, EveryKeepLevelAndPhaseHasTheSameBitsAndTheBytesForecast) {
   const auto step = [](Recipe r, const Keeping& keep) {
-    r.keep_as(keep);
+    r.keep = keep;
     Workshop w(r);
     for (int micro = 0; micro < 2; ++micro) {
       const auto p = packed_tokens({{5, 1, 0, 9}, {Lengths{micro ? 3 : 17}}}, 10 * micro, r.len, 4);

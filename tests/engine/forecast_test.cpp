@@ -53,10 +53,10 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     if (r.formats().stored.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
-    r.keep.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
-    if (std::int64_t(r.keep.size()) != r.model.layers) r.keep.resize(1);
-    if (r.keep.size() == 1) r.group = int(among(1, r.model.layers));
+    r.keep.levels.clear();
+    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
+    if (std::int64_t(r.keep.levels.size()) != r.model.layers) r.keep.levels.resize(1);
+    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.layers));
     SCOPED_TRACE(
         fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
@@ -78,8 +78,8 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteOfEveryDenseFamily) {
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
     if (r.holding.updating == Updating::after && among(0, 2) == 0) r.micro_batches = int(among(2, 3));
-    r.keep.clear();
-    for (std::int64_t l = among(1, 2); l > 0; --l) r.keep.push_back(Keep(among(0, 4)));
+    r.keep.levels.clear();
+    for (std::int64_t l = among(1, 2); l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {}", trial, m.name, r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
   }

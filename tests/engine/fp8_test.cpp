@@ -285,7 +285,7 @@ TEST(Fp8, GateAndUpKeptInEightBitsMoveGradientsALittle) {
     SCOPED_TRACE(name_of(p));
     const auto run = [&](Keeping keep) {
       Recipe r = recipe(Scales::block, p);
-      r.keep_as(keep);
+      r.keep = keep;
       auto w = std::make_unique<Workshop>(r);
       make_lively_enough(*w);
       w->training.backward();

@@ -33,10 +33,13 @@ TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
       }
   }
   EXPECT_FALSE(keep_that_fits(r, least - 1, gpu, 1));
-  EXPECT_THROW(keep_as_asked({std::nullopt}, r, least - 1, gpu, 1), Error);
-  Recipe as_asked = r;
-  keep_as_asked({Keeping{Keep::no_cheap}}, as_asked, 0, gpu, 1);
-  EXPECT_EQ(as_asked.keep, std::vector{Keep::no_cheap});
+  Recipe open = r, as_asked = r;
+  open.keep = Keeping::automatic();
+  EXPECT_THROW(find_keep(open, least - 1, gpu, 1), Error);
+  EXPECT_THROW(forecast(open, gpu, 1), Error) << "what blocks keep is still to be found";
+  as_asked.keep = {Keep::no_cheap};
+  find_keep(as_asked, 0, gpu, 1);
+  EXPECT_EQ(as_asked.keep, Keeping{Keep::no_cheap});
 }
 
 TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAll) {
@@ -47,9 +50,9 @@ TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAl
   Recipe less = r;
   less.keep = {Keep::input};
   const std::size_t bytes = (all.predicted + forecast_peak(less, cpu, 2)) / 2;
-  keep_that_fits(r, bytes, cpu, 2)->put_in(less);
-  EXPECT_EQ(less.keep.size(), 5u);
-  EXPECT_NE(less.keep.front(), less.keep.back()) << kept_in_words(less);
+  less.keep = *keep_that_fits(r, bytes, cpu, 2);
+  EXPECT_EQ(less.keep.levels.size(), 5u);
+  EXPECT_NE(less.keep.levels.front(), less.keep.levels.back()) << kept_in_words(less);
   Workshop some(less);
   for (Workshop* w : {&all, &some}) w->training.step(r.hyper());
   EXPECT_EQ(some.weights(), all.weights());

@@ -51,7 +51,7 @@ TEST(Ranks, BlocksInGroupsHaveTheSameBitsInEverySharding) {
   for (const Sharding sharding : shardings)
     for (const Keeping& keep : {Keeping{Keep::input, 2}, Keeping{Keep::everything, 3}}) {
       SCOPED_TRACE(fmt::format("{} {}", WordsOf<Keeping>::to(keep), name_of(sharding)));
-      r.keep_as(keep);
+      r.keep = keep;
       for (const Taken& each : together(r, 3, sharding, 2, hyper)) expect_same(each, one);
     }
 }

@@ -162,7 +162,7 @@ TEST_F(TrainingGpu, WhatWaitsOnTheHostGivesTheSameBitsLaunchedAndRecorded) {
   Recipe r{{"deep", 300, 256, 9, 4, 4, 64, 512, false, 10000, 1e-5, {}}, 2, 256, *precision_named("bf16")};
   r.micro_batches = 2;
   Workshop all(r, 2, cuda_device(0));
-  r.keep_as({Keep::no_cheap, 1, 7});
+  r.keep = {Keep::no_cheap, 1, 7};
   Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
   EXPECT_EQ(eager.training.host_keep()->host_bytes(), forecast(r, cuda_device(0), 2).host_bytes);
   EXPECT_LT(eager.predicted, all.predicted);

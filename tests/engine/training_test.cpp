@@ -160,13 +160,13 @@ TEST(Training, BlocksInGroupsGiveTheSameBitsAndTakeTheirForecast) {
       const auto whole = trained(r);
       for (const int group : {2, 3, 5})
         for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
-          r.keep_as({keep, group});
+          r.keep = {keep, group};
           EXPECT_EQ(trained(r), whole) << precision << " " << WordsOf<Keeping>::to(r.kept_as());
         }
-      r.keep_as({});
+      r.keep = {};
     }
   Recipe r{tiny(), 1, 5, {}};
-  r.keep_as({Keep::input, 3});
+  r.keep = {Keep::input, 3};
   EXPECT_THROW(check(r), Error) << "of 2 blocks";
 }
 
@@ -176,7 +176,7 @@ TEST(Training, GroupsHoldFewerInputsAndCostOneMoreForward) {
   Recipe r{model_described("2.7B"), 1, 2048, *precision_named("bf16")};
   const Device h200 = device_described("h200");
   const auto of = [&](const Keeping& k) {
-    r.keep_as(k);
+    r.keep = k;
     return forecast(r, h200, 1);
   };
   const std::int64_t layers = r.model.layers, input = r.len * r.model.width * 2;
@@ -188,8 +188,8 @@ TEST(Training, GroupsHoldFewerInputsAndCostOneMoreForward) {
   EXPECT_GT(again, once_more * 7 / 8);
   EXPECT_LT(again, once_more * 1.6);
   EXPECT_EQ(of({Keep::input, 1}).peak_bytes, least.peak_bytes);
-  r.keep_as({Keep::input, 0});
-  EXPECT_EQ(r.group, 6) << "the root of 32";
+  r.keep = {Keep::input, 0};
+  EXPECT_EQ(r.group(), 6) << "the root of 32";
 }
 
 TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
@@ -209,7 +209,7 @@ TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
         EXPECT_EQ(less.training.loss(), all.training.loss());
         EXPECT_EQ(less.arena.peak(), less.predicted) << m.name;
       }
-      r.keep_as({Keep::no_cheap, 2});
+      r.keep = {Keep::no_cheap, 2};
       Workshop groups(r);
       make_lively(groups);
       groups.training.backward();

@@ -41,6 +41,31 @@ class ForecastTest(unittest.TestCase):
             peaks = {hr.forecast(m, batch=2, len=64, device="h200").peak_bytes for m in (LLAMA, file, Config())}
         self.assertEqual(len(peaks), 1)
 
+    def test_every_lever_is_an_option(self):
+        asked = dict(batch=4, precision="bf16", device="h200")
+        f = hr.forecast("small", **asked)
+        half = hr.forecast("small", logits="half", **asked)
+        self.assertLess(half.peak_bytes, f.peak_bytes)
+        self.assertEqual(half.settings["logits"], "half")
+        ranks = hr.forecast("small", ranks=4, shard="everything", **asked)
+        self.assertLess(ranks.standing_bytes, f.standing_bytes)
+        self.assertEqual((ranks.settings["ranks"], ranks.settings["shard"]), (4, "everything"))
+        auto = hr.forecast("small", keep="auto", memory_gib=f.peak_bytes / 2**30, **asked)
+        self.assertLess(auto.peak_bytes, f.peak_bytes)
+        self.assertEqual(auto.settings["keep"], "auto")
+        packed = hr.forecast("small", batch=4, documents=[700, 24, 300], precision="bf16", device="h200")
+        self.assertEqual(packed.len, 1024)
+        self.assertLess(packed.flops, f.flops)
+        with self.assertRaisesRegex(TypeError, "forecast has no argument 'logit': say logits"):
+            hr.forecast("small", device="h200", logit="half")
+        for wrong, words in (
+            ({"shard": "everything"}, "there is one rank"),
+            ({"documents": [0]}, "have no token"),
+            ({"documents": [5], "len": 8}, "leave len out"),
+        ):
+            with self.assertRaisesRegex(hr.Error, words):
+                hr.forecast("small", device="h200", **wrong)
+
     def test_a_plan(self):
         few = dict(precision="bf16", attention="flash", masters="whole", gradients=["whole", "half"], update="after")
         p = hr.plan("small", batch=4, len=256, device="h200", keep=["everything", "input"], most=3, **few)

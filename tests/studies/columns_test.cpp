@@ -75,8 +75,8 @@ TEST(Columns, KnowEveryTableOfPlan) {
   p.model = engine::tiny();
   p.len = 16;
   p.device = device_described("h200");
-  p.precisions = {{DType::bf16, Math::exact}};
-  p.attentions = {"flash"};
+  p.levers.precision = {{DType::bf16, Math::exact}};
+  p.levers.attention = {"flash"};
   expect_described(plan(p).record);
   p.use = ModelUse::inference;
   expect_described(plan(p).record);
@@ -85,11 +85,11 @@ TEST(Columns, KnowEveryTableOfPlan) {
 TEST(Columns, AskedOptionsThatAreNotAtTheirDefaultsAreNamed) {
   ModelMemory m;
   EXPECT_EQ(changed_options(m), "");
-  m.levers.keeps = {{engine::Keep::input}};
+  m.levers.keep = {{engine::Keep::input}};
   m.memory_bytes = 7;
   m.as_pytorch.workspace_bytes = 0;
   EXPECT_EQ(changed_options(m), "--memory, --keep, --workspace-mib");
-  EXPECT_EQ(changed_options(m.levers), "--keep");
+  EXPECT_EQ(changed_options(engine::LeverLists{.keep = m.levers.keep}), "--keep");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "report/render.h"
 #include "studies/report/report.h"
+#include "studies/step/step_time.h"
 
 namespace headroom::studies {
 namespace {
@@ -102,6 +103,29 @@ TEST(Comparison, RowsOfAStepArePairedByPhase) {
   const auto j = said(c);
   EXPECT_EQ(j["rows"][0]["verdict"], "same");
   EXPECT_EQ(j["rows"][1]["verdict"], "slower");
+}
+
+// What a lever costs is asked by comparing a run with it to one without; rows of one run are told apart by it.
+TEST(Comparison, ALeverPairsRowsOnlyWhereARunHasSeveralOfItsValues) {
+  const auto step = [](engine::Keep keep, double ms) {
+    StepRow row{.model = "small", .batch = 4, .len = 64, .levers = {.keep = {keep}}, .phase = engine::Purpose::training, .ms = ms};
+    row.ms_std = 0.01, row.steps = 10;
+    return json_of(row);
+  };
+  const RowObject everything = step(engine::Keep::everything, 10), input = step(engine::Keep::input, 13);
+  const auto one = compare_runs({"A", {everything}}, {"B", {input}}, 0.02);
+  EXPECT_EQ(one.pairs, 1u);
+  EXPECT_EQ(one.count(Verdict::slower), 1u);
+  const auto several = compare_runs({"A", {everything, input}}, {"B", {input, everything}}, 0.02);
+  EXPECT_EQ(several.pairs, 2u);
+  EXPECT_EQ(several.count(Verdict::same), 2u);
+  const auto fewer = compare_runs({"A", {everything, input}}, {"B", {input}}, 0.02);
+  EXPECT_EQ(fewer.pairs, 1u);
+  EXPECT_EQ(fewer.count(Verdict::same), 1u);
+  EXPECT_EQ(fewer.missing, 1u);
+  RowObject half = everything;
+  half["logits"] = "half";
+  EXPECT_EQ(compare_runs({"A", {everything}}, {"B", {half}}, 0.02).pairs, 0u) << "dtypes are part of the question";
 }
 
 TEST(Comparison, ARowThatNoLongerRunsIsADifference) {

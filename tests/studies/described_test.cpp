@@ -100,7 +100,7 @@ TEST(Described, SettingsOfStudiesComeBackFromTheStore) {
   sweep.passes = studies::Passes::backward, sweep.protocol.until = 0.25;
   EXPECT_EQ(json_of(read_described<studies::AttentionSweep>(json_of(sweep), "settings")), json_of(sweep));
   studies::StepTime step;
-  step.models = {engine::presets().front()}, step.holding.gradients = engine::Gradients::half, step.warmups = {0, 5};
+  step.models = {engine::presets().front()}, step.levers.holding.gradients = {engine::Gradients::half}, step.warmups = {0, 5};
   EXPECT_EQ(json_of(read_described<studies::StepTime>(json_of(step), "settings")), json_of(step));
 }
 

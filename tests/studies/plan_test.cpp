@@ -37,7 +37,7 @@ std::map<std::string, std::size_t> dry_runs(const Plan& p) {
                 for (int sharding = 0; sharding <= (p.gpus > 1 ? int(Sharding::everything) : 0); ++sharding) {
                   if (each % micro_batches != 0) continue;
                   Recipe r{p.model, each / micro_batches, p.len, *precision_named(precision), {}, attention};
-                  r.keep_as(keep);
+                  r.keep = keep;
                   r.micro_batches = int(micro_batches), r.ranks = {p.gpus, Sharding(sharding)};
                   r.holding = {.masters = Masters(masters), .updating = Updating(updating), .gradients = Gradients(gradients)};
                   try {
@@ -58,7 +58,7 @@ std::string words_of(const nlohmann::json& row) {
 Plan plan_of(ModelConfig model) {
   Plan p;
   p.model = std::move(model), p.batch = 4, p.len = 24, p.most = 100000;
-  for (const char* name : {"fp32", "bf16", "fp16"}) p.precisions.push_back(*precision_named(name));
+  for (const char* name : {"fp32", "bf16", "fp16"}) p.levers.precision.push_back(*precision_named(name));
   return p;
 }
 
@@ -200,7 +200,7 @@ TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
     if (d.sm == 90) card = d;
   ASSERT_EQ(card.sm, 90);
   ModelMemory m;
-  m.model = tiny(), m.batches = {64}, m.lens = {512}, m.precisions = {*precision_named("bf16")};
+  m.model = tiny(), m.batches = {64}, m.lens = {512}, m.levers.precision = {*precision_named("bf16")};
   m.device = card;
   const auto& c = m.model;
   std::map<std::string, double> sizes{{"B", 64},
@@ -239,15 +239,16 @@ TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
 
 TEST(MemoryModel, ScalesAndFitsAsTheStepThatWasAsked) {
   ModelMemory m;
-  m.model = tiny(), m.batches = {2}, m.lens = {16, 64}, m.precisions = {*precision_named("bf16")};
+  m.model = tiny(), m.batches = {2}, m.lens = {16, 64}, m.levers.precision = {*precision_named("bf16")};
   const auto exponent = [&] { return json_of(memory_model(m))["scaling"][0]["exponent_of_peak"].get<double>(); };
   m.memory_bytes = 1ull << 30;
   const double plain = exponent();
-  m.levers.holding = {.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::half};
+  const Holding holding{.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::half};
+  m.levers.holding = {.masters = {holding.masters}, .updating = {holding.updating}, .gradients = {holding.gradients}};
   std::vector<std::pair<double, double>> points;
   for (const auto len : m.lens) {
-    Recipe r{m.model, 2, len, m.precisions[0]};
-    r.holding = m.levers.holding;
+    Recipe r{m.model, 2, len, m.levers.precision[0]};
+    r.holding = holding;
     points.emplace_back(double(len), double(forecast_peak(r, m.device, m.workers)));
   }
   EXPECT_NE(exponent(), plain);

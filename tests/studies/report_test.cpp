@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "memory/ledger.h"
+#include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
 #include "studies/step/step_time.h"
 #include "studies/train/train_run.h"
+#include "tests/levers.h"
 
 namespace headroom::studies {
 namespace {
@@ -337,17 +339,67 @@ TEST(Report, ATrainingsLossIsACurve) {
   EXPECT_FALSE(charts[0].log);
 }
 
+std::string peak_said(const Chart& chart) {
+  for (const auto& mark : chart.marks)
+    if (mark.name.starts_with("peak")) return fmt::format("{} {}", mark.name, mark.at);
+  return "";
+}
+
 // A run of one step, as headroom step keeps it.
 ReportRun step_run(const std::string& machine) {
   StepTime asked;
-  asked.models = {engine::model_described("small")}, asked.batch = 1, asked.lens = {64}, asked.precisions = {{DType::bf16, Math::exact}};
+  asked.models = {engine::model_described("small")}, asked.batch = 1, asked.lens = {64},
+  asked.levers.precision = {{DType::bf16, Math::exact}};
   asked.models[0].layers = 2;
   StepRow row;
-  row.model = "small", row.batch = 1, row.len = 64, row.precision = asked.precisions[0], row.phase = engine::Purpose::training, row.ms = 1;
+  row.model = "small", row.batch = 1, row.len = 64, row.levers.precision = asked.levers.precision[0], row.phase = engine::Purpose::training,
+  row.ms = 1;
   ReportRun run{"run 1", "step", machine, "", "", ""};
   run.settings = json_of(asked);
   run.tables = {{"rows", {json_of(row)}}};
   return run;
+}
+
+// The live bytes are those of the step that ran, with every lever as it was.
+TEST(Report, LiveBytesAreOfTheStepThatRanWhateverItsLevers) {
+  const Device h200 = device_described("h200");
+  for (const engine::LeverCase& c : engine::lever_cases()) {
+    SCOPED_TRACE(c.lever + " " + c.word);
+    StepTime asked;
+    asked.models = {engine::model_of_levers()}, asked.batch = 4, asked.lens = {64}, asked.levers = lists_of(c.levers);
+    const std::string who = asked.models[0].name;
+    const StepRow row{.model = who, .batch = 4, .len = 64, .levers = c.levers, .phase = engine::Purpose::training, .ms = 1.0};
+    ReportRun run{"run 1", "step", h200.name, "", "", ""};
+    run.settings = json_of(asked);
+    run.tables = {{"rows", {json_of(row)}}};
+    Record r;
+    add_step(run, r);
+    const auto charts = charts_in(r);
+    ASSERT_EQ(charts.size(), 1u);
+    engine::Recipe recipe = engine::step_of_levers(c.levers);
+    engine::find_keep(recipe, h200.memory_bytes, h200, 1);
+    EXPECT_EQ(peak_said(charts[0]), peak_said(live_bytes_chart(engine::forecast(recipe, h200, 1), h200.memory_bytes)));
+  }
+}
+
+// A run of an earlier version: levers are in its settings, one value each, and its rows have few of them.
+TEST(Report, LiveBytesOfAnEarlierRunAreOfItsSettings) {
+  ReportRun run = step_run(device_described("h200").name);
+  run.settings = RowObject::parse(
+      R"({"batch": 1, "len": [64], "precision": ["bf16"], "scales": null, "keep": "input", "attention": "plain", "logits": "half",
+          "masters": "halves", "update": "during", "gradients": "none"})");
+  run.settings["models"] = json_of(StepTime{.models = {engine::model_of_levers()}})["models"];
+  run.tables = {
+      {"rows", {RowObject::parse(R"({"model": "levers", "batch": 1, "len": 64, "precision": "bf16", "phase": "train", "ms": 1.0})")}}};
+  Record r;
+  add_step(run, r);
+  const Device h200 = device_described("h200");
+  engine::Recipe recipe(engine::model_of_levers(), 1, 64, {DType::bf16}, {engine::Keep::input}, "plain");
+  recipe.logits = engine::Logits::half;
+  recipe.holding = {engine::Masters::halves, engine::Updating::during, engine::Gradients::none};
+  const auto charts = charts_in(r);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_EQ(peak_said(charts[0]), peak_said(live_bytes_chart(engine::forecast(recipe, h200, 1), h200.memory_bytes)));
 }
 
 TEST(Report, LiveBytesOfAGpusStepAreForecastOnThatGpu) {

@@ -53,7 +53,7 @@ struct CountedTraining::Run {
   int layers() const { return int(d.layers.size()); }
   int last() const { return group_of_layer(layers()); }
   Tensor stream(Name name) { return ctx.arena.make(name, pass.type(), {pass.rows(), d.width}); }
-  Keep keep(int i) const { return r.keep[r.keep.size() == 1 ? 0 : std::size_t(i)]; }
+  Keep keep(int i) const { return r.keep.of(i); }
 
   void embed(const Tensor& x) {
     (void)store.lease(0, Pass::forward);
@@ -124,7 +124,7 @@ struct CountedTraining::Run {
     const DecoderLayer& l = d.layers[std::size_t(i)];
     const auto attention = attention_items(pass, l.attention), ffn = ffn_items(pass, l.ffn);
     (void)store.lease(group_of_layer(i), Pass::backward);
-    if (i % r.group > 0 || r.group == 1) store.prefetch(group_of_layer(i) - 1, Pass::backward);
+    if (i % r.group() > 0 || r.group() == 1) store.prefetch(group_of_layer(i) - 1, Pass::backward);
     counted::WeightGradients g{pass, r, numbers};
     auto scope = ctx.arena.scope();
     if (kept == Keep::input) {
@@ -152,19 +152,19 @@ struct CountedTraining::Run {
       return store.finish(last());
     }
     auto scope = ctx.arena.scope();
-    const int end = std::min(i + r.group, layers());
+    const int end = std::min(i + r.group(), layers());
     (void)stream({"y", end - 1});
-    if (r.group == 1) {
+    if (r.group() == 1) {
       auto saved = ctx.arena.in_phase(Phase::saved);
       make_kept(i);
     }
     {
       auto phase = ctx.arena.in_phase(Phase::forward);
-      for (int b = i; b < end; ++b) layer_forward(b, r.group > 1 ? Keep::input : keep(b));
+      for (int b = i; b < end; ++b) layer_forward(b, r.group() > 1 ? Keep::input : keep(b));
     }
     descend(end);
     auto phase = ctx.arena.in_phase(Phase::backward);
-    if (r.group > 1) return backward_group(i, end);
+    if (r.group() > 1) return backward_group(i, end);
     layer_backward(i, keep(i));
     store.finish(group_of_layer(i));
   }
@@ -243,6 +243,7 @@ struct CountedTraining::Run {
 CountedTraining::CountedTraining(const Recipe& r, Context& ctx, dist::Comm* comm) {
   check(ctx.dry(), Code::unsupported, "model {}: it is counted, not run", r.model.name);
   check(r);
+  check(r.keep.found(), Code::bad_argument, "step: what blocks keep (auto) is to be found before a step is made");
   run_ = std::make_unique<Run>(r, ctx, comm);
 }
 CountedTraining::~CountedTraining() = default;

@@ -92,9 +92,7 @@ engine::Recipe recipe_of(const EfficiencyStep& s) {
   engine::ModelConfig c;
   c.name = s.model, c.vocab = s.vocab, c.width = s.width, c.layers = s.layers, c.heads = s.heads, c.kv_heads = s.kv_heads;
   c.head_dim = s.width / s.heads, c.ffn = s.ffn;
-  engine::Recipe r{c, s.batch, s.len, s.precision};
-  r.purpose = s.phase;
-  return r;
+  return engine::recipe_of(c, s.batch, s.len, {.precision = s.precision}, s.phase);
 }
 
 EfficienciesAsked usual_efficiencies(const Device& device) {
@@ -107,7 +105,6 @@ MeasuredEfficiencies measure_efficiencies(const Device& device, const Ceilings& 
                                           const std::function<void(double share, const std::string& doing)>& progress) {
   const bool gpu = device.kind == DeviceKind::cuda;
   StepTime settings;
-  settings.keep.what = engine::Keeping{};
   settings.steps = asked.protocol.steps, settings.seconds = asked.protocol.seconds, settings.matmul_flops = ceilings.fp32_flops;
   settings.threads = gpu ? 1 : std::max(1, available_cores());
   Device measured = device;

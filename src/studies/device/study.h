@@ -17,7 +17,8 @@ void describe(Of<DeviceAsked> auto& a, auto&& f) {
   f(a.steps, {.name = "steps"});
   f(a.efficiencies,
     {.name = "efficiencies", .about = "Also measure steps of small models, for a minute or two: forecasts then have an expected time"});
-  f(a.precisions, {.name = "precision", .about = "Precisions of those steps [fp32,bf16; on a CPU fp32]", .choices = trained_precisions});
+  f(a.precisions,
+    {.name = "precision", .about = "Precisions of those steps [fp32,bf16; on a CPU fp32]", .choices = engine::trained_precisions});
 }
 
 Record device_record(const Device&);  // what is here, measuring nothing

@@ -1,4 +1,4 @@
-// The run behind memory_attention.h: the same calls that a user of the library makes; in an arena with no memory behind it, or on
+// The run behind attention.h: the same calls that a user of the library makes; in an arena with no memory behind it, or on
 // the machine.
 #include <algorithm>
 #include <set>

@@ -19,8 +19,7 @@ std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::i
   if (m.device.kind == DeviceKind::cpu) return 0;
   Arena arena;
   Context ctx{arena, m.device};
-  engine::Recipe r{m.model, batch, len, precision};
-  r.attention = m.attention_family();
+  const engine::Recipe r = engine::recipe_of(m.model, batch, len, {.precision = precision, .attention = m.attention_family()});
   if (!engine::counted_stands_in(d, r, ctx)) return 0;
   attention::Problem p;
   const auto& a = d.layers[0].attention;
@@ -106,7 +105,7 @@ Outcome memory_inference(const ModelMemory& m) {
   const engine::Decoder d = engine::decoder_of(m.model);
   std::vector<InferenceRow> rows;
   bool fits = false;
-  for (const Precision precision : m.precisions)
+  for (const Precision precision : m.levers.precision)
     for (const auto batch : m.batches)
       for (const auto len : m.lens) {
         rows.push_back(row_of(m, d, room, batch, len, precision));
@@ -137,7 +136,7 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   for (std::int64_t len = 1024; len <= std::min(most_len, engine::most_tokens(d)); len *= 2) lens.insert(len);
   std::vector<InferenceRow> rows;
   bool fits = false;
-  for (const Precision precision : m.precisions)
+  for (const Precision precision : m.levers.precision)
     for (const auto len : lens) {
       const std::int64_t most = largest_batch(m, d, room, len, precision);
       fits = fits || (len == asked_len && most >= batch);

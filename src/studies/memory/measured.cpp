@@ -8,6 +8,7 @@
 #include "studies/memory/driver_bytes.h"
 #include "studies/memory/lent_bytes.h"
 #include "studies/memory/rows.h"
+#include "studies/step/words.h"
 
 namespace headroom::studies {
 
@@ -19,8 +20,12 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
   DriverBytes driver(place);
   for (const Recipe& r : recipes) {
     const std::size_t forecast = engine::forecast_peak(r, device, threads);
-    MeasuredStepRow& row = rows.emplace_back(
-        MeasuredStepRow{.batch = r.batch, .len = r.len, .precision = r.precision, .keep = r.kept_as(), .forecast_peak_bytes = forecast});
+    MeasuredStepRow& row = rows.emplace_back(MeasuredStepRow{.batch = r.batch,
+                                                             .len = r.len,
+                                                             .precision = r.precision,
+                                                             .keep = r.kept_as(),
+                                                             .with = engine::changed_in_words(r, {"precision", "keep"}),
+                                                             .forecast_peak_bytes = forecast});
     try {
       check(forecast <= device.memory_bytes, Code::out_of_memory,
             "this needs {}, {} are available; try a smaller --batch or --len, or --keep input", bytes_in_words(double(forecast)),
@@ -61,7 +66,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       row.why = e.what();
     }
   }
-  return table_of("measured", "One step of each, run: forecast, ledger, driver", rows);
+  return without_usual(table_of("measured", "One step of each, run: forecast, ledger, driver", rows), rows);
 }
 
 }  // namespace headroom::studies

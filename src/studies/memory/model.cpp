@@ -18,6 +18,7 @@
 #include "studies/memory/model_pytorch.h"
 #include "studies/memory/rows.h"
 #include "studies/memory/standing.h"
+#include "studies/step/words.h"
 
 namespace headroom::studies {
 
@@ -31,6 +32,7 @@ namespace {
 
 struct Case {
   Recipe recipe;
+  bool keep_found;  // it was asked to be
   Forecast step;
   std::size_t forward_peak = 0;
   std::optional<std::uint64_t> backward_peak{}, train_peak{};
@@ -41,16 +43,26 @@ Recipe with_purpose(Recipe r, Purpose p) {
   return r;
 }
 
-Recipe recipe_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, Precision p, const Keeping& keep) {
-  Recipe r{s.model, batch, len, p, {}, s.attention_family()};
-  r.keep_as(keep);
-  r.purpose = purpose_of(s.use);
-  r.holding = s.levers.holding, r.logits = s.levers.logits, r.ranks = s.levers.ranks;
-  if (r.formats().quantised()) r.scales = s.levers.scales;
+std::vector<engine::Levers> levers_of(const ModelMemory& s) {
+  engine::LeverLists lists = s.levers;
+  if (lists.attention.empty()) lists.attention = {s.attention_family()};
+  return each_of(lists);
+}
+
+Recipe step_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, const engine::Levers& levers, const Room& room) {
+  Recipe r = engine::recipe_of(s.model, batch, len, levers, purpose_of(s.use), s.ranks);
+  if (r.keep.found()) return r;
+  const std::size_t most = room.for_peak(), stand_in = engine::stand_in_bytes(r, s.device);
+  engine::find_keep(r, most - std::min(most, stand_in), s.device, s.workers);
   return r;
 }
-Case case_of(const ModelMemory& s, const Recipe& r) {
-  Case c{r, engine::forecast(r, s.device, s.workers), engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers)};
+std::string joined_options(const std::string& some, const std::string& more) {
+  return some.empty() || more.empty() ? some + more : some + ", " + more;
+}
+
+Case case_of(const ModelMemory& s, const Recipe& r, bool keep_found) {
+  Case c{r, keep_found, engine::forecast(r, s.device, s.workers),
+         engine::forecast_peak(with_purpose(r, Purpose::forward), s.device, s.workers)};
   if (r.purpose != Purpose::forward) c.backward_peak = engine::forecast_peak(with_purpose(r, Purpose::gradients), s.device, s.workers);
   if (r.purpose == Purpose::training) c.train_peak = c.step.peak_bytes;
   return c;
@@ -168,51 +180,54 @@ Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& ro
   for (const Case& c : cases) {
     s.progress(share_of_cases + (1 - share_of_cases) * double(rows.size()) / double(cases.size()),
                fmt::format("searching the largest that fits, row {} of {}", rows.size() + 1, cases.size()));
+    Recipe least = c.recipe;
+    if (c.keep_found) least.keep = {Keep::input};  // what is found where nothing else fits
     rows.push_back({.precision = c.recipe.precision,
-                    .keep = c.recipe.kept_as(),
+                    .keep = c.keep_found ? Keeping::automatic() : c.recipe.kept_as(),
+                    .with = engine::changed_in_words(c.recipe, {"precision", "keep"}),
                     .batch = c.recipe.batch,
                     .len = c.recipe.len,
-                    .largest_len = largest_that_fits(s, c.recipe, &Recipe::len, room),
-                    .largest_batch = largest_that_fits(s, c.recipe, &Recipe::batch, room)});
+                    .largest_len = largest_that_fits(s, least, &Recipe::len, room),
+                    .largest_batch = largest_that_fits(s, least, &Recipe::batch, room)});
   }
   return edge_table(rows, room);
 }
 
-Table growth(const ModelMemory& s) {
+Table growth(const ModelMemory& s, const Room& room) {
   std::vector<ScalingRow> rows;
-  for (const Precision p : s.precisions)
-    for (const Keeping& k : s.levers.keeps)
-      for (const auto batch : s.batches) {
-        std::vector<std::pair<double, double>> peak, activations;
-        for (const auto len : s.lens) {
-          const Forecast f = engine::forecast(recipe_of(s, batch, len, p, k), s.device, s.workers);
-          peak.emplace_back(double(len), double(f.peak_bytes));
-          activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
-        }
-        rows.push_back({.precision = p,
-                        .keep = k,
-                        .batch = batch,
-                        .exponent_of_peak = growth_exponent(peak),
-                        .exponent_of_activations = growth_exponent(activations)});
+  for (const engine::Levers& levers : levers_of(s))
+    for (const auto batch : s.batches) {
+      std::vector<std::pair<double, double>> peak, activations;
+      for (const auto len : s.lens) {
+        const Forecast f = engine::forecast(step_of(s, batch, len, levers, room), s.device, s.workers);
+        peak.emplace_back(double(len), double(f.peak_bytes));
+        activations.emplace_back(double(len), double(f.peak_bytes - f.standing_bytes));
       }
-  return table_of("scaling", "How bytes grow with len: bytes ~ len^exponent", rows);
+      rows.push_back({.precision = levers.precision,
+                      .keep = levers.keep,
+                      .with = engine::changed_in_words(levers, {"precision", "keep"}),
+                      .batch = batch,
+                      .exponent_of_peak = growth_exponent(peak),
+                      .exponent_of_activations = growth_exponent(activations)});
+    }
+  return without_usual(table_of("scaling", "How bytes grow with len: bytes ~ len^exponent", rows), rows);
 }
 
 Outcome memory_of_steps(const ModelMemory& s) {
-  const engine::Ranks& ranks = s.levers.ranks;
+  const engine::Ranks& ranks = s.ranks;
   const Room room = room_of(s.device, s.memory_bytes, ranks.count);
   std::vector<Case> cases;
-  const std::size_t all = s.precisions.size() * s.levers.keeps.size() * s.batches.size() * s.lens.size();
-  for (const Precision p : s.precisions)
-    for (const Keeping& k : s.levers.keeps)
-      for (const auto batch : s.batches)
-        for (const auto len : s.lens) {
-          const Recipe r = recipe_of(s, batch, len, p, k);
-          const std::string misfit = engine::fp8_misfit(r, s.device);
-          check(misfit.empty(), Code::bad_argument, "{}", misfit);
-          s.progress(share_of_cases * double(cases.size()) / double(all), fmt::format("row {} of {}", cases.size() + 1, all));
-          cases.push_back(case_of(s, r));
-        }
+  const std::vector<engine::Levers> every = levers_of(s);
+  const std::size_t all = every.size() * s.batches.size() * s.lens.size();
+  for (const engine::Levers& levers : every)
+    for (const auto batch : s.batches)
+      for (const auto len : s.lens) {
+        const Recipe r = step_of(s, batch, len, levers, room);
+        const std::string misfit = engine::fp8_misfit(r, s.device);
+        check(misfit.empty(), Code::bad_argument, "{}", misfit);
+        s.progress(share_of_cases * double(cases.size()) / double(all), fmt::format("row {} of {}", cases.size() + 1, all));
+        cases.push_back(case_of(s, r, !levers.keep.found()));
+      }
 
   Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
@@ -230,10 +245,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
     described.push_back({.model = s.model.name,
                          .batch = c.recipe.batch,
                          .len = c.recipe.len,
-                         .precision = c.recipe.precision,
+                         .levers = c.recipe.levers(),
                          .phase = s.use,
-                         .keep = c.recipe.kept_as(),
-                         .attention = c.recipe.attention,
                          .params = engine::param_count(s.model),
                          .forward_peak_bytes = c.forward_peak,
                          .forward_backward_peak_bytes = c.backward_peak,
@@ -246,11 +259,13 @@ Outcome memory_of_steps(const ModelMemory& s) {
                          .host_bytes = c.step.host_bytes,
                          .fits = room.holds(peak)});
     ModelMemoryRow& row = described.back();
+    row.levers.keep = c.recipe.kept_as();
     if (c.step.ms > 0) row.ms_at_least = c.step.ms;
     if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
     within.push_back({components(c, s)});
   }
   Table rows = table_of("rows", "Peak bytes", described);
+  show_changed(rows, described);
   if (ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
   if (ranks.split_tokens) rows.show("split_tokens", Show::always);
   const bool on_host = std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.step.host_bytes > 0; });
@@ -282,7 +297,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   Table full = rows.within.back()[0];
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
-  if (s.lens.size() > 1) r.add(Part{growth(s)});
+  if (s.lens.size() > 1) r.add(Part{growth(s, room)});
   r.add(Part{edges(s, cases, room)}).add(Part{mitigations_of(last.recipe, last.step, s)});
   return yes_or_no(std::move(r), fits);
 }
@@ -293,24 +308,31 @@ Outcome memory_model(const ModelMemory& s) {
   if (s.whose == Whose::pytorch) return memory_model_as_pytorch(s);
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
-  check_precisions(s.precisions, s.levers.scales, s.device);
-  const engine::Ranks& ranks = s.levers.ranks;
+  check_precisions(s.levers, s.device);
+  const engine::Ranks& ranks = s.ranks;
   check(ranks.count > 1 || (ranks.sharding == engine::Sharding::none && !ranks.split_tokens), Code::bad_argument,
         "{}: there is one rank; give --ranks or --gpus", ranks.split_tokens ? "--split-tokens" : "--shard");
   check(ranks.count == 1 || !s.measure, Code::bad_argument,
         "--measure runs one rank; headroom step --ranks {} holds every rank's bytes against the forecast", ranks.count);
   if (s.use == ModelUse::inference) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
-    const std::string levers = changed_options(s.levers);
+    engine::LeverLists others = s.levers;
+    others.precision = engine::LeverLists{}.precision, others.attention = engine::LeverLists{}.attention;
+    const std::string levers = joined_options(changed_options(others), changed_options(s.ranks));
     check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);
+    check(s.levers.attention.size() <= 1, Code::bad_argument, "--phase inference takes one --attention; {} were given",
+          s.levers.attention.size());
     return memory_inference(s);
   }
   if (s.measure) engine::check_trained(s.model);
   check(!s.measure || s.use == ModelUse::train, Code::bad_argument,
         "--measure runs a training step; leave --phase out, or ask headroom step");
-  const engine::Holding& holding = s.levers.holding;
-  check(s.use == ModelUse::train || (holding.updating == engine::Updating::after && holding.gradients != engine::Gradients::none),
-        Code::bad_argument, "--phase {} has no update; leave --update and --gradients none out", names_of<ModelUse>.of(s.use));
+  const auto updates = [](const engine::Levers& l) {
+    return l.holding.updating != engine::Updating::after || l.holding.gradients == engine::Gradients::none;
+  };
+  const auto levers = levers_of(s);
+  check(s.use == ModelUse::train || std::none_of(levers.begin(), levers.end(), updates), Code::bad_argument,
+        "--phase {} has no update; leave --update and --gradients none out", names_of<ModelUse>.of(s.use));
   return memory_of_steps(s);
 }
 

@@ -16,31 +16,13 @@
 
 namespace headroom::studies {
 
-struct StepLevers {  // of this library's training step
-  std::vector<engine::Keeping> keeps{{}};
-  engine::Holding holding{};
-  std::optional<engine::Scales> scales;
-  engine::Logits logits = engine::Logits::whole;
-  engine::Ranks ranks{};  // bytes are of one of them
-};
-void describe(Of<StepLevers> auto& l, auto&& f) {
-  f(l.keeps, {.name = "keep", .about = engine::keep_help, .option = "--keep,--recompute"});
-  describe(l.holding, f);
-  f(l.scales, {.name = "scales", .about = engine::about_scales});
-  f(l.logits, {.name = "logits", .about = about_logits});
-  describe(
-      l.ranks, f, Role::asked,
-      {.name = "ranks", .about = "Ranks that take the step together; bytes are of one", .allowed = {1, 4096}, .option = "--ranks,--gpus"});
-}
-
 struct ModelMemory {
   engine::ModelConfig model;
   std::vector<std::int64_t> batches{4}, lens{1024};
-  std::vector<Precision> precisions{{}};
-  std::optional<std::string> attention;  // empty: flash; PyTorch's: plain
+  engine::LeverLists levers{.attention = {}};  // a row for each combination; no attention: flash, PyTorch's plain
+  engine::Ranks ranks{};                       // bytes are of one of them
   ModelUse use = ModelUse::train;
   Whose whose = Whose::headroom;
-  StepLevers levers{};
   pytorch::StepChoices as_pytorch{};
   std::optional<std::uint64_t> memory_bytes;  // empty: all that a program can have of the device
   bool measure = false;                       // also run a step of each; the device is then one that is present
@@ -48,20 +30,29 @@ struct ModelMemory {
   int workers = 1;  // threads that the CPU's scratch is counted for
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 
-  std::string attention_family() const { return attention.value_or(whose == Whose::pytorch ? "plain" : "flash"); }
+  std::string attention_family() const {  // of accounts with one
+    return !levers.attention.empty() ? levers.attention.front() : whose == Whose::pytorch ? "plain" : "flash";
+  }
 };
 // What every account of a model is asked about: ours, PyTorch's, in training or inference.
 void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
   f(m.batches, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
   f(m.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
-  f(m.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
-  f(m.attention,
-    {.name = "attention", .about = "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]", .choices = attention_families});
   f(m.memory_bytes, memory_limit);
+}
+void describe_levers(Of<ModelMemory> auto& m, auto&& f) {
+  describe(m.levers, [&](auto& member, Description d) {
+    if (std::string_view(d.name) == "attention") d.about = "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]";
+    f(member, d);
+  });
+  describe(m.ranks, [&](auto& member, Description d) {
+    if (std::string_view(d.name) == "ranks") d.about = "Ranks that take the step together; bytes are of one", d.option = "--ranks,--gpus";
+    f(member, d);
+  });
 }
 void describe(Of<ModelMemory> auto& m, auto&& f) {
   describe_cases(m, f);
-  describe(m.levers, f);
+  describe_levers(m, f);
   f(m.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch's"});
   f(m.use, {.name = "phase", .about = about_phase});
   f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});

@@ -49,23 +49,24 @@ class Ways {
 
   void remember_less() {
     if (now_.attention == "plain") add("attention without N² memory (--attention flash)", [](Recipe& r) { r.attention = "flash"; });
-    if (now_.group > 1) return;
-    for (int k = int(now_.keep[0]) + 1; k < engine::exact_levels; ++k)
-      add(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))),
-          [&](Recipe& r) { r.keep = {Keep(k)}, r.host = Keep(k) == Keep::input ? 0 : r.host; });
+    if (now_.group() > 1) return;
+    for (int k = int(now_.keep.first()) + 1; k < engine::exact_levels; ++k)
+      add(fmt::format("keep less for backward (--keep {})", name_of(Keep(k))), [&](Recipe& r) {
+        r.keep = {Keep(k), 1, Keep(k) == Keep::input ? 0 : r.keep.host};
+      });
     const bool has_host = device_.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
-    if (has_host && now_.model.layers > 2 && now_.host == 0 && now_.keep[0] != Keep::input && !now_.model.counted)
+    if (has_host && now_.model.layers > 2 && now_.host() == 0 && now_.keep.first() != Keep::input && !now_.model.counted)
       add(
-          [level = now_.keep[0]](const Forecast& f) {
+          [level = now_.keep.first()](const Forecast& f) {
             return fmt::format("what blocks keep waits in host memory, {} of it (--keep {}); each way {} cross the link",
-                               bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to({level, 1, Keeping::every_block}),
+                               bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to(Keeping::on_host(Keeping::every_block, level)),
                                bytes_in_words(f.host_moved_bytes / 2));
           },
-          [](Recipe& r) { r.host = int(r.model.layers); });
+          [](Recipe& r) { r.keep.host = int(r.model.layers); });
     if (now_.model.layers == 1) return;
     Recipe grouped = now_;
-    grouped.keep_as({Keep::input, 0});
-    add(fmt::format("keep one input of {} blocks (--keep {})", grouped.group, WordsOf<Keeping>::to(grouped.kept_as())),
+    grouped.keep = {Keep::input, 0};
+    add(fmt::format("keep one input of {} blocks (--keep {})", grouped.group(), WordsOf<Keeping>::to(grouped.kept_as())),
         [&](Recipe& r) { r = grouped; });
   }
 

@@ -106,7 +106,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
   if (m.lora > 0) return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
   engine::Recipe here = ours(m);
   here.purpose = purpose_of(asked.use);
-  here.ranks = asked.levers.ranks;
+  here.ranks = asked.ranks;
   for (const auto keep : {engine::Keep::everything, engine::Keep::input}) {
     here.keep = {keep};
     add(keep == engine::Keep::everything ? "this library's step" : "this library's step, --keep input",
@@ -119,12 +119,13 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
 void check_account(const ModelMemory& asked) {
   check(!asked.measure, Code::bad_argument, "--measure runs this library's step; leave --as pytorch out");
   check(asked.use != ModelUse::inference, Code::bad_argument, "--phase inference: --as pytorch accounts for training, and parts of a step");
-  StepLevers others = asked.levers;
-  others.keeps = StepLevers{}.keeps;
-  others.ranks.count = 1;
-  others.ranks.sharding = engine::Sharding::none;
-  const std::string ours = changed_options(others);
+  const engine::LeverLists usual;
+  engine::LeverLists others = asked.levers;
+  others.precision = usual.precision, others.keep = usual.keep, others.attention = usual.attention;
+  const std::string ours = asked.ranks.split_tokens ? "--split-tokens" : changed_options(others);
   check(ours.empty(), Code::bad_argument, "--as pytorch: PyTorch's step has no such levers; leave {} out", ours);
+  check(asked.levers.attention.size() <= 1, Code::bad_argument, "--as pytorch takes one --attention; {} were given",
+        asked.levers.attention.size());
   engine::check_pytorch_account(asked.model);
   check(asked.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
@@ -220,8 +221,8 @@ pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
   m.compile = asked.as_pytorch.compile;
   m.lora = asked.as_pytorch.lora;
   m.accumulate = asked.as_pytorch.accumulate;
-  m.gpus = asked.levers.ranks.count;
-  m.shard = asked.levers.ranks.sharding;
+  m.gpus = asked.ranks.count;
+  m.shard = asked.ranks.sharding;
   m.until = asked.use == ModelUse::forward     ? pytorch::Until::forward
             : asked.use == ModelUse::gradients ? pytorch::Until::backward
                                                : pytorch::Until::update;
@@ -231,7 +232,7 @@ pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
 Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   check_account(asked);
   const LanguageModel model = language_model_of(asked);
-  const Room room = room_of(asked.device, asked.memory_bytes, asked.levers.ranks.count, RunBy::pytorch);
+  const Room room = room_of(asked.device, asked.memory_bytes, asked.ranks.count, RunBy::pytorch);
   bool fits = false;
   const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
   std::vector<PyTorchModelRow> described;
@@ -240,8 +241,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   std::optional<Table> beside;
   std::set<std::string> why_more;
   for (const auto batch : asked.batches)
-    for (const Precision precision : asked.precisions)
-      for (const engine::Keeping& keep : asked.levers.keeps)
+    for (const Precision precision : asked.levers.precision)
+      for (const engine::Keeping& keep : asked.levers.keep)
         for (const auto len : asked.lens) {
           LanguageModel m = model;
           m.keep = keep;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <sstream>
-
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/text.h"
@@ -49,16 +47,8 @@ std::string host_misfit(std::uint64_t bytes, const Device& d, dist::Group* group
 }
 
 void tell_kept(engine::Recipe& r, dist::Group& group) {
-  std::string mine;
-  if (group.first()) {
-    mine = fmt::format("{}", r.host);
-    for (const engine::Keep k : r.keep) mine += fmt::format(" {}", int(k));
-  }
-  std::istringstream words(group.rendezvous().collect(mine, "what blocks keep").front());
-  engine::KeepFound found;
-  words >> found.host;
-  for (int level = 0; words >> level;) found.levels.push_back(engine::Keep(level));
-  found.put_in(r);
+  using Words = WordsOf<engine::Keeping>;
+  r.keep = *Words::named(group.rendezvous().collect(group.first() ? Words::to(r.keep) : "", "what blocks keep").front());
 }
 
 }  // namespace headroom::studies

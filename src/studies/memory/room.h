@@ -35,12 +35,13 @@ std::string host_misfit(std::uint64_t bytes, const Device&, dist::Group*);
 
 void tell_kept(engine::Recipe&, dist::Group&);  // what the first rank's blocks keep, on all ranks
 
-// Makes the recipe keep what is asked for. auto: what the first rank finds, on all ranks, since free host memory and kept ceilings may differ
-// between them. choose: an engine function that does so for one rank. Called by all.
-template <class Choose>
-void keep_as_first(const engine::KeepAsked& asked, engine::Recipe& recipe, dist::Group* group, Choose&& choose) {
-  if (asked.what || !group || group->first()) choose();
-  if (!asked.what && group) tell_kept(recipe, *group);
+// Where a recipe leaves open what blocks keep (auto): what the first rank finds, on all ranks, since free host memory and kept ceilings may
+// differ between them. find: an engine function that does so for one rank. Called by all.
+template <class Find>
+void find_keep_as_first(engine::Recipe& recipe, dist::Group* group, Find&& find) {
+  if (recipe.keep.found()) return;
+  if (!group || group->first()) find();
+  if (group) tell_kept(recipe, *group);
 }
 
 }  // namespace headroom::studies

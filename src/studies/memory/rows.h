@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/precision_words.h"
-#include "engine/keep.h"
+#include "engine/levers.h"
 #include "engine/ranks.h"
 #include "ops/attention/mask_words.h"
 #include "studies/memory/asked.h"
@@ -130,10 +130,8 @@ void describe(Of<PaperRow> auto& r, auto&& f) {
 struct ModelMemoryRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
-  Precision precision;
+  engine::Levers levers{};  // keep: as it came to, of this model
   ModelUse phase = ModelUse::train;
-  engine::Keeping keep{};
-  std::string attention;
   std::int64_t params = 0;
   std::uint64_t forward_peak_bytes = 0;
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
@@ -151,10 +149,8 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.model, {.name = "model"});
   f(r.batch, {.name = "batch"});
   f(r.len, {.name = "len"});
-  f(r.precision, {.name = "precision"});
+  describe_columns(r.levers, f, {.shown = {"precision", "keep"}, .paired = {"precision", "keep", "attention"}});
   f(r.phase, {.name = "phase"});
-  f(r.keep, {.name = "keep"});
-  f(r.attention, {.name = "attention", .show = detail});
   f(r.params, {.name = "params", .role = noted, .show = detail});
   f(r.forward_peak_bytes, {.name = "forward_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.forward_backward_peak_bytes, {.name = "forward_backward_peak_bytes", .role = measured, .unit = Unit::bytes});
@@ -209,11 +205,13 @@ void describe(Of<PeakPhaseRow> auto& r, auto&& f) {
 struct LargestRow {  // length, with this batch; batch, with this length
   Precision precision;
   std::optional<engine::Keeping> keep{};  // of this library's step alone
+  std::string with{};                     // its other levers that are not as usual
   std::int64_t batch = 0, len = 0, largest_len = 0, largest_batch = 0;
 };
 void describe(Of<LargestRow> auto& r, auto&& f) {
   f(r.precision, {.name = "precision"});
   f(r.keep, {.name = "keep"});
+  f(r.with, {.name = "with"});
   f(r.batch, {.name = "batch"});
   f(r.len, {.name = "len"});
   f(r.largest_len, {.name = "largest_len", .role = Role::measured});
@@ -223,12 +221,14 @@ void describe(Of<LargestRow> auto& r, auto&& f) {
 struct ScalingRow {
   Precision precision;
   engine::Keeping keep{};
+  std::string with{};
   std::int64_t batch = 0;
   double exponent_of_peak = 0, exponent_of_activations = 0;
 };
 void describe(Of<ScalingRow> auto& r, auto&& f) {
   f(r.precision, {.name = "precision"});
   f(r.keep, {.name = "keep"});
+  f(r.with, {.name = "with"});
   f(r.batch, {.name = "batch"});
   f(r.exponent_of_peak, {.name = "exponent_of_peak", .role = Role::noted, .unit = Unit::ratio});
   f(r.exponent_of_activations, {.name = "exponent_of_activations", .role = Role::noted, .unit = Unit::ratio});
@@ -252,6 +252,7 @@ struct MeasuredStepRow {  // a step that was forecast, run
   std::int64_t batch = 0, len = 0;
   Precision precision;
   engine::Keeping keep{};
+  std::string with{};
   std::uint64_t forecast_peak_bytes = 0;
   std::optional<std::int64_t> ledger_peak_bytes{}, difference_bytes{}, driver_bytes{}, context_bytes{}, loaded_bytes{}, unexplained_bytes{};
   Status status = Status::ok;
@@ -263,6 +264,7 @@ void describe(Of<MeasuredStepRow> auto& r, auto&& f) {
   f(r.len, {.name = "len"});
   f(r.precision, {.name = "precision"});
   f(r.keep, {.name = "keep"});
+  f(r.with, {.name = "with"});
   f(r.forecast_peak_bytes, {.name = "forecast_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.ledger_peak_bytes, {.name = "ledger_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.difference_bytes, {.name = "difference_bytes", .role = measured});

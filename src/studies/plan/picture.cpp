@@ -11,11 +11,11 @@ namespace {
 constexpr std::size_t most_dots = 600;  // beside the frontier, which is drawn whole
 
 std::string in_words(const PlanRow& r) {
-  std::vector<std::string> words{std::string(name_of(r.precision)), "attention " + r.attention, "keep " + r.keep,
+  std::vector<std::string> words{std::string(name_of(r.levers.precision)), "attention " + r.levers.attention,
+                                 "keep " + WordsOf<engine::Keeping>::to(r.levers.keep),
                                  fmt::format("micro-batch {} × {}", r.micro_batch, r.micro_batches)};
-  if (r.holding.masters != engine::Masters::whole) words.push_back(fmt::format("masters {}", name_of(r.holding.masters)));
-  if (r.holding.gradients != engine::Gradients::whole) words.push_back(fmt::format("gradients {}", name_of(r.holding.gradients)));
-  if (r.holding.updating != engine::Updating::after) words.push_back(fmt::format("update {}", name_of(r.holding.updating)));
+  for (const auto& [lever, word] : engine::changed(r.levers, {"precision", "attention", "keep"}))
+    words.push_back(fmt::format("{} {}", lever, word));
   if (r.sharding != engine::Sharding::none) words.push_back(fmt::format("shard {}", name_of(r.sharding)));
   if (r.split_tokens) words.emplace_back("tokens split");
   return joined(words);

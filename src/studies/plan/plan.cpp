@@ -46,8 +46,8 @@ bool says_more(const Plan& p, const Recipe& r) {
   const engine::Holding& h = r.holding;
   const bool no_update = h.updating == engine::Updating::after && h.gradients != engine::Gradients::none;
   if (p.use == ModelUse::gradients) return no_update;
-  return p.use != ModelUse::forward || (no_update && h.gradients == engine::Gradients::whole && r.micro_batches == 1 && r.group == 1 &&
-                                        r.keep.front() == engine::Keep::everything);
+  return p.use != ModelUse::forward || (no_update && h.gradients == engine::Gradients::whole && r.micro_batches == 1 && r.group() == 1 &&
+                                        r.keep.first() == engine::Keep::everything);
 }
 
 bool accepted(const Recipe& r) {
@@ -70,71 +70,53 @@ std::vector<Share> shares_of(const Plan& p) {
   return all;
 }
 
-struct Wanted {
-  Recipe recipe;
-  bool find_levels;  // --keep auto
-};
-
 // A setting on the host has no time where the link is not known: it is left out, and who named it is told.
 std::string host_left_out(const Plan& p) {
-  const auto on_host = [](const engine::KeepAsked& k) { return k.what && k.what->host != 0; };
-  if (p.keeps == every_keep() || std::none_of(p.keeps.begin(), p.keeps.end(), on_host) || p.device.ceilings.host_bytes_per_s > 0) return "";
+  const auto& keeps = p.levers.keep;
+  const auto on_host = [](const engine::Keeping& k) { return k.host != 0; };
+  if (keeps == every_keep() || std::none_of(keeps.begin(), keeps.end(), on_host) || p.device.ceilings.host_bytes_per_s > 0) return "";
   if (p.device.kind == DeviceKind::cpu) return "--keep host: a CPU's own memory is the host's, so nothing is saved";
   return fmt::format("--keep host: how fast {} and its host exchange bytes is not known; say host_gb_s in the device's file",
                      p.device.name);
 }
 
 // Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
-std::vector<Wanted> recipes_of(const Plan& p) {
-  std::vector<Wanted> all;
+std::vector<Recipe> recipes_of(const Plan& p) {
+  std::vector<Recipe> all;
   const bool knows_host = p.device.ceilings.host_bytes_per_s > 0;  // else a setting on the host has no time
-  for (const Precision precision : p.precisions)
-    for (const std::string& attention : p.attentions)
-      for (const engine::KeepAsked& keep : p.keeps)
-        for (const Share& share : shares_of(p))
-          for (std::int64_t micro = share.each; micro >= 1; --micro) {
-            if (share.each % micro != 0) continue;
-            for (const engine::Logits logits : p.logits)
-              for (const engine::Masters masters : p.masters)
-                for (const engine::Gradients gradients : p.gradients)
-                  for (const engine::Updating updating : p.updates)
-                    for (int sharding = 0; sharding < (p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1); ++sharding) {
-                      Recipe r{p.model, micro, p.len, precision, {}, attention};
-                      r.keep_as(keep.what.value_or(engine::Keeping{}));
-                      if (keep.what && keep.what->group != 1 && r.group == 1) continue;  // it is the level by itself
-                      if (r.host > 0 && !knows_host) continue;
-                      r.micro_batches = int(share.each / micro), r.logits = logits;
-                      if (r.formats().quantised()) r.scales = p.scales;
-                      r.holding = {.masters = masters, .updating = updating, .gradients = gradients};
-                      r.ranks = {p.gpus, engine::Sharding(sharding), share.split_tokens};
-                      r.purpose = purpose_of(p.use);
-                      if (says_more(p, r) && accepted(r)) all.push_back({std::move(r), !keep.what});
-                    }
-          }
+  const int shardings = p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1;
+  const auto add = [&](const engine::Levers& levers, const Share& share, std::int64_t micro, engine::Sharding sharding) {
+    Recipe r = engine::recipe_of(p.model, micro, p.len, levers, purpose_of(p.use), {p.gpus, sharding, share.split_tokens});
+    if (r.keep.group != 1 && r.group() == 1) return;  // it is the level by itself
+    if (r.host() > 0 && !knows_host) return;
+    r.micro_batches = int(share.each / micro);
+    if (says_more(p, r) && accepted(r)) all.push_back(std::move(r));
+  };
+  for (const engine::Levers& levers : each_of(p.levers))
+    for (const Share& share : shares_of(p))
+      for (std::int64_t micro = share.each; micro >= 1; --micro)
+        for (int sharding = 0; share.each % micro == 0 && sharding < shardings; ++sharding)
+          add(levers, share, micro, engine::Sharding(sharding));
   return all;
 }
 
 std::string in_words(const Recipe& r) {
-  const engine::Holding& h = r.holding;
   std::string words = fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(r.precision), r.attention,
                                   engine::kept_in_words(r), r.batch, r.micro_batches);
-  if (h.masters != engine::Masters::whole) words += fmt::format(" masters {}", name_of(h.masters));
-  if (h.gradients != engine::Gradients::whole) words += fmt::format(" gradients {}", name_of(h.gradients));
-  if (h.updating != engine::Updating::after) words += fmt::format(" update {}", name_of(h.updating));
-  if (r.logits != engine::Logits::whole) words += fmt::format(" logits {}", names_of<engine::Logits>.of(r.logits));
+  for (const auto& [lever, word] : engine::changed(r, {"precision", "attention", "keep"})) words += fmt::format(" {} {}", lever, word);
   if (r.ranks.count > 1) words += fmt::format(" sharding {}", name_of(r.ranks.sharding));
   if (r.ranks.split_tokens) words += ", tokens split";
   return words;
 }
 
 // The levels that fit, or the least of all where none do: then the bytes say by how much.
-engine::KeepFound levels_for(const Plan& p, const Recipe& r, const Room& room) {
+engine::Keeping levels_for(const Plan& p, const Recipe& r, const Room& room) {
   const std::size_t stand_in = engine::stand_in_bytes(r, p.device), most = room.for_peak();
-  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(engine::KeepFound{{engine::Keep::input}});
+  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(engine::Keeping{engine::Keep::input});
 }
 
 // The forecasts, shared out to every core: each is a dry run of its own. A recipe that no kernel serves is left out.
-std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& wanted) {
+std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& wanted) {
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<std::optional<Setting>> found(wanted.size());
   Threads threads;
@@ -148,8 +130,8 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& want
       ++done;
     }
     try {
-      Recipe r = wanted[std::size_t(i)].recipe;
-      if (wanted[std::size_t(i)].find_levels) levels_for(p, r, room).put_in(r);
+      Recipe r = wanted[std::size_t(i)];
+      if (!r.keep.found()) r.keep = levels_for(p, r, room);
       found[std::size_t(i)] = setting_of(p, r);
     } catch (const Error& e) {
       if (e.at.code != Code::unsupported) throw;
@@ -163,13 +145,13 @@ std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Wanted>& want
 
 // Why nothing was counted in a precision that was asked for; empty where something was.
 std::string left_out(const Plan& p, Precision precision, const std::vector<Setting>& all) {
-  const auto is = [&](const auto& s) { return s.recipe.precision == precision; };
-  if (std::any_of(all.begin(), all.end(), is)) return "";
-  const auto wanted = recipes_of(p);
-  const auto first = std::find_if(wanted.begin(), wanted.end(), is);
+  if (std::any_of(all.begin(), all.end(), [&](const Setting& s) { return s.recipe.precision == precision; })) return "";
+  auto wanted = recipes_of(p);
+  const auto first = std::find_if(wanted.begin(), wanted.end(), [&](const Recipe& r) { return r.precision == precision; });
   if (first == wanted.end()) return "";
   try {
-    setting_of(p, first->recipe);
+    if (!first->keep.found()) first->keep = {};
+    setting_of(p, *first);
   } catch (const Error& e) { return fmt::format("{} is left out: {}.", name_of(precision), e.what()); }
   return "";
 }
@@ -187,7 +169,7 @@ Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, boo
   if (!any_expected(rows)) t.show("ms", Show::detail);
   if (any([](const PlanRow& r) { return r.split_tokens; })) t.show("split_tokens", Show::always);
   if (any([](const PlanRow& r) { return r.phase != ModelUse::train; })) t.show("phase", Show::always);
-  if (any([](const PlanRow& r) { return r.logits != engine::Logits::whole; })) t.show("logits", Show::always);
+  show_changed(t, rows);
   return t;
 }
 
@@ -198,15 +180,12 @@ auto recipes_or_why_none(const Plan& p) {
         p.batch < p.gpus ? fmt::format(", or --len a multiple of {}, so that tokens are", 2 * p.gpus) : "");
   const auto recipes = recipes_of(p);
   if (recipes.empty()) {  // the engine's own reason, of the plainest combination
-    check(!p.precisions.empty() && !p.attentions.empty() && !p.keeps.empty() && !p.masters.empty() && !p.gradients.empty() &&
-              !p.updates.empty(),
-          Code::bad_argument, "plan: nothing to choose from");
+    const auto combinations = each_of(p.levers);
+    check(!combinations.empty(), Code::bad_argument, "plan: nothing to choose from");
     const Share share = shares_of(p)[0];
-    Recipe r{p.model, share.each, p.len, p.precisions[0], {}, p.attentions[0]};
-    r.keep_as(p.keeps[0].what.value_or(engine::Keeping{engine::Keep::input}));
-    r.holding = {.masters = p.masters[0], .updating = p.updates[0], .gradients = p.gradients[0]};
-    r.ranks = {p.gpus, engine::Sharding::none, share.split_tokens};
-    r.purpose = purpose_of(p.use);
+    Recipe r = engine::recipe_of(p.model, share.each, p.len, combinations.front(), purpose_of(p.use),
+                                 {p.gpus, engine::Sharding::none, share.split_tokens});
+    if (!r.keep.found()) r.keep = {engine::Keep::input};
     engine::check(r);
     const std::string host = host_left_out(p);
     check(host.empty(), Code::bad_argument, "{}", host);
@@ -222,7 +201,7 @@ auto recipes_or_why_none(const Plan& p) {
 std::vector<Setting> settings_of(const Plan& p) {
   const auto recipes = recipes_or_why_none(p);
   auto all = forecasts_of(p, recipes);
-  if (all.empty() && !(p.stop())) engine::forecast(recipes[0].recipe, p.device, p.workers);  // says why it is not served
+  if (all.empty() && !(p.stop())) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
   const bool timed =
       std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
   std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
@@ -235,7 +214,7 @@ std::vector<Setting> settings_of(const Plan& p) {
 namespace {
 
 void check_plan(const Plan& p) {
-  check_precisions(p.precisions, p.scales, p.device);
+  check_precisions(p.levers, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
   check(p.use != ModelUse::inference || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
@@ -252,8 +231,8 @@ Outcome plan_of_inference(const Plan& p) {
   m.model = p.model;
   m.batches = {p.batch};
   m.lens = {p.len};
-  m.precisions = p.precisions;
-  m.attention = p.attentions.at(0);
+  m.levers.precision = p.levers.precision;
+  m.levers.attention = {p.levers.attention.at(0)};
   m.memory_bytes = p.memory_bytes;
   m.device = p.device;
   m.workers = p.workers;
@@ -313,7 +292,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   note(engine::counted_by(recipes, p.device));
   note(engine::in_words_of_fp8(recipes, p.device));
   if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
-  for (const Precision precision : p.precisions) note(left_out(p, precision, f.all));
+  for (const Precision precision : p.levers.precision) note(left_out(p, precision, f.all));
   if (f.fitting.empty())
     note(
         fmt::format("Nothing fits. The nearest needs {}: {}.", misfit_in_words(f.nearest(), f.room, f.host), in_words(f.nearest().recipe)));
@@ -323,11 +302,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
 PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
   const Recipe& recipe = s.recipe;
   PlanRow row{.phase = p.use,
-              .precision = recipe.precision,
-              .attention = recipe.attention,
-              .keep = engine::kept_in_words(recipe),
-              .logits = recipe.logits,
-              .holding = recipe.holding,
+              .levers = recipe.levers(),
               .micro_batch = recipe.batch,
               .micro_batches = recipe.micro_batches,
               .sharding = recipe.ranks.sharding,
@@ -345,6 +320,7 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
               .link_bytes = s.link_bytes,
               .gpus = p.gpus,
               .host_bytes = s.host_bytes};
+  row.levers.keep = recipe.kept_as();
   if (f.all_timed) row.slower = f.slower(s);
   if (s.expected) row.ms = s.expected->ms, row.ms_low = s.expected->low_ms, row.ms_high = s.expected->high_ms;
   if (s.ms_at_least <= 0) return row;
@@ -410,15 +386,15 @@ Outcome plan_of_training(const Plan& p) {
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
            "half and none are rounded to the precision; with update during nothing is clipped."}});
   add_notes_of_time(r, p, f, rows);
-  const bool levels_asked = std::any_of(p.keeps.begin(), p.keeps.end(), [](const engine::KeepAsked& k) { return !k.what; });
-  if (!levels_asked && !p.model.counted && shown.front()->recipe.keep[0] != engine::Keep::everything)
+  const bool levels_asked = std::any_of(p.levers.keep.begin(), p.levers.keep.end(), [](const auto& k) { return !k.found(); });
+  if (!levels_asked && !p.model.counted && shown.front()->recipe.keep.first() != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
   if (p.gpus > 1) add_several_gpus(r, p, f);
   return yes_or_no(std::move(r), fits);
 }
 
 Plan checked(Plan p) {
-  if (p.precisions.empty()) p.precisions = usual_precisions(p);
+  if (p.levers.precision.empty()) p.levers.precision = usual_precisions(p);
   check_plan(p);
   p.device = among_hosts(p.device, p.gpus, p.per_host, p.link);
   return p;

@@ -17,12 +17,28 @@
 namespace headroom::studies {
 
 // Every level that gives the same gradients, the least bytes: groups, and nothing made again: on the host.
-inline std::vector<engine::KeepAsked> every_keep() {
-  std::vector<engine::KeepAsked> all;
-  for (const std::string& word : names_of<engine::Keep>.all())
-    if (word != engine::name_of(engine::Keep::gate_up_fp8)) all.push_back(*WordsOf<engine::KeepAsked>::named(word));
-  all.push_back({engine::Keeping{engine::Keep::input, 0}});
-  all.push_back({engine::Keeping{.host = engine::Keeping::every_block}});
+inline std::vector<engine::Keeping> every_keep() {
+  std::vector<engine::Keeping> all;
+  for (int level = 0; level < engine::exact_levels; ++level) all.push_back({engine::Keep(level)});
+  all.push_back({engine::Keep::input, 0});
+  all.push_back(engine::Keeping::on_host());
+  return all;
+}
+
+// What is tried where nothing is said: of every lever with named values all of them, but of logits those that round nothing.
+inline engine::LeverLists levers_to_try() {
+  engine::LeverLists all;
+  describe(all, [](auto& list, const Description&) {
+    using One = typename std::remove_reference_t<decltype(list)>::value_type;
+    if constexpr (NamedEnum<One>) {
+      list.clear();
+      for (std::size_t i = 0; i < names_of<One>.name.size(); ++i) list.push_back(One(i));
+    }
+  });
+  all.precision.clear();  // by the device
+  all.attention = {"flash", "plain"};
+  all.keep = every_keep();
+  all.logits = {engine::Logits::whole};
   return all;
 }
 
@@ -32,15 +48,7 @@ struct Plan {
   int gpus = 1;
   int per_host = 8;
   std::optional<LinkRate> link;
-  // What may be chosen.
-  std::vector<Precision> precisions;  // none: fp32, bf16, and tf32 on a GPU
-  std::optional<engine::Scales> scales;
-  std::vector<std::string> attentions{"flash", "plain"};
-  std::vector<engine::KeepAsked> keeps = every_keep();
-  std::vector<engine::Logits> logits{engine::Logits::whole};
-  std::vector<engine::Masters> masters{engine::Masters::whole, engine::Masters::halves};
-  std::vector<engine::Gradients> gradients{engine::Gradients::whole, engine::Gradients::half, engine::Gradients::none};
-  std::vector<engine::Updating> updates{engine::Updating::after, engine::Updating::during};
+  engine::LeverLists levers = levers_to_try();  // what may be chosen; no precision: fp32, bf16, and tf32 on a GPU
   std::optional<std::uint64_t> memory_bytes;
   std::int64_t most = 10;
   ModelUse use = ModelUse::train;
@@ -57,16 +65,10 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.per_host,
     {.name = "per_host", .about = "GPUs of a host; what more of them send each other crosses the network", .allowed = {1, 4096}});
   f(p.link, {.name = "link", .about = "Rate of the network between hosts, of each GPU, one way, as 50GB/s [usual beside the card]"});
-  f(p.precisions, {.name = "precision", .about = "Precisions to try [fp32,bf16, and tf32 on a GPU]", .choices = trained_precisions});
-  f(p.scales, {.name = "scales", .about = engine::about_scales});
-  f(p.attentions, {.name = "attention", .about = "Attention variants to try", .choices = attention_families});
-  f(p.keeps, {.name = "keep",
-              .about = "Recompute levels to try, as in headroom train --help; auto: one for each block, to fit",
-              .option = "--keep,--recompute"});
-  f(p.logits, {.name = "logits", .about = "Dtypes of logits to try, as in headroom train --help"});
-  f(p.masters, {.name = "masters", .about = "Storage of FP32 weights to try, as in headroom train --help"});
-  f(p.gradients, {.name = "gradients", .about = "Storage of gradients to try, as in headroom train --help"});
-  f(p.updates, {.name = "update", .about = "When AdamW runs, to try; during: nothing is clipped"});
+  describe(p.levers, [&](auto& list, Description d) {
+    if (std::string_view(d.name) == "precision") d.about = "Precisions to try [fp32,bf16, and tf32 on a GPU]";
+    f(list, d);
+  });
   f(p.memory_bytes, memory_limit);
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
   f(p.use, {.name = "phase", .about = about_phase});
@@ -93,11 +95,7 @@ std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs w
 
 struct PlanRow {
   ModelUse phase = ModelUse::train;
-  Precision precision;
-  std::string attention;
-  std::string keep;
-  engine::Logits logits = engine::Logits::whole;
-  engine::Holding holding{};
+  engine::Levers levers{};  // keep: as it came to, of this model
   std::int64_t micro_batch = 0, micro_batches = 0;
   engine::Sharding sharding = engine::Sharding::none;
   bool split_tokens = false;
@@ -118,19 +116,15 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
-  f(r.keep, {.name = "keep"});
-  f(r.precision, {.name = "precision"});
-  f(r.attention, {.name = "attention"});
-  f(r.holding.masters, {.name = "masters"});
-  f(r.holding.gradients, {.name = "gradients"});
-  f(r.holding.updating, {.name = "update"});
+  describe_columns(r.levers, f,
+                   {.shown = {"precision", "attention", "keep", "masters", "gradients", "update"},
+                    .paired = {"precision", "attention", "keep", "logits", "masters", "gradients", "update"}});
   f(r.micro_batch, {.name = "micro_batch"});
   f(r.micro_batches, {.name = "micro_batches"});
   f(r.sharding, {.name = "sharding"});
   f(r.slower, {.name = "slower", .role = noted, .unit = Unit::share});
   f(r.frontier, {.name = "frontier", .role = noted});
   f(r.split_tokens, {.name = "split_tokens", .show = Show::detail});
-  f(r.logits, {.name = "logits", .show = Show::detail});
   f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});

@@ -19,8 +19,8 @@ void check_asked(const Plan& p) {
   Plan others = p;
   const Plan usual;
   others.batch = usual.batch, others.len = usual.len, others.gpus = usual.gpus, others.per_host = usual.per_host, others.link = usual.link,
-  others.precisions = usual.precisions;
-  others.keeps = usual.keeps, others.memory_bytes = usual.memory_bytes, others.most = usual.most, others.whose = usual.whose;
+  others.levers.precision = usual.levers.precision;
+  others.levers.keep = usual.levers.keep, others.memory_bytes = usual.memory_bytes, others.most = usual.most, others.whose = usual.whose;
   const std::string ours = changed_options(others);
   check(ours.empty(), Code::bad_argument, "plan --as pytorch: PyTorch's training step has no such choice; leave {} out", ours);
   engine::check_pytorch_account(p.model);
@@ -32,25 +32,25 @@ void check_asked(const Plan& p) {
 std::vector<LanguageModel> steps_of(const Plan& p) {
   ModelMemory like;
   like.model = p.model;
-  like.attention = "flash";
+  like.levers.attention = {"flash"};
   LanguageModel m = language_model_of(like);
   m.len = p.len, m.gpus = p.gpus, m.adam = pytorch::Adam::fused;
   std::vector<LanguageModel> all;
   const std::int64_t each = p.batch / p.gpus;
-  for (const Precision precision : p.precisions.empty() ? std::vector<Precision>{{DType::bf16}, {DType::f32}} : p.precisions)
-    for (const engine::KeepAsked& keep : p.keeps) {
+  for (const Precision precision : p.levers.precision.empty() ? std::vector<Precision>{{DType::bf16}, {DType::f32}} : p.levers.precision)
+    for (const engine::Keeping& keep : p.levers.keep) {
       const bool known =
-          keep.what && keep.what->host == 0 && (keep.what->level == engine::Keep::everything || keep.what->level == engine::Keep::input);
-      if (!known || (keep.what->group != 1 && p.gpus > 1)) continue;
+          keep.found() && keep.host == 0 && (keep.first() == engine::Keep::everything || keep.first() == engine::Keep::input);
+      if (!known || (keep.group != 1 && p.gpus > 1)) continue;
       for (std::int64_t micro = each; micro >= 1; --micro) {
         if (each % micro != 0) continue;
         for (const auto compile : {pytorch::Compile::model, pytorch::Compile::blocks, pytorch::Compile::none}) {
-          if (keep.what->group != 1 && compile != pytorch::Compile::none) continue;
-          if (compile == pytorch::Compile::model && (p.gpus > 1 || keep.what->level != engine::Keep::everything)) continue;
+          if (keep.group != 1 && compile != pytorch::Compile::none) continue;
+          if (compile == pytorch::Compile::model && (p.gpus > 1 || keep.first() != engine::Keep::everything)) continue;
           for (const auto shard : {engine::Sharding::none, engine::Sharding::gradients, engine::Sharding::everything}) {
             if (p.gpus == 1 && shard != engine::Sharding::none) continue;
             LanguageModel one = m;
-            one.precision = precision, one.keep = *keep.what, one.batch = micro, one.accumulate = each / micro;
+            one.precision = precision, one.keep = keep, one.batch = micro, one.accumulate = each / micro;
             one.compile = compile, one.shard = shard;
             all.push_back(one);
           }
@@ -59,7 +59,7 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
     }
   // Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. No time of PyTorch's is forecast.
   const auto work = [](const LanguageModel& s) {
-    return std::tuple(size_of(s.precision.dtype), s.keep.level != engine::Keep::everything, s.accumulate, -int(s.compile), s.shard);
+    return std::tuple(size_of(s.precision.dtype), s.keep.first() != engine::Keep::everything, s.accumulate, -int(s.compile), s.shard);
   };
   std::stable_sort(all.begin(), all.end(), [&](const LanguageModel& a, const LanguageModel& b) { return work(a) < work(b); });
   return all;

@@ -72,7 +72,7 @@ void each_choice(const Plan& p, const Recipe& like, Body&& body) {
     if (p.batch % micro != 0) continue;
     for (const engine::Keep keep : {engine::Keep::everything, engine::Keep::no_cheap, engine::Keep::input}) {
       Recipe r = like;
-      r.ranks = {}, r.batch = micro, r.micro_batches = int(p.batch / micro), r.keep_as({keep});
+      r.ranks = {}, r.batch = micro, r.micro_batches = int(p.batch / micro), r.keep = {keep};
       if (r.micro_batches > 1) r.holding.updating = engine::Updating::after;
       if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
       body(std::move(r));

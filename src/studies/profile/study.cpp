@@ -90,9 +90,9 @@ KeptProfile profile_attention_study(const AttentionSweep& sweep, const Device& d
   return kept(profile_attention(p, device, o), "attention", std::move(life), host);
 }
 
-engine::Recipe recipe_of(const StepTime& t, engine::Purpose phase) {
-  check_scales(t.precisions, t.scales);
-  const engine::Recipe r = recipe_of(t, only(t.models, "--model"), only(t.precisions, "--precision"), only(lens_of(t), "--len"), phase);
+engine::Recipe only_step(const StepTime& t, engine::Purpose phase) {
+  const engine::Recipe r =
+      recipe_of(t, only(t.models, "--model"), engine::only_of(t.levers, "a profile"), only(lens_of(t), "--len"), phase);
   engine::check(r);
   return r;
 }
@@ -102,12 +102,12 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   ProfileOptions o = options;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
-  s.recipe = recipe_of(t, phase);
+  s.recipe = only_step(t, phase);
   s.documents = t.documents;
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
   s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
-  const std::uint64_t room = t.keep.what ? 0 : room_for_a_run(device, t.memory, o.group);
-  keep_as_first(t.keep, s.recipe, o.group, [&] { engine::keep_as_asked(t.keep, s.recipe, room, device, o.threads); });
+  const std::uint64_t room = s.recipe.keep.found() ? 0 : room_for_a_run(device, t.memory, o.group);
+  find_keep_as_first(s.recipe, o.group, [&] { engine::find_keep(s.recipe, room, device, o.threads); });
   const std::string misfit = host_misfit(engine::forecast(s.recipe, device, o.threads).host_bytes, device, o.group);
   check(misfit.empty(), Code::out_of_memory, "profile: {}", misfit);
   StepTime asked = t;

@@ -14,7 +14,7 @@ struct KeptProfile {
 
 // Of the sweep, or of the step: one value of each list, as one step or one problem is profiled; phase: the largest, those before it are too.
 KeptProfile profile_attention_study(const AttentionSweep&, const Device&, const ProfileOptions&, const Host&);
-engine::Recipe recipe_of(const StepTime&, engine::Purpose phase);  // an Error where it is no one step, or none of the engine's
+engine::Recipe only_step(const StepTime&, engine::Purpose phase);  // an Error where it is no one step, or none of the engine's
 KeptProfile profile_step_study(const StepTime&, engine::Purpose phase, const Device&, const ProfileOptions&, const Host&);
 
 // Variants that serve the sweep's one problem; who was asked for by name and does not is an Error, before the first is run.

@@ -48,16 +48,18 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
                                   [&](const RowObject& m) { return m.is_object() && text_at(m, "name") == text_at(last, "model"); });
   if (model == s["models"].end()) return;
   const StepTime asked = read_described<StepTime>(s, run.name);
-  const engine::ModelConfig config = engine::model_from_json(model->dump(), text_at(*model, "name"));
-  engine::Recipe r = recipe_of(asked, config, precision_named(text_at(last, "precision")).value_or(Precision{}),
-                               std::int64_t(number_at(last, "len")), value_named<engine::Purpose>(text_at(last, "phase"), "phase"));
+  const auto levers = each_of(asked.levers);
+  if (levers.empty()) return;
+  const StepRow blank{.levers = levers.front()};  // a run of earlier versions has levers in its settings alone
+  const StepRow row = read_described<StepRow>(last, run.name, blank);
+  engine::Recipe r = recipe_of(asked, engine::model_from_json(model->dump(), row.model), row.levers, row.len, row.phase);
   const Device device = device_of(run);
   if (device.memory_bytes == 0) {  // neither here nor known by name: whose kernels' tensors would be counted?
     into.add(Part{Note{fmt::format("Live bytes are not forecast here: nothing is known of '{}'.", run.machine)}});
     return;
   }
   const int workers = device.kind == DeviceKind::cpu ? std::max(1, int(number_at(s, "threads"))) : 1;
-  engine::keep_as_asked(asked.keep, r, asked.memory.value_or(device.memory_bytes), device, workers);
+  engine::find_keep(r, asked.memory.value_or(device.memory_bytes), device, workers);
   const auto forecast = engine::forecast(r, device, workers);
   Chart c = live_bytes_chart(forecast, asked.memory.value_or(device.memory_bytes));
   c.choice = fmt::format("{} len {} {}", r.model.name, r.len, name_of(r.precision));

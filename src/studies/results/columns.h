@@ -16,7 +16,8 @@ class Columns {
   Columns(std::string_view table, std::span<const RowObject> rows);  // table: "rows", or a profile's "kernels"
 
   const Column& of(const std::string& field) const;  // valid as long as this
-  bool asked(const std::string& field) const { return of(field).role == Role::asked; }
+  bool asked(const std::string& field) const { return of(field).role == Role::asked || varied(field); }
+  bool varied(const std::string& field) const { return of(field).role == Role::varied; }
   bool described() const { return described_; }
 
  private:

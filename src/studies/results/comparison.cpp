@@ -23,17 +23,26 @@ std::string dumped(const RowObject& j) {  // a number as CSV writes it too: 1.0 
   return j.is_number_float() ? fmt::format("{}", j.get<double>()) : j.dump(-1, ' ', false, RowObject::error_handler_t::replace);
 }
 
+// CSV does not tell nothing from an empty word.
+bool says_nothing(const RowObject& value) {
+  return value.is_structured() || value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+bool has_several(const ComparedRun& run, const std::string& field) {
+  std::set<std::string> values;
+  for (const RowObject& row : run.rows) {
+    const auto at = row.find(field);
+    values.insert(at == row.end() || says_nothing(*at) ? "" : dumped(*at));
+  }
+  return values.size() > 1;
+}
+
 std::set<std::string> asked_fields(const ComparedRun& run, const Columns& columns) {
   std::set<std::string> fields;
   for (const RowObject& row : run.rows)
     for (const auto& [field, value] : row.items())
       if (!value.is_structured() && columns.asked(field)) fields.insert(field);
   return fields;
-}
-
-// CSV does not tell nothing from an empty word.
-bool says_nothing(const RowObject& value) {
-  return value.is_structured() || value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
 // What a row was asked, by the fields that both runs know: a version of the program may know more than the one before.
@@ -215,6 +224,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   const auto fields_a = asked_fields(a, columns), fields_b = asked_fields(b, columns);
   std::set<std::string> both;
   std::set_intersection(fields_a.begin(), fields_a.end(), fields_b.begin(), fields_b.end(), std::inserter(both, both.end()));
+  std::erase_if(both, [&](const std::string& f) { return columns.varied(f) && !has_several(a, f) && !has_several(b, f); });
   const AgainByQuestion again_a = again_of(a, both), again_b = again_of(b, both);
   const auto others = [](const AgainByQuestion& all, const std::string& key) {
     const auto found = all.find(key);

@@ -90,7 +90,9 @@ StepRows::StepRows(const StepTime& s, const Device& device, const std::function<
       memory_(s.memory ? *s.memory
               : group  ? group->memory_of_each(device, comm_->own_bytes())
                        : device.memory_bytes),
-      room_(s.keep.what ? 0 : std::min(memory_, room_for_a_run(device, s.memory, group))),
+      room_(std::all_of(s.levers.keep.begin(), s.levers.keep.end(), [](const engine::Keeping& k) { return k.found(); })
+                ? 0
+                : std::min(memory_, room_for_a_run(device, s.memory, group))),
       place_(device, s.threads),
       driver_(place_),
       cpu_ceiling_(place_.on_gpu()      ? 0
@@ -98,9 +100,8 @@ StepRows::StepRows(const StepTime& s, const Device& device, const std::function<
                                         : matmul_ceiling(device, place_.threads())) {}
 
 StepRow StepRows::measured_row(const StepCase& c) {
-  StepRow row{.model = c.recipe.model.name, .batch = c.recipe.batch, .len = c.recipe.len, .precision = c.recipe.precision};
-  row.ranks = c.recipe.ranks, row.logits = c.recipe.logits, row.documents = in_words(s_.documents);
-  if (c.recipe.formats().quantised()) row.scales = c.recipe.scales;
+  StepRow row{.model = c.recipe.model.name, .batch = c.recipe.batch, .len = c.recipe.len, .levers = c.recipe.levers()};
+  row.ranks = c.recipe.ranks, row.documents = in_words(s_.documents);
   row.phase = c.recipe.purpose, row.warmup = c.warmup, row.params = engine::param_count(c.recipe.model);
   try {
     measure(c, row);
@@ -116,7 +117,7 @@ StepRow StepRows::measured_row(const StepCase& c) {
 
 void StepRows::measure(const StepCase& c, StepRow& row) {
   Recipe recipe = c.recipe;
-  keep_as_first(s_.keep, recipe, group_, [&] { engine::keep_as_asked(s_.keep, recipe, room_, device_, s_.threads); });
+  find_keep_as_first(recipe, group_, [&] { engine::find_keep(recipe, room_, device_, s_.threads); });
   row.kept = engine::kept_in_words(recipe);
   const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
   row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
@@ -168,7 +169,7 @@ void StepRows::add_times(const engine::Forecast& f, const bench::Measurement& m,
   // A ceiling that a step exceeds was measured while something else ran here, other ranks say: it is measured again, and if it is still none, there
   // is no MFU.
   if (!place_.on_gpu() && rate * 1e12 > cpu_ceiling_) cpu_ceiling_ = std::max(cpu_ceiling_, matmul_ceiling(device_, place_.threads()));
-  const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.precision) : cpu_ceiling_;
+  const double ceiling = place_.on_gpu() ? device_.ceilings.of(row.levers.precision) : cpu_ceiling_;
   if (ceiling > 0 && (place_.on_gpu() || rate * 1e12 <= ceiling)) row.mfu = rate * 1e12 / ceiling;
 }
 

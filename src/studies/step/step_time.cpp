@@ -19,18 +19,21 @@ namespace {
 
 // The same step after each number of warm-up steps, side by side.
 Table by_warm_up(const std::vector<StepRow>& rows, const std::vector<std::int64_t>& warmups) {
-  Table t{"warmup", "Milliseconds after so many warm-up steps", {{"model"}, {"len"}, {"precision"}, {"phase"}}, {}};
+  Table t{"warmup", "Milliseconds after so many warm-up steps", {{"model"}, {"len"}, {"precision"}, {"phase"}, {"with"}}, {}};
   for (const auto w : warmups) {
     t.columns.push_back({fmt::format("after_{}", w), Unit::ms});
     t.columns.push_back({fmt::format("after_{}_std", w), Unit::ms, Show::spread});
   }
   for (const StepRow& row : rows) {
-    const std::vector<Value> which{row.model, row.len, std::string(name_of(row.precision)), std::string(name_of(row.phase))};
+    const std::vector<Value> which{row.model, row.len, std::string(name_of(row.levers.precision)), std::string(name_of(row.phase)),
+                                   engine::changed_in_words(row.levers, {"precision"})};
     const bool more = !t.rows.empty() && std::equal(which.begin(), which.end(), t.rows.back().begin());
     if (!more) t.add(which);
     t.rows.back().insert(t.rows.back().end(), {value_of_member(row.ms), value_of_member(row.ms_std)});
   }
   for (auto& row : t.rows) row.resize(t.columns.size());  // Ctrl-C left some out
+  if (std::all_of(rows.begin(), rows.end(), [](const StepRow& row) { return engine::changed(row.levers, {"precision"}).empty(); }))
+    leave_out(t, "with");
   return t;
 }
 
@@ -41,17 +44,17 @@ std::vector<StepCase> cases_of(const StepTime& s) {
   std::sort(phases.begin(), phases.end());
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
   for (const engine::ModelConfig& model : s.models)
-    for (const Precision precision : s.precisions)
+    for (const engine::Levers& levers : each_of(s.levers))
       for (const auto len : lens)
         for (const Purpose phase : phases)
           for (const auto warmup : s.warmups) {
             StepTime alone = s;
             alone.models = {model};
-            alone.precisions = {precision};
+            alone.levers = lists_of(levers);
             alone.lens = {len};
             alone.phases = {phase};
             alone.warmups = {warmup};
-            cases.push_back({recipe_of(s, model, precision, len, phase), warmup, key_of(alone)});
+            cases.push_back({recipe_of(s, model, levers, len, phase), warmup, key_of(alone)});
           }
   return cases;
 }
@@ -64,6 +67,7 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
     t.show("unexplained_bytes", Show::always);
   }
   if (s.warmups.size() > 1) t.show("warmup", Show::always);
+  show_changed(t, rows);
   if (s.ranks.count > 1)
     for (const char* column : {"ranks", "shard", "split_tokens", "link_bytes", "link_ms", "exposed_ms"}) t.show(column, Show::always);
   if (s.ranks.count > 1 && gpu) t.show("comm_bytes", Show::always);
@@ -106,22 +110,16 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
 
 }  // namespace
 
-Recipe recipe_of(const StepTime& s, const engine::ModelConfig& model, Precision precision, std::int64_t len, Purpose phase) {
-  Recipe r{model, s.batch, len, precision, {}, s.attention};
-  r.keep_as(s.keep.what.value_or(engine::Keeping{}));
-  r.purpose = phase;
-  r.holding = s.holding;
-  r.ranks = s.ranks;
-  r.logits = s.logits;
-  r.documents = engine::packed_as(s.documents);
-  if (r.formats().quantised()) r.scales = s.scales.value_or(engine::usual_scales);
-  return r;
-}
-
 std::string in_words(const std::vector<std::int64_t>& documents) {
   std::string words;
   for (const std::int64_t one : documents) words += fmt::format("{}{}", words.empty() ? "" : ",", one);
   return words;
+}
+
+Recipe recipe_of(const StepTime& s, const engine::ModelConfig& model, const engine::Levers& levers, std::int64_t len, Purpose phase) {
+  Recipe r = engine::recipe_of(model, s.batch, len, levers, phase, s.ranks);
+  r.documents = engine::packed_as(s.documents);
+  return r;
 }
 
 std::vector<std::int64_t> lens_of(const StepTime& s) {
@@ -136,7 +134,7 @@ Outcome step_study(const StepTime& asked, const Device& device, const Host& host
   if (s.threads == 0) s.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   check(!group || s.seconds == 0, Code::bad_argument,
         "--seconds {:g}: ranks take the same number of steps, and each has a clock of its own; give --steps", s.seconds);
-  check_scales(s.precisions, s.scales);
+  check_scales(s.levers);
   for (const StepCase& c : cases_of(s)) engine::check(c.recipe);  // bad settings end here, before a store is touched
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   StepRows study(s, device, stop, group);

@@ -20,12 +20,7 @@ struct StepTime {
   std::int64_t batch = 4;
   std::vector<std::int64_t> lens{128};
   std::vector<std::int64_t> documents{};  // lengths, packed into every row in place of a length; none: a row is one sequence
-  std::vector<Precision> precisions{{}};
-  std::optional<engine::Scales> scales;  // of fp8
-  engine::KeepAsked keep{};
-  std::string attention = "flash";
-  engine::Logits logits = engine::Logits::whole;
-  engine::Holding holding{};
+  engine::LeverLists levers{};            // a row for each combination
   std::vector<engine::Purpose> phases{engine::Purpose::forward, engine::Purpose::gradients, engine::Purpose::training};
   int steps = 10;
   double seconds = 0;                     // > 0: a row that counts longer than this stops as soon as it has three
@@ -44,14 +39,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.documents, {.name = "documents",
                   .about = "Lengths of documents, packed into each row in place of --len; attention stays within each",
                   .allowed = {0, 1 << 30}});
-  f(s.precisions, {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
-  f(s.scales, {.name = "scales", .about = engine::about_scales});
-  f(s.keep, {.name = "keep",
-             .about = "What a block recomputes in backward, as in headroom train --help; auto: a level for each block, to fit --memory",
-             .option = "--keep,--recompute"});
-  f(s.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
-  f(s.logits, {.name = "logits", .about = about_logits});
-  describe(s.holding, f);
+  describe(s.levers, f);
   f(s.phases, {.name = "phases", .about = "Phases to time; a row for each", .option = "--phase"});
   f(s.steps, {.name = "steps", .about = "Measured calls", .allowed = {1, 1 << 20}});
   f(s.seconds, {.name = "seconds", .about = "Time limit of a row, after at least three samples; 0: none", .real = {0, 1e6}});
@@ -66,7 +54,7 @@ struct StepRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   std::string documents{};  // lengths, with commas between them
-  Precision precision;
+  engine::Levers levers{};  // as they were asked
   engine::Purpose phase = engine::Purpose::forward;
   bench::Stats samples{};  // not a column: its mean and spread are
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
@@ -76,11 +64,9 @@ struct StepRow {
   std::int64_t params = 0, steps = 0, warmup = 0;
   std::optional<std::int64_t> driver_bytes{}, loaded_bytes{}, unexplained_bytes{};
   engine::Ranks ranks{};
-  engine::Logits logits = engine::Logits::whole;
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
   std::optional<double> link_ms{}, exposed_ms{};                    // forecast, where the link is known
   std::string kept{};                                               // by which blocks
-  std::optional<engine::Scales> scales{};                           // of fp8
   std::optional<std::int64_t> host_bytes{}, forecast_host_bytes{};  // pinned, where blocks keep there
   std::optional<double> host_ms{}, host_exposed_ms{};               // forecast, where the host's link is known
 };
@@ -92,7 +78,7 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.batch, {.name = "batch", .show = detail});
   f(r.len, {.name = "len"});
   f(r.documents, {.name = "documents", .show = detail});
-  f(r.precision, {.name = "precision"});
+  describe_columns(r.levers, f, {.shown = {"precision"}, .paired = {"precision", "scales", "logits"}});
   f(r.phase, {.name = "phase"});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(r.ms_std, {.name = "ms_std", .role = noted, .unit = Unit::ms, .show = spread});
@@ -112,23 +98,20 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.ranks.count, {.name = "ranks", .show = detail});
   f(r.ranks.sharding, {.name = "shard", .show = detail});
   f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});
-  f(r.logits, {.name = "logits", .show = detail});
   f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.comm_bytes, {.name = "comm_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.link_ms, {.name = "link_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.exposed_ms, {.name = "exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.kept, {.name = "kept", .role = noted, .show = detail});
-  f(r.scales, {.name = "scales", .show = detail});
   f(r.host_bytes, {.name = "host_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.forecast_host_bytes, {.name = "forecast_host_bytes", .role = noted, .unit = Unit::bytes, .show = detail});
   f(r.host_ms, {.name = "host_ms", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.host_exposed_ms, {.name = "host_exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
 }
 
-// One of the steps that are asked for: what every command that takes a StepTime runs or forecasts. Its level is the first of --keep.
-engine::Recipe recipe_of(const StepTime&, const engine::ModelConfig&, Precision, std::int64_t len, engine::Purpose);
-
 std::string in_words(const std::vector<std::int64_t>& documents);  // as StepRow::documents has them
+// One of the steps that are asked for: what every command that takes a StepTime runs or forecasts.
+engine::Recipe recipe_of(const StepTime&, const engine::ModelConfig&, const engine::Levers&, std::int64_t len, engine::Purpose);
 std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, what they have together; an Error where that is nothing
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.

@@ -1,19 +1,32 @@
-// The allowed words of a step's options: precisions that the engine trains in, and attention families.
+// A model in JSON, and what devices refuse of the levers of a step.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "engine/training.h"
+#include "report/described_table.h"
 #include "store/described_json.h"
 
 namespace headroom::studies {
 
-std::vector<std::string> trained_precisions();
-std::vector<std::string> attention_families();
-void check_scales(const std::vector<Precision>&, std::optional<engine::Scales>);  // refused where none is fp8
+void check_scales(const engine::LeverLists&);  // refused where no precision is fp8
 // Also tf32 is, on a CPU.
-void check_precisions(const std::vector<Precision>&, std::optional<engine::Scales>, const Device&);
-inline constexpr const char* about_logits = "Dtype of logits: whole is FP32, half the precision's, whose rounding the loss then sees";
+void check_precisions(const engine::LeverLists&, const Device&);
+
+// A table whose rows say their levers in words, without that column where all are as usual.
+template <class Row>
+Table without_usual(Table t, const std::vector<Row>& rows) {
+  if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.with.empty(); })) leave_out(t, "with");
+  return t;
+}
+
+// A lever that some row has otherwise than usual is a column for people too.
+template <class Row>
+void show_changed(Table& t, const std::vector<Row>& rows) {
+  for (const Row& row : rows)
+    for (const auto& [lever, word] : engine::changed(row.levers)) t.show(lever, Show::always);
+}
 
 }  // namespace headroom::studies
 

@@ -31,7 +31,6 @@ constexpr const char* extended_at = "extended_at";  // in a checkpoint's setting
 // Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
 std::string settings_of(const TrainRun& r, const engine::Data& data) {
   auto settings = parse_json(key_of(r), "settings");
-  if (!r.recipe.scales) settings.erase("scales");               // as in checkpoints from before there were any
   settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
   settings["data"] = data.fingerprint();
   return settings.dump();
@@ -101,9 +100,10 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   auto mine = parse_json(asked, "settings");
   auto before = parse_json_or_discard(theirs);
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
-  if (before.contains("updating")) before["update"] = before["updating"];                                 // as earlier checkpoints call it
-  if (!before.contains("logits")) before["logits"] = names_of<engine::Logits>.of(engine::Logits::whole);  // those had no other
-  if (!before.contains("documents")) before["documents"] = nullptr;
+  if (before.contains("updating")) before["update"] = before["updating"];  // as earlier checkpoints call it
+  const auto usual_settings = parse_json(key_of(TrainRun{}), "settings");
+  for (const auto& [key, usual] : usual_settings.items())
+    if (!before.contains(key)) before[key] = usual;  // a lever that the program which saved it did not have
   const auto steps_of = [&](const nlohmann::json& j) {
     return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
   };
@@ -150,7 +150,7 @@ void save_good(Training& t, const engine::Position& at, const std::string& folde
   engine::save(t, at, folder);
 }
 
-Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory, const std::string& on_host = "") {
+Outcome does_not_fit(const TrainRun& r, bool keep_asked, std::size_t needed, std::uint64_t memory, const std::string& on_host = "") {
   Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
   record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
@@ -159,15 +159,13 @@ Outcome does_not_fit(const TrainRun& r, std::size_t needed, std::uint64_t memory
              !on_host.empty()
                  ? on_host
                  : fmt::format("this needs {}, {} are available; try {}a smaller --batch with more --micro-batches, or headroom plan",
-                               bytes_in_words(double(needed)), bytes_in_words(double(memory)), r.keep.what ? "--keep input, " : ""));
+                               bytes_in_words(double(needed)), bytes_in_words(double(memory)), keep_asked ? "--keep input, " : ""));
   return {std::move(record), Answer::no};
 }
 
 // Where nothing fits, the least of all: the answer is then no, by its bytes.
-void choose_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
-  r.recipe.keep_as(r.keep.what.value_or(engine::Keeping{engine::Keep::input}));
-  if (!r.keep.what)
-    engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(engine::KeepFound{{engine::Keep::input}}).put_in(r.recipe);
+void find_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
+  r.recipe.keep = engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(engine::Keeping{engine::Keep::input});
 }
 
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
@@ -236,14 +234,15 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   r.recipe.documents = data.packed();
   const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
-  const std::uint64_t room = r.keep.what ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
-  keep_as_first(r.keep, r.recipe, group, [&] { choose_keep(r, room - std::min<std::uint64_t>(room, of_sample), device); });
+  const bool keep_asked = r.recipe.keep.found();
+  const std::uint64_t room = keep_asked ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
+  find_keep_as_first(r.recipe, group, [&] { find_keep(r, room - std::min<std::uint64_t>(room, of_sample), device); });
   const std::string settings = settings_of(r, data);
   const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
   const std::size_t taken = group ? group->most(needed, "what they need") : needed;  // arenas of one size, on all ranks or on none
-  if (memory > 0 && taken > memory) return does_not_fit(r, taken, memory);
-  const std::size_t on_host = r.recipe.host > 0 ? engine::forecast(r.recipe, device, threads).host_bytes : 0;
-  if (const std::string why = host_misfit(on_host, device, group); !why.empty()) return does_not_fit(r, taken, memory, why);
+  if (memory > 0 && taken > memory) return does_not_fit(r, keep_asked, taken, memory);
+  const std::size_t on_host = r.recipe.host() > 0 ? engine::forecast(r.recipe, device, threads).host_bytes : 0;
+  if (const std::string why = host_misfit(on_host, device, group); !why.empty()) return does_not_fit(r, keep_asked, taken, memory, why);
   Place place(device, threads);
   const auto comm = group ? group->comm(device) : nullptr;
   const std::shared_ptr<void> shared = comm ? comm->take(taken) : nullptr;
@@ -326,7 +325,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
   record.add("unigram_entropy", data.unigram_entropy());
-  if (!r.keep.what) record.add("kept", engine::kept_in_words(r.recipe));
+  if (!keep_asked) record.add("kept", engine::kept_in_words(r.recipe));
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   if (t.host_keep()) record.add("host_bytes", std::int64_t(t.host_keep()->host_bytes()), Unit::bytes);
   if (!stopped && data.validation_batches(r.recipe) == 0)

@@ -15,8 +15,7 @@
 namespace headroom::studies {
 
 struct TrainRun {
-  engine::Recipe recipe;  // its keep levels are found by the study
-  engine::KeepAsked keep{};
+  engine::Recipe recipe;  // keep auto is found by the study
   std::optional<std::uint64_t> memory{};
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
@@ -42,22 +41,17 @@ struct TrainRun {
 // What is asked has to be the same for a resumed run to give the same bits, beside model, data and seed; the rest is noted.
 void describe(Of<TrainRun> auto& r, auto&& f) {
   using enum Role;
-  f(r.recipe.batch, {.name = "batch", .about = "Sequences of a micro-batch", .allowed = {1, 4096}});
-  f(r.recipe.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 24}});
-  f(r.recipe.micro_batches, {.name = "micro_batches", .about = "Micro-batches whose gradients add up to a step", .allowed = {1, 4096}});
+  describe(r.recipe, [&](auto& member, Description d) {
+    // Gradients have the same bits whatever is kept (but in 8 bits), and however many ranks make them.
+    for (const std::string_view same_bits : {"keep", "ranks", "shard", "split_tokens"})
+      if (d.name == same_bits) d.role = noted;
+    f(member, d);
+  });
   f(r.documents, {.name = "documents",
                   .about = "What ends a document; documents are packed into rows of --len tokens, and none sees another. lines, paragraphs "
                            "and jsonl are of --text; token:N is of any file"});
   f(r.schedule.steps, {.name = "steps", .about = "Steps of the whole run; 0: only validate and sample", .allowed = {0, 1ll << 40}});
-  f(r.recipe.precision,
-    {.name = "precision", .about = "Dtype of activations and matmuls; the optimiser is fp32", .choices = trained_precisions});
-  f(r.recipe.scales, {.name = "scales", .about = engine::about_scales});
-  f(r.keep, {.name = "keep", .role = noted, .about = engine::keep_auto_help, .option = "--keep,--recompute"});
   f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Memory limit of a rank [what is available]"});
-  f(r.recipe.logits, {.name = "logits", .about = about_logits});
-  f(r.recipe.attention, {.name = "attention", .about = "Attention variant", .choices = attention_families});
-  describe(r.recipe.holding, f);
-  describe(r.recipe.ranks, f, noted);
   f(r.schedule.peak, {.name = "lr", .about = "Learning rate after warm-up", .real = {0, 1e6}});
   f(r.schedule.floor, {.name = "floor"});
   f(r.schedule.warmup, {.name = "warmup", .about = "Steps of warm-up; then a cosine to a tenth of --lr", .allowed = {0, 1 << 30}});

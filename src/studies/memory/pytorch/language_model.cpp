@@ -320,8 +320,8 @@ struct Model {
     Value out =
         m.compile == Compile::blocks
             ? compiled.block(int(i), x, parameters_of(blocks[i]), m.sharded() ? std::vector<Value>{t.cos, t.sin} : std::vector<Value>{},
-                             m.keep.level == engine::Keep::input ? Compiled::Keeps::input : Compiled::Keeps::all)
-        : m.keep.level == engine::Keep::input
+                             m.keep.first() == engine::Keep::input ? Compiled::Keeps::input : Compiled::Keeps::all)
+        : m.keep.first() == engine::Keep::input
             ? torch.checkpointed(
                   "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass)
             : whole_block(i, std::move(x), t, pass);
@@ -506,7 +506,8 @@ void check(const LanguageModel& m) {
   check(!half || m.lora == 0, Code::bad_argument,
         "--as pytorch --parameters half: --lora holds what is frozen in the precision already; leave --parameters out");
   using engine::Keep;
-  check((m.keep.level == Keep::everything || m.keep.level == Keep::input) && m.keep.host == 0, Code::bad_argument,
+  check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
+        Code::bad_argument,
         "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "
         "groups:K:everything",
         WordsOf<engine::Keeping>::to(m.keep));
