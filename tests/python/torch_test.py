@@ -186,6 +186,17 @@ class AttentionTest(Base):
         sink.grad = None
         ht.attention(q, k, v, sink=torch.zeros(4, requires_grad=True)).sum().backward()  # only the sink wants one
 
+    def test_caps_under_large_gradients(self):
+        """A score that a row does not see has no gradient, however large dO is."""
+        for device, dim, mask in itertools.product(DEVICES, (16, 64, 128, 256), ({"is_causal": True}, {"window": (40, 0), "align": "bottom-right"})):
+            q, k, v = tensors(device, torch.bfloat16, len_q=150, len_k=150, dim=dim)
+            o = ht.attention(q, k, v, softcap=5.0, **mask)
+            up = torch.randn(o.shape, generator=torch.Generator().manual_seed(1)).to(o) * 2**14
+            twins = [t.detach().double().cpu().requires_grad_() for t in (q, k, v)]
+            want = torch.autograd.grad(reference(*twins, softcap=5.0, **mask)[0], twins, up.double().cpu())
+            for got, w in zip(torch.autograd.grad(o, (q, k, v), up), want):
+                self.near(got / 2**14, w / 2**14, torch.bfloat16, (device, dim, mask))
+
     def test_documents(self):
         cu_q, cu_k = [[0, 10, 10, 33], [0, 1, 20, 30]], [[0, 12, 15, 40], [0, 0, 25, 39]]
         for device, dtype, mask in itertools.product(DEVICES, (torch.float32, torch.bfloat16), ({}, {"is_causal": True}, {"window": (5, 2)})):
@@ -966,11 +977,18 @@ class ReplaceTest(Base):
             "heads first": lambda n: torch.randn(3, 2, n, 8).transpose(0, 1), "turned": lambda n: torch.randn(2, 3, 8, n).transpose(2, 3),
             "expanded": lambda n: torch.randn(1, 3, n, 8).expand(2, 3, n, 8),
         }  # fmt: skip
-        for device, (how, make), n, dtype in itertools.product(DEVICES, made.items(), (1, 33), (torch.float32, torch.bfloat16)):
-            with self.subTest(how=how, n=n, device=device, dtype=dtype):
+        backend = torch.nn.attention.SDPBackend
+        ways = [("cpu", _FUSED)] + [("cuda", chosen) for chosen in (list(backend.__members__.values())[1:], *([b] for b in (*_FUSED, backend.CUDNN_ATTENTION)))]
+        ways = [way for way in ways if way[0] in DEVICES]
+        for (device, chosen), (how, make), n, dtype in itertools.product(ways, made.items(), (1, 33), (torch.float32, torch.bfloat16)):
+            with self.subTest(how=how, n=n, device=device, dtype=dtype, chosen=chosen), torch.nn.attention.sdpa_kernel(chosen):
                 q, k, v = (make(n).to(device, dtype).requires_grad_(device == "cuda") for _ in range(3))
-                want = F.scaled_dot_product_attention(q, k, v)
-                with ht.replace_sdpa() as seen:
+                try:
+                    want = F.scaled_dot_product_attention(q, k, v)
+                except RuntimeError as refused:
+                    self.assertRegex(str(refused), "No available kernel|not correctly aligned", "torch's own refusals")
+                    continue
+                with ht.replace_sdpa(even_if_chosen=True) as seen:
                     for _ in range(2):  # known the second time
                         o = F.scaled_dot_product_attention(q, k, v)
                 self.assertEqual(seen.served, 2)

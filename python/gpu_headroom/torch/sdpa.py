@@ -79,17 +79,17 @@ def _imported_names():
     return sorted(found)
 
 
+def _on():
+    """Which of torch's fused kernels may run: flash, efficient, cuDNN."""
+    cuda = torch.backends.cuda
+    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled()
+
+
 def _chosen(but_fused):
     """The sentence for a choice that the user made among torch's kernels, by sdpa_kernel or a switch; None where several fused ones may run,
     and with `but_fused` where one may."""
     cuda = torch.backends.cuda
-    fused = [
-        name
-        for name, on in (
-            ("flash", cuda.flash_sdp_enabled()), ("efficient", cuda.mem_efficient_sdp_enabled()), ("cuDNN", cuda.cudnn_sdp_enabled()),
-        )
-        if on
-    ]  # fmt: skip
+    fused = [name for name, on in zip(("flash", "efficient", "cuDNN"), _on()) if on]
     if len(fused) > (0 if but_fused else 1):
         return None
     if fused:
@@ -201,8 +201,8 @@ def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     if q.device.type == "cuda" and not torch.compiler.is_compiling():
         rest = {"enable_gqa": True} if enable_gqa else {}
         kernel = torch._fused_sdp_choice(q, k, v, attn_mask=attn_mask, dropout_p=0.0, is_causal=is_causal, scale=scale, **rest)
-        if kernel in (1, 2):  # flash and efficient: [batch, len, heads, head_dim]
-            return 0
+        if kernel == 2 or (kernel == 1 and any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride()))):
+            return 0  # efficient: [batch, len, heads, head_dim], and so flash where q is expanded; else flash's is like q
         if kernel == 0:
             return 1
     if any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride())) or q.stride(3) != 1:
@@ -228,7 +228,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
         known_as = (
             query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
             query.device, key.device, value.device, torch.get_num_threads() if query.is_cpu else None, is_causal, type(is_causal), scale,
-            enable_gqa, torch.are_deterministic_algorithms_enabled(), tf32,
+            enable_gqa, torch.are_deterministic_algorithms_enabled(), tf32, query.is_cuda and _on(),
         )  # fmt: skip
         try:
             found = _known.get(known_as)

@@ -132,7 +132,8 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
       for (int i = 0; i < keys / 2; ++i) {
         const float x = scores[i];
         scores[i] = exp2_fast(fmaf(x, a.scale_log2, -lse[i / 2 % 2]));
-        if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * fmaf(-x, x, 1);
+        // 1 - tanh², and 0 for a hidden score: its own would bring dP beyond FP32, and 0 · inf is NaN. Saturating costs no instruction.
+        if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * __saturatef(fmaf(-x, x, 1));
       }
       hold_to_one(scores, hold);
 #pragma unroll
