@@ -267,6 +267,8 @@ HEADROOM_API void headroom_comm_end(headroom_comm* comm, const char* why); /* th
 HEADROOM_API int headroom_comm_rank(const headroom_comm* comm);
 HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
 
+/* What the next call carries ("layer 3's weight"): compared as the rest is, and named where it differs. At most the last 47 bytes of it. */
+HEADROOM_API headroom_status headroom_comm_carries(headroom_comm* comm, const char* what);
 HEADROOM_API headroom_status headroom_comm_barrier(headroom_comm* comm);
 HEADROOM_API headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root);
 /* In place; not of i32, as every sum. */

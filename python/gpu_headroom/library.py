@@ -102,6 +102,7 @@ _SIGNATURES = {
     "headroom_comm_end": (None, [c.c_void_p, c.c_char_p]),
     "headroom_comm_rank": (c.c_int, [c.c_void_p]),
     "headroom_comm_ranks": (c.c_int, [c.c_void_p]),
+    "headroom_comm_carries": (c.c_int, [c.c_void_p, c.c_char_p]),
     "headroom_comm_barrier": (c.c_int, [c.c_void_p]),
     "headroom_comm_broadcast": (c.c_int, [c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int32]),
     "headroom_comm_all_reduce": (c.c_int, [c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int]),

@@ -141,6 +141,10 @@ void headroom_comm_end(headroom_comm* comm, const char* why) {
 int headroom_comm_rank(const headroom_comm* comm) { return comm ? comm->comm->rank() : 0; }
 int headroom_comm_ranks(const headroom_comm* comm) { return comm ? comm->comm->ranks() : 0; }
 
+headroom_status headroom_comm_carries(headroom_comm* comm, const char* what) {
+  return collectively(comm, "carries", [&](headroom_comm& c) { c.collectives->carries(&given(what, "what")); });
+}
+
 headroom_status headroom_comm_barrier(headroom_comm* comm) {
   return collectively(comm, "barrier", [](headroom_comm& c) { c.collectives->barrier(); });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/convert.h"
 #include "base/error.h"
@@ -14,13 +15,14 @@ constexpr std::int64_t piece = 1 << 17;  // elements of a rank's part that are u
 
 Tensor flat_view(const void* data, DType type, std::int64_t count) { return {const_cast<void*>(data), type, {count}}; }
 
-std::string in_words(Collective call, std::int64_t count, DType type, std::int64_t how) {
+std::string in_words(Collective call, std::int64_t count, DType type, std::int64_t how, const char* what) {
   const auto name = names_of<Collective>.of(call);
   if (call == Collective::barrier || call == Collective::leave) return std::string(name);
   std::string more;
   if (call == Collective::broadcast) more = fmt::format(" from rank {}", how);
   if (call == Collective::all_reduce || call == Collective::reduce_scatter)
     more = fmt::format(", {}", names_of<Reduction>.of(Reduction(how)));
+  if (*what) more += fmt::format(" ({})", what);
   return fmt::format("{} of {} {}{}", name, count, name_of(type), more);
 }
 
@@ -31,20 +33,25 @@ char* Collectives::room(std::vector<char>& v, std::size_t bytes) const {
   return v.data();
 }
 
+void Collectives::carries(std::string_view what) {
+  what_ = {};
+  const std::size_t most = what_.size() - 1;
+  if (what.size() > most) what.remove_prefix(what.size() - most);
+  std::copy(what.begin(), what.end(), what_.begin());
+}
+
 void Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
-  const Asked mine{std::int64_t(call), count, std::int64_t(type), how};
+  const Asked mine{.call = std::int64_t(call), .count = count, .dtype = std::int64_t(type), .how = how, .what = std::exchange(what_, {})};
   asked_.resize(std::size_t(comm_.ranks()));
   const auto words = std::int64_t(sizeof(Asked) / 8);
   comm_.carries(names_of<Collective>.of(call).data());
   comm_.gather(flat_view(&mine, DType::i64, words), flat_view(asked_.data(), DType::i64, words * comm_.ranks()), nullptr);
   const auto said = [&](int r) {
     const Asked& a = asked_[std::size_t(r)];
-    return in_words(Collective(a.call), a.count, DType(a.dtype), a.how);
+    return in_words(Collective(a.call), a.count, DType(a.dtype), a.how, a.what.data());
   };
   for (int r = 1; r < comm_.ranks(); ++r) {
-    const Asked &a = asked_[0], &b = asked_[std::size_t(r)];
-    const bool same = a.call == b.call && a.count == b.count && a.dtype == b.dtype && a.how == b.how;
-    if (!same)
+    if (asked_[std::size_t(r)] != asked_[0])
       throw Differs(Code::bad_argument, fmt::format("ranks ask for different calls: rank 0 for {}, rank {} for {}", said(0), r, said(r)));
   }
 }

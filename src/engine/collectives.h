@@ -3,7 +3,9 @@
 // Order of calls: every rank makes the same calls in the same order. Each call first compares what the ranks ask for, so a difference is an
 // Error on every rank, with the same words, and nothing has moved. After another Error the ranks have ended.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/described.h"
@@ -22,6 +24,8 @@ class Collectives {
  public:
   explicit Collectives(dist::Comm& comm) : comm_(comm) {}
 
+  void carries(std::string_view what);  // the next call: compared, and named where it differs
+
   void barrier();
   void broadcast(void* data, std::int64_t count, DType, int root);
   void all_reduce(void* data, std::int64_t count, DType, Reduction);  // in place
@@ -33,12 +37,15 @@ class Collectives {
  private:
   struct Asked {
     std::int64_t call = 0, count = 0, dtype = 0, how = 0;
+    std::array<char, 48> what{};  // with a zero behind it
+    bool operator==(const Asked&) const = default;
   };
   void agree(Collective, std::int64_t count, DType, int how);
   void add(const char* parts, std::int64_t count, DType, Reduction, char* sum) const;
   char* room(std::vector<char>&, std::size_t bytes) const;
 
   dist::Comm& comm_;
+  std::array<char, 48> what_{};
   std::vector<Asked> asked_;
   std::vector<char> mine_, theirs_, sums_;
 };

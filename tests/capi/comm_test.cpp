@@ -154,6 +154,30 @@ TEST(Comm, WhatDiffersIsSaidOnEveryRankAndTheyGoOn) {
   }
 }
 
+TEST(Comm, WhatACallCarriesIsComparedOnce) {
+  const std::string far = std::string(100, 'x') + " of layer ";
+  for (const auto& o : ranks_do(2, [&](headroom_comm*comm, int rank) {
+         float x[8] = {};
+         std::string all;
+         for (const std::string& what : {std::string("up"), far + "3", rank ? far + "4" : far + "5", std::string()}) {
+           need(headroom_comm_carries(comm, what.c_str()));
+           const auto s = headroom_comm_all_reduce(comm, x, 8, HEADROOM_F32, HEADROOM_SUM);
+           all += s == HEADROOM_OK ? "|" : std::string(headroom_last_error()) + "|";
+         }
+         if (rank) need(headroom_comm_carries(comm, "what a call of its own before this had"));
+         if (headroom_comm_carries(comm, "") != HEADROOM_OK || headroom_comm_barrier(comm) != HEADROOM_OK) return std::string("barrier");
+         return all;
+       })) {
+    const std::string cut = std::string(37, 'x') + " of layer ";
+    EXPECT_EQ(o.said.substr(0, 2), "||");
+    EXPECT_NE(o.said.find("rank 0 for all_reduce of 8 fp32, sum (" + cut.substr(1) + "5), rank 1 for all_reduce of 8 fp32, sum (" +
+                          cut.substr(1) + "4)"),
+              std::string::npos)
+        << o.said;
+    EXPECT_EQ(o.said.substr(o.said.size() - 2), "||");
+  }
+}
+
 TEST(Comm, ADeadRankEndsTheOthersCalls) {
   for (const int dead : {0, 1, 2}) {
     const auto all = ranks_do(3, [&](headroom_comm* comm, int rank) {
@@ -271,6 +295,7 @@ TEST(Comm, SettingsThatMakeNoRankAreRefused) {
   EXPECT_EQ(headroom_comm_create(&s, &comm), HEADROOM_BAD_ARGUMENT);
   EXPECT_EQ(comm, nullptr);
   EXPECT_EQ(headroom_comm_barrier(nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_comm_carries(nullptr, ""), HEADROOM_BAD_ARGUMENT);
   headroom_comm_destroy(nullptr);
   headroom_comm_end(nullptr, nullptr);
   EXPECT_EQ(headroom_comm_rank(nullptr), 0);

@@ -215,6 +215,19 @@ class CollectivesTest(unittest.TestCase):
                 self.assertIn(words, said[0])
                 self.assertIn(words, said[1])
 
+    def test_calls_of_one_size_for_other_things(self):
+        """Layers in another order on one rank: the same numbers of elements, but other matrices."""
+
+        def body(comm):
+            model = hd.FullyShardedDataParallel(nn.ModuleList([nn.Linear(4, 4) for _ in range(2)]), comm)
+            return [layer(torch.ones(2, 4)) for layer in (model.module if comm.rank else model.module[::-1])]
+
+        for one in ranks_do(2, body):
+            self.assertRegex(one, r"rank 0 for all_gather of 8 fp32 \(1.weight\), rank 1 for all_gather of 8 fp32 \(0.weight\)")
+        said = ranks_do(2, lambda comm: comm.all_reduce(torch.ones(2), what=f"part {comm.rank}"))
+        self.assertIn("rank 0 for all_reduce of 2 fp32, sum (part 0), rank 1 for", said[0])
+        self.assertEqual(said[0], said[1])
+
     def test_a_dead_rank_ends_the_others(self):
         name = f"local:{uuid.uuid4().hex}"
 
@@ -386,6 +399,38 @@ class TrainingTest(unittest.TestCase):
 
         for said in ranks_do(3, body):
             self.assertEqual(said, ([torch.bfloat16], [], [(160,), (120,), (12,)], True, 6))
+
+    def test_what_was_gathered_ahead_is_not_used_after_an_update(self):
+        """A forward pass that ends early, and a backward pass that ends early, have begun to gather matrices that then change."""
+
+        def body(comm):
+            torch.manual_seed(0)
+            net = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
+
+            class Some(nn.Module):
+                def __init__(self, layers):
+                    super().__init__()
+                    self.layers = layers
+
+                def forward(self, x, n):
+                    for layer in self.layers[:n]:
+                        x = layer(x)
+                    return x
+
+            alone, model = Some(copy.deepcopy(net)), hd.FullyShardedDataParallel(Some(net), comm, prefetch=2)
+            x, differ = torch.randn(4, 6), []
+            optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (alone, model)]  # updates what had no part, too
+            for n in (3, 1, 3, 2, 3):
+                for m, optimizer in zip((alone, model), optimizers):
+                    optimizer.zero_grad(set_to_none=False)
+                    m(x, n).square().sum().backward()
+                    optimizer.step()
+                differ += same(model.whole_parameters(), {n: p.detach() for n, p in alone.named_parameters()})
+                with torch.no_grad():
+                    differ += [] if torch.equal(model(x, 3), alone(x, 3)) else ["result"]
+            return differ
+
+        self.assertEqual(ranks_do(2, body), [[], []])
 
     def test_low_precision_on_the_wire(self):
         """The matrices are rounded, the masters are not: the gradients are those of a rounded copy, summed in FP32 and rounded once."""

@@ -57,7 +57,8 @@ class Comm:
     """This process among its ranks. join() makes one; `with` or close() leaves. Tensors on a GPU go through the host's memory.
 
     Sums of float32, bfloat16 and float16 are FP32, in the order of ranks, rounded once. Other types can be moved, not summed. Any shape
-    and strides. With later=True a call returns a Work at once; leave its tensors alone until wait() has returned.
+    and strides. With later=True a call returns a Work at once; leave its tensors alone until wait() has returned. `what` a call carries is
+    compared between ranks, as its size and type are: "layer 3's weight".
     """
 
     def __init__(self, made: c.c_void_p) -> None:
@@ -100,9 +101,9 @@ class Comm:
 
     def barrier(self) -> None:
         self._finish_begun()
-        self._call("headroom_comm_barrier")
+        self._call("headroom_comm_barrier", "")
 
-    def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False) -> Any:
+    def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False, what: str = "") -> Any:
         """Rank `root`'s values, in place."""
         name = "broadcast"
         self._tensor(name, tensor)
@@ -110,43 +111,43 @@ class Comm:
 
         def call(host):
             data, count, dtype, back = _as_elements(host)
-            self._call("headroom_comm_broadcast", data.data_ptr(), count, dtype, root)
+            self._call("headroom_comm_broadcast", what, data.data_ptr(), count, dtype, root)
             back()
 
         return self._in_place(tensor, call, later)
 
-    def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False) -> Any:
+    def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Any:
         """The ranks' sum or mean, in place."""
         dtype, how = self._summed("all_reduce", tensor, reduction)
 
         def call(host):
-            self._call("headroom_comm_all_reduce", host.data_ptr(), host.numel(), dtype, how)
+            self._call("headroom_comm_all_reduce", what, host.data_ptr(), host.numel(), dtype, how)
 
         return self._in_place(tensor, call, later)
 
-    def all_gather(self, tensor: torch.Tensor, later: bool = False) -> Any:
+    def all_gather(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Any:
         """[ranks, *tensor.shape]: row r came from rank r."""
         self._tensor("all_gather", tensor)
 
         def call(host, made):
             data, count, dtype, _ = _as_elements(host)
             whole, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_all_gather", data.data_ptr(), whole.data_ptr(), count, dtype)
+            self._call("headroom_comm_all_gather", what, data.data_ptr(), whole.data_ptr(), count, dtype)
             back()
 
         return self._made(tensor, (self.ranks, *tensor.shape), call, later)
 
-    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False) -> Any:
+    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Any:
         """Of tensors [ranks, ...]: the sum or mean of all ranks' row of this rank."""
         dtype, how = self._summed("reduce_scatter", tensor, reduction)
         self._rows("reduce_scatter", tensor)
 
         def call(host, made):
-            self._call("headroom_comm_reduce_scatter", host.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
+            self._call("headroom_comm_reduce_scatter", what, host.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
 
         return self._made(tensor, tuple(tensor.shape[1:]), call, later)
 
-    def exchange(self, tensor: torch.Tensor, later: bool = False) -> Any:
+    def exchange(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Any:
         """Of tensors [ranks, ...]: row r goes to rank r, row r of the result came from it."""
         self._tensor("exchange", tensor)
         self._rows("exchange", tensor)
@@ -154,7 +155,7 @@ class Comm:
         def call(host, made):
             mine, count, dtype, _ = _as_elements(host, self.ranks)
             theirs, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_exchange", mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
+            self._call("headroom_comm_exchange", what, mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
             back()
 
         return self._made(tensor, tuple(tensor.shape), call, later)
@@ -199,9 +200,11 @@ class Comm:
 
         self._argument(name, check)
 
-    def _call(self, name, *arguments):
+    def _call(self, name, what, *arguments):
         if self._closed:
             raise RuntimeError("this rank has left: its Comm is closed")
+        if what:
+            lib.call("headroom_comm_carries", self, what.encode())
         lib.call(name, self, *arguments)
 
     # ---- now or later, on the host or from a GPU

@@ -1,7 +1,7 @@
 """Replicas of a module on all ranks, whose gradients become the ranks' mean: one by one, in buckets while backward runs, or all at once."""
 
 import contextlib
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
@@ -13,6 +13,7 @@ class _Unit:
 
     def __init__(self, parameters):
         self.parameters = parameters
+        self.name = ""
         self.work = self.flat = None
 
 
@@ -35,9 +36,12 @@ class Gradients:
     """Makes the gradients of `parameters` the ranks' mean. Units are sent in one order on all ranks, each as soon as it and those before it
     are there. A gradient that a rank does not have counts as 0 there; one that no rank has stays None."""
 
-    def __init__(self, comm: Comm, parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> None:
-        self.comm, self.parameters, self.enabled = comm, list(parameters), True
+    def __init__(self, comm: Comm, named: "Dict[str, torch.nn.Parameter]", bucket_bytes: Optional[int]) -> None:
+        self.comm, self.parameters, self.enabled = comm, list(named.values()), True
         self.units = units_of(self.parameters, bucket_bytes)
+        names = {id(p): name for name, p in named.items()}
+        for unit in self.units:
+            unit.name = "gradients to " + names[id(unit.parameters[-1])]
         self._unit_of = {id(p): unit for unit in self.units for p in unit.parameters}
         self._missing = {id(unit): len(unit.parameters) for unit in self.units}
         self._arrived: "set[int]" = set()
@@ -67,7 +71,7 @@ class Gradients:
         self._next += 1
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in unit.parameters]
         unit.flat = torch.cat([g.reshape(-1) for g in gradients]) if len(gradients) > 1 else gradients[0]
-        unit.work = self.comm.all_reduce(unit.flat, "mean", later=True)
+        unit.work = self.comm.all_reduce(unit.flat, "mean", later=True, what=unit.name)
 
     def finish(self) -> None:
         """Sends what is left, waits for all, and puts the means in place."""
@@ -75,7 +79,7 @@ class Gradients:
         while self._next < len(self.units):
             self._send(self.units[self._next])
         here = torch.tensor([float(p.grad is not None) for p in self.parameters])
-        here = self.comm.all_reduce(here, later=True)
+        here = self.comm.all_reduce(here, later=True, what="which gradients there are")
         somewhere = None
         for unit in self.units:
             unit.work.wait()
@@ -117,8 +121,10 @@ def at_backward(made: Any, begin: Callable[[], None]) -> Any:
     return made
 
 
-def distinct(parameters: Iterator[torch.nn.Parameter]) -> "List[torch.nn.Parameter]":
-    return list({id(p): p for p in parameters}.values())
+def send_from_rank_0(comm: Comm, module: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for name, t in (*module.named_parameters(), *module.named_buffers()):
+            comm.broadcast(t, what=name)
 
 
 class DistributedDataParallel(torch.nn.Module):
@@ -137,10 +143,8 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(f"bucket_mb is {bucket_mb}: it must be more than 0")
         self.module = module
         self.comm = join() if comm is None else comm
-        with torch.no_grad():
-            for t in (*distinct(module.parameters()), *module.buffers()):
-                self.comm.broadcast(t)
-        self._gradients = Gradients(self.comm, [p for p in distinct(module.parameters()) if p.requires_grad], sizes[how])
+        send_from_rank_0(self.comm, module)
+        self._gradients = Gradients(self.comm, {name: p for name, p in module.named_parameters() if p.requires_grad}, sizes[how])
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         return at_backward(self.module(*arguments, **named), self._gradients.begin)

@@ -1,29 +1,30 @@
 """A module whose matrices are shared out: each rank keeps its part, and a whole one is there only while its layer runs."""
 
 import contextlib
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
 from ... import library as lib
 from .comm import Comm, Work, join
-from .data_parallel import Gradients, at_backward, distinct
+from .data_parallel import Gradients, at_backward, send_from_rank_0
 
 
 class _Shared:
     """A parameter that is shared out: `parameter` holds this rank's part, flat; parts are equal, the last ones end with zeros."""
 
-    def __init__(self, parameter, comm, compute_dtype):
-        self.parameter, self.comm = parameter, comm
+    def __init__(self, name, parameter, comm, compute_dtype):
+        self.name, self.parameter, self.comm = name, parameter, comm
         self.shape, self.count = parameter.shape, parameter.numel()
         self.dtype = compute_dtype or parameter.dtype
         self.part = -(-self.count // comm.ranks)
         self.begun: Optional[Work] = None  # a gathering that was begun before it is needed
+        self.kept = False  # backward needs it again
+        self.before: "List[_Shared]" = []  # those whose layers ran just before this one's
         self.uses = 0  # of it, whose gradients have not come
         self.sum: Optional[torch.Tensor] = None  # of gradients that came
         self.work: Optional[Work] = None
         with torch.no_grad():
-            comm.broadcast(parameter)
             parameter.data = self._rows(parameter.detach())[comm.rank].clone()
 
     def _rows(self, whole):
@@ -33,7 +34,7 @@ class _Shared:
 
     def begin(self):
         if self.begun is None:
-            self.begun = self.comm.all_gather(self.parameter.detach().to(self.dtype), later=True)
+            self.begun = self.comm.all_gather(self.parameter.detach().to(self.dtype), later=True, what=self.name)
 
     def gathered(self):
         """The whole, in the type of computation."""
@@ -49,7 +50,7 @@ class _Shared:
             self.send()
 
     def send(self):
-        self.work = self.comm.reduce_scatter(self._rows(self.sum), "mean", later=True)
+        self.work = self.comm.reduce_scatter(self._rows(self.sum), "mean", later=True, what="gradient of " + self.name)
         self.sum = None
 
     def settle(self):
@@ -116,18 +117,14 @@ class FullyShardedDataParallel(torch.nn.Module):
         self._order: "List[torch.nn.Module]" = []  # layers of the last forward pass
         shared: "Dict[int, _Shared]" = {}
         layers = [m for m in module.modules() if any(_matrix(p) for p in m._parameters.values())]
-        with torch.no_grad():
-            for t in (*distinct(module.parameters()), *module.buffers()):
-                if not _matrix(t) or not isinstance(t, torch.nn.Parameter):
-                    self.comm.broadcast(t)
-        for layer in layers:
-            for p in layer._parameters.values():
-                if _matrix(p) and id(p) not in shared:
-                    shared[id(p)] = _Shared(p, self.comm, compute_dtype)
+        send_from_rank_0(self.comm, module)
+        for name, p in module.named_parameters():
+            if _matrix(p):
+                shared[id(p)] = _Shared(name, p, self.comm, compute_dtype)
         self._shared = {id(s.parameter): s for s in shared.values()}
         for layer in layers:
             self._wrap(layer)
-        rest = [p for p in distinct(module.parameters()) if p.requires_grad and id(p) not in self._shared]
+        rest = {name: p for name, p in module.named_parameters() if p.requires_grad and id(p) not in self._shared}
         self._gradients = Gradients(self.comm, rest, None)
         self._active = False
 
@@ -159,6 +156,8 @@ class FullyShardedDataParallel(torch.nn.Module):
 
         def keep(t):
             s = storages.get(t.untyped_storage().data_ptr()) if isinstance(t, torch.Tensor) and t.numel() else None
+            if s is not None:
+                s.kept = True
             return _Kept(s, t) if s is not None else t if outer is None else _Outer(outer[1], outer[0](t))
 
         try:
@@ -174,14 +173,24 @@ class FullyShardedDataParallel(torch.nn.Module):
             return  # a checkpoint's forward pass, within backward
         if self._at < len(self._order) and self._order[self._at] is layer:
             for later in self._order[self._at + 1 : self._at + 1 + self._prefetch]:
-                for _, s in _own_of(later, self._shared):
+                for s in self._of(later):
                     s.begin()
-        else:
-            for s in self._shared.values():  # another way than last time
-                s.begun = None
+        else:  # another way than last time
+            self._forget()
             del self._order[self._at :]
             self._order.append(layer)
+        before = self._order[max(0, self._at - self._prefetch) : self._at]
+        for _, s in own:
+            s.before = [one for m in reversed(before) for one in self._of(m)]
         self._at += 1
+
+    def _of(self, layer):
+        return [self._shared[id(p)] for p in layer._parameters.values() if p is not None and id(p) in self._shared]
+
+    def _forget(self):
+        """What was gathered ahead and not used: an update would make it old."""
+        for s in self._shared.values():
+            s.begun = None
 
     def begin(self) -> None:
         self._gradients.begin()
@@ -196,11 +205,15 @@ class FullyShardedDataParallel(torch.nn.Module):
                 s.send()
         for s in self._shared.values():
             s.settle()
-            s.uses = 0
+            s.uses, s.kept = 0, False
+        self._forget()
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         self._at = 0
-        return at_backward(self.module(*arguments, **named), self.begin)
+        self._forget()
+        made = self.module(*arguments, **named)
+        self._forget()
+        return at_backward(made, self.begin)
 
     def whole_parameters(self) -> "Dict[str, torch.Tensor]":
         """Every parameter by its name, whole, in its own type. Every rank calls it."""
@@ -208,7 +221,7 @@ class FullyShardedDataParallel(torch.nn.Module):
         with torch.no_grad():
             for name, p in self.module.named_parameters(remove_duplicate=False):
                 s = self._shared.get(id(p))
-                found[name] = p.detach().clone() if s is None else self.comm.all_gather(p.detach()).view(-1)[: s.count].view(s.shape)
+                found[name] = p.detach().clone() if s is None else self.comm.all_gather(p.detach(), what=name).view(-1)[: s.count].view(s.shape)
         return found
 
 
@@ -216,13 +229,14 @@ def _matrix(p) -> bool:
     return p is not None and p.dim() > 1
 
 
-def _own_of(layer, shared) -> "Iterator[Any]":
-    return ((name, shared[id(p)]) for name, p in layer._parameters.items() if p is not None and id(p) in shared)
-
-
 def _again(kept):
     if isinstance(kept, _Outer):
         return kept.unpack(kept.kept)
     if not isinstance(kept, _Kept):
         return kept
-    return kept.shared.gathered().as_strided(*kept.geometry)
+    s = kept.shared
+    whole = s.gathered()
+    for before in s.before:
+        if before.kept:
+            before.begin()
+    return whole.as_strided(*kept.geometry)

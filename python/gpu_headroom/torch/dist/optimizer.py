@@ -64,7 +64,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         sent = []
         for (rank, _, _), those in pieces.items():
             flat = torch.cat([p.detach().reshape(-1) for p in those])
-            sent.append((rank, those, flat, self.comm.broadcast(flat, rank, later=True)))
+            sent.append((rank, those, flat, self.comm.broadcast(flat, rank, later=True, what="updated parameters")))
         for rank, those, flat, work in sent:
             work.wait()
             if rank != self.comm.rank:
