@@ -110,15 +110,20 @@ TEST_F(Examples, OfHelpAndPagesAreTaken) {
     if (!counts_only(one)) taken(one);
 }
 
-// A search of plan takes seconds: each is asked about one more card, in turn.
+// A search of plan takes seconds: each is asked about one more card, in turn. HEADROOM_CARDS=own asks each about its own card only: what is
+// counted for another is counted by the same code in every build, and the build with CUDA asks.
 TEST_F(Examples, ThatOnlyCountServeEveryKnownCard) {
   const auto& cards = known_devices();
+  const char* which = std::getenv("HEADROOM_CARDS");
+  const bool every_card = !which || std::string_view(which) != "own";
   std::size_t counted = 0, plans = 0;
   for (const std::string& one : all()) {
     if (!counts_only(one)) continue;
     const std::string without = std::regex_replace(one, std::regex(" --device [^ ]+"), " ") + " --device ";
     std::vector<std::string> asked{one};
-    if (one.starts_with("plan"))
+    if (!every_card)
+      ++plans;
+    else if (one.starts_with("plan"))
       asked.push_back(without + cards[plans++ % cards.size()].key);
     else
       for (const Device& card : cards) asked.push_back(without + card.key);
@@ -129,7 +134,7 @@ TEST_F(Examples, ThatOnlyCountServeEveryKnownCard) {
     }
   }
   EXPECT_GE(plans, cards.size());
-  EXPECT_GT(counted, 100u);
+  EXPECT_GT(counted, every_card ? 100u : 20u);
 }
 
 TEST(ExamplesInAText, AreWholeCommandsWithoutTheirRemarks) {
