@@ -152,10 +152,12 @@ std::string find_dry_library() {
 
 namespace {
 
-// What observes PyTorch from within: modules, phases, steps, values. Without it the bytes are the same.
+// What observes PyTorch from within: modules, phases, steps, values. Without it nothing would end the program after its steps.
 std::vector<std::string> observed(std::int64_t steps) {
   const fs::path observer = beside_program("headroom_observer");
-  if (observer.empty()) return {};
+  check(!observer.empty(), Code::unsupported,
+        "a program is run dry with the folder headroom_observer, which is in {}; build it with the program: make build",
+        places_beside_program());
   const char* const path = std::getenv("PYTHONPATH");
   return {fmt::format("PYTHONPATH={}{}{}", observer.string(), path && *path ? ":" : "", path ? path : ""),
           fmt::format("HEADROOM_DRY_STEPS={}", steps)};
