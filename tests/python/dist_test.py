@@ -486,6 +486,24 @@ class TrainingTest(unittest.TestCase):
 
         self.assertEqual(ranks_do(2, body), [(24, 0, True, True)] * 2)
 
+    def test_clipping_is_by_the_whole_norm(self):
+        def body(comm):
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Linear(7, 9), nn.LayerNorm(9), nn.Linear(9, 5))
+            twin, model, x = copy.deepcopy(net), hd.FullyShardedDataParallel(net, comm), torch.randn(comm.ranks, 4, 7)
+            model(x[comm.rank]).square().sum().backward()
+            sum(twin(one).square().sum() / comm.ranks for one in x).backward()
+            norm, want = model.clip_grad_norm_(0.5), nn.utils.clip_grad_norm_(twin.parameters(), 0.5)
+            for p, q in zip(net.parameters(), twin.parameters()):
+                part = p.numel()
+                q = q.grad.view(-1) if p.dim() == 1 and p.shape == q.shape else nn.functional.pad(q.grad.view(-1), (0, part * comm.ranks - q.numel()))
+                q = q if q.numel() == part else q[comm.rank * part : (comm.rank + 1) * part]
+                if not torch.allclose(p.grad.view(-1), q, atol=1e-6):
+                    return "gradients"
+            return "right" if torch.allclose(norm, want) and want > 0.5 else f"norm {norm} {want}"
+
+        self.assertEqual(ranks_do(3, body), ["right"] * 3)
+
     def test_what_is_refused(self):
         with hd.join() as comm:
             for wrong in (lambda: hd.DistributedDataParallel(Net(), comm, "all"), lambda: hd.DistributedDataParallel(Net(), comm, bucket_mb=0),

@@ -13,17 +13,27 @@ if importlib.util.find_spec("numpy") is None:
     sys.exit(77)
 
 
+def has_card():
+    import torch
+
+    return torch.cuda.is_available()
+
+
 class ExamplesTest(unittest.TestCase):
     def test_every_program(self):
         names = sorted(name for name in os.listdir(FOLDER) if name.endswith(".py"))
         self.assertGreater(len(names), 3)
         for name in names:
             with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-                needs = re.findall(r"^import (cupy|jax|numpy|torch)\b", file.read(), re.M)
+                text = file.read()
+            needs = re.findall(r"^import (cupy|jax|numpy|torch)\b", text, re.M)
             with self.subTest(name):
                 self.assertTrue(needs, "an example is about somebody's arrays")
                 if any(importlib.util.find_spec(x) is None for x in needs):
                     print(f"{name}: not run, {' and '.join(needs)} are not installed")
+                    continue
+                if ".cuda()" in text and not has_card():
+                    print(f"{name}: not run, it needs a GPU")
                     continue
                 ended = subprocess.run([sys.executable, name], cwd=FOLDER, capture_output=True, text=True, timeout=300)
                 self.assertEqual(ended.returncode, 0, ended.stderr)

@@ -215,6 +215,17 @@ class FullyShardedDataParallel(torch.nn.Module):
         self._forget()
         return at_backward(made, self.begin)
 
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """As torch.nn.utils.clip_grad_norm_, by the norm of whole gradients, which it returns. Every rank calls it."""
+        parts = [s.parameter.grad for s in self._shared.values() if s.parameter.grad is not None]
+        vectors = [p.grad for p in self._gradients.parameters if p.grad is not None]
+        squares = [torch.stack([g.float().square().sum() for g in some]).sum().cpu() if some else torch.zeros(()) for some in (parts, vectors)]
+        norm = (self.comm.all_reduce(squares[0], what="squares of gradients") + squares[1]).sqrt()
+        factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1.0).item()
+        for g in (*parts, *vectors):
+            g.mul_(factor)
+        return norm
+
     def whole_parameters(self) -> "Dict[str, torch.Tensor]":
         """Every parameter by its name, whole, in its own type. Every rank calls it."""
         found: "Dict[str, torch.Tensor]" = {}
