@@ -7,6 +7,7 @@ from typing_extensions import assert_type
 
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
+import gpu_headroom.torch.dist as hd
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu: torch.Tensor, flag: bool) -> torch.Tensor:
@@ -28,3 +29,19 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu: torch.Tensor, 
     ht.attention(q, k, v, causal=True)  # type: ignore[call-overload]  # pyright: ignore
     ht.attention(q, k, v, return_lse=True).sum()  # type: ignore[attr-defined]  # pyright: ignore
     return o + either + dq + dk + dv
+
+
+def train(model: torch.nn.Module, x: torch.Tensor, name: str) -> torch.Tensor:
+    with hd.join(0, 1, name, patience=60) as comm:
+        assert_type(comm.all_reduce(x, "mean"), torch.Tensor)
+        work = comm.all_gather(x, later=True)
+        assert_type(work, hd.Work)
+        whole: torch.Tensor = work.wait()
+        assert_type(comm.broadcast(x, 0, later=False, what="x"), torch.Tensor)
+        replicas = hd.DistributedDataParallel(model, comm, how="flat")
+        optimizer = hd.ShardedOptimizer(replicas.parameters(), torch.optim.AdamW, comm, lr=1e-3)
+        optimizer.step()
+        sharded = hd.FullyShardedDataParallel(model, comm, compute_dtype=torch.bfloat16)
+        print(comm.rank + comm.ranks, sharded.whole_parameters()["weight"].shape)
+        comm.all_reduce(x, later=1.5)  # type: ignore[call-overload]  # pyright: ignore
+        return sharded.clip_grad_norm_(1.0) + whole

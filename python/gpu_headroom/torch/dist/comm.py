@@ -8,7 +8,7 @@ import sys
 import threading
 import uuid
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Literal, Optional, Union, overload
 
 import torch
 
@@ -103,7 +103,11 @@ class Comm:
         self._finish_begun()
         self._call("headroom_comm_barrier", "")
 
-    def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False, what: str = "") -> Any:
+    @overload
+    def broadcast(self, tensor: torch.Tensor, root: int = ..., later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
+    @overload
+    def broadcast(self, tensor: torch.Tensor, root: int = ..., *, later: Literal[True], what: str = ...) -> Work: ...
+    def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """Rank `root`'s values, in place."""
         name = "broadcast"
         self._tensor(name, tensor)
@@ -116,7 +120,11 @@ class Comm:
 
         return self._in_place(tensor, call, later)
 
-    def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Any:
+    @overload
+    def all_reduce(self, tensor: torch.Tensor, reduction: str = ..., later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
+    @overload
+    def all_reduce(self, tensor: torch.Tensor, reduction: str = ..., *, later: Literal[True], what: str = ...) -> Work: ...
+    def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """The ranks' sum or mean, in place."""
         dtype, how = self._summed("all_reduce", tensor, reduction)
 
@@ -125,7 +133,11 @@ class Comm:
 
         return self._in_place(tensor, call, later)
 
-    def all_gather(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Any:
+    @overload
+    def all_gather(self, tensor: torch.Tensor, later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
+    @overload
+    def all_gather(self, tensor: torch.Tensor, *, later: Literal[True], what: str = ...) -> Work: ...
+    def all_gather(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """[ranks, *tensor.shape]: row r came from rank r."""
         self._tensor("all_gather", tensor)
 
@@ -137,7 +149,11 @@ class Comm:
 
         return self._made(tensor, (self.ranks, *tensor.shape), call, later)
 
-    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Any:
+    @overload
+    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = ..., later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
+    @overload
+    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = ..., *, later: Literal[True], what: str = ...) -> Work: ...
+    def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """Of tensors [ranks, ...]: the sum or mean of all ranks' row of this rank."""
         dtype, how = self._summed("reduce_scatter", tensor, reduction)
         self._rows("reduce_scatter", tensor)
@@ -147,7 +163,11 @@ class Comm:
 
         return self._made(tensor, tuple(tensor.shape[1:]), call, later)
 
-    def exchange(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Any:
+    @overload
+    def exchange(self, tensor: torch.Tensor, later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
+    @overload
+    def exchange(self, tensor: torch.Tensor, *, later: Literal[True], what: str = ...) -> Work: ...
+    def exchange(self, tensor: torch.Tensor, later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """Of tensors [ranks, ...]: row r goes to rank r, row r of the result came from it."""
         self._tensor("exchange", tensor)
         self._rows("exchange", tensor)
