@@ -277,7 +277,8 @@ class CollectivesTest(unittest.TestCase):
             self.assertIn("rank=0, ranks=1", repr(comm))
         with self.assertRaisesRegex(RuntimeError, "this rank has left"):
             comm.barrier()
-        for wrong in ((0, None), (None, 2), (0, 2), (2, 2, "local:x"), (-1, 2, "local:x"), (0.5, 2, "local:x"), (None, None, "local:x")):
+        for wrong in ((0, None), (None, 2), (0, 2), (2, 2, "local:x"), (-1, 2, "local:x"), (0.5, 2, "local:x"), (None, None, "local:x"),
+                      (0, 1, None, 0), (0, 1, None, "1"), (0, 1, None, float("nan"))):  # fmt: skip
             with self.assertRaises((TypeError, ValueError, Error), msg=wrong):
                 hd.join(*wrong)
 

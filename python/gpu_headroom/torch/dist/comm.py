@@ -355,7 +355,8 @@ def join(rank: Optional[int] = None, ranks: Optional[int] = None, rendezvous: Op
     """
     if (rank is None) != (ranks is None) or (rendezvous is not None and rank is None):
         raise ValueError("say rank and ranks together, and rendezvous with them")
-    milliseconds = lib.whole(int(patience * 1000), "patience", 1, 2**31 - 1, "in milliseconds")
+    if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0.001 <= patience <= 2e6:
+        raise ValueError(f"patience is {patience!r}: seconds, from 0.001 to 2000000")
     if rank is None:
         torchs = sys.modules.get("torch.distributed")
         if torchs is not None and torchs.is_available() and torchs.is_initialized():
@@ -365,7 +366,7 @@ def join(rank: Optional[int] = None, ranks: Optional[int] = None, rendezvous: Op
         if not host or not port:
             raise ValueError(f"ranks is {ranks}: say rendezvous='host:port' too, or set MASTER_ADDR and MASTER_PORT")
         rendezvous = f"{host}:{port}"
-    settings = lib.CommSettings(c.sizeof(lib.CommSettings), -1, 0, milliseconds, None)
+    settings = lib.CommSettings(c.sizeof(lib.CommSettings), -1, 0, int(patience * 1000), None)
     if rank is not None:
         settings.rank = lib.whole(rank, "rank", 0, 2**20, "this process's")
         settings.ranks = lib.whole(ranks, "ranks", 1, 2**20, "how many there are")
