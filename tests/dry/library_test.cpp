@@ -78,6 +78,8 @@ TEST_F(DryLibrary, MemoryEndsWhereTheCardEnds) {
   EXPECT_EQ(noted(dry::Said::full), std::set<std::string>{"cudaMalloc"});
 }
 
+TEST_F(DryLibrary, FreeNeighboursInAPoolAreOne) { EXPECT_EQ(run("pool"), (Numbers{32, 1, 32, 96, 65, 0})); }
+
 TEST_F(DryLibrary, OtherProgramsTakeTheirShare) {
   settings.card.others_bytes = 900 << 20;
   EXPECT_EQ(run("memory")[0], 100);

@@ -69,6 +69,29 @@ void register_kernel() {
        static_cast<void*>(nullptr), static_cast<int*>(nullptr));
 }
 
+void pool() {  // what is free side by side in a pool is one piece
+  void *own = nullptr, *a = nullptr, *b = nullptr, *c = nullptr, *const stream = nullptr;
+  call("cudaDeviceGetDefaultMemPool", &own, 0);
+  const auto attribute = [&](int which) {
+    unsigned long long value = 0;
+    call("cudaMemPoolGetAttribute", own, which, static_cast<void*>(&value));
+    return (long long)(value / mib);
+  };
+  constexpr int reserved = 5, most_used = 8;
+  call("cudaMallocAsync", &a, 20 * mib, stream);
+  call("cudaMallocAsync", &b, 10 * mib, stream);
+  print(attribute(reserved));
+  call("cudaFreeAsync", a, stream);
+  call("cudaFreeAsync", b, stream);
+  call("cudaMallocAsync", &c, 32 * mib, stream);
+  print(c == a);
+  print(attribute(reserved));
+  call("cudaMallocAsync", &b, 33 * mib, stream);
+  print(attribute(reserved));
+  print(attribute(most_used));
+  print(call("cudaFreeAsync", c, stream));
+}
+
 void memory() {
   print(free_mib());
   char* const a = allocate(64 * mib);
@@ -381,7 +404,7 @@ int main(int argc, char** argv) {
       {"memory", memory}, {"values", values},   {"streams", streams},         {"graphs", graphs}, {"properties", properties},
       {"driver", driver}, {"host", host},       {"libraries", libraries},     {"count", count},   {"killed", killed},
       {"forked", forked}, {"threads", threads}, {"shared_card", shared_card}, {"ranks", ranks},   {"marks", marks},
-      {"speed", speed},
+      {"speed", speed},   {"pool", pool},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;

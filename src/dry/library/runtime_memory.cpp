@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "dry/library/last_error.h"
 #include "dry/library/memory.h"
@@ -24,30 +25,30 @@ int given(void** out, void* p) {
   return p ? int(ok) : failed(out_of_memory);
 }
 
-// A pool of cudaMallocAsync: it takes memory from the card in parts of 32 MiB, and keeps it. (What a driver's pool does inside is not published;
-// the record says that it was used.)
+// A pool of cudaMallocAsync: it takes memory from the card in parts of 32 MiB, and keeps it; what is free beside each other is one. (What a driver's
+// pool does inside is not published; the record says that it was used.)
 struct Pool {
   static constexpr std::uint64_t part = 32 << 20, grain = 512;
   std::mutex mutex;
-  std::map<void*, std::uint64_t> live;
-  std::multimap<std::uint64_t, void*> free;  // by size
+  std::map<char*, std::uint64_t> live, free;          // bytes by address
+  std::set<std::pair<std::uint64_t, char*>> by_size;  // the free ones
   std::uint64_t used = 0, reserved = 0, most_used = 0, most_reserved = 0;
 
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex);
     const std::uint64_t size = std::max<std::uint64_t>((bytes + grain - 1) / grain * grain, grain);
-    void* p = nullptr;
-    if (const auto at = free.lower_bound(size); at != free.end()) {
-      p = at->second;
-      if (at->first > size) free.emplace(at->first - size, static_cast<char*>(p) + size);
-      free.erase(at);
-    } else {
+    auto best = by_size.lower_bound({size, nullptr});
+    if (best == by_size.end()) {
       const std::uint64_t fresh = (size + part - 1) / part * part;
-      p = headroom::dry::take(fresh, "cudaMallocAsync");
+      char* const p = static_cast<char*>(headroom::dry::take(fresh, "cudaMallocAsync"));
       if (!p) return nullptr;
       reserved += fresh;
-      if (fresh > size) free.emplace(fresh - size, static_cast<char*>(p) + size);
+      add(p, fresh);
+      best = by_size.lower_bound({size, nullptr});
     }
+    const auto [room, p] = *best;
+    remove(p);
+    if (room > size) add(p + size, room - size);
     live[p] = size;
     used += size;
     most_used = std::max(most_used, used);
@@ -56,12 +57,33 @@ struct Pool {
   }
   bool give(void* p) {
     const std::lock_guard lock(mutex);
-    const auto at = live.find(p);
+    const auto at = live.find(static_cast<char*>(p));
     if (at == live.end()) return false;
     used -= at->second;
-    free.emplace(at->second, p);
+    add(at->first, at->second);
     live.erase(at);
     return true;
+  }
+
+ private:
+  void remove(char* p) {
+    const auto at = free.find(p);
+    by_size.erase({at->second, p});
+    free.erase(at);
+  }
+  void add(char* p, std::uint64_t bytes) {
+    if (const auto next = free.find(p + bytes); next != free.end()) {
+      char* const after = next->first;
+      bytes += next->second;
+      remove(after);
+    }
+    if (auto before = free.lower_bound(p); before != free.begin() && (--before)->first + before->second == p) {
+      p = before->first;
+      bytes += before->second;
+      remove(p);
+    }
+    free[p] = bytes;
+    by_size.emplace(bytes, p);
   }
 };
 
