@@ -155,8 +155,9 @@ struct Seen {
   struct Code {
     const void *file_text = nullptr, *function_text = nullptr;
     std::uint32_t file = 0, function = 0;
-    bool checkpoint = false, own = false;  // of PyTorch's checkpointing; of the observer
-    std::unordered_map<int, int> lines;    // by instruction
+    bool checkpoint = false, switched = false,
+         own = false;                    // of PyTorch's checkpointing, of its decorators such as no_grad; of the observer
+    std::unordered_map<int, int> lines;  // by instruction
   };
   std::uint32_t generation = 0;
   std::unordered_map<const void*, Code> codes;
@@ -184,6 +185,7 @@ constexpr std::size_t most_modules = 1 << 16;  // operations that a backward pas
 struct Found {
   std::uint32_t stack = 0, module = 0;
   bool checkpoint = false;
+  bool switched = false;  // a module calls another in which something is decorated with no_grad, and the block is made in there
 };
 
 Found find_frames(Seen& s, Recorder& record) {
@@ -192,7 +194,11 @@ Found find_frames(Seen& s, Recorder& record) {
   raw.resize(std::size_t(most_frames) * 2);
   frames.clear();
   Found found;
+  bool switched = false;
+  const void* decorated = nullptr;  // the module of what is decorated
   for (const PythonFrame& f : std::span(raw).first(python_frames(raw.data(), raw.size()))) {
+    if (f.object && switched && !decorated) decorated = f.object;
+    found.switched |= decorated && f.object && f.object != decorated;
     if (f.object && !found.module) found.module = s.objects.try_emplace(f.object, std::uint32_t(s.objects.size() + 1)).first->second;
     if (frames.size() >= std::size_t(most_frames)) continue;
     const PythonCode code = code_of(f);
@@ -203,9 +209,11 @@ Found find_frames(Seen& s, Recorder& record) {
            record.name(code.file),
            record.name(code.function),
            code.file.ends_with("torch/utils/checkpoint.py"),
+           code.file.ends_with("torch/utils/_contextlib.py"),
            code.file.find("/headroom_dry/") != std::string_view::npos,
            {}};
     found.checkpoint |= c.checkpoint;
+    switched |= c.switched;
     if (c.own) continue;
     const auto [line, fresh] = c.lines.try_emplace(f.instruction);
     if (fresh) line->second = line_of(f);
@@ -240,7 +248,8 @@ Place look_without_lock() {
     if (s.modules.size() > most_modules) s.modules.erase(s.modules.begin());
   }
   if (s.told.empty() && !autograd.backward) {
-    const std::uint32_t phase = !found.module ? s.phase : record.name(autograd.enabled || found.checkpoint ? "forward" : "evaluation");
+    const bool forward = autograd.enabled || found.checkpoint;  // what such a part belongs to, the blocks before it say
+    const std::uint32_t phase = !found.module || (!forward && found.switched) ? s.phase : record.name(forward ? "forward" : "evaluation");
     if (phase != s.phase) record.add(Mark{record.name("phase"), phase, 0});
     s.phase = phase;
   }

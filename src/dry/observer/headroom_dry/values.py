@@ -27,7 +27,7 @@ floor round trunc sign clamp clamp_min clamp_max maximum minimum fmax fmin lerp 
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift
 __and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ sigmoid tanh gcd fill""".split()
 OTHERS = """sum mean prod cumsum cumprod cummax cummin _cummax_helper _cummin_helper amax amin aminmax min max all any argmax argmin sort topk kthvalue
-median mode count_nonzero isin equal cat index index_select gather take scatter scatter_add scatter_reduce index_put _index_put_impl index_add
+median mode count_nonzero isin cat index index_select gather take scatter scatter_add scatter_reduce index_put _index_put_impl index_add
 index_fill index_copy masked_scatter put tril triu flip roll repeat_interleave searchsorted bucketize bincount histc arange linspace eye masked_select
 random randperm bernoulli uniform multinomial copy zero logcumsumexp nansum unfold_copy""".split()
 NOW = "histc random randperm bernoulli uniform multinomial".split()  # never computed later
@@ -35,7 +35,7 @@ DRAWN = "random randperm bernoulli uniform multinomial".split()
 # Called by another overload with a number that lies on the card, which PyTorch cannot show to Python; that overload is seen instead.
 LEFT = "aten::pow.Tensor_Tensor aten::pow.Tensor_Tensor_out aten::pow_.Tensor aten::isin.Tensor_Tensor_out".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
-READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive".split()  # they read a count of their own inside
+READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
 
 _inside = threading.local()
 LAZY = ctypes.create_string_buffer(b"\x5a", 1)
@@ -50,12 +50,13 @@ class Lazy:
 
 
 class Rules:
-    """What stands for values that nobody knows. HEADROOM_DRY_ROUTING: balanced (as many tokens to each expert), worst (all to the same), or
-    measured:F1,F2,… (shares of the experts). Masks: half of the elements, or all where routing is the worst."""
+    """What stands for values that nobody knows. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
+    tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, or all where routing is the
+    worst."""
 
     def __init__(self, torch):
         self.torch = torch
-        self.how = os.environ.get("HEADROOM_DRY_ROUTING", "balanced")
+        self.how = os.environ.get("HEADROOM_DRY_ROUTING", "random")
         self.shares = None
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
@@ -76,6 +77,8 @@ class Rules:
             picks = torch.multinomial(self.shares.expand(rows, among), k, replacement=False, generator=self.random)
         elif self.how == "worst":
             picks = torch.arange(k, device="cpu").expand(rows, k)
+        elif self.how == "random" and rows * among <= 1 << 24:
+            picks = torch.rand(rows, among, generator=self.random, device="cpu").topk(k)[1]
         else:
             picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
         return picks.reshape(shape + [k]).movedim(-1, dim)
@@ -594,6 +597,10 @@ class Values:
                 return None
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
+            if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
+                if state:
+                    library.answer(bytes([made]), 1, int(state == 1))
+                return state and ((), state)
             if not state:
                 value = self.twin(x)[0] if x.dtype is not torch.bool else None
                 if bare == "nonzero":
@@ -627,13 +634,16 @@ class Values:
             if not args[0].is_cuda or getattr(_inside, "now", False):
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             prepared = prepare(base, args, kwargs)
-            if prepared is None or prepared[1] == 2:
+            if not prepared or prepared[1] == 2:
                 self.count(args[0])
+            _inside.told = True  # of its own reads there is nothing more to say
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             except BaseException:
                 library.unanswer()
                 raise
+            finally:
+                _inside.told = False
             finish(base, out, prepared)
             return out
         return kernel
@@ -683,7 +693,7 @@ class Values:
             nonlocal op
             if op is None:
                 op = self.overload(base, overload)
-            if x.is_cuda and not getattr(_inside, "now", False):
+            if x.is_cuda and not getattr(_inside, "now", False) and not getattr(_inside, "told", False):
                 self.read(x)
             return op._handle.redispatch_boxed(keyset & after, x)
         return kernel
