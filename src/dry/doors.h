@@ -44,6 +44,10 @@ int headroom_dry_on_device(const void* p); /* the card's index, or −1 */
 /* Python's stack at each allocation and read: 0 turns it off, else the most frames that are kept (48 at first). */
 void headroom_dry_frames(int most);
 
+/* What PyTorch's caching allocator of a device was asked, in its own order (record.h, Request: 24 bytes each); `whole` 1: from its first
+ * request on. Once, at the end of the run, in as many calls as it takes. */
+void headroom_dry_requests(uint32_t device, const void* requests, size_t count, int whole);
+
 /* Where this interpreter keeps its frames (library/frames.h), once: then blocks know their module, too. A thread that has no scope of its own
  * gets the innermost module's number, and a block of the backward pass that of the forward operation. */
 struct headroom_dry_layout;

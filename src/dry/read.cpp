@@ -71,6 +71,18 @@ void Process::look_through() {
       kept.resize(stack.count);
       if (stack.count) std::memcpy(kept.data(), frames, stack.count * sizeof(Frame));
     }
+    if (head.kind == Kind::requests) {
+      Requests part;
+      std::memcpy(&part, payload, sizeof part);
+      const char* const first = payload + sizeof part;
+      damaged_ = part.count > std::uint64_t(end - first) / sizeof(Request);
+      if (damaged_) break;
+      auto& all = requests_[part.device];
+      const std::size_t before = all.size();
+      all.resize(before + part.count);
+      if (part.count) std::memcpy(all.data() + before, first, part.count * sizeof(Request));
+      in_part_ |= !part.whole;
+    }
     at += bytes;
     ++entries_;
   }
@@ -85,6 +97,11 @@ std::string_view Process::name(std::uint32_t id) const {
 std::span<const Frame> Process::stack(std::uint32_t id) const {
   const auto at = stacks_.find(id);
   return at == stacks_.end() ? std::span<const Frame>() : std::span<const Frame>(at->second);
+}
+
+std::span<const Request> Process::requests(std::uint32_t device) const {
+  const auto at = requests_.find(device);
+  return at == requests_.end() || in_part_ || damaged_ ? std::span<const Request>() : std::span<const Request>(at->second);
 }
 
 std::vector<Process> read_record(const std::string& folder) {

@@ -28,6 +28,9 @@ class Process {
   std::string_view name(std::uint32_t id) const;         // "" of an unknown one
   std::span<const Frame> stack(std::uint32_t id) const;  // the innermost frame first
 
+  // What the caching allocator of a device was asked; empty where that is not known from its first request on.
+  std::span<const Request> requests(std::uint32_t device) const;
+
   // Every entry in order: visit(const Head&, const Launch&) and so on, for those payloads that it takes.
   template <class Visit>
   void each(Visit&& visit) const {
@@ -63,6 +66,8 @@ class Process {
   bool damaged_ = false;
   std::unordered_map<std::uint32_t, std::string_view> names_;
   std::unordered_map<std::uint32_t, std::vector<Frame>> stacks_;
+  std::unordered_map<std::uint32_t, std::vector<Request>> requests_;
+  bool in_part_ = false;  // requests are missing
 };
 
 // A Process for each file of the folder, in the order in which they began. Files that are no records, or have no head yet, are passed over.

@@ -45,6 +45,7 @@ enum class Kind : std::uint16_t {
   read,
   note,
   mark,
+  requests,
 };
 
 struct Head {
@@ -214,8 +215,22 @@ struct Mark {  // the observer's word: headroom_dry_mark
   std::int64_t value;
 };
 
+// What PyTorch's caching allocator was asked, in its own order, as the observer read it at the end of the run (torch.cuda.memory): once a
+// device, in parts.
+enum class RequestIs : std::uint32_t { taken, unused, given, segment_taken, segment_free, mapped, other };
+
+struct Request {
+  std::uint64_t address, bytes;  // as they were asked for, before any rounding
+  std::uint32_t what, stream;    // RequestIs; streams are numbered in the order in which they come
+};
+
+struct Requests {  // followed by `count` of them
+  static constexpr Kind kind = Kind::requests;
+  std::uint32_t device, count, whole, reserved;  // whole: 1 where nothing before the first of them is missing
+};
+
 using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait, Graph,
-                            Read, Note, Mark>;
+                            Read, Note, Mark, Requests>;
 
 namespace detail {
 template <class... T>

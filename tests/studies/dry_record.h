@@ -82,6 +82,11 @@ class RecordWriter {
     r.place.stack = stack;
     add(r);
   }
+  void reserve(std::uint64_t bytes) { reserved_ = std::max(reserved_, bytes); }
+  void requests(const std::vector<Request>& all, bool whole = true) {
+    add(Requests{device, std::uint32_t(all.size()), std::uint32_t(whole), 0},
+        std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(Request)));
+  }
   template <class P>
   void add(const P& payload, const std::string& more = "") {
     Head h{};

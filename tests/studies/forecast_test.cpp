@@ -142,6 +142,66 @@ TEST_F(ForecastAccount, ARecordThatWasCutOffIsReadUpToThere) {
   }
 }
 
+// Two free blocks of 12 MiB, one of them beside 20 free: which is taken decides whether 32 MiB are there in one piece (tests/dry/replay_test.cpp).
+dry::RecordWriter one_of_two_blocks(bool whole) {
+  constexpr std::uint64_t mib = mebibyte, a = 1024 * mib, b = 2048 * mib;
+  dry::RecordWriter w;
+  std::vector<dry::Request> all;
+  const auto ask = [&](dry::RequestIs what, std::uint64_t at, std::uint64_t bytes) { all.push_back({at, bytes, std::uint32_t(what), 0}); };
+  const auto take = [&](std::uint64_t at, std::uint64_t bytes) {
+    ask(dry::RequestIs::taken, at, bytes);
+    w.take(at, std::int64_t(bytes));
+  };
+  const auto segment = [&](std::uint64_t at, std::uint64_t bytes) {
+    ask(dry::RequestIs::segment_taken, at, bytes);
+    take(at, bytes);
+  };
+  const auto give = [&](std::uint64_t at) {
+    ask(dry::RequestIs::unused, at, 0);
+    ask(dry::RequestIs::given, at, 0);
+    w.give(at);
+  };
+  w.mark("torch", "2.11.0", 1);
+  segment(a, 12 * mib);
+  w.reserve(44 * mib);
+  segment(b, 32 * mib);
+  give(b);
+  take(b, 12 * mib);
+  take(b + 12 * mib, 20 * mib);
+  give(b);
+  give(a);
+  take(a, 12 * mib);
+  give(b + 12 * mib);
+  take(b, 32 * mib);
+  w.requests(all, whole);
+  return w;
+}
+
+TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
+  Told t;
+  t.device = device_described("h100");
+  const auto answer = [&](std::int64_t mib, bool whole = true) {
+    t.room = room_of_program(t.device, std::nullopt, 1);
+    t.room.memory_bytes = t.room.overhead_bytes + std::uint64_t(mib * mebibyte);
+    t.row = ForecastRow{};
+    t.row.memory_bytes = t.room.memory_bytes;
+    t.row.device = t.device.name;
+    fill(t, {story(one_of_two_blocks(whole))});
+    t.row.fits = t.ranks[0].fits;
+    t.row.status = t.row.fits ? Status::ok : Status::oom;
+    return verdict(t);
+  };
+  EXPECT_TRUE(answer(90).starts_with("Fits on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + 44 * mebibyte);
+  EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 80 * mebibyte) << "76 MiB, and an eighth of the range";
+  EXPECT_TRUE(answer(60).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  EXPECT_FALSE(t.row.fits);
+  EXPECT_TRUE(answer(30).starts_with("Does not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  answer(90, false);  // requests are missing: nobody knows what addresses decide
+  EXPECT_FALSE(t.row.high_bytes);
+  EXPECT_NE(verdict(t).find("it needs at least "), std::string::npos) << verdict(t);
+}
+
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
   const std::vector<std::string> program{"python3", "t.py", "--batch", "{batch}", "--out=run-{batch}-{len}"};
   EXPECT_EQ(with_value(program, "batch", "16"), (std::vector<std::string>{"python3", "t.py", "--batch", "16", "--out=run-16-{len}"}));

@@ -1,5 +1,6 @@
 #include "dry/doors.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "dry/library/memory.h"
@@ -45,6 +46,14 @@ int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int r
   *allocated = peak.allocated;
   *reserved = peak.reserved;
   return device >= 0 && device < devices();
+}
+void headroom_dry_requests(uint32_t device, const void* requests, size_t count, int whole) {
+  constexpr size_t most = 20000;  // an entry's length is counted in 16 bits
+  const char* const from = static_cast<const char*>(requests);
+  for (size_t i = 0; i < count; i += most) {
+    const size_t n = std::min(most, count - i);
+    Recorder::get().add(Requests{device, uint32_t(n), uint32_t(whole != 0), 0}, {from + i * sizeof(Request), n * sizeof(Request)});
+  }
 }
 void headroom_dry_frames(int most) { set_frames(most); }
 uint32_t headroom_dry_object(const void* object) { return number_of_object(object); }

@@ -319,6 +319,7 @@ class Reading {
     a.elsewhere_bytes = c.driver_most > a.peak_reserved_bytes ? c.driver_most - a.peak_reserved_bytes : 0;
     const Point& top = c.points[peak];
     a.peak_allocated_bytes = top.allocated;
+    add_spread(device, a);
     a.blocks = std::int64_t(c.lives.size());
     a.peak_phase = phases_[top.phase];
     a.peak_line = lines_(top.stack).line;
@@ -333,6 +334,21 @@ class Reading {
     add_saved(c, a, a.peak_step);
     add_curve(c, a);
     return a;
+  }
+
+  // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
+  void add_spread(std::uint32_t device, ProgramAccount& a) const {
+    const auto requests = process_.requests(device);
+    const bool expandable =
+        std::ranges::any_of(requests, [](const dry::Request& r) { return r.what == std::uint32_t(dry::RequestIs::mapped); });
+    if (expandable) return;
+    const dry::FileHead& head = process_.head();
+    std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes);
+    if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
+    a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit);
+    if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes))
+      a.spread.reset();
+    a.addresses_matter = !a.spread && story_.torch_with_cuda && !story_.torch.empty();
   }
 
   void add_steps(const CardLog& c, ProgramAccount& a) const {

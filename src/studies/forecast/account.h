@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dry/read.h"
+#include "dry/replay.h"
 #include "studies/forecast/rows.h"
 
 namespace headroom::studies {
@@ -31,6 +32,8 @@ struct ProgramAccount {
   std::vector<ForecastBlockRow> at_peak, saved;
   std::vector<ForecastMomentRow> curve;
   std::optional<RanOut> ran_out{};
+  std::optional<dry::Spread> spread{};  // what these peaks are with segments at other addresses
+  bool addresses_matter = false;        // and how much is not known
 };
 
 // What one process did, beside its cards' bytes.

@@ -89,6 +89,41 @@ std::string where(const RanOut& r) {
   return joined(parts);
 }
 
+// Reserved bytes with segments at other addresses. The layouts that were played are a sample: an eighth of their range is added at both ends.
+struct Reserved {
+  std::uint64_t low = 0, high = 0;
+};
+Reserved reserved_of(const ProgramAccount& a) {
+  if (!a.spread) return {a.peak_reserved_bytes, a.peak_reserved_bytes};
+  constexpr std::uint64_t segment = 2 << 20;
+  const std::uint64_t low = a.spread->low.reserved, high = a.spread->high.reserved;
+  const std::uint64_t more = ((high - low) / 8 + segment - 1) / segment * segment;
+  return {std::max(low - std::min(low, more), a.peak_allocated_bytes), high + more};
+}
+
+std::uint64_t least_by_addresses(const Told& t) {
+  return t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_of(t.accounts.front()).low);
+}
+
+// Some of what it may need is more than there is, and some is not.
+bool may_fit(const Told& t) {
+  return t.row.status == Status::oom && !t.at_least && t.row.high_bytes && *t.row.high_bytes > t.row.memory_bytes &&
+         least_by_addresses(t) <= t.row.memory_bytes;
+}
+
+// What a rank may need on the card. Where a card was not measured, what is beside the tensors is a reserve, chosen too large rather than too
+// small: half of it is the least.
+void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, bool bounded) {
+  const bool measured = overhead_of(t.device, int(std::max<std::size_t>(1, t.accounts.size())), RunBy::pytorch).measured;
+  const std::uint64_t less = measured ? 0 : t.room.overhead_bytes / 2;
+  row.low_bytes = reserved_of(a).low + row.beside_bytes - less;
+  if (bounded && !a.addresses_matter) row.high_bytes = reserved_of(a).high + row.beside_bytes;
+  const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
+                        a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
+  if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
+  row.fits = row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
+}
+
 }  // namespace
 
 void fill(Told& t, const std::vector<ProcessStory>& stories) {
@@ -101,7 +136,12 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   const auto needs = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
   std::stable_sort(t.accounts.begin(), t.accounts.end(),
                    [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
+  const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
+    return std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what == "workspace taken as 0"; });
+  });
   ForecastRow& r = t.row;
+  r.low_bytes.reset();
+  r.high_bytes.reset();
   for (const ProgramAccount& a : t.accounts) {
     ForecastRankRow row;
     row.rank = a.rank;
@@ -110,7 +150,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     row.peak_reserved_bytes = a.peak_reserved_bytes;
     row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes;
     row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
-    row.fits = row.needed_bytes <= t.room.memory_bytes;
+    set_interval(row, a, t, bounded);
     row.step_allocated_bytes = a.step_allocated_bytes;
     row.fragmented_bytes = a.peak_reserved_bytes - a.peak_allocated_bytes;
     if (a.whole_steps > 0) row.steps = a.whole_steps;
@@ -121,6 +161,11 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   r.peak_reserved_bytes = most.peak_reserved_bytes;
   r.beside_bytes = most.beside_bytes;
   r.needed_bytes = most.needed_bytes;
+  for (const ForecastRankRow& rank : t.ranks) {
+    r.low_bytes = std::max(r.low_bytes.value_or(0), *rank.low_bytes);
+    if (rank.high_bytes) r.high_bytes = std::max(r.high_bytes.value_or(0), *rank.high_bytes);
+  }
+  if (!std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.high_bytes.has_value(); })) r.high_bytes.reset();
   r.steps = most.steps;
   r.fragmented_bytes = most.fragmented_bytes;
   r.line = t.accounts.front().peak_line;
@@ -200,7 +245,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
   fill(t, run.processes);
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
-  t.row.fits = !too_small && t.row.needed_bytes <= t.room.memory_bytes;
+  t.row.fits = !too_small && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
   if (!ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
   if (too_small) {
     t.row.status = Status::oom;
@@ -216,7 +261,8 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     t.row.fits = false;
   } else if (!t.row.fits) {
     t.row.status = Status::oom;
-    t.row.why = misfit(t.room, t.row.peak_reserved_bytes);
+    t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is", bytes_in_words(double(*t.row.high_bytes)))
+                           : misfit(t.room, t.row.peak_reserved_bytes);
   }
   return t;
 }
@@ -224,14 +270,20 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
 std::string verdict(const Told& t) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const ForecastRow& r = t.row;
-  const std::string who =
-      fmt::format("{}{}", r.ranks > 1 ? fmt::format("the largest of {} ranks needs", r.ranks) : "it needs", t.at_least ? " at least" : "");
-  const std::string of = fmt::format("{} of {}", words(r.needed_bytes), words(r.memory_bytes));
+  const std::string who = fmt::format("{}{}", r.ranks > 1 ? fmt::format("the largest of {} ranks needs", r.ranks) : "it needs",
+                                      t.at_least || !r.high_bytes ? " at least" : "");
+  const std::string low = words(least_by_addresses(t)), high = words(r.high_bytes.value_or(r.needed_bytes));
+  const std::string needed = low == high ? words(r.needed_bytes) : fmt::format("{} to {}", low, high);
+  const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));
   switch (r.status) {
     case Status::ok:
-      return fmt::format("Fits on {}: {} {} ({:.0f} %).", r.device, who, of, 100.0 * double(r.needed_bytes) / double(r.memory_bytes)) +
+      return fmt::format("Fits on {}: {} {} ({:.0f} %).", r.device, who, of,
+                         100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
+      if (may_fit(t))
+        return fmt::format("May not fit on {}: {} {}, as addresses on the card decide.", r.device, who, of) +
+               (t.ran_out ? fmt::format(" Here it ran out in {}.", where(*t.ran_out)) : "");
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
       std::string said = fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
       if (t.ran_out)

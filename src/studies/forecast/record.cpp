@@ -101,27 +101,15 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
   return rows;
 }
 
-// What follows from what is not known. A reserve beside the tensors was chosen too large rather than too small: half of it is the least.
-struct Interval {
-  std::uint64_t low = 0;
-  std::optional<std::uint64_t> high{};  // none: nothing bounds it
-};
-Interval interval_of(const Told& t, bool no_workspace) {
-  const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
-  Interval i{t.row.needed_bytes - (measured ? 0 : t.room.overhead_bytes / 2), t.row.needed_bytes};
-  if (no_workspace) i.high.reset();
-  return i;
-}
-
 Record uncertain_of(const Told& t, bool for_people) {
   const auto values = values_of(t);
   const auto functions = functions_of(t);
-  const bool no_workspace = std::any_of(functions.begin(), functions.end(), [](const auto& f) { return f.what == "workspace taken as 0"; });
-  const Interval interval = interval_of(t, no_workspace);
+  const std::uint64_t low = t.row.low_bytes.value_or(t.row.needed_bytes);
+  const std::optional<std::uint64_t> high = t.row.high_bytes;
   Record r{"uncertain", for_people ? "What could be wrong" : "", {}};
   if (!for_people) {
-    r.add("low_bytes", std::int64_t(interval.low), Unit::bytes);
-    r.add("high_bytes", interval.high ? Value(std::int64_t(*interval.high)) : Value(), Unit::bytes);
+    r.add("low_bytes", std::int64_t(low), Unit::bytes);
+    r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
     return r.add(Part{table_of("functions", "", functions)});
@@ -143,10 +131,19 @@ Record uncertain_of(const Told& t, bool for_people) {
                                        shown_functions.begin() + std::ptrdiff_t(std::min(rows_shown, shown_functions.size())));
     r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
   }
-  if (interval.high && interval.low < *interval.high)
-    note(fmt::format("Between {} and {}: the bytes beside the tensors are a reserve, not measured on this card.", words(interval.low),
-                     words(*interval.high)));
-  if (!interval.high) note(fmt::format("At least {}: a workspace that a function above would ask for comes on top.", words(interval.low)));
+  const ProgramAccount& most = t.accounts.front();
+  if (most.spread && most.spread->layouts > 1)
+    note(
+        fmt::format("PyTorch chose among free blocks of one size {} times, by addresses that only the card knows. Its requests were played "
+                    "again with segments at {} other sets of addresses: {} to {} allocated, {} to {} reserved.",
+                    most.spread->choices, most.spread->layouts - 1, words(most.spread->low.allocated), words(most.spread->high.allocated),
+                    words(most.spread->low.reserved), words(most.spread->high.reserved)));
+  if (high && low < *high) {
+    const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
+    note(fmt::format("Between {} and {}{}.", words(low), words(*high),
+                     measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
+  }
+  if (!high) note(fmt::format("At least {}: a workspace that a function above would ask for comes on top.", words(low)));
   return r;
 }
 

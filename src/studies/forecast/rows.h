@@ -15,7 +15,8 @@ struct ForecastRow {
   std::string setting;  // "batch=8"; empty where nothing is varied
   std::string change;   // what --try changed; empty: nothing
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
-  bool fits = false;
+  bool fits = false;                                       // by high_bytes
+  std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // what needed_bytes may be on a card; no high: nothing bounds it
   std::optional<double> ms{};
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
   std::optional<std::int64_t> steps{};
@@ -35,6 +36,8 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
   f(r.beside_bytes, {.name = "beside_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = bytes});
   f(r.memory_bytes, {.name = "memory_bytes", .role = noted, .unit = bytes});
+  f(r.low_bytes, {.name = "low_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.high_bytes, {.name = "high_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::detail});
   f(r.step_allocated_bytes, {.name = "step_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
   f(r.saved_bytes, {.name = "saved_bytes", .role = noted, .unit = bytes, .show = Show::detail});
@@ -56,6 +59,7 @@ struct ForecastRankRow {
   std::int64_t rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0;
   bool fits = false;
+  std::optional<std::uint64_t> low_bytes{}, high_bytes{};
   std::optional<std::uint64_t> step_allocated_bytes{}, fragmented_bytes{};
   std::optional<std::int64_t> steps{};
   std::string line;  // that allocated at the peak
@@ -70,6 +74,8 @@ void describe(Of<ForecastRankRow> auto& r, auto&& f) {
   f(r.beside_bytes, {.name = "beside_bytes", .role = noted, .unit = bytes});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = bytes});
   f(r.fits, {.name = "fits", .role = measured});
+  f(r.low_bytes, {.name = "low_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.high_bytes, {.name = "high_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.step_allocated_bytes, {.name = "step_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
   f(r.fragmented_bytes, {.name = "fragmented_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});

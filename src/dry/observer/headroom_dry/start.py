@@ -12,8 +12,9 @@ def observe(torch):
     library.mark("torch", torch.__version__, int(cuda is not None))
     if cuda is None:
         return
-    from . import places, steps, substitutes
+    from . import places, requests, steps, substitutes
     places.begin(torch)
+    requests.begin(torch)
     steps.begin(torch)
     if os.environ.get("HEADROOM_DRY_VALUES", "1") != "0":
         from . import values

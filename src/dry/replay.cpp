@@ -1,0 +1,263 @@
+#include "dry/replay.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "dry/addresses.h"
+
+namespace headroom::dry {
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20, grain = 512, small = mib, small_segment = 2 * mib, large_segment = 20 * mib, own_segment = 10 * mib;
+
+// A space in which every reservation lies somewhere else, by chance.
+class Scattered final : public AddressSpace {
+ public:
+  explicit Scattered(std::uint32_t seed) : random_(seed) {}
+  Address take(std::uint64_t n) override {
+    constexpr std::uint64_t places = (std::uint64_t(1) << 46) / step;
+    for (;;) {
+      const Address at = (1 + random_() % (places - n / step)) * step;
+      const auto after = spans_.lower_bound(at);
+      const bool free_after = after == spans_.end() || after->first >= at + n;
+      const bool free_before = after == spans_.begin() || std::prev(after)->first + std::prev(after)->second <= at;
+      if (!free_after || !free_before) continue;
+      spans_[at] = n;
+      return at;
+    }
+  }
+  void give(Address at, std::uint64_t n) override {
+    const auto span = std::prev(spans_.upper_bound(at));
+    const Address begin = span->first, end = begin + span->second;
+    spans_.erase(span);
+    if (begin < at) spans_[begin] = at - begin;
+    if (at + n < end) spans_[at + n] = end - at - n;
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::map<Address, std::uint64_t> spans_;
+};
+
+// Where segments come from: the addresses that the run had, in its order, or another layout's.
+class Segments {
+ public:
+  Segments() = default;
+  Segments(const Segments&) = delete;
+  Segments& operator=(const Segments&) = delete;
+  virtual ~Segments() = default;
+  virtual std::uint64_t take(std::uint64_t bytes) = 0;
+  virtual void give(std::uint64_t at) = 0;
+};
+
+class AsTheyWere final : public Segments {
+ public:
+  void next(std::uint64_t at, std::uint64_t bytes) { next_.emplace_back(at, bytes); }
+  bool all_used() const { return next_.empty(); }
+  std::uint64_t take(std::uint64_t bytes) override {
+    if (next_.size() != 1 || next_[0].second != bytes) return 0;
+    const std::uint64_t at = next_[0].first;
+    next_.clear();
+    return at;
+  }
+  void give(std::uint64_t) override {}
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> next_;
+};
+
+class Elsewhere final : public Segments {
+ public:
+  explicit Elsewhere(std::uint32_t seed) : space_(seed), addresses_(space_) {}
+  std::uint64_t take(std::uint64_t bytes) override { return addresses_.take(bytes); }
+  void give(std::uint64_t at) override { addresses_.give(at); }
+
+ private:
+  Scattered space_;
+  Addresses addresses_;
+};
+
+// The rules of PyTorch's native allocator with its usual settings.
+class CachingAllocator {
+ public:
+  CachingAllocator(Segments& segments, std::uint64_t limit) : segments_(segments), limit_(limit) {}
+
+  // The address; 0: there is none, as the run has it.
+  std::uint64_t take(std::uint64_t wanted, std::uint32_t stream) {
+    const std::uint64_t size = std::max(grain, (wanted + grain - 1) / grain * grain);
+    const bool is_small = size <= small;
+    Free& free = free_[is_small];
+    std::uint64_t at = 0, bytes = 0;
+    if (const auto best = free.lower_bound({stream, size, 0}); best != free.end() && std::get<0>(*best) == stream) {
+      std::tie(std::ignore, bytes, at) = *best;
+      if (const auto second = std::next(best); second != free.end() && std::get<0>(*second) == stream && std::get<1>(*second) == bytes)
+        ++choices;
+      free.erase(best);
+    } else {
+      bytes = is_small ? small_segment : size < own_segment ? large_segment : (size + small_segment - 1) / small_segment * small_segment;
+      if (limit_ != 0 && reserved_ + bytes > limit_) empty_cache();
+      if (limit_ != 0 && reserved_ + bytes > limit_) {
+        ran_out = true;
+        limit_ = 0;
+      }
+      at = segments_.take(bytes);
+      if (!at) return 0;
+      blocks_[at] = {bytes, stream, is_small, false, true};
+      reserved_ += bytes;
+      needs.reserved = std::max(needs.reserved, reserved_);
+    }
+    const std::uint64_t rest = bytes - size;
+    if (is_small ? rest >= grain : rest > small) {
+      blocks_[at].bytes = size;
+      blocks_[at + size] = {rest, stream, is_small, false, false};
+      free.insert({stream, rest, at + size});
+    }
+    Block& block = blocks_[at];
+    block.taken = true;
+    allocated_ += block.bytes;
+    needs.allocated = std::max(needs.allocated, allocated_);
+    return at;
+  }
+
+  bool unused(std::uint64_t at) {  // given back; other streams may still use it
+    const auto block = blocks_.find(at);
+    if (block == blocks_.end() || !block->second.taken) return false;
+    allocated_ -= block->second.bytes;
+    return true;
+  }
+
+  bool give(std::uint64_t at) {
+    auto block = blocks_.find(at);
+    if (block == blocks_.end() || !block->second.taken) return false;
+    block->second.taken = false;
+    Free& free = free_[block->second.is_small];
+    if (const auto next = std::next(block); next != blocks_.end() && !next->second.taken && !next->second.begins) {
+      free.erase(key(*next));
+      block->second.bytes += next->second.bytes;
+      blocks_.erase(next);
+    }
+    if (!block->second.begins)
+      if (const auto before = std::prev(block); !before->second.taken) {
+        free.erase(key(*before));
+        before->second.bytes += block->second.bytes;
+        blocks_.erase(block);
+        block = before;
+      }
+    free.insert(key(*block));
+    return true;
+  }
+
+  void empty_cache() {
+    for (auto block = blocks_.begin(); block != blocks_.end();) {
+      const auto next = std::next(block);
+      if (block->second.begins && !block->second.taken && (next == blocks_.end() || next->second.begins)) {
+        free_[block->second.is_small].erase(key(*block));
+        reserved_ -= block->second.bytes;
+        segments_.give(block->first);
+        blocks_.erase(block);
+      }
+      block = next;
+    }
+  }
+
+  Needs needs;
+  std::int64_t choices = 0;
+  bool ran_out = false;
+
+ private:
+  struct Block {
+    std::uint64_t bytes = 0;
+    std::uint32_t stream = 0;
+    bool is_small = false, taken = false, begins = false;  // begins: a segment
+  };
+  using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, address
+  static Free::value_type key(const std::pair<const std::uint64_t, Block>& b) { return {b.second.stream, b.second.bytes, b.first}; }
+
+  Segments& segments_;
+  std::map<std::uint64_t, Block> blocks_;
+  Free free_[2];
+  std::uint64_t limit_, allocated_ = 0, reserved_ = 0;
+};
+
+struct Played {
+  Needs needs;
+  std::int64_t choices = 0;
+  bool ran_out = false;
+};
+
+// At a segment that was given back: PyTorch asked for another at once, so it was out of memory, which another layout may not be.
+bool was_full(std::span<const Request> requests, std::size_t i) {
+  while (i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_free)) ++i;
+  return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
+}
+
+// Plays the requests. `own`: the addresses have to come out as they were.
+std::optional<Played> played(std::span<const Request> requests, Segments& segments, AsTheyWere* own, std::uint64_t limit) {
+  CachingAllocator allocator(segments, own ? 0 : limit);
+  std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
+  bool emptied = false;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Request& r = requests[i];
+    const auto is = static_cast<RequestIs>(r.what);
+    if (is == RequestIs::segment_free && !std::exchange(emptied, true) && (own || limit == 0 || !was_full(requests, i)))
+      allocator.empty_cache();
+    if (is != RequestIs::segment_free) emptied = false;
+    switch (is) {
+      case RequestIs::taken: {
+        const std::uint64_t at = allocator.take(r.bytes, r.stream);
+        if (!at || (own && at != r.address)) return std::nullopt;
+        now[r.address] = at;
+        break;
+      }
+      case RequestIs::unused:
+      case RequestIs::given: {
+        const auto at = now.find(r.address);
+        if (at == now.end()) return std::nullopt;
+        if (!(is == RequestIs::unused ? allocator.unused(at->second) : allocator.give(at->second))) return std::nullopt;
+        if (is == RequestIs::given) now.erase(at);
+        break;
+      }
+      case RequestIs::segment_taken:
+        if (own) own->next(r.address, r.bytes);
+        break;
+      case RequestIs::segment_free: break;
+      default: return std::nullopt;
+    }
+  }
+  if (own && !own->all_used()) return std::nullopt;
+  return Played{allocator.needs, allocator.choices, allocator.ran_out};
+}
+
+}  // namespace
+
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit) {
+  constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
+  AsTheyWere own;
+  Spread spread;
+  const auto first = played(requests, own, &own, limit);
+  if (!first) return std::nullopt;
+  spread.run = spread.low = spread.high = first->needs;
+  spread.choices = first->choices;
+  spread.limit = limit;
+  if (spread.choices == 0) return spread;
+  const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
+  for (std::uint32_t seed = 1; seed < layouts; ++seed) {
+    Elsewhere elsewhere(seed);
+    const auto other = played(requests, elsewhere, nullptr, limit);
+    if (!other) return std::nullopt;
+    for (const auto member : {&Needs::allocated, &Needs::reserved}) {
+      spread.low.*member = std::min(spread.low.*member, other->needs.*member);
+      spread.high.*member = std::max(spread.high.*member, other->needs.*member);
+    }
+    ++spread.layouts;
+    spread.ran_out += other->ran_out;
+  }
+  return spread;
+}
+
+}  // namespace headroom::dry

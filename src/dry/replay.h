@@ -1,0 +1,31 @@
+// What PyTorch's caching allocator does with a program's requests when its segments lie at other addresses. Of free blocks of one size it takes
+// the one at the lowest address, and which of them that is, is decided by where the driver put their segments: nobody knows that without the
+// card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
+// addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dry/record.h"
+
+namespace headroom::dry {
+
+struct Needs {
+  std::uint64_t allocated = 0, reserved = 0;  // peaks
+};
+
+struct Spread {
+  Needs run, low, high;      // of the run itself; over all layouts, the run's included
+  std::int64_t layouts = 1;  // that were tried; 1: no two free blocks of one size were there to choose from
+  std::int64_t choices = 0;  // requests for which there were
+  std::uint64_t limit = 0;   // that was given
+  std::int64_t ran_out = 0;  // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
+};
+
+// Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
+// `limit`: of what is reserved, on the card that the run was for; 0: none.
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0);
+
+}  // namespace headroom::dry

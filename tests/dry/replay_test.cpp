@@ -1,0 +1,121 @@
+// The requests of a run, played again: the allocator's rules give the run's own addresses, and other layouts give other needs only where blocks of
+// one size were there to choose from.
+#include "dry/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace replay_test {
+
+namespace {
+
+using namespace headroom::dry;
+constexpr std::uint64_t mib = 1 << 20;
+
+// A run as PyTorch's history has it.
+class History {
+ public:
+  History& segment(std::uint64_t at, std::uint64_t bytes) { return add(RequestIs::segment_taken, at, bytes); }
+  History& take(std::uint64_t at, std::uint64_t bytes, std::uint32_t stream = 0) { return add(RequestIs::taken, at, bytes, stream); }
+  History& give(std::uint64_t at) {
+    add(RequestIs::unused, at, 0);
+    return add(RequestIs::given, at, 0);
+  }
+  History& add(RequestIs what, std::uint64_t at, std::uint64_t bytes, std::uint32_t stream = 0) {
+    requests.push_back({at, bytes, std::uint32_t(what), stream});
+    return *this;
+  }
+  std::vector<Request> requests;
+};
+
+constexpr std::uint64_t a = 1024 * mib, b = 2048 * mib, c = 512 * mib;
+
+TEST(Replay, RoundsSplitsAndMergesAsTheAllocatorDoes) {
+  History run;
+  run.segment(a, 2 * mib).take(a, 1).take(a + 512, 1000);  // small ones share a segment
+  run.segment(b, 20 * mib).take(b, 4 * mib).take(b + 4 * mib, 5 * mib);
+  run.segment(c, 14 * mib).take(c, 13 * mib);  // its last MiB is too small to be split off
+  run.give(b).give(b + 4 * mib).take(b, 9 * mib);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 36 * mib);
+  EXPECT_EQ(spread->run.allocated, 512 + 1024 + 9 * mib + 14 * mib);
+  EXPECT_EQ(spread->choices, 0);
+  EXPECT_EQ(spread->layouts, 1);
+}
+
+// Two free blocks of 12 MiB: one stands alone, the other has 20 free beside it once it is given back. The lower is taken; which of them that is
+// decides whether 32 MiB are there in one piece afterwards.
+History two_of_a_size(std::uint64_t alone, std::uint64_t with_room) {
+  History run;
+  run.segment(alone, 12 * mib).take(alone, 12 * mib);
+  run.segment(with_room, 32 * mib).take(with_room, 32 * mib).give(with_room);
+  run.take(with_room, 12 * mib).take(with_room + 12 * mib, 20 * mib).give(with_room).give(alone);
+  const std::uint64_t lower = std::min(alone, with_room);
+  run.take(lower, 12 * mib).give(with_room + 12 * mib);
+  if (lower == alone)
+    run.take(with_room, 32 * mib);
+  else
+    run.segment(4096 * mib, 32 * mib).take(4096 * mib, 32 * mib);
+  return run;
+}
+
+TEST(Replay, EqualBlocksMakeAnInterval) {
+  const auto lucky = spread_of(two_of_a_size(a, b).requests), unlucky = spread_of(two_of_a_size(b, a).requests);
+  ASSERT_TRUE(lucky && unlucky);
+  EXPECT_EQ(lucky->choices, 1);
+  EXPECT_GT(lucky->layouts, 1);
+  EXPECT_EQ(lucky->run.reserved, 44 * mib);
+  EXPECT_EQ(unlucky->run.reserved, 76 * mib);
+  for (const auto& spread : {*lucky, *unlucky}) {  // the same requests, whatever addresses the run had
+    EXPECT_EQ(spread.low.reserved, 44 * mib);
+    EXPECT_EQ(spread.high.reserved, 76 * mib);
+    EXPECT_EQ(spread.low.allocated, spread.high.allocated);
+  }
+}
+
+TEST(Replay, StreamsDoNotShareBlocks) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib, 0).give(a);
+  run.segment(b, 12 * mib).take(b, 12 * mib, 1);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 24 * mib);
+}
+
+TEST(Replay, AnEmptiedCacheIsReservedNoMore) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 20 * mib).take(b, 4 * mib).give(a);
+  run.add(RequestIs::segment_free, a, 12 * mib).segment(c, 18 * mib).take(c, 18 * mib);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 38 * mib);
+}
+
+// With a limit between the two needs a layout either has room, or has it after its cache was emptied, or has not.
+TEST(Replay, AtItsLimitTheCacheIsEmptiedFirst) {
+  const auto run = two_of_a_size(a, b).requests;
+  const auto with_room = spread_of(run, 76 * mib), emptied = spread_of(run, 64 * mib), without = spread_of(run, 50 * mib);
+  ASSERT_TRUE(with_room && emptied && without);
+  EXPECT_EQ(with_room->high.reserved, 76 * mib);
+  EXPECT_EQ(with_room->ran_out, 0);
+  EXPECT_EQ(emptied->high.reserved, 64 * mib);
+  EXPECT_EQ(emptied->ran_out, 0);
+  EXPECT_GT(without->ran_out, 0);
+  EXPECT_LT(without->ran_out, without->layouts);
+}
+
+TEST(Replay, RulesThatAreNotTheRunsAreNoticed) {
+  History other_size, other_place, unknown, twice, unasked;
+  other_size.segment(a, 22 * mib).take(a, 4 * mib);
+  other_place.segment(a, 20 * mib).take(a + mib, 4 * mib);
+  unknown.segment(a, 20 * mib).take(a, 4 * mib).add(RequestIs::other, a, 0);
+  twice.segment(a, 20 * mib).take(a, 4 * mib).give(a).give(a);
+  unasked.segment(a, 20 * mib).take(a, 4 * mib).segment(b, 20 * mib);
+  for (const History* run : {&other_size, &other_place, &unknown, &twice, &unasked}) EXPECT_FALSE(spread_of(run->requests));
+}
+
+}  // namespace
+
+}  // namespace replay_test
