@@ -47,22 +47,28 @@ def adamw_fused(torch):
         _fuse(torch, cls)
 
 
+_being_made = set()  # ids: AdamW is made by Adam, which is wrapped too
+
+
 def _fuse(torch, cls):
     init = cls.__init__
 
     @functools.wraps(init)
     def fused(self, params, *args, **kwargs):
-        if type(self) not in (torch.optim.AdamW, torch.optim.Adam):
+        if type(self) not in (torch.optim.AdamW, torch.optim.Adam) or id(self) in _being_made:
             return init(self, params, *args, **kwargs)
         if kwargs.get("fused"):
             cannot("adamw-fused", f"{type(self).__name__} is fused already")
             return init(self, params, *args, **kwargs)
         params = list(params)
+        _being_made.add(id(self))
         try:
             result = init(self, params, *args, **{**kwargs, "fused": True, "foreach": None})
         except (RuntimeError, TypeError) as e:
             cannot("adamw-fused", str(e).splitlines()[0])
             return init(self, params, *args, **kwargs)
+        finally:
+            _being_made.discard(id(self))
         replaced("adamw-fused", f"{type(self).__name__}(fused=True)")
         return result
     cls.__init__ = fused
