@@ -72,7 +72,7 @@ TorchPeak torch_peak(int device, bool reset) {
 
 // NOLINTNEXTLINE: the mangled names of PyTorch 2.x
 #define MEMORY_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
-#define OUT_OF_MEMORY_NAME "_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+#define OUT_OF_MEMORY_NAME "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
 
 extern "C" {
 void headroom_dry_hear_memory(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(MEMORY_NAME);

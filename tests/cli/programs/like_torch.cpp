@@ -36,7 +36,7 @@ int taken_from_nowhere(void** p, std::size_t bytes) {
 auto cuda_malloc = found<Malloc>("cudaMalloc");
 const auto report = found<Report>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 const auto report_out_of_memory =
-    found<void (*)(std::int64_t, std::size_t, std::size_t, std::uint16_t)>("_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+    found<void (*)(std::int64_t, std::size_t, std::size_t, std::uint16_t)>("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
 const auto mark = found<Mark>("headroom_dry_mark");
 constexpr std::uint16_t on_card_0 = 1;
 
