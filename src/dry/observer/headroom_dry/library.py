@@ -39,11 +39,11 @@ def mark(what, text="", value=0):
 
 
 def _peak_of_all():
-    """The largest allocated peak of the cards since this was asked last."""
-    peak, allocated, reserved = 0, ctypes.c_uint64(), ctypes.c_uint64()
+    """The largest peaks of the cards since this was asked last: allocated, reserved."""
+    peak, allocated, reserved = (0, 0), ctypes.c_uint64(), ctypes.c_uint64()
     card = 0
     while _peak(card, ctypes.byref(allocated), ctypes.byref(reserved), 1):
-        peak = max(peak, allocated.value)
+        peak = max(peak[0], allocated.value), max(peak[1], reserved.value)
         card += 1
     return peak
 

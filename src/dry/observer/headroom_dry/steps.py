@@ -12,14 +12,17 @@ from . import library
 
 LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
+AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # of values.Values, where values are observed
 
 _phases = []  # the open ones, innermost last; of the whole process
 _count = 0
 _backward_since = True
+_torch = None
 _first = None  # id of the first optimizer that stepped
-_peaks = []
+_peaks = []  # (allocated, reserved) of each step
 _ending = False
+_captured_step = False  # an optimizer's step is part of a CUDA graph: its replays are the steps
 
 
 def begin(torch):
@@ -32,6 +35,11 @@ def begin(torch):
             where._engine_run_backward = _backward(run)
     for name, phase in (("save", "saving"), ("load", "loading")):
         setattr(torch, name, _in_phase(phase, getattr(torch, name)))
+    global _torch
+    _torch = torch
+    graph = getattr(torch.cuda, "CUDAGraph", None)
+    if graph is not None:
+        graph.replay = _replay(graph.replay)
 
 
 def _open(phase):
@@ -78,8 +86,20 @@ def _before_step(optimizer, args, kwargs):
     _open("optimizer")
 
 
+def _replay(run):
+    import functools
+
+    @functools.wraps(run)
+    def replay(self):
+        result = run(self)
+        if _captured_step:
+            _step("a replayed graph", warms_up=False)
+        return result
+    return replay
+
+
 def _after_step(optimizer, args, kwargs):
-    global _count, _first, _backward_since
+    global _first, _backward_since, _captured_step
     _close()
     if _first is None:
         _first = id(optimizer)
@@ -88,26 +108,51 @@ def _after_step(optimizer, args, kwargs):
     if id(optimizer) != _first or not _backward_since:
         return
     _backward_since = False
+    if _torch.cuda.is_current_stream_capturing():
+        _captured_step = True
+        return
+    cuda = _torch.cuda
+    _step(type(optimizer).__name__, warms_up=cuda.is_initialized() and cuda.current_stream() != cuda.default_stream())
+
+
+def _step(by, warms_up):
+    """`warms_up`: on a stream of its own, as before a capture: what the program needs comes later."""
+    global _count
     _count += 1
-    library.mark("step", type(optimizer).__name__, _count)
+    library.mark("step", by, _count)
     if values is not None:
         values.new_step()
-    why = _enough()
+    why = _enough(warms_up)
     if why:
         end(why, 0)
 
 
-def _enough():
+def _enough(warms_up=False):
     if LIMIT:
         return f"{_count} optimizer steps were asked for" if _count >= LIMIT else None
     peak = library.peak() if library.peak is not None else None
     if peak is not None:
         _peaks.append(peak)
-    if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1 or peak is None:  # all ranks end at the same step
-        return "three optimizer steps are done" if _count >= 3 else None
-    if len(_peaks) > 1 and abs(_peaks[-1] - _peaks[-2]) <= max(_peaks) / 1000 and _peaks[-1] >= max(_peaks) * 0.999:
+    at_most = f"{AT_MOST} optimizer steps are done; their peaks still differ" if _count >= AT_MOST else None
+    if warms_up:
+        return at_most
+    least = AT_LEAST_WITH_GRAPHS if "torch._inductor.cudagraph_trees" in sys.modules else 2
+    if _ranks() > 1 or peak is None:  # all ranks end at the same step
+        return f"{max(3, least)} optimizer steps are done" if _count >= max(3, least) else None
+    if len(_peaks) >= least and all(_agree([p[i] for p in _peaks]) for i in range(2)):
         return "the peaks of two optimizer steps agree"
-    return f"{AT_MOST} optimizer steps are done; their peaks still differ" if _count >= AT_MOST else None
+    return at_most
+
+
+def _ranks():
+    several = sys.modules.get("torch.distributed")
+    if several is not None and several.is_available() and several.is_initialized():
+        return several.get_world_size()
+    return int(os.environ.get("WORLD_SIZE", "1") or 1)
+
+
+def _agree(peaks):
+    return abs(peaks[-1] - peaks[-2]) <= max(peaks) / 1000 and peaks[-1] >= max(peaks) * 0.999
 
 
 def end(why, code):
