@@ -165,6 +165,34 @@ class Program(unittest.TestCase):
         self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
         self.assertTrue(any("llama" in row["line"] for row in answer["at_peak"]), answer["at_peak"][:5])
 
+    def test_what_a_graph_keeps_is_in_the_peak(self):
+        text = """
+            import sys, torch
+            model = torch.nn.Linear(1024, 1024).cuda()
+            optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+            x = torch.randn(4096, 1024, device="cuda")
+            warm = torch.cuda.Stream()
+            warm.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(warm):
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    model(x).square().sum().backward()
+                    optimizer.step()
+            torch.cuda.current_stream().wait_stream(warm)
+            graph = torch.cuda.CUDAGraph()
+            optimizer.zero_grad()
+            with torch.cuda.graph(graph):
+                model(x).square().sum().backward()
+                optimizer.step()
+            print("SEEN", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
+            while True:
+                graph.replay()
+            """
+        answer, said = self.forecast(self.file("graph.py", text), options=["--device", "h100"])
+        seen = next(line.split() for line in said.splitlines() if "SEEN" in line)
+        self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
+        self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
+
     def test_each_of_two_ranks_is_told(self):
         text = """
             import os, torch
