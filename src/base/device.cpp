@@ -1,4 +1,6 @@
-#include "base/device.h"
+#include "base/device_names.h"
+
+#include <cctype>
 
 #include "base/device_file.h"
 #include "base/error.h"
@@ -35,13 +37,35 @@ const std::vector<Device>& known_devices() {
   return devices;
 }
 
+namespace {
+
+// "NVIDIA GeForce RTX 4090", "rtx-4090" and "4090" are one name: case, marks and the maker's words are left out.
+std::string plain(std::string_view typed) {
+  std::string name;
+  for (const char c : typed)
+    if (std::isalnum(static_cast<unsigned char>(c))) name += char(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view word : {"nvidia", "amd", "instinct", "geforce", "tesla", "rtx"})
+    if (name.starts_with(word)) name.erase(0, word.size());
+  if (name.ends_with("gb")) name.erase(name.size() - 2);
+  return name;
+}
+
+}  // namespace
+
+const Device* known_device(std::string_view typed) {
+  const std::string wanted = plain(typed);
+  if (wanted.empty()) return nullptr;
+  for (const Device& d : known_devices())
+    if (wanted == plain(d.key) || wanted == plain(d.name)) return &d;
+  return nullptr;
+}
+
 Device device_described(std::string_view name_or_file) {
   std::string wanted(name_or_file);
+  if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json"))
+    if (const Device* d = known_device(wanted)) return *d;
   std::vector<std::string> keys;
-  for (const Device& d : known_devices()) {
-    if (wanted == d.key || wanted == d.name) return d;
-    keys.push_back(d.key);
-  }
+  for (const Device& d : known_devices()) keys.push_back(d.key);
   const std::string why = why_no_file(wanted);
   check(why.empty(), Code::bad_argument, "device: {}; name one of {}, or a JSON file{}", why, joined(keys), did_you_mean(wanted, keys));
   const auto described = parse_json(read_file(wanted, "device", most_json_bytes), fmt::format("device: '{}'", wanted));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/device_names.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -23,8 +24,7 @@ Device chosen_device(const Common& common) {
   const std::string& wanted = common.device;
   if (wanted == "cpu" || (wanted.empty() && cuda_device_count() == 0)) return cpu_device();
   if (wanted.empty() || wanted == "cuda") return cuda_named(0);  // CUDA counts the fastest first
-  const auto& known = known_devices();
-  check(std::none_of(known.begin(), known.end(), [&](const Device& d) { return d.key == wanted; }), Code::bad_argument,
+  check(!known_device(wanted), Code::bad_argument,
         "--device: there is no {} in this machine, and this command measures; choose from cpu, cuda, cuda:N. For a forecast: headroom plan "
         "--device {}",
         wanted, wanted);

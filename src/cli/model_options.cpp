@@ -11,7 +11,7 @@ void add_model(CLI::App& app, ModelOptions& m) {
   add_described(app, m);
   std::string names;
   for (const engine::ModelConfig& c : engine::presets()) names += c.name + "|";
-  app.get_option("--model")->type_name(names + "FILE");
+  app.get_option("--model")->type_name(names + "NAME|FILE");
 }
 
 std::vector<engine::ModelConfig> ModelOptions::configs() const {

@@ -17,7 +17,8 @@ struct ModelOptions {
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};
-  f(m.name, {.name = "model", .about = "A preset, a JSON file (ours or a Hugging Face config.json), or the folder it is in"});
+  f(m.name, {.name = "model",
+             .about = "A preset, a published model (llama-3.1-8b, Qwen/Qwen3-4B), a JSON file (ours or a config.json), or its folder"});
   f(m.layers, {.name = "layers", .about = "Blocks; 0: the model's", .allowed = size});
   f(m.width, {.name = "width",
               .about = "Width; 0: the model's. Keeps the number of heads if it divides the width, else the size of a head",

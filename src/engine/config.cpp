@@ -1,12 +1,15 @@
 #include "engine/config.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/hugging_face.h"
+#include "engine/published.h"
 
 namespace headroom::engine {
 
@@ -110,24 +113,73 @@ ModelConfig model_from_json(std::string_view text, std::string_view name) {
   return c;
 }
 
-ModelConfig model_described(std::string_view name_or_file) {
-  std::string names;
-  for (const ModelConfig& c : presets()) {
-    if (c.name == name_or_file) return c;
-    names += (names.empty() ? "" : ", ") + c.name;
-  }
-  std::filesystem::path path(name_or_file);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    path /= "config.json";
-    check(std::filesystem::exists(path, ignored), Code::bad_argument, "model: the folder '{}' holds no config.json", name_or_file);
-  }
-  const std::string why = why_no_file(path.string());
-  check(why.empty(), Code::bad_argument, "model: {}; name one of {}, a JSON file, or a folder with a config.json", why, names);
+namespace {
+
+ModelConfig model_in_file(const std::filesystem::path& path) {
   return model_from_json(read_file(path.string(), "model", most_json_bytes),
                          path.stem() == "config" && path.has_parent_path()
                              ? std::filesystem::absolute(path).parent_path().filename().string()
                              : path.stem().string());
+}
+
+// The newest config.json that Hugging Face's own programs have kept of ORGANISATION/NAME; empty: none.
+std::filesystem::path in_hub_cache(std::string_view name) {
+  const auto said = [](const char* variable) { return std::string(std::getenv(variable) ? std::getenv(variable) : ""); };
+  const std::filesystem::path home = !said("HF_HOME").empty() ? said("HF_HOME") : said("HOME") + "/.cache/huggingface";
+  const std::filesystem::path hub = !said("HF_HUB_CACHE").empty() ? std::filesystem::path(said("HF_HUB_CACHE")) : home / "hub";
+  std::string folder = "models--" + std::string(name);
+  folder.replace(folder.find('/'), 1, "--");
+  std::error_code ignored;
+  std::filesystem::path newest;
+  std::filesystem::file_time_type when{};
+  for (const auto& snapshot : std::filesystem::directory_iterator(hub / folder / "snapshots", ignored)) {
+    const auto config = snapshot.path() / "config.json";
+    const auto written = std::filesystem::last_write_time(config, ignored);
+    if (!std::filesystem::exists(config, ignored) || (!newest.empty() && written < when)) continue;
+    newest = config, when = written;
+  }
+  return newest;
+}
+
+}  // namespace
+
+ModelConfig model_described(std::string_view typed) {
+  std::string presets_named;
+  std::vector<std::string> names;
+  for (const ModelConfig& c : presets()) {
+    if (c.name == typed) return c;
+    presets_named += (presets_named.empty() ? "" : ", ") + c.name;
+    names.push_back(c.name);
+  }
+  std::filesystem::path path(typed);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    path /= "config.json";
+    check(std::filesystem::exists(path, ignored), Code::bad_argument, "model: the folder '{}' holds no config.json", typed);
+  }
+  const std::string why = why_no_file(path.string());
+  if (why.empty()) return model_in_file(path);
+  const bool of_hub = std::count(typed.begin(), typed.end(), '/') == 1 && !typed.ends_with(".json") && typed.front() != '/';
+  if (of_hub)
+    if (const auto cached = in_hub_cache(typed); !cached.empty()) {
+      ModelConfig c = model_in_file(cached);
+      c.name = typed.substr(typed.find('/') + 1);
+      return c;
+    }
+  if (const Published* p = published_model(typed)) return model_from_json(p->config, p->name);
+  check(!of_hub, Code::bad_argument,
+        "model: {} is not known, in no folder here and not in the hub's cache; fetch its description (hf download {} config.json "
+        "--local-dir DIR) and name that DIR",
+        typed, typed);
+  std::string lower;
+  for (const char c : typed) lower += char(std::tolower(static_cast<unsigned char>(c)));
+  for (const Published& p : published_models()) {
+    names.emplace_back(p.name);
+    for (char& c : names.back()) c = char(std::tolower(static_cast<unsigned char>(c)));
+  }
+  throw Error(Code::bad_argument,
+              fmt::format("model: {}; name one of {}, a published model as llama-3.1-8b, a JSON file, or a folder with a config.json{}",
+                          why, presets_named, did_you_mean(lower, names)));
 }
 
 std::string to_json(const ModelConfig& c) {

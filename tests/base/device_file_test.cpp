@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/device_names.h"
+
 namespace headroom {
 namespace {
 
@@ -90,6 +92,18 @@ TEST_F(DeviceInAFile, WhatIsWrongInAnEfficiencyIsNamed) {
   EXPECT_NE(
       refusal(R"({"name": "X", "units": 2, "memory_mib": 1024, "efficiencies": [7]})").find("of its efficiencies, it holds no object"),
       std::string::npos);
+}
+
+TEST(Device, IsFoundAsPeopleTypeIt) {
+  const auto key = [](const char* typed) { return device_described(typed).key; };
+  for (const char* typed : {"rtx4090", "RTX 4090", "4090", "rtx-4090", "NVIDIA GeForce RTX 4090"}) EXPECT_EQ(key(typed), "rtx4090") << typed;
+  EXPECT_EQ(key("H100"), "h100");
+  EXPECT_EQ(key("A6000"), "a6000");
+  EXPECT_EQ(key("A100-40GB"), "a100-40");
+  EXPECT_EQ(key("Tesla T4"), "t4");
+  for (const char* typed : {"", "gb", "nvidia", "rtx", "40900", "h100x"}) EXPECT_THROW(device_described(typed), Error) << typed;
+  for (const Device& d : known_devices())
+    for (const std::string& name : {d.key, d.name}) EXPECT_EQ(known_device(name)->key, d.key) << name;
 }
 
 }  // namespace

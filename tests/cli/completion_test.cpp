@@ -74,7 +74,7 @@ TEST_F(Completion, OfBashCompletesCommandsTopicsOptionsAndValues) {
   EXPECT_EQ(offered("headroom step --keep = inp"), "input ");
   EXPECT_EQ(offered("headroom step --keep gr"), "groups groups: ");
   EXPECT_EQ(offered("headroom plan --model 2"), "2.7B ");
-  EXPECT_EQ(offered("headroom plan --device h2"), "h200 ");
+  EXPECT_EQ(offered("headroom plan --device b2"), "b200 ");
   EXPECT_EQ(offered("headroom step --device cu"), "cuda cuda: ") << "measures here";
   EXPECT_EQ(offered("headroom plan --batch 1"), " ") << "any number";
   std::ofstream(at("book.txt")) << "text";

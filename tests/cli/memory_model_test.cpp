@@ -45,7 +45,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("plan --device h200 --batch 4 --gpus 3", 2, "make it a multiple");
   refused("plan --device h200 --gpus 0", 2, "--gpus");
   refused("plan --memory 0", 2, "GiB");
-  refused("plan --device h20", 2, "h200");
+  refused("plan --device h2000", 2, "h200");
   refused("step --steps 0", 2, "--steps");
   refused("step --device h200", 2, "choose from cpu, cuda");
   refused("train", 2, "--text FILE");

@@ -95,6 +95,41 @@ TEST(Config, RefusesInOneLineWhatCannotBe) {
   EXPECT_THROW(model_described("smal"), Error);
 }
 
+TEST(Config, PublishedModelsAreFoundAsPeopleTypeThem) {
+  const char* typed[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B-Instruct", "llama_3.1_8b"};
+  for (const char* name : typed) {
+    const ModelConfig c = model_described(name);
+    EXPECT_EQ(c.name, "Llama-3.1-8B") << name;
+    EXPECT_EQ(param_count(c), 8030261248) << name;
+  }
+  for (const char* name : {"qwen3-4b", "gemma-3-4b-it", "openai/gpt-oss-20b", "mistral-7b-v0.3", "Qwen/Qwen2.5-7B-Instruct", "gpt2"})
+    EXPECT_GT(param_count(model_described(name)), 0) << name;
+  const auto says = [](const char* name, const char* what) {
+    try {
+      model_described(name);
+      ADD_FAILURE() << name << " was found";
+    } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what(); }
+  };
+  says("llama-3.1-9b", "did you mean 'llama-3.1-8b'?");
+  says("nobody/nothing", "hf download nobody/nothing config.json --local-dir DIR");
+  for (const char* name : {"", "/", "-", "-instruct", "a/b/c", "nobody/", "/nothing"}) EXPECT_THROW(model_described(name), Error) << name;
+}
+
+TEST(Config, TheHubsCacheIsRead) {
+  const std::filesystem::path hub = std::filesystem::path(testing::TempDir()) / "headroom_hub_cache";
+  const std::filesystem::path snapshot = hub / "models--org--mine" / "snapshots" / "0123";
+  std::filesystem::create_directories(snapshot);
+  std::ofstream(snapshot / "config.json") << R"({"model_type":"llama","vocab_size":100,"hidden_size":64,"intermediate_size":128,
+    "num_hidden_layers":2,"num_attention_heads":4})";
+  setenv("HF_HUB_CACHE", hub.c_str(), 1);
+  const ModelConfig c = model_described("org/mine");
+  EXPECT_EQ(c.name, "mine");
+  EXPECT_EQ(c.width, 64);
+  EXPECT_THROW(model_described("org/other"), Error);
+  unsetenv("HF_HUB_CACHE");
+  std::filesystem::remove_all(hub);
+}
+
 // Zero heads were divided by once, before anybody asked whether there are any.
 TEST(Config, EveryNumberOfAFileIsLookedAtBeforeItIsUsed) {
   const auto whole = nlohmann::json::parse(
