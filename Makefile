@@ -19,8 +19,9 @@ build: setup  ## build/release/headroom and libheadroom.so
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target product
 
-run: build  ## install what is missing, build, show a plan, run a short attention study and a small step on this machine, write a page
-	$(BUILD)/headroom plan --model large --batch 4 --len 1024 --device rtx4090
+run: build  ## install what is missing, build, show what fits a card and what attention takes, run a short study on this machine, write a page
+	$(BUILD)/headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 4
+	$(BUILD)/headroom memory attention --heads 32 --dim 128 --dtype bf16 --len 8192,65536 --device 4090 || test $$? = 3
 	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
 	$(BUILD)/headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 1000 --batch 2 --len 128 --warmup 1 --steps 3
 	$(BUILD)/headroom report --out build/report.html

@@ -31,6 +31,8 @@ Run memory_model_topic(CLI::App& app, Common& common) {
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"
       "  headroom memory model --model 8B --batch 1 --len 32768 --precision bf16 --gpus 8 --shard everything --device h100\n"
       "  headroom memory model --as pytorch --model 2.7B --len 128,512,1024 --precision fp32,bf16\n"
+      "  headroom memory model --as pytorch --model llama-3.1-8b --batch 2 --precision bf16 --attention flash --lora 16 --base 4bit "
+      "--device 3090\n"
       "  headroom memory model --as pytorch --model xl --precision bf16 --attention flash --gpus 8 --shard everything --compile blocks\n"
       "  headroom memory model --phase inference --model DIR/config.json --batch 1,8 --len 8192 --precision bf16 --device h100\n\n"
       "Exit codes: 0 a row fits; 3 none does.");

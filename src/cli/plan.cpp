@@ -17,10 +17,12 @@ Run plan(CLI::App& app, Common& common) {
   add_model(app, a->model);
   add_described(app, a->study);
   app.footer(
-      "Examples:\n  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
+      "Examples:\n  headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090     what can be fine-tuned, and "
+      "how\n"
+      "  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
       "  headroom plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40\n"
       "  headroom plan --model 8B --batch 16 --len 4096 --gpus 8 --device h100 --precision bf16\n"
-      "  headroom plan --as pytorch --model 8B --batch 8 --len 4096 --gpus 8 --device h100 --precision bf16\n"
+      "  headroom plan --as pytorch --model qwen3-8b --batch 8 --len 4096 --gpus 8 --device h100 --precision bf16\n"
       "  headroom plan --phase inference --model DIR/config.json --batch 8 --len 8192 --device h100\n\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
   common.machine = Machine::described;

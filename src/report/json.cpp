@@ -52,6 +52,7 @@ Json json_of(const Record& r) {
 
 std::string render_json(const Record& r) {
   Json j{{"schema_version", json_schema_version}};
+  if (r.title.ends_with('.')) j["answer"] = r.title;  // a title that is a sentence is the answer
   j.update(json_of(r));
   return escaped_in_json(j.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }

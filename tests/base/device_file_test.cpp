@@ -96,7 +96,8 @@ TEST_F(DeviceInAFile, WhatIsWrongInAnEfficiencyIsNamed) {
 
 TEST(Device, IsFoundAsPeopleTypeIt) {
   const auto key = [](const char* typed) { return device_described(typed).key; };
-  for (const char* typed : {"rtx4090", "RTX 4090", "4090", "rtx-4090", "NVIDIA GeForce RTX 4090"}) EXPECT_EQ(key(typed), "rtx4090") << typed;
+  for (const char* typed : {"rtx4090", "RTX 4090", "4090", "rtx-4090", "NVIDIA GeForce RTX 4090"})
+    EXPECT_EQ(key(typed), "rtx4090") << typed;
   EXPECT_EQ(key("H100"), "h100");
   EXPECT_EQ(key("A6000"), "a6000");
   EXPECT_EQ(key("A100-40GB"), "a100-40");

@@ -177,7 +177,7 @@ TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
       "--compile blocks --layers 2 --width 64 --heads 2 --vocab 100")["rows"][0];
   EXPECT_EQ(torch["rows"][0]["peak_bytes"], same["train_peak_bytes"]);
   EXPECT_EQ(torch["rows"][0]["needed_bytes"], same["needed_bytes"]);
-  EXPECT_EQ(run("plan --as pytorch --device h200 --memory 1 --model small --format json").code, 3);
+  EXPECT_EQ(run("plan --as pytorch --device h200 --memory 0.55 --model small --format json").code, 3);
   refused("plan --as pytorch --device h200 --masters halves --model small", 2, "leave --masters out");
   refused("plan --as pytorch --device h200 --gpus 3 --batch 4 --model small", 2, "does not divide");
   refused("plan --as pytorch --device cpu --model small", 2, "name a GPU");
@@ -244,7 +244,9 @@ TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
 
 // What a card or a width is not served with is not advised, and refused only to whoever asks for it.
 TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
-  const std::string model = "memory model --model small --precision bf16 --masters halves --update during ", none = "--gradients none";
+  const std::string
+      model = "memory model --layers 6 --width 512 --vocab 512 --batch 1 --len 128 --precision bf16 --masters halves --update during ",
+      none = "--gradients none";
   EXPECT_NE(run(model + "--device h200").out.find(none), std::string::npos);
   for (const char* other : {"--device a100", "--device h200 --ffn 700"}) {
     const auto said = run(model + other);

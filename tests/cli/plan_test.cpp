@@ -22,7 +22,9 @@ TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
   EXPECT_EQ(small["fits"], false);
   ASSERT_EQ(small["rows"].size(), 1u) << "the nearest";
   EXPECT_EQ(small["rows"][0]["peak_bytes"], least);
-  EXPECT_NE(small["notes"].dump().find("Nothing fits. The nearest needs"), std::string::npos) << small["notes"];
+  const std::string answer_in_a_line = small["answer"];
+  EXPECT_EQ(answer_in_a_line.find("Does not fit NVIDIA H200: it needs "), 0u) << answer_in_a_line;
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA H200: "), 0u) << j["answer"];
 }
 
 TEST_F(ModelProgram, ThePlanTriesEveryLeverAndTheAccountAgrees) {
@@ -171,6 +173,44 @@ TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
   EXPECT_EQ(before["rows"][0]["precision"], "fp32");
   EXPECT_NEAR(before["rows"][0]["ms_at_least"].get<double>() / after["rows"][0]["ms_at_least"].get<double>(), 2, 1e-6);
   EXPECT_NE(after["notes"].dump().find("measured by headroom device, run 2"), std::string::npos) << after["notes"];
+}
+
+// What people do on a card of 24 GB: the plan names it, and the account of memory model is the same.
+TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
+  const Json j = answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 1");
+  EXPECT_EQ(j["fits"], true);
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
+  std::map<std::string, Json> ways;
+  for (const Json& row : j["ways"]) ways[row["way"]] = row;
+  EXPECT_EQ(ways.at("all parameters, FP32, AdamW")["fits"], false);
+  EXPECT_EQ(ways.at("all parameters, bf16, AdamW in 8 bits")["fits"], false);
+  for (const char* way : {"all parameters, bf16, paged AdamW in 8 bits, in backward", "LoRA of rank 16", "QLoRA of rank 16"}) {
+    const Json& row = ways.at(way);
+    EXPECT_EQ(row["fits"], true) << way;
+    const std::string with = row["with"];
+    const Json account =
+        answer("memory model --as pytorch --model llama-3.1-8b --device rtx4090 --len 2048 --precision bf16 --attention flash " + with);
+    EXPECT_EQ(account["rows"][0]["needed_bytes"], row["needed_bytes"]) << with;
+    EXPECT_EQ(account["rows"][0]["host_bytes"], row["host_bytes"]) << with;
+  }
+  const Json none = answer("plan --as pytorch --model llama-3.1-70b --batch 8 --len 8192 --device H100 --memory 30 --most 1", 3);
+  EXPECT_EQ(none["fits"], false);
+  EXPECT_EQ(none["answer"].get<std::string>().find("Does not fit NVIDIA H100 SXM: "), 0u) << none["answer"];
+  const Json more = answer("plan --as pytorch --model llama-3.1-70b --batch 1 --len 2048 --device h100 --most 1 --precision bf16");
+  EXPECT_EQ(more["fits"], true) << "QLoRA";
+}
+
+// The first line says by what combination a step fits, and that combination does.
+TEST_F(ModelProgram, TheAccountAnswersFirst) {
+  const Json j = answer("memory model --as pytorch --model llama-3.2-1b --batch 4 --len 1024 --device 4090 --memory 12", 3);
+  const std::string line = j["answer"];
+  EXPECT_EQ(line.find("Does not fit NVIDIA GeForce RTX 4090: it needs "), 0u) << line;
+  EXPECT_NE(line.find("Least that would: "), std::string::npos) << line;
+  for (const Json& row : j["mitigations"]) {
+    if (row["instead"] == "as it is") continue;
+    EXPECT_GT(row["saves_bytes"].get<double>(), 0.004 * j["mitigations"][0]["peak_bytes"].get<double>()) << row;
+  }
+  EXPECT_EQ(answer("memory model --as pytorch --len 16" + small_model)["answer"].get<std::string>().find("Fits NVIDIA H200: "), 0u);
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ TEST(Config, RefusesInOneLineWhatCannotBe) {
 }
 
 TEST(Config, PublishedModelsAreFoundAsPeopleTypeThem) {
-  const char* typed[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B-Instruct", "llama_3.1_8b"};
+  const char* typed[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B-Instruct",
+                         "llama_3.1_8b"};
   for (const char* name : typed) {
     const ModelConfig c = model_described(name);
     EXPECT_EQ(c.name, "Llama-3.1-8B") << name;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
+#include "studies/memory/answer.h"
 #include "studies/memory/rows.h"
 
 namespace headroom::studies {
@@ -107,7 +108,8 @@ bool same_line(const Row& a, const Row& b) {  // rows that differ in len only
   return a.variant == b.variant && a.problem.precision == b.problem.precision && a.problem.head_dim == b.problem.head_dim;
 }
 
-Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& asked, const Accountant& accountant, const Room& room) {
+std::vector<AttentionGrowthRow> growth_of(const std::vector<Row>& rows, const AttentionMemory& asked, const Accountant& accountant,
+                                          const Room& room) {
   std::vector<AttentionGrowthRow> growth;
   std::vector<const Row*> lines;
   for (const Row& r : rows)
@@ -147,10 +149,33 @@ Table growth_and_edges(const std::vector<Row>& rows, const AttentionMemory& aske
     row.largest_batch_len = longest.len_q;
     growth.push_back(std::move(row));
   }
+  return growth;
+}
+
+Table growth_and_edges(const std::vector<AttentionGrowthRow>& growth, const AttentionMemory& asked, const Room& room) {
   return table_of("analysis",
                   fmt::format("Growth with len, and the edge of the whole step at {} ({})", bytes_in_words(double(room.memory_bytes)),
                               asked.device.name),
                   growth);
+}
+
+// In one line: how far each variant goes, and what the longest case takes.
+std::string answer_of(const std::vector<Row>& rows, const std::vector<AttentionGrowthRow>& growth, const AttentionMemory& asked,
+                      const Room& room) {
+  std::vector<std::string> far, takes;
+  std::int64_t len = 0;
+  for (const Row& r : rows)
+    if (r.counted()) len = std::max(len, r.problem.len_q);
+  for (const AttentionGrowthRow& g : growth) {
+    if (g.dtype != growth.back().dtype || g.dim != growth.back().dim) continue;  // the last of each variant
+    far.push_back(fmt::format("{} goes to len {}", g.variant, g.largest_len));
+    for (const Row& r : rows)
+      if (r.counted() && r.variant == g.variant && r.problem.precision == g.dtype && r.problem.head_dim == g.dim && r.problem.len_q == len)
+        takes.push_back(fmt::format("{} {}", bytes_in_words(double(r.needed_bytes)), r.variant));
+  }
+  if (far.empty()) return "No variant serves this attention here; the rows say why.";
+  return fmt::format("In {} of {}: {}. Len {} takes {}.", bytes_in_words(double(room.memory_bytes)), asked.device.name, joined(far), len,
+                     joined(takes));
 }
 
 // What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.
@@ -162,6 +187,7 @@ Table mitigations(const Row& row, const AttentionMemory& asked, const Accountant
                             const std::string& cost) {
     try {
       const auto peak = signed_bytes(by.step_peak(p, variant));
+      if (is_noise(std::uint64_t(now), std::uint64_t(peak))) return;
       savings.push_back({.instead = what, .step_peak_bytes = peak, .saves_bytes = now - peak, .costs = cost});
     } catch (const Error& e) { savings.push_back({.instead = what, .costs = e.what()}); }
   };
@@ -283,10 +309,10 @@ Outcome memory_attention(const AttentionMemory& asked) {
           }
           rows.push_back(std::move(row));
         }
-  Record r{"",
-           fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.eager() ? " as PyTorch eager" : "", asked.batch, asked.heads,
-                       name_of(asked.mask)),
-           {}};
+  const auto growth = growth_of(rows, asked, accountant, room);
+  Record r{"", answer_of(rows, growth, asked, room), {}};
+  r.add({Note{fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.eager() ? " as PyTorch eager" : "", asked.batch,
+                          asked.heads, name_of(asked.mask))}});
   Record device{"device", "", {}};
   device.add("name", asked.device.name)
       .add("memory_bytes", signed_bytes(room.memory_bytes), Unit::bytes)
@@ -304,7 +330,7 @@ Outcome memory_attention(const AttentionMemory& asked) {
                      [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
     r.add({component_table(by_size.components, "largest", "Every tensor of " + which + ", largest first")});
     r.add({timeline_of(*chosen)});
-    r.add({growth_and_edges(rows, asked, accountant, room)});
+    r.add({growth_and_edges(growth, asked, room)});
     r.add({mitigations(*chosen, asked, accountant)});
     r.add({paper(chosen->problem)});
   }

@@ -213,6 +213,25 @@ Table growth(const ModelMemory& s, const Room& room) {
   return without_usual(table_of("scaling", "How bytes grow with len: bytes ~ len^exponent", rows), rows);
 }
 
+std::string answer_of(const std::vector<ModelMemoryRow>& rows, const Room& room, const ModelMemory& s, const Recipe& last,
+                      const Combination<Recipe>& together) {
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const ModelMemoryRow& r) { return r.fits; });
+  std::string answer = rows.size() == 1
+                           ? fits_in_words(room, s.device, rows.back().needed_bytes - room.overhead_bytes)
+                           : fmt::format("{} of {} rows fit {} in {}", fitting, rows.size(), s.device.name, words(room.memory_bytes));
+  if (rows.back().fits) return answer + ".";
+  if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
+  answer += fmt::format(". What it holds between steps takes {} of that.", words(rows.back().standing_bytes));
+  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " "),
+                    needs = words(room.needed_bytes(together.peak));
+  answer += together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
+                          : fmt::format(" No combination here makes it fit; the nearest, {}, needs {}.", ways, needs);
+  if (const auto n = gpus_that_hold(last, s.device, s.memory_bytes))
+    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
+  return answer;
+}
+
 Outcome memory_of_steps(const ModelMemory& s) {
   const engine::Ranks& ranks = s.ranks;
   const Room room = room_of(s.device, s.memory_bytes, ranks.count);
@@ -229,7 +248,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
         cases.push_back(case_of(s, r, !levers.keep.found()));
       }
 
-  Record r{"", fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name), {}};
+  Record r{"", "", {}};
+  r.add(Part{Note{fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name)}});
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
     r.add(Part{Note{words + (s.model.counted ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
@@ -264,6 +284,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
     if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
     within.push_back({components(c, s)});
   }
+  const auto together = combination_of(cases.back().recipe, s, room);
+  r.title = answer_of(described, room, s, cases.back().recipe, together);
   Table rows = table_of("rows", "Peak bytes", described);
   show_changed(rows, described);
   if (ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
@@ -298,7 +320,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
   if (s.lens.size() > 1) r.add(Part{growth(s, room)});
-  r.add(Part{edges(s, cases, room)}).add(Part{mitigations_of(last.recipe, last.step, s)});
+  r.add(Part{edges(s, cases, room)}).add(Part{mitigations_of(last.recipe, last.step, s, together)});
   return yes_or_no(std::move(r), fits);
 }
 

@@ -1,6 +1,8 @@
 #include "studies/memory/model_mitigations.h"
 
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/text.h"
 #include "report/described_table.h"
@@ -138,10 +140,74 @@ std::optional<Forecast> forecast_of(const Way& way, const ModelMemory& s) {
 
 }  // namespace
 
-Table mitigations_of(const Recipe& recipe, const Forecast& now, const ModelMemory& s) {
+Combination<Recipe> combination_of(const Recipe& now, const ModelMemory& s, const Room& room) {
+  const auto stored_in_bf16 = [](const Recipe& r) { return r.formats().stored.dtype == DType::bf16; };
+  const std::vector<Lever<Recipe>> levers{
+      {"--attention flash", [](Recipe& r) { return std::exchange(r.attention, "flash") == "plain"; }},
+      {"--logits half",
+       [](Recipe& r) { return size_of(r.precision.dtype) == 2 && std::exchange(r.logits, engine::Logits::half) == engine::Logits::whole; }},
+      {"--precision bf16",
+       [](Recipe& r) {
+         if (size_of(r.formats().stored.dtype) != 4) return false;
+         r.precision = {DType::bf16};
+         return true;
+       }},
+      {"--masters halves",
+       [=](Recipe& r) { return stored_in_bf16(r) && std::exchange(r.holding.masters, engine::Masters::halves) == engine::Masters::whole; }},
+      {"--gradients half",
+       [](Recipe& r) {
+         return size_of(r.formats().stored.dtype) == 2 &&
+                std::exchange(r.holding.gradients, engine::Gradients::half) == engine::Gradients::whole;
+       }},
+      {"--keep input",
+       [](Recipe& r) {
+         if (r.keep.group != 1 || r.keep.first() == Keep::input) return false;
+         r.keep = {Keep::input};
+         return true;
+       }},
+      {"--update during",
+       [](Recipe& r) {
+         return r.precision.dtype != DType::f16 && !r.model.tied && r.micro_batches == 1 &&
+                std::exchange(r.holding.updating, engine::Updating::during) == engine::Updating::after;
+       }},
+      {"micro-batches of 1", [](Recipe& r) {
+         if (r.batch == 1 || r.holding.updating != engine::Updating::after) return false;
+         r.micro_batches *= int(r.batch), r.batch = 1;
+         return true;
+       }}};
+  const auto peak_of = [&](const Recipe& r) -> std::optional<std::uint64_t> {
+    try {
+      engine::check(r);
+      return engine::forecast_peak(r, s.device, s.workers) + engine::stand_in_bytes(r, s.device);
+    } catch (const Error&) { return {}; }
+  };
+  return least_that_fits(now, levers, peak_of, [&](std::uint64_t peak) { return room.holds(peak); });
+}
+
+std::optional<int> gpus_that_hold(const Recipe& one, const Device& device, std::optional<std::uint64_t> memory) {
+  if (one.ranks.count > 1 || device.kind != DeviceKind::cuda || one.purpose != engine::Purpose::training) return {};
+  return gpus_that_hold([&](int n) {
+    Recipe r = one;
+    r.ranks = {n, engine::Sharding::everything, false};
+    if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
+    try {
+      return room_of(device, memory, n).holds(engine::forecast_peak(r, device, 1) + engine::stand_in_bytes(r, device));
+    } catch (const Error&) { return false; }
+  });
+}
+
+Table mitigations_of(const Recipe& recipe, const Forecast& now, const ModelMemory& s, const Combination<Recipe>& together) {
   std::vector<ModelSavingRow> rows;
+  if (together.words.size() > 1) {
+    const Forecast f = engine::forecast(together.setting, s.device, s.workers);
+    rows.push_back({.change = "together: " + joined(together.words, " "),
+                    .peak_bytes = f.peak_bytes,
+                    .saves_bytes = now.peak_bytes - std::min<std::uint64_t>(now.peak_bytes, f.peak_bytes),
+                    .more_flops = f.flops / now.flops - 1,
+                    .more_traffic = f.bytes / now.bytes - 1});
+  }
   for (const Way& way : Ways(recipe, s.device).all())
-    if (const auto f = forecast_of(way, s); f && f->peak_bytes < now.peak_bytes)
+    if (const auto f = forecast_of(way, s); f && !is_noise(now.peak_bytes, f->peak_bytes))
       rows.push_back({.change = way.words(*f),
                       .peak_bytes = f->peak_bytes,
                       .saves_bytes = now.peak_bytes - f->peak_bytes,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
 #include "engine/decoder.h"
@@ -9,6 +10,7 @@
 #include "gpu/architecture.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
+#include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
 #include "studies/memory/rows.h"
 
@@ -60,11 +62,74 @@ bool accounted_for(const LanguageModel& m) {
   } catch (const Error&) { return false; }
 }
 
-Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace) {
+// Ways to save, cheapest first, for the combination that fits. LoRA trains other numbers, so it comes after what trains the same ones.
+std::vector<Lever<LanguageModel>> levers_of_pytorch() {
+  using engine::Keep;
+  const auto micro_batches = [](LanguageModel& m) {
+    if (m.batch == 1 || m.in_backward) return false;
+    m.accumulate *= m.batch, m.batch = 1;
+    return true;
+  };
+  const auto trains = [](const LanguageModel& m) { return m.until == pytorch::Until::update; };
+  return {
+      {"scaled_dot_product_attention (--attention flash)", [](LanguageModel& m) { return !std::exchange(m.fused_attention, true); }},
+      {"AdamW(fused=True) (--adam fused)",
+       [=](LanguageModel& m) { return trains(m) && std::exchange(m.adam, pytorch::Adam::fused) == pytorch::Adam::foreach; }},
+      {"Liger's fused loss (--loss fused)",
+       [](LanguageModel& m) {
+         return m.compile != pytorch::Compile::model && std::exchange(m.loss, pytorch::Loss::fused) == pytorch::Loss::whole;
+       }},
+      {"torch.autocast in bf16 (--precision bf16)",
+       [](LanguageModel& m) {
+         if (m.precision.dtype != DType::f32) return false;
+         m.precision = {DType::bf16};
+         return true;
+       }},
+      {"checkpointed blocks (--keep input)",
+       [](LanguageModel& m) {
+         if (!(m.keep == engine::Keeping{}) || m.until == pytorch::Until::forward || m.compile == pytorch::Compile::model) return false;
+         m.keep = {Keep::input}, m.selective = pytorch::Selective::none;
+         return true;
+       }},
+      {"parameters in bf16 (--parameters half)",
+       [](LanguageModel& m) {
+         return m.lora == 0 && size_of(m.precision.dtype) == 2 &&
+                std::exchange(m.parameters, pytorch::Parameters::half) == pytorch::Parameters::whole;
+       }},
+      {"AdamW in 8 bits (--adam 8bit)",
+       [=](LanguageModel& m) { return trains(m) && std::exchange(m.adam, pytorch::Adam::eight_bit) < pytorch::Adam::eight_bit; }},
+      {"paged AdamW in 8 bits, in backward (--adam paged-8bit --optimizer-in-backward)",
+       [=](LanguageModel& m) {
+         if (!trains(m) || m.gpus > 1 || m.accumulate > 1 || m.in_backward || m.lora > 0) return false;
+         m.adam = pytorch::Adam::paged, m.in_backward = true;
+         return true;
+       }},
+      {"LoRA of rank 16 (--lora 16)",
+       [=](LanguageModel& m) {
+         if (!trains(m) || m.lora > 0 || m.gpus > 1 || m.compile != pytorch::Compile::none) return false;
+         m.lora = 16, m.parameters = pytorch::Parameters::whole, m.in_backward = false;
+         if (m.adam > pytorch::Adam::eight_bit) m.adam = pytorch::Adam::fused;
+         return true;
+       }},
+      {"micro-batches of 1", micro_batches},
+      {"frozen weights in 4 bits, QLoRA (--base 4bit)",
+       [](LanguageModel& m) {
+         return m.lora > 0 && size_of(m.precision.dtype) == 2 && std::exchange(m.base, pytorch::Base::four_bit) == pytorch::Base::precision;
+       }},
+  };
+}
+
+std::optional<std::uint64_t> peak_or_none(const LanguageModel& m, std::uint64_t workspace) {
+  if (!accounted_for(m)) return {};
+  return step_peak(m, workspace);
+}
+
+Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace, const Combination<LanguageModel>& together) {
   std::vector<PyTorchSavingRow> rows;
   const auto now = std::int64_t(step_peak(m, workspace));
   rows.push_back({.instead = "as it is", .peak_bytes = now, .saves_bytes = 0});
-  const auto add = [&](const char* what, std::uint64_t peak, const std::string& cost) {
+  const auto add = [&](const std::string& what, std::uint64_t peak, const std::string& cost) {
+    if (is_noise(std::uint64_t(now), peak)) return;
     rows.push_back({.instead = what, .peak_bytes = std::int64_t(peak), .saves_bytes = now - std::int64_t(peak), .costs = cost});
   };
   const auto consider = [&](const char* what, auto change, const std::string& cost) {
@@ -103,6 +168,8 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
         [&](LanguageModel& o) { o.gpus = gpus, o.shard = engine::Sharding::everything; },
         "weights gathered twice, gradients scattered once");
   }
+  if (together.words.size() > 1)
+    add("together: " + joined(together.words, " + "), together.peak, together.fits ? "the least that fits" : "does not fit either");
   if (m.lora > 0) return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
   engine::Recipe here = ours(m);
   here.purpose = purpose_of(asked.use);
@@ -156,7 +223,11 @@ std::string in_words(const LanguageModel& m) {
   if (m.compile != pytorch::Compile::none)
     words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
   if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
-  if (m.lora > 0) words += fmt::format(", LoRA of rank {}", m.lora);
+  if (m.lora > 0) words += fmt::format(", {} of rank {}", m.base == pytorch::Base::four_bit ? "QLoRA" : "LoRA", m.lora);
+  if (m.in_backward) words += ", optimizer in backward";
+  if (m.loss != pytorch::Loss::whole) words += fmt::format(", {} loss", names_of<pytorch::Loss>.of(m.loss));
+  if (m.selective != pytorch::Selective::none)
+    words += fmt::format(", selective checkpoints ({})", names_of<pytorch::Selective>.of(m.selective));
   if (m.accumulate > 1) words += fmt::format(", {} micro-batches", m.accumulate);
   return words;
 }
@@ -177,6 +248,13 @@ struct Interval {
 Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t workspace) {
   Interval i{peak, "such programs were measured within 3 % (docs/memory.md)"};
   double share = 1.03;
+  if (!measured_choices(m)) {
+    i.at_most = std::uint64_t(double(peak) * 1.15);
+    i.why =
+        "one of its choices was not checked on a card: what it does was read in its source, and published peaks are within 15 % "
+        "(docs/memory.md)";
+    return i;
+  }
   const bool checkpoints = !(m.keep == engine::Keeping{});
   if (checkpoints && m.sharded()) {
     share = 1.41;
@@ -198,7 +276,63 @@ Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t w
   return i;
 }
 
+std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room, const ModelMemory& asked, const LanguageModel& last,
+                      const Combination<LanguageModel>& together) {
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const PyTorchModelRow& r) { return r.fits; });
+  std::string answer = rows.size() == 1
+                           ? fits_in_words(room, asked.device, rows.back().needed_bytes - room.overhead_bytes)
+                           : fmt::format("{} of {} rows fit {} in {}", fitting, rows.size(), asked.device.name, words(room.memory_bytes));
+  if (rows.back().fits) return answer + ".";
+  if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
+  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),
+                    needs = words(room.needed_bytes(together.peak));
+  answer += together.fits ? fmt::format(". Least that would: {}: {}.", ways, needs)
+                          : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
+  if (last.gpus == 1)
+    if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
+      answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
+  return answer;
+}
+
 }  // namespace
+
+std::string options_of(const LanguageModel& m) {
+  return fmt::format("--batch {} --len {} --precision {}{} {}", m.batch, m.len, name_of(m.precision),
+                     m.fused_attention ? " --attention flash" : "", levers_of(m));
+}
+
+std::string levers_of(const LanguageModel& m) {
+  using namespace pytorch;
+  std::vector<std::string> words;
+  const auto add = [&](bool differs, const std::string& option) {
+    if (differs) words.push_back(option);
+  };
+  add(m.parameters != Parameters::whole, fmt::format("--parameters {}", names_of<Parameters>.of(m.parameters)));
+  add(m.lora > 0, fmt::format("--lora {}", m.lora));
+  add(m.base != Base::precision, fmt::format("--base {}", names_of<Base>.of(m.base)));
+  add(m.adam != Adam::foreach, fmt::format("--adam {}", names_of<Adam>.of(m.adam)));
+  add(m.in_backward, "--optimizer-in-backward");
+  add(m.loss != Loss::whole, fmt::format("--loss {}", names_of<Loss>.of(m.loss)));
+  add(m.selective != Selective::none, fmt::format("--selective {}", names_of<Selective>.of(m.selective)));
+  add(!(m.keep == engine::Keeping{}), fmt::format("--keep {}", WordsOf<engine::Keeping>::to(m.keep)));
+  add(m.offload_inputs, "--offload-activations");
+  add(m.compile != Compile::none, fmt::format("--compile {}", names_of<Compile>.of(m.compile)));
+  add(m.accumulate > 1, fmt::format("--accumulate {}", m.accumulate));
+  add(m.gpus > 1, fmt::format("--gpus {}", m.gpus));
+  add(m.shard != engine::Sharding::none, fmt::format("--shard {}", name_of(m.shard)));
+  return joined(words, " ");
+}
+
+std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, std::optional<std::uint64_t> memory) {
+  const std::uint64_t workspace = pytorch::workspace_bytes(device.sm);
+  return gpus_that_hold([&](int n) {
+    LanguageModel sharded = m;
+    sharded.gpus = n, sharded.shard = engine::Sharding::everything;
+    const auto peak = peak_or_none(sharded, workspace);
+    return peak && room_of(device, memory, n, RunBy::pytorch).holds(*peak);
+  });
+}
 
 pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
   const engine::ModelConfig& c = asked.model;
@@ -218,6 +352,11 @@ pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
   m.qkv_bias = c.qkv_bias;
   m.qk_norm = c.qk_norm;
   m.adam = asked.as_pytorch.adam;
+  m.in_backward = asked.as_pytorch.in_backward;
+  m.loss = asked.as_pytorch.loss;
+  m.selective = asked.as_pytorch.selective;
+  m.base = asked.as_pytorch.base;
+  m.offload_inputs = asked.as_pytorch.offload_inputs;
   m.compile = asked.as_pytorch.compile;
   m.lora = asked.as_pytorch.lora;
   m.accumulate = asked.as_pytorch.accumulate;
@@ -259,8 +398,14 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                .precision = precision,
                                .phase = asked.use,
                                .keep = keep,
+                               .parameters = m.parameters,
                                .adam = m.adam,
+                               .in_backward = m.in_backward,
+                               .loss = m.loss,
+                               .selective = m.selective,
+                               .offload_inputs = m.offload_inputs,
                                .compile = m.compile,
+                               .base = m.base,
                                .lora = m.lora,
                                .accumulate = m.accumulate,
                                .gpus = m.gpus,
@@ -272,6 +417,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                .needed_bytes = room.needed_bytes(a.train_peak_bytes),
                                .held_bytes = a.held_bytes,
                                .reserved_bytes = a.reserved_bytes,
+                               .host_bytes = a.host_bytes,
                                .fits = room.holds(a.train_peak_bytes)});
           if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
           if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
@@ -284,11 +430,14 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   Table rows = table_of("rows", "", described);
   rows.within = std::move(within);
   if (model.gpus > 1) rows.show("gpus", Show::always), rows.show("shard", Show::always);
-  Record r{"",
-           fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
-                       asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
-                       asked.model.name, model.fused_attention ? "fused" : "naive"),
-           {}};
+  const LanguageModel& last = models.back();
+  const Combination<LanguageModel> together = least_that_fits(
+      last, levers_of_pytorch(), [&](const LanguageModel& one) { return peak_or_none(one, workspace); },
+      [&](std::uint64_t peak) { return room.holds(peak); });
+  Record r{"", answer_of(described, room, asked, last, together), {}};
+  r.add({Note{fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
+                          asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
+                          asked.model.name, model.fused_attention ? "fused" : "naive")}});
   Table at_peak;
   if (!rows.within.empty()) {
     at_peak = rows.within.back().front();
@@ -299,21 +448,20 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   r.add({rows});
   if (!at_peak.rows.empty()) r.add({at_peak});
   if (beside) r.add({*std::move(beside)});
-  if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace)});
+  if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace, together)});
   r.add({Note{fmt::format(
       "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
       "cuBLAS "
-      "workspaces of {}; AdamW {}; {}. The peak is without the CUDA context "
+      "workspaces of {}; {}; {}. The peak is without the CUDA context "
       "and libraries; needed is with them. The allocator takes reserved_bytes from the driver where there are as many, and gives back what "
       "it "
       "does not use before it runs out.",
-      asked.device.name, bytes_in_words(double(workspace)),
-      model.adam == pytorch::Adam::foreach     ? "as PyTorch defaults (foreach, one temporary as large as all parameters)"
-      : model.adam == pytorch::Adam::eight_bit ? "of bitsandbytes, in 8 bits"
-                                               : "fused",
+      asked.device.name, bytes_in_words(double(workspace)), in_words(model.adam),
       model.sharded()
           ? "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept "
             "after forward"
+      : model.lora > 0 && model.parameters == pytorch::Parameters::half
+          ? "frozen weights and adapters in the precision, without torch.autocast"
       : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
       : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
                                                       : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});

@@ -8,4 +8,10 @@ Outcome memory_model_as_pytorch(const ModelMemory&);  // yes: any of the rows fi
 
 pytorch::LanguageModel language_model_of(const ModelMemory&);  // of its first case; batch, len, precision and keep are each row's
 
+std::string options_of(const pytorch::LanguageModel&);  // that `memory model --as pytorch` takes for it
+std::string levers_of(const pytorch::LanguageModel&);   // the same without --batch, --len, --precision and --attention
+
+// How many GPUs hold the step with this batch each, as FSDP2 shards it; memory: of each, empty: all of the device.
+std::optional<int> gpus_that_hold(const pytorch::LanguageModel&, const Device&, std::optional<std::uint64_t> memory);
+
 }  // namespace headroom::studies

@@ -284,13 +284,19 @@ struct PyTorchModelRow {
   Precision precision;
   ModelUse phase = ModelUse::train;
   engine::Keeping keep{};
+  pytorch::Parameters parameters{};
   pytorch::Adam adam{};
+  bool in_backward = false;
+  pytorch::Loss loss{};
+  pytorch::Selective selective{};
+  bool offload_inputs = false;
   pytorch::Compile compile{};
+  pytorch::Base base{};
   std::int64_t lora = 0, accumulate = 1, gpus = 1;
   engine::Sharding shard{};
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
-  std::uint64_t at_most_bytes = 0, needed_bytes = 0, held_bytes = 0, reserved_bytes = 0;
+  std::uint64_t at_most_bytes = 0, needed_bytes = 0, held_bytes = 0, reserved_bytes = 0, host_bytes = 0;
   bool fits = false;
 };
 void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
@@ -302,8 +308,14 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.precision, {.name = "precision"});
   f(r.phase, {.name = "phase"});
   f(r.keep, {.name = "keep"});
+  f(r.parameters, {.name = "parameters", .show = detail});
   f(r.adam, {.name = "adam", .show = detail});
+  f(r.in_backward, {.name = "in_backward", .show = detail});
+  f(r.loss, {.name = "loss", .show = detail});
+  f(r.selective, {.name = "selective", .show = detail});
+  f(r.offload_inputs, {.name = "offload_inputs", .show = detail});
   f(r.compile, {.name = "compile", .show = detail});
+  f(r.base, {.name = "base", .show = detail});
   f(r.lora, {.name = "lora", .show = detail});
   f(r.accumulate, {.name = "accumulate", .show = detail});
   f(r.gpus, {.name = "gpus", .show = detail});
@@ -317,6 +329,7 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes});
   f(r.held_bytes, {.name = "held_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.fits, {.name = "fits", .role = noted});
 }
 

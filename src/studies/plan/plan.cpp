@@ -11,7 +11,9 @@
 #include "base/threads.h"
 #include "engine/decoder.h"
 #include "report/described_table.h"
+#include "studies/memory/answer.h"
 #include "studies/memory/inference.h"
+#include "studies/memory/model_mitigations.h"
 #include "studies/plan/picture.h"
 #include "studies/plan/pytorch.h"
 #include "studies/plan/ways.h"
@@ -272,15 +274,34 @@ Forecasts forecasts_of(const Plan& p) {
   return f;
 }
 
+// The answer in one line: with which setting it fits and how fast, or what is in the way and what would do.
+std::string answer_of(const Plan& p, const Forecasts& f) {
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  const Setting& s = f.fitting.empty() ? f.nearest() : *f.fitting.front();
+  std::string answer = fmt::format("{}, with {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
+  if (!f.fitting.empty()) {
+    const double tokens = 1e3 * double(p.batch) * double(p.len);
+    if (s.expected) return answer + fmt::format("; about {} tokens/s.", number_in_words(tokens / s.expected->ms));
+    return answer + (s.ms_at_least > 0 ? fmt::format("; at most {} tokens/s.", number_in_words(tokens / s.ms_at_least)) : ".");
+  }
+  answer += fmt::format(", the least of {} settings. What it holds between steps takes {} of that.", f.all.size(), words(s.standing_bytes));
+  Recipe one = s.recipe;
+  one.batch = 1, one.micro_batches = 1;
+  if (const auto n = gpus_that_hold(one, p.device, p.memory_bytes))
+    answer += fmt::format(" It takes {} such GPUs: --gpus {} --batch {}.", *n, *n, *n);
+  if (p.device.kind == DeviceKind::cuda && p.use == ModelUse::train)
+    answer += " What fine-tuning with PyTorch needs (LoRA, 8 bits, 4 bits): --as pytorch.";
+  return answer;
+}
+
 // What was asked, how many settings fit, and what is said of the account.
 Record head_of(const Plan& p, const Forecasts& f) {
-  Record r{"",
-           fmt::format("{} batch {} len {} in {} on {}{}", p.model.name, p.batch, p.len, bytes_in_words(double(f.room.memory_bytes)),
-                       p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name),
-           {}};
+  Record r{"", answer_of(p, f), {}};
   const auto note = [&](const std::string& words) {
     if (!words.empty()) r.add(Part{Note{words}});
   };
+  note(fmt::format("{} batch {} len {} in {} on {}{}", p.model.name, p.batch, p.len, bytes_in_words(double(f.room.memory_bytes)),
+                   p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name));
   r.add("fits", !f.fitting.empty()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(f.all.size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
@@ -293,9 +314,8 @@ Record head_of(const Plan& p, const Forecasts& f) {
   note(engine::in_words_of_fp8(recipes, p.device));
   if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
   for (const Precision precision : p.levers.precision) note(left_out(p, precision, f.all));
-  if (f.fitting.empty())
-    note(
-        fmt::format("Nothing fits. The nearest needs {}: {}.", misfit_in_words(f.nearest(), f.room, f.host), in_words(f.nearest().recipe)));
+  if (f.fitting.empty() && f.room.holds(f.nearest().peak()))
+    note(fmt::format("Nothing fits. The nearest needs {}.", misfit_in_words(f.nearest(), f.room, f.host)));
   return r;
 }
 

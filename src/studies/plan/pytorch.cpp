@@ -1,12 +1,14 @@
 #include "studies/plan/pytorch.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
+#include "studies/memory/answer.h"
 #include "studies/memory/model_pytorch.h"
 
 namespace headroom::studies {
@@ -65,6 +67,104 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
   return all;
 }
 
+// The ways in which people train a model with PyTorch, those that change least of the training first.
+struct TrainingWay {
+  const char* name;
+  pytorch::Parameters parameters;
+  pytorch::Adam adam;
+  bool in_backward;
+  std::int64_t lora;
+  pytorch::Base base;
+};
+constexpr TrainingWay training_ways[] = {
+    {"all parameters, FP32, AdamW", pytorch::Parameters::whole, pytorch::Adam::fused, false, 0, pytorch::Base::precision},
+    {"all parameters, bf16, AdamW", pytorch::Parameters::half, pytorch::Adam::fused, false, 0, pytorch::Base::precision},
+    {"all parameters, bf16, AdamW in 8 bits", pytorch::Parameters::half, pytorch::Adam::eight_bit, false, 0, pytorch::Base::precision},
+    {"all parameters, bf16, paged AdamW in 8 bits, in backward", pytorch::Parameters::half, pytorch::Adam::paged, true, 0,
+     pytorch::Base::precision},
+    {"LoRA of rank 16", pytorch::Parameters::whole, pytorch::Adam::fused, false, 16, pytorch::Base::precision},
+    {"QLoRA of rank 16", pytorch::Parameters::whole, pytorch::Adam::fused, false, 16, pytorch::Base::four_bit},
+};
+
+struct BestOfWay {
+  const TrainingWay* way;
+  LanguageModel step;
+  pytorch::LanguageModelAccount account;
+  bool fits = false;
+};
+
+// The least work with which a way fits: nothing made again before checkpoints, whole batches before parts. Where none fits, the smallest.
+std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const LanguageModel& like, const Room& room,
+                                 std::uint64_t workspace) {
+  std::optional<BestOfWay> least;
+  const std::int64_t each = p.batch / p.gpus;
+  for (const auto loss : {pytorch::Loss::whole, pytorch::Loss::fused})
+    for (const auto keep : {engine::Keep::everything, engine::Keep::input})
+      for (std::int64_t micro = each; micro >= 1; --micro) {
+        if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input)) continue;
+        LanguageModel m = like;
+        m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
+        m.precision = {DType::bf16}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
+        m.lora = way.lora, m.base = way.base, m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
+        if (p.gpus > 1) m.shard = engine::Sharding::everything;
+        try {
+          check(m);
+        } catch (const Error&) { continue; }
+        check(!p.stop(), Code::interrupted, "{} before every way was forecast; what fits is not known", stopped_by());
+        BestOfWay tried{&way, m, account(m, workspace)};
+        tried.fits = room.holds(tried.account.train_peak_bytes);
+        if (tried.fits) return tried;
+        if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
+      }
+  return least;
+}
+
+std::vector<BestOfWay> ways_of_training(const Plan& p, const LanguageModel& like, const Room& room, std::uint64_t workspace) {
+  const bool in_bf16 = p.levers.precision.empty() || std::any_of(p.levers.precision.begin(), p.levers.precision.end(),
+                                                                 [](Precision one) { return one.dtype == DType::bf16; });
+  std::vector<BestOfWay> all;
+  if (!in_bf16) return all;
+  for (const TrainingWay& way : training_ways)
+    if (auto best = best_of(way, p, like, room, workspace)) all.push_back(std::move(*best));
+  return all;
+}
+
+std::string command_of(const Plan& p, const LanguageModel& m) {
+  return fmt::format("headroom memory model --as pytorch --model {} --device {} {}", p.model.name,
+                     p.device.key.empty() ? "cuda" : p.device.key, options_of(m));
+}
+
+std::string answer_of(const Plan& p, const Room& room, const std::vector<BestOfWay>& ways) {
+  const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
+  if (fits != ways.end())
+    return fmt::format("{}, with {} ({}).", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
+                       levers_of(fits->step));
+  const BestOfWay& least = *std::min_element(ways.begin(), ways.end(), [](const BestOfWay& a, const BestOfWay& b) {
+    return a.account.train_peak_bytes < b.account.train_peak_bytes;
+  });
+  std::string answer = fmt::format("{}, with {}, the least of the ways below.",
+                                   fits_in_words(room, p.device, least.account.train_peak_bytes), least.way->name);
+  LanguageModel whole = ways.front().step;
+  whole.batch = 1, whole.accumulate = 1;
+  if (const auto n = gpus_that_hold(whole, p.device, p.memory_bytes))
+    answer += fmt::format(" All parameters in FP32 take {} such GPUs, a sequence each: --gpus {} --batch {}.", *n, *n, *n);
+  return answer;
+}
+
+Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room) {
+  std::vector<PyTorchWayRow> rows;
+  for (const BestOfWay& w : ways)
+    rows.push_back({.way = w.way->name,
+                    .needed_bytes = room.needed_bytes(w.account.train_peak_bytes),
+                    .fits = w.fits,
+                    .with = fmt::format("--batch {} {}", w.step.batch, levers_of(w.step)),
+                    .host_bytes = w.account.host_bytes,
+                    .checked = measured_choices(w.step)});
+  return table_of(
+      "ways", "Ways to train it in bf16 with flash attention, what changes the training least first; each with the least work that fits",
+      rows);
+}
+
 }  // namespace
 
 Outcome plan_as_pytorch(const Plan& p) {
@@ -92,21 +192,36 @@ Outcome plan_as_pytorch(const Plan& p) {
     if (room.holds(a.train_peak_bytes)) fitting.push_back(row);
     if (nearest.peak_bytes == 0 || row.peak_bytes < nearest.peak_bytes) nearest = row;
   }
-  const bool fits = !fitting.empty();
-  Record r{"",
-           fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len,
-                       bytes_in_words(double(room.memory_bytes)), p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name),
-           {}};
+  const auto ways = ways_of_training(p, all.front(), room, workspace);
+  const bool of_these = !fitting.empty(),
+             fits = of_these || std::any_of(ways.begin(), ways.end(), [](const BestOfWay&w) { return w.fits; });
+  const std::string asked =
+      fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len, bytes_in_words(double(room.memory_bytes)),
+                  p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
+  Record r{"", ways.empty() ? asked : answer_of(p, room, ways), {}};
+  if (!ways.empty()) r.add(Part{Note{asked}});
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   r.add("settings", std::int64_t(all.size())).add("settings_that_fit", std::int64_t(fitting.size()));
   if (!room.words.empty()) r.add(Part{Note{room.words}});
-  if (!fits) {
-    r.add(Part{Note{fmt::format("Nothing fits. The nearest needs {}, {} too many.", bytes_in_words(double(nearest.needed_bytes)),
-                                bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
+  if (!ways.empty()) {
+    const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
+    r.add(Part{table_of_ways(ways, room)});
+    if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
+    if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
+      r.add(Part{
+          Note{"checked (in csv and json): steps with all of these choices were measured on a card. Of the others, what a choice does was "
+               "read in its source; docs/memory.md holds them to published peaks."}});
+  }
+  if (!of_these) {
+    r.add(Part{
+        Note{fmt::format("With FP32 parameters and AdamW nothing fits. The nearest needs {}, {} too many.",
+                         bytes_in_words(double(nearest.needed_bytes)), bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
     fitting = {nearest};
   }
   if (std::int64_t(fitting.size()) > p.most) fitting.resize(std::size_t(p.most));
-  r.add(Part{table_of("rows", fits ? "What fits, least work first" : "The nearest", fitting)});
+  r.add(Part{table_of("rows",
+                      of_these ? "What fits of FP32 parameters and AdamW, least work first" : "The nearest of FP32 parameters and AdamW",
+                      fitting)});
   r.add(Part{
       Note{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. No time of PyTorch's is "
            "forecast. AdamW is fused, attention F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "

@@ -29,6 +29,24 @@ void describe(Of<PyTorchPlanRow> auto& r, auto&& f) {
   f(r.gpus, {.name = "gpus", .show = Show::detail});
 }
 
+struct PyTorchWayRow {  // what is trained, by whom it is updated, and the least that this needs beside
+  std::string way;
+  std::uint64_t needed_bytes = 0;
+  bool fits = false;
+  std::string with;
+  std::uint64_t host_bytes = 0;
+  bool checked = false;  // steps with all of its choices were measured on a card
+};
+void describe(Of<PyTorchWayRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.way, {.name = "way"});
+  f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
+  f(r.fits, {.name = "fits", .role = measured});
+  f(r.with, {.name = "with", .role = noted});
+  f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
+  f(r.checked, {.name = "checked", .role = noted, .show = Show::detail});
+}
+
 Outcome plan_as_pytorch(const Plan&);
 
 }  // namespace headroom::studies

@@ -40,6 +40,7 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<TimedLine>()},
       {"rows", columns_of<PlanRow>()},
       {"rows", columns_of<PyTorchPlanRow>()},
+      {"ways", columns_of<PyTorchWayRow>()},
       {"rows", columns_of<ModelMemoryRow>()},
       {"rows", columns_of<PyTorchModelRow>()},
       {"rows", columns_of<InferenceRow>()},

@@ -59,6 +59,18 @@ std::vector<StepCase> cases_of(const StepTime& s) {
   return cases;
 }
 
+// In one line: the last row that was measured, or why there is none.
+std::string answer_of(const std::vector<StepRow>& rows) {
+  const auto last = std::find_if(rows.rbegin(), rows.rend(), [](const StepRow& r) { return r.ms.has_value(); });
+  if (last == rows.rend()) return rows.empty() ? "Nothing was measured" : fmt::format("Nothing was measured: {}", rows.back().why);
+  std::string answer = fmt::format("{} len {} {}: {} a {} step", last->model, last->len, name_of(last->levers.precision),
+                                   time_in_words(*last->ms), name_of(last->phase));
+  if (last->tokens_per_s) answer += fmt::format(", {} tokens/s", number_in_words(*last->tokens_per_s));
+  if (last->mfu) answer += fmt::format(", {:.0f} % of the matmul rate", 100 * *last->mfu);
+  if (last->peak_bytes) answer += fmt::format(", {}", bytes_in_words(double(*last->peak_bytes)));
+  return answer;
+}
+
 Record step_record(const StepTime& s, const Device& device, const StepRows& study, const std::vector<StepRow>& rows) {
   const bool gpu = study.on_gpu();
   Table t = table_of("rows", "Milliseconds of a step", rows);
@@ -74,7 +86,8 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
   const bool on_host = std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.forecast_host_bytes.has_value(); });
   if (on_host)
     for (const char* column : {"kept", "host_bytes", "forecast_host_bytes"}) t.show(column, Show::always);
-  Record record{"", gpu ? device.name : fmt::format("{}, {} threads", device.name, s.threads), {}};
+  Record record{
+      "", fmt::format("{}, on {}.", answer_of(rows), gpu ? device.name : fmt::format("{}, {} threads", device.name, s.threads)), {}};
   if (gpu)
     record.add("context_bytes", study.context_bytes(), Unit::bytes);
   else

@@ -22,12 +22,13 @@ Parameter Engine::parameter(const std::string& name, Value value) {
   p.value.node->name = name;
   p.value.node->age = leaf_age;
   p.value.node->leaf = true;
-  p.value.node->backward = [this, grad = p.grad, name](const Value& g) {
+  p.value.node->backward = [this, grad = p.grad, arrived = p.arrived, name](const Value& g) {
     const bool in_order = g.layout == Layout::fresh || g.layout == Layout::view;
     if (!*grad) {
       *grad = in_order ? g : make("d" + name, g.dtype, g.shape);
       memory_.becomes(*grad->storage, "d" + name, Phase::gradient);
     }
+    if (*arrived) (*arrived)();
     return Node::Gradients{};
   };
   return p;

@@ -45,6 +45,8 @@ constexpr std::uint64_t leaf_age = std::numeric_limits<std::uint64_t>::max();  /
 struct Parameter {  // a tensor whose .grad is wanted
   Value value;
   std::shared_ptr<Value> grad = std::make_shared<Value>();
+  std::shared_ptr<std::function<void()>> arrived =
+      std::make_shared<std::function<void()>>();  // called when a gradient was added; may be empty
 };
 
 class Engine {

@@ -16,16 +16,20 @@ Value Compiled::tensor(const std::string& name, DType t, Shape s) {
 
 // A gradient leaves the compiled code when all of it has run; then it is taken over, or added to the one that is there.
 Value Compiled::gradient(const Parameter& p, std::vector<Collected>& all) {
+  if (!p.value.node) return {};  // frozen
   const Value d = torch_.make("gradient", p.value.dtype, p.value.shape);
   all.push_back({&p, d});
   return d;
 }
 void Compiled::hand_over(std::vector<Collected>& all) {
-  for (Collected& c : all)
+  for (Collected& c : all) {
     if (!*c.of->grad) {
       *c.of->grad = c.gradient;
       torch_.memory().becomes(*c.gradient.storage, "d" + (c.of->value.node ? c.of->value.node->name : ""), Phase::gradient);
     }
+    c.gradient = {};
+    if (*c.of->arrived) (*c.of->arrived)();
+  }
   all.clear();
 }
 
@@ -65,6 +69,7 @@ void Compiled::attention(Kept& k, const BlockParameters& p) {
 
 Value Compiled::forward(Kept& k, const BlockParameters& p, Residual residual) {
   torch_.touch_workspace();
+  const Value whole = written_out();
   const bool wide = s_.casts;  // the stream is FP32
   const DType type = wide ? DType::f32 : s_.low;
   k.r1 = per_row("norm1 1/rms");
@@ -90,6 +95,7 @@ Value Compiled::forward(Kept& k, const BlockParameters& p, Residual residual) {
 // The first run of a checkpoint: nothing lasts but the output.
 Value Compiled::forward_in_passing(const Value& x) {
   torch_.touch_workspace();
+  const Value whole = written_out();
   const std::int64_t all = s_.heads * s_.dim, kv = s_.kv_heads * s_.dim;
   Value branch;
   {
@@ -129,6 +135,7 @@ void Compiled::attention_backward(Kept& k) {
 
 Value Compiled::backward(Kept& k, const BlockParameters& p, const Value& incoming, std::vector<Collected>& all) {
   torch_.touch_workspace();
+  const Value whole = written_out();
   const auto matrix = [&](Weight w) {
     return s_.casts ? tensor("gradient as " + std::string(name_of(s_.low)), s_.low, of(p, w).value.shape) : Value{};
   };
@@ -178,30 +185,33 @@ Value Compiled::backward(Kept& k, const BlockParameters& p, const Value& incomin
   return dx;
 }
 
-Value Compiled::block(int layer, const Value& x, const BlockParameters& p, std::vector<Value> constants, Keeps keeps) {
+Value Compiled::block(int layer, const Value& x, const BlockParameters& p, std::vector<Value> constants, Keeps keeps,
+                      std::vector<const Parameter*> adapters) {
   layer_ = layer;
   auto kept = std::make_shared<Kept>();
   Value out;
-  if (keeps == Keeps::input) {
+  if (keeps != Keeps::all) {
     out = forward_in_passing(x);
   } else {
     out = forward(*kept, p, Residual::branch);
   }
-  kept->x = x.saved();
+  kept->x = keeps == Keeps::input_on_host ? Value{} : x.saved();
   kept->constants = std::move(constants);
   if (!torch_.keeps_history()) return out;
   out.node = std::make_shared<Node>();
   out.node->name = "compiled block";
   out.node->age = torch_.next_age();
   out.node->sources = {x.node};
-  out.node->backward = [this, kept, p, keeps, layer](const Value& g) {
+  out.node->backward = [this, kept, p, keeps, layer, adapters = std::move(adapters), type = x.dtype](const Value& g) {
     layer_ = layer;
-    if (keeps == Keeps::input) {
+    if (keeps == Keeps::input_on_host) kept->x = stream("a checkpoint's input, back from the host", type);
+    if (keeps != Keeps::all) {
       const Value made = forward(*kept, p, Residual::branch);
       const Value gate = hidden("gate, made again"), up = hidden("up, made again"), act = hidden("product, made again");
     }
     std::vector<Collected> all;
     Value dx = backward(*kept, p, g, all);
+    for (const Parameter* a : adapters) gradient(*a, all);
     hand_over(all);
     layer_ = -1;
     return Node::Gradients{dx};

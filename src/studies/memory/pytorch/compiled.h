@@ -19,14 +19,17 @@ class Compiled {
  public:
   struct Sizes {
     std::int64_t batch = 0, len = 0, width = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0, vocab = 0;
-    DType low = DType::f32;  // of products
-    bool casts = false;      // weights are FP32, and copied to it
+    DType low = DType::f32;        // of products
+    bool casts = false;            // weights are FP32, and copied to it
+    std::int64_t written_out = 0;  // numbers of the largest matrix that is packed, and written out for its product
   };
   Compiled(Eager& torch, const Sizes& sizes) : torch_(torch), s_(sizes) {}
 
   // A block compiled by itself; checkpointed within, only its input is kept.
-  enum class Keeps : std::uint8_t { all, input };
-  Value block(int layer, const Value& x, const BlockParameters&, std::vector<Value> constants, Keeps);
+  enum class Keeps : std::uint8_t { all, input, input_on_host };
+  // Parameters without a node are frozen; adapters are what is trained instead.
+  Value block(int layer, const Value& x, const BlockParameters&, std::vector<Value> constants, Keeps,
+              std::vector<const Parameter*> adapters = {});
 
   struct Ends {
     const Parameter *embedding, *norm, *head;
@@ -63,6 +66,7 @@ class Compiled {
   Value backward(Kept&, const BlockParameters&, const Value& incoming, std::vector<Collected>&);
   void backward_in_model(Kept&, const BlockParameters&, Work&, std::vector<Collected>&, bool last, bool first);
   Value gradient(const Parameter& p, std::vector<Collected>&);
+  Value written_out() { return s_.written_out ? tensor("weight, written out", s_.low, {s_.written_out}) : Value{}; }
   void hand_over(std::vector<Collected>&);
 
   Eager& torch_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace headroom::studies::pytorch {
@@ -46,20 +47,24 @@ Value Eager::when_backward(const Value& x, std::function<void()> act) {
   });
 }
 
-Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f, Pass pass) {
+Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f, Pass pass, Keeps keeps) {
   if (!keeps_history()) return f(x, Pass::first);
+  const auto chosen = keeps == Keeps::selected ? std::make_shared<Selected>() : nullptr;
+  const auto before = std::exchange(selected_, chosen);
   keep_history(false);
   Value out = pass == Pass::again ? unmade(x.dtype, x.shape) : f(x, Pass::first);
   keep_history(true);
+  selected_ = before;
   auto node = std::make_shared<Node>();
   node->name = name;
   node->age = next_age();
   node->sources = {x.node};
-  node->backward = [this, x = x.saved(), wanted = bool(x.node), f, autocast = autocast_](const Value& g) {
+  node->backward = [this, x = keeps == Keeps::input_on_host ? Value{nullptr, x.dtype, x.shape, Layout::fresh, nullptr} : x.saved(),
+                    wanted = bool(x.node), f, autocast = autocast_, chosen](const Value& g) {
     const auto autocast_before = std::exchange(autocast_, autocast);
     auto casts_before = std::exchange(cast_parameters_, {});
     Value dx;
-    Value start = x;
+    Value start = x ? x : make("a checkpoint's input, back from the host", x.dtype, x.shape);
     if (wanted) {
       start.node = std::make_shared<Node>();
       start.node->name = "a checkpoint's input";
@@ -70,7 +75,10 @@ Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f
         return Node::Gradients{};
       };
     }
+    if (chosen) chosen->again = true, chosen->products = 0;
+    const auto selected_before = std::exchange(selected_, chosen);
     Value again = f(start, Pass::again);
+    selected_ = selected_before;
     autocast_ = autocast_before;
     cast_parameters_ = std::move(casts_before);
     start = {};
@@ -79,6 +87,15 @@ Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f
   };
   out.node = std::move(node);
   return out;
+}
+
+Value* Eager::kept_before() {
+  if (!selected_ || !selected_->again || selected_->next >= selected_->kept.size()) return nullptr;
+  return &selected_->kept[selected_->next++];
+}
+void Eager::keep_selected(const std::vector<Value>& out) {
+  if (!selected_ || selected_->again) return;
+  for (const Value& v : out) selected_->kept.push_back(v.saved());
 }
 
 // ---- views, copies and casts
@@ -159,7 +176,10 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
   const Value w = autocast_ ? operand(name + " weight", weight.value, *autocast_) : weight.value;
   const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
   const Shape to = with_last(x.shape, w.shape[0]);
-  Value out = pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
+  const bool keeps = selected_ && ++selected_->products % 2 == 1;
+  Value* const before = keeps && pass == Pass::first ? kept_before() : nullptr;
+  Value out = before ? std::move(*before) : pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
+  if (keeps) keep_selected({out});
   touch_workspace();
   const bool dx = bool(x.node), dw = bool(w.node);  // each operand is kept for the other's gradient
   return record(name, out, {x, w},
@@ -171,6 +191,23 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
                   touch_workspace();
                   return d;
                 });
+}
+
+Value Eager::linear_4bit(const std::string& name, const Value& x_given, const Value& packed, Shape weight, DType compute, Pass pass) {
+  const Value x = cast(name + " input", x_given, compute);
+  const auto written_out = [this, name = full(name), weight, compute] {
+    const Value scales = make(name + " scales, written out", DType::f32, {(weight.count() + 63) / 64});
+    return make(name + " weight, written out", compute, weight);
+  };
+  const Shape to = with_last(x.shape, weight[0]);
+  Value out = pass == Pass::again ? unmade(compute, to) : fresh(name, compute, to);
+  { const Value whole = written_out(); }
+  touch_workspace();
+  return record(name, out, {x}, [this, packed = packed.saved(), shape = x.shape, compute, written_out, name = full(name)](const Value&) {
+    const Value whole = written_out();
+    touch_workspace();
+    return Node::Gradients{view_of(make("d(" + name + " input)", compute, shape), shape, Layout::view)};
+  });
 }
 
 // A product adds the bias where it writes; what is left is the bias's own gradient.
@@ -359,6 +396,98 @@ Value Eager::cross_entropy(const std::string& name, const Value& logits) {
   });
 }
 
+namespace {
+constexpr std::int64_t torchtunes_chunks = 8;
+
+std::int64_t ligers_rows(std::int64_t rows, std::int64_t vocab, std::int64_t width) {  // of one part: about as many bytes as the input
+  const std::int64_t parts = (vocab + width - 1) / width, least = (rows + parts - 1) / parts;
+  std::int64_t n = 1;
+  while (n < least) n *= 2;
+  return n;
+}
+}  // namespace
+
+Value Eager::chunked_loss(const std::string& name, const Value& h_given, const Parameter& head, Chunks how) {
+  const DType low = autocast_.value_or(h_given.dtype), held = head.value.dtype;
+  const std::int64_t width = last(h_given.shape), rows = h_given.shape.count() / width, vocab = head.value.shape[0];
+  const std::int64_t each = how == Chunks::fused ? ligers_rows(rows, vocab, width) : (rows + torchtunes_chunks - 1) / torchtunes_chunks;
+  const Value h = h_given.dtype == low ? h_given : cast(name + " input", h_given, low);
+  const Value copy = held == low ? head.value.saved() : fresh("head as " + std::string(name_of(low)), low, head.value.shape);
+  const bool trains = bool(head.value.node);
+  struct Part {
+    std::int64_t rows = 0;
+    Value logits{}, log_p{}, sums{};
+  };
+  struct All {
+    std::vector<Part> parts;
+    Value dh, dw, h, copy;
+  };
+  auto all = std::make_shared<All>();
+  for (std::int64_t begin = 0; begin < rows; begin += each) all->parts.push_back({.rows = std::min(each, rows - begin)});
+  if (how == Chunks::fused) {
+    all->dh = fresh("gradient of the head's input", low, h.shape);
+    if (trains) all->dw = fresh("gradient of the head", held, head.value.shape);
+    const Value losses = fresh("losses", DType::f32, {rows});
+    for (const Part& p : all->parts) {
+      const Value logits = fresh("logits of one part", low, {p.rows, vocab});
+      const Value target = fresh("gradient of one part's input", low, {p.rows, width});
+      touch_workspace();
+      if (!trains) continue;
+      const Value more = fresh("one part's gradient of the head", low, head.value.shape);
+      const Value wide = low == DType::f32 ? Value{} : fresh("the same in FP32", DType::f32, head.value.shape);
+    }
+  } else {
+    std::vector<Value> logits;  // all of them are made before the loss of the first
+    for (const Part& p : all->parts) logits.push_back(fresh("logits of one part", low, {p.rows, vocab})), touch_workspace();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      Part& p = all->parts[i];
+      if (how == Chunks::compiled) {
+        p.logits = logits[i];
+        p.sums = fresh("rows' maxima and sums", DType::f32, {2, p.rows});
+      } else {
+        const Value wide = low == DType::f32 ? Value{} : fresh("logits of one part as fp32", DType::f32, {p.rows, vocab});
+        p.log_p = fresh("log-probabilities of one part", DType::f32, {p.rows, vocab});
+      }
+    }
+    if (trains) all->h = h.saved();
+    all->copy = copy.saved();
+  }
+  Value loss = fresh(name, DType::f32, {1});
+  return record(name, loss, {h, head.value},
+                [this, all, how, trains, low, held, width, vocab, shape = h.shape, of = head.value.shape](const Value&) {
+                  if (how == Chunks::fused) return Node::Gradients{std::move(all->dh), std::move(all->dw)};
+                  Value dw;
+                  std::vector<Value> dx;
+                  for (auto p = all->parts.rbegin(); p != all->parts.rend(); ++p) {
+                    const Shape s{p->rows, vocab};
+                    Value d;
+                    if (how == Chunks::compiled) {
+                      d = make("d(logits of one part)", low, s);
+                      p->logits = {}, p->sums = {};
+                    } else {
+                      Value wide;
+                      {
+                        const Value of_log_p = make("d(log-probabilities of one part)", DType::f32, s);
+                        wide = make("d(logits of one part) as fp32", DType::f32, s);
+                      }
+                      p->log_p = {};
+                      d = low == DType::f32 ? std::move(wide) : make("d(logits of one part)", low, s);
+                    }
+                    if (trains) {
+                      Value more = make("one part's gradient of the head", low, of);
+                      if (!dw) dw = std::move(more);
+                    }
+                    dx.push_back(make("gradient of one part's input", low, {p->rows, width}));
+                    touch_workspace();
+                  }
+                  all->h = {}, all->copy = {};
+                  Value dh = make("gradient of the head's input", low, shape);
+                  dx.clear();
+                  if (dw && low != held) dw = make("gradient of the head", held, of);
+                  return Node::Gradients{std::move(dh), std::move(dw)};
+                });
+}
+
 // Keeps the inputs, the output and the log-sum-exp. Backward needs an FP32 accumulator of dQ and one number per row; the FP32
 // (memory-efficient) kernel pads its accumulator to 64 × 64 tiles.
 Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v) {
@@ -369,12 +498,18 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
   }
   const bool small = size_of(q.dtype) == 2;
   const Shape rows{q.shape[0], q.shape[1], q.shape[2]};
-  Value out = fresh(name + " output", q.dtype, with_last(q.shape, last(v.shape)));
-  Value lse = fresh(name + " log-sum-exp", DType::f32, rows);
+  const auto once = [&](const char* what, DType t, Shape s) {
+    Value* const before = kept_before();
+    Value made = before ? std::move(*before) : fresh(name + what, t, s);
+    keep_selected({made});
+    return made;
+  };
+  Value out = once(" output", q.dtype, with_last(q.shape, last(v.shape)));
+  Value lse = once(" log-sum-exp", DType::f32, rows);
   Value seed, offset;
   if (small) {
-    seed = fresh(name + " dropout seed", DType::i64, {1});
-    offset = fresh(name + " dropout offset", DType::i64, {1});
+    seed = once(" dropout seed", DType::i64, {1});
+    offset = once(" dropout offset", DType::i64, {1});
   }
   return record(
       name, out, {q, k, v},

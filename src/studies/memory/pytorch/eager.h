@@ -21,7 +21,10 @@ class Eager : public Engine {
   // second run stops at the last tensor that it keeps, so f is told to leave out what comes after.
   enum class Pass : std::uint8_t { first, again };
   using Body = std::function<Value(const Value& x, Pass)>;
-  Value checkpointed(const std::string& name, const Value& x, const Body& f, Pass = Pass::first);
+  // selected: what every second product and fused attention make is kept, and not made again (torchtitan's policy "op").
+  // input_on_host: the input is copied to the host, and back when backward comes to it.
+  enum class Keeps : std::uint8_t { input, selected, input_on_host };
+  Value checkpointed(const std::string& name, const Value& x, const Body& f, Pass = Pass::first, Keeps = Keeps::input);
   Value unmade(DType t, Shape s) { return {memory().make("left out", t, {0}), t, s, Layout::fresh, nullptr}; }
   // Something that happens when backward passes here: before what is older, and after what is newer.
   Value when_backward(const Value& x, std::function<void()> act);
@@ -38,6 +41,8 @@ class Eager : public Engine {
 
   Value matmul(const std::string& name, Value a, Value b);
   Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
+  // A frozen weight of [out, in] in 4 bits, as bitsandbytes' Linear4bit: it is written out in the compute type around each product.
+  Value linear_4bit(const std::string& name, const Value& x, const Value& packed, Shape weight, DType compute, Pass = Pass::first);
   Value biased(const std::string& name, const Value& x, const Parameter& bias);  // a product's result
   Value transposed(const Value& x);                                              // the last two dimensions change places
   Value copied(const std::string& name, const Value& x);                         // the rows put in order; a gradient comes back as a view
@@ -69,6 +74,10 @@ class Eager : public Engine {
   Value stacked(const std::string& name, const Value& a, const Value& b);
   Value embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width);
   Value cross_entropy(const std::string& name, const Value& logits);
+  // The head and its loss in one, for `parts` equal parts of the rows. eager: torchtune's CEWithChunkedOutputLoss, FP32 log-probabilities are
+  // kept; compiled: the same under torch.compile, logits are kept; fused: Liger's fused linear cross-entropy, whose forward makes the gradients.
+  enum class Chunks : std::uint8_t { eager, compiled, fused };
+  Value chunked_loss(const std::string& name, const Value& h, const Parameter& head, Chunks);
   Value fused_attention(const std::string& name, Value q, Value k, Value v);  // scaled_dot_product_attention's kernels
 
  private:
@@ -82,6 +91,15 @@ class Eager : public Engine {
   std::optional<DType> autocast_;
   std::map<const Node*, Value> cast_parameters_;
   int layer_ = -1;
+
+  struct Selected {  // of one checkpoint
+    std::vector<Value> kept;
+    std::size_t products = 0, next = 0;
+    bool again = false;
+  };
+  Value* kept_before();                               // what the first run kept of this op; null: it is made again
+  void keep_selected(const std::vector<Value>& out);  // of the first run
+  std::shared_ptr<Selected> selected_;
 };
 
 }  // namespace headroom::studies::pytorch

@@ -14,6 +14,7 @@ namespace {
 struct Matrix {
   Parameter weight, a = {}, b = {};  // a, b: adapters where there are any
   Parameter bias = {};               // where there is one
+  Shape of_4bit = {};                // [out, in] of a weight that is packed
 };
 struct BlockWeights {
   Parameter norm1, norm2;
@@ -40,8 +41,10 @@ struct Model {
   Parameter embed, norm_weight;
   Matrix head;
   std::vector<BlockWeights> blocks;
-  std::vector<Group> groups;    // of each block, and of what is left
-  std::vector<Value> standing;  // shards, and buckets of DDP
+  std::vector<Group> groups;     // of each block, and of what is left
+  std::vector<Value> standing;   // shards, buckets of DDP, scales of packed weights
+  std::vector<Value> state;      // the optimizer's
+  std::uint64_t host_bytes = 0;  // the same, on the host
   std::vector<Parameter> trained;
   std::vector<Shape> updated;  // what the optimiser sees
   Value cos, sin;
@@ -49,16 +52,18 @@ struct Model {
   Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
 
   static Compiled::Sizes sizes_of(const LanguageModel& m) {
-    return {.batch = m.batch,
-            .len = m.len,
-            .width = m.width,
-            .heads = m.heads,
-            .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
-            .dim = m.head_dim ? m.head_dim : m.width / m.heads,
-            .ffn = m.ffn,
-            .vocab = m.vocab,
-            .low = m.precision.dtype,
-            .casts = m.precision.dtype != DType::f32 && m.autocasts()};
+    return {
+        .batch = m.batch,
+        .len = m.len,
+        .width = m.width,
+        .heads = m.heads,
+        .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
+        .dim = m.head_dim ? m.head_dim : m.width / m.heads,
+        .ffn = m.ffn,
+        .vocab = m.vocab,
+        .low = m.precision.dtype,
+        .casts = m.precision.dtype != DType::f32 && m.autocasts(),
+        .written_out = m.base == Base::four_bit ? m.width * std::max(m.ffn, m.heads * (m.head_dim ? m.head_dim : m.width / m.heads)) : 0};
   }
   static BlockParameters parameters_of(const BlockWeights& b) {
     return {&b.norm1, &b.norm2, &b.q.weight, &b.k.weight, &b.v.weight, &b.o.weight, &b.up.weight, &b.gate.weight, &b.down.weight};
@@ -75,7 +80,7 @@ struct Model {
         const Value drawn = torch.make("initial values, not yet scaled", DType::f32, {out, in});
         if (held != DType::f32) const Value wide = torch.make("initial values", DType::f32, {out, in});
       }
-      Matrix x{stored(name, {out, in})};
+      Matrix x = m.base == Base::four_bit && adapt ? packed(name, {out, in}) : Matrix{stored(name, {out, in})};
       if (m.lora == 0 || !adapt) return x;
       x.a = adapter(std::string(name) + " adapter a", {m.lora, in});
       x.b = adapter(std::string(name) + " adapter b", {out, m.lora});
@@ -95,8 +100,9 @@ struct Model {
     }
     norm_weight = stored("final norm", {w});
     head = m.tied ? Matrix{embed} : matrix("head", m.vocab, w, false);
-    cos = torch.make("cos", DType::f32, {m.len, dim / 2});
-    sin = torch.make("sin", DType::f32, {m.len, dim / 2});
+    const DType turns = m.parameters == Parameters::half ? low : DType::f32;  // as the stream, or q and k would become FP32
+    cos = torch.make("cos", turns, {m.len, dim / 2});
+    sin = torch.make("sin", turns, {m.len, dim / 2});
     if (m.sharded()) shard_all();
     for (const Parameter& p : trained)
       if (!m.sharded()) updated.push_back(p.value.shape);
@@ -108,10 +114,21 @@ struct Model {
     if (m.lora > 0) return torch.frozen(name, held, s);
     return adapter_of(torch.parameter(name, held, s));
   }
+  // NF4 with double quantisation: 4 bits a number, 8 for every 64 of them, and 32 for every 256 of those.
+  Matrix packed(const std::string& name, Shape s) {
+    params += std::uint64_t(s.count());
+    const std::int64_t scales = (s.count() + 63) / 64;
+    Matrix x;
+    x.weight = torch.frozen(name + ", 4 bits", DType::u8, {(s.count() + 1) / 2});
+    x.of_4bit = s;
+    standing.push_back(torch.make(name + ", scales", DType::u8, {scales}));
+    standing.push_back(torch.make(name + ", scales of scales", DType::f32, {(scales + 255) / 256}));
+    return x;
+  }
   Parameter adapter(const std::string& name, Shape s) {
     { const Value drawn = torch.make("initial values, not yet scaled", DType::f32, s); }
     params += std::uint64_t(s.count());
-    return adapter_of(torch.parameter(name, DType::f32, s));
+    return adapter_of(torch.parameter(name, updates_in(), s));
   }
   Parameter adapter_of(Parameter p) {
     trained.push_back(p);
@@ -219,7 +236,8 @@ struct Model {
 
   Value product(const std::string& name, const Value& x, const Matrix& w, Eager::Pass pass = Eager::Pass::first) {
     const auto whole = [&](Eager::Pass when) {
-      const Value y = torch.linear(name, x, w.weight, when);
+      const Value y =
+          w.of_4bit.rank > 0 ? torch.linear_4bit(name, x, w.weight.value, w.of_4bit, low, when) : torch.linear(name, x, w.weight, when);
       return w.bias.value ? torch.biased(name, y, w.bias) : y;
     };
     if (!w.a.value) return whole(pass);
@@ -308,6 +326,22 @@ struct Model {
     return torch.add("feed-forward residual", x, feed_forward(w, norm("norm2", x, w.norm2), pass), pass);
   }
 
+  static std::vector<const Parameter*> adapters_of(const BlockWeights& b) {
+    std::vector<const Parameter*> all;
+    for (const Matrix* x : {&b.q, &b.k, &b.v, &b.o, &b.up, &b.gate, &b.down})
+      for (const Parameter* p : {&x->a, &x->b})
+        if (p->value) all.push_back(p);
+    return all;
+  }
+  // What a compiled block keeps beside its own: the rotations as FSDP2 casts them, and what the adapters' first halves make.
+  std::vector<Value> lasting(const Turn& t) {
+    std::vector<Value> all;
+    if (m.sharded()) all = {t.cos, t.sin};
+    if (m.lora > 0 && m.keep.first() == engine::Keep::everything)
+      all.push_back(torch.make("adapters' products", low, {m.batch * m.len, 7 * m.lora}));
+    return all;
+  }
+
   // A block as it is called: its weights are gathered around it, and it may be checkpointed within.
   Value block(std::size_t i, Value x, Eager::Pass pass) {
     Turn t{cos, sin};
@@ -317,14 +351,18 @@ struct Model {
       gather(groups[i], When::forward);
       x = torch.when_backward(x, [this, i] { scatter(groups[i]); });
     }
-    Value out =
-        m.compile == Compile::blocks
-            ? compiled.block(int(i), x, parameters_of(blocks[i]), m.sharded() ? std::vector<Value>{t.cos, t.sin} : std::vector<Value>{},
-                             m.keep.first() == engine::Keep::input ? Compiled::Keeps::input : Compiled::Keeps::all)
-        : m.keep.first() == engine::Keep::input
-            ? torch.checkpointed(
-                  "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass)
-            : whole_block(i, std::move(x), t, pass);
+    Value out = m.compile == Compile::blocks ? compiled.block(int(i), x, parameters_of(blocks[i]), lasting(t),
+                                                              m.keep.first() != engine::Keep::input ? Compiled::Keeps::all
+                                                              : m.offload_inputs                    ? Compiled::Keeps::input_on_host
+                                                                                                    : Compiled::Keeps::input,
+                                                              adapters_of(blocks[i]))
+                : m.keep.first() == engine::Keep::input || m.selective == Selective::ops || (m.selective == Selective::blocks && i % 2 == 1)
+                    ? torch.checkpointed(
+                          "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass,
+                          m.selective == Selective::ops ? Eager::Keeps::selected
+                          : m.offload_inputs            ? Eager::Keeps::input_on_host
+                                                        : Eager::Keeps::input)
+                    : whole_block(i, std::move(x), t, pass);
     x = {};
     if (!m.sharded()) return out;
     if (m.shard == engine::Sharding::everything) release(groups[i]);
@@ -356,15 +394,30 @@ struct Model {
                                           [this, begin, end](const Value& in, Eager::Pass p) { return several(begin, end, in, p); });
     }
     torch.in_block(-1);
-    Value logits = product("logits", norm("final norm", x, norm_weight), head);
-    x = {};
-    left_over = {};  // the root's forward pass is over
-    if (m.sharded())
-      logits = torch.when_backward(logits, [this] {
+    const auto gathers = [this](Value out) {  // in backward, before what comes before it
+      if (!m.sharded()) return out;
+      return torch.when_backward(out, [this] {
         gather(groups.back(), When::backward);
         begin_gather(groups[blocks.size() - 1]);
       });
-    Value result = torch.cross_entropy("loss", logits);
+    };
+    Value result;
+    if (m.loss == Loss::whole || m.loss == Loss::in_fp32) {
+      Value logits = product("logits", norm("final norm", x, norm_weight), head);
+      x = {};
+      left_over = {};  // the root's forward pass is over
+      logits = gathers(std::move(logits));
+      if (m.loss == Loss::in_fp32) logits = torch.cast("logits as fp32", logits, DType::f32);
+      result = torch.cross_entropy("loss", logits);
+    } else {
+      const Value h = norm("final norm", x, norm_weight);
+      x = {};
+      left_over = {};
+      result = gathers(torch.chunked_loss("loss", h, head.weight,
+                                          m.loss == Loss::fused     ? Eager::Chunks::fused
+                                          : m.loss == Loss::chunked ? Eager::Chunks::eager
+                                                                    : Eager::Chunks::compiled));
+    }
     torch.autocast({});
     return result;
   }
@@ -382,30 +435,71 @@ struct Model {
     for (const Parameter& p : trained) *p.grad = {};
   }
 
-  // AdamW's state; what a step of it allocates and frees again
-  std::vector<Value> moments() {
-    std::vector<Value> all;
-    for (const Shape& s : updated) {
-      const std::int64_t n = s.count();
-      const bool eight = m.adam == Adam::eight_bit && n >= 4096;
-      if (m.adam == Adam::fused) all.push_back(torch.make("Adam's step count", DType::f32, {1}));
-      for (auto name : {"Adam's first moment", "Adam's second moment"})
-        all.push_back(torch.make(name, eight ? DType::u8 : updates_in(), s));
-      if (eight)
-        for (auto name : {"scales of first moments", "scales of second moments"})
-          all.push_back(torch.make(name, DType::f32, {(n + 255) / 256}));
+  // The optimizer's state of one parameter.
+  static constexpr std::int64_t in_8_bits = 4096, paged_from = 100'000;  // numbers, of bitsandbytes
+  void make_state(const Shape& s) {
+    const std::int64_t n = s.count();
+    const auto moments = [&](DType type) {
+      for (auto name : {"Adam's first moment", "Adam's second moment"}) state.push_back(torch.make(name, type, s));
+    };
+    switch (m.adam) {
+      case Adam::sgd: return;
+      case Adam::offloaded: host_bytes += 4 * std::uint64_t(n) * size_of(updates_in()); return;  // parameter, gradient, two moments
+      case Adam::adafactor:
+        if (s.rank < 2) return state.push_back(torch.make("Adafactor's variance", updates_in(), s));
+        state.push_back(torch.make("Adafactor's rows", updates_in(), {s[0], 1}));
+        state.push_back(torch.make("Adafactor's columns", updates_in(), {1, s[1]}));
+        return;
+      case Adam::fused: state.push_back(torch.make("Adam's step count", DType::f32, {1})); [[fallthrough]];
+      case Adam::foreach: return moments(updates_in());
+      case Adam::eight_bit:
+      case Adam::paged: break;
     }
-    if (m.adam == Adam::eight_bit)
+    if (n < in_8_bits) return moments(updates_in());
+    if (m.adam == Adam::paged && n >= paged_from)
+      host_bytes += 2 * std::uint64_t(n);
+    else
+      moments(DType::u8);
+    for (auto name : {"scales of first moments", "scales of second moments"})
+      state.push_back(torch.make(name, DType::f32, {(n + 255) / 256}));
+  }
+  void make_tables() {
+    if (m.adam == Adam::eight_bit || m.adam == Adam::paged)
       for (auto name : {"values of 8 bits, first moments", "values of 8 bits, second moments"})
-        all.push_back(torch.make(name, DType::f32, {256}));
-    return all;
+        state.push_back(torch.make(name, DType::f32, {256}));
+  }
+  // What the update of one parameter by itself allocates and frees again.
+  Value temporary_of(const Shape& s) {
+    const bool any = m.adam == Adam::adafactor || (m.adam == Adam::foreach && m.in_backward);
+    return any ? torch.make("update of one parameter", updates_in(), s) : Value{};
   }
   void update() {
-    if (m.adam != Adam::foreach) return;
+    if (state.empty() && host_bytes == 0) {
+      for (const Shape& s : updated) make_state(s);
+      make_tables();
+    }
+    if (m.adam != Adam::foreach) {
+      for (const Shape& s : updated) const Value one = temporary_of(s);
+      return;
+    }
     std::vector<Value> roots;
     for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", updates_in(), s));
   }
-  DType updates_in() const { return m.lora > 0 ? DType::f32 : held; }  // adapters are FP32
+  // register_post_accumulate_grad_hook: a step for each parameter, whose gradient then goes.
+  void update_in_backward() {
+    make_tables();
+    for (const Parameter& p : trained)
+      *p.arrived = [this, grad = p.grad, shape = p.value.shape, known = false]() mutable {
+        const Phase before = torch.memory().phase();
+        torch.memory().enter(Phase::optimizer);
+        if (!known) make_state(shape);
+        known = true;
+        { const Value one = temporary_of(shape); }
+        *grad = {};
+        torch.memory().enter(before);
+      };
+  }
+  DType updates_in() const { return m.lora > 0 && m.parameters == Parameters::whole ? DType::f32 : held; }  // adapters are FP32
 };
 
 // Two steps; what is read is the second's, when Adam's moments are there.
@@ -420,7 +514,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
   const Value tokens = torch.make("tokens", DType::i64, {m.batch, m.len + 1}),
               inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
               targets = torch.make("target tokens", DType::i64, {m.batch, m.len});
-  std::vector<Value> moments;
+  if (m.in_backward && m.until == Until::update) model.update_in_backward();
   for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
     Value loss;
@@ -441,13 +535,15 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
     out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
     if (m.until != Until::update) break;
     memory.enter(Phase::optimizer);
-    if (moments.empty()) moments = model.moments();
-    model.update();
+    if (!m.in_backward) model.update();
     out.train_peak_bytes = memory.peak();
     model.zero_grad();
     loss = {};
     out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
   }
+  out.host_bytes = model.host_bytes;
+  const auto residual = m.precision.dtype != DType::f32 && (m.lora > 0 || m.parameters == Parameters::half) ? 2 : 4;
+  if (m.offload_inputs) out.host_bytes += std::uint64_t(m.layers * m.batch * m.len * m.width * residual);
   out.account.before_backward_bytes = out.before_backward_bytes;
   out.account.forward_peak_bytes = out.forward_peak_bytes;
   out.account.backward_peak_bytes = out.forward_backward_peak_bytes;
@@ -493,6 +589,24 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
 
 }  // namespace
 
+std::string_view in_words(Adam a) {
+  switch (a) {
+    case Adam::foreach: return "AdamW as PyTorch defaults (foreach, one temporary as large as all parameters)";
+    case Adam::fused: return "AdamW fused";
+    case Adam::eight_bit: return "bitsandbytes' AdamW in 8 bits";
+    case Adam::paged: return "bitsandbytes' paged AdamW in 8 bits, whose moments are the host's";
+    case Adam::offloaded: return "torchao's CPUOffloadOptimizer, whose moments are the host's";
+    case Adam::adafactor: return "torch.optim.Adafactor";
+    case Adam::sgd: return "SGD without momentum";
+  }
+  return "";
+}
+
+bool measured_choices(const LanguageModel& m) {
+  return m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole && m.selective == Selective::none && !m.offload_inputs &&
+         m.base == Base::precision && (m.lora == 0 || m.parameters == Parameters::whole);
+}
+
 void check(const LanguageModel& m) {
   check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
         "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
@@ -503,8 +617,20 @@ void check(const LanguageModel& m) {
   const bool half = m.parameters == Parameters::half;
   check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
         "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");
-  check(!half || m.lora == 0, Code::bad_argument,
-        "--as pytorch --parameters half: --lora holds what is frozen in the precision already; leave --parameters out");
+  check(m.base == Base::precision || m.lora > 0, Code::bad_argument,
+        "--as pytorch --base 4bit: only what --lora freezes is packed; add --lora R");
+  check(m.base == Base::precision || size_of(m.precision.dtype) == 2, Code::bad_argument,
+        "--as pytorch --base 4bit: weights are written out in the precision; choose --precision bf16 or fp16");
+  check(m.selective == Selective::none || (m.keep == engine::Keeping{} && m.compile == Compile::none), Code::bad_argument,
+        "--as pytorch --selective {}: accounted for without --keep and --compile; leave them out", names_of<Selective>.of(m.selective));
+  check(!m.offload_inputs || (m.keep == engine::Keeping{engine::Keep::input} && m.gpus == 1), Code::bad_argument,
+        "--as pytorch --offload-activations: accounted for with --keep input on one GPU");
+  check(!m.in_backward || (m.gpus == 1 && m.accumulate == 1), Code::bad_argument,
+        "--as pytorch --optimizer-in-backward: no gradient waits, so none can be added up or reduced; leave --accumulate and --gpus out");
+  check(m.loss == Loss::whole || m.compile != Compile::model, Code::bad_argument,
+        "--as pytorch --loss {}: with --compile model the loss is in the graph; choose --compile blocks", names_of<Loss>.of(m.loss));
+  check(m.adam != Adam::adafactor || !m.sharded(), Code::bad_argument,
+        "--as pytorch --adam adafactor: its rows and columns are accounted for on one GPU; leave --shard out");
   using engine::Keep;
   check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
         Code::bad_argument,
@@ -512,8 +638,11 @@ void check(const LanguageModel& m) {
         "groups:K:everything",
         WordsOf<engine::Keeping>::to(m.keep));
   check(m.keep.group <= m.layers, Code::bad_argument, "--as pytorch --keep groups:{}: the model has {} blocks", m.keep.group, m.layers);
-  check(m.compile == Compile::none || (m.fused_attention && m.lora == 0 && m.keep.group == 1), Code::bad_argument,
-        "--as pytorch --compile {}: accounted for with --attention flash, without --lora and groups of blocks",
+  check(m.compile == Compile::none ||
+            (m.fused_attention && m.keep.group == 1 && (m.lora == 0 || (m.compile == Compile::blocks && m.parameters == Parameters::half))),
+        Code::bad_argument,
+        "--as pytorch --compile {}: accounted for with --attention flash, without groups of blocks, and of --lora with --compile blocks "
+        "--parameters half",
         names_of<Compile>.of(m.compile));
   check(m.compile != Compile::model || (m.gpus == 1 && m.keep == engine::Keeping{}), Code::bad_argument,
         "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");

@@ -11,9 +11,33 @@
 namespace headroom::studies::pytorch {
 
 enum class Adam : std::uint8_t {
-  foreach,   // PyTorch's default: a temporary as large as all parameters together
-  fused,     // in place
-  eight_bit  // bitsandbytes: moments in 8 bits, with a scale for every 256 of them; parameters of less than 4096 numbers in FP32
+  foreach,    // PyTorch's default: a temporary as large as all parameters together
+  fused,      // in place
+  eight_bit,  // bitsandbytes: moments in 8 bits, with a scale for every 256 of them; parameters of less than 4096 numbers in FP32
+  paged,  // bitsandbytes' PagedAdamW8bit: the moments of a parameter of 100 000 numbers or more are in managed memory, which the host has
+  offloaded,  // torchao's CPUOffloadOptimizer: moments and a copy of the parameters are the host's
+  adafactor,  // torch.optim.Adafactor: a row and a column of each matrix, and a temporary as large as the largest parameter
+  sgd         // torch.optim.SGD without momentum
+};
+std::string_view in_words(Adam);  // as its author names it
+
+enum class Loss : std::uint8_t {
+  whole,             // F.cross_entropy of all logits
+  in_fp32,           // of their FP32 copy: logits.float(), as transformers and torchtitan
+  chunked,           // torchtune's CEWithChunkedOutputLoss, 8 parts
+  chunked_compiled,  // the same under torch.compile
+  fused              // Liger's fused linear cross-entropy
+};
+
+enum class Base : std::uint8_t {
+  precision,  // what LoRA freezes is in the precision
+  four_bit    // the blocks' matrices in bitsandbytes' NF4 with double quantisation: QLoRA
+};
+
+enum class Selective : std::uint8_t {
+  none,
+  ops,    // torchtitan's "op": every second product and attention are kept, what lies between is made again
+  blocks  // every second block is checkpointed
 };
 
 enum class Silu : std::uint8_t { builtin, composed };  // F.silu, or x * torch.sigmoid(x)
@@ -39,7 +63,15 @@ inline constexpr auto names_of<studies::pytorch::Silu> = names<studies::pytorch:
 template <>
 inline constexpr auto names_of<studies::pytorch::Parameters> = names<studies::pytorch::Parameters>("whole", "half");
 template <>
-inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit");
+inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit", "paged-8bit",
+                                                                                       "offloaded", "adafactor", "sgd");
+template <>
+inline constexpr auto names_of<studies::pytorch::Loss> = names<studies::pytorch::Loss>("whole", "fp32", "chunked", "chunked-compiled",
+                                                                                       "fused");
+template <>
+inline constexpr auto names_of<studies::pytorch::Base> = names<studies::pytorch::Base>("precision", "4bit");
+template <>
+inline constexpr auto names_of<studies::pytorch::Selective> = names<studies::pytorch::Selective>("none", "ops", "blocks");
 }  // namespace headroom
 
 namespace headroom::studies::pytorch {
@@ -49,8 +81,13 @@ struct StepChoices {
   Silu silu = Silu::builtin;
   Parameters parameters = Parameters::whole;
   Adam adam = Adam::foreach;
+  bool in_backward = false;
+  Loss loss = Loss::whole;
+  Selective selective = Selective::none;
+  bool offload_inputs = false;
   Compile compile = Compile::none;
   std::int64_t lora = 0, accumulate = 1;
+  Base base = Base::precision;
   std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
 };
 void describe(Of<StepChoices> auto& c, auto&& f) {
@@ -58,12 +95,32 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.silu, {.name = "silu", .about = "As pytorch: F.silu, or x * sigmoid(x)"});
   f(c.parameters,
     {.name = "parameters",
-     .about = "As pytorch: parameters, gradients and moments in FP32, with autocast; or half: in the precision itself, without"});
-  f(c.adam, {.name = "adam", .about = "As pytorch: AdamW's default, with a temporary as large as all parameters; fused; or bitsandbytes'"});
+     .about =
+         "As pytorch: parameters (of --lora: adapters), gradients and moments in FP32, with autocast; or half: in the precision, without"});
+  f(c.adam,
+    {.name = "adam",
+     .about = "As pytorch: the optimizer. foreach is torch.optim.AdamW's default; 8bit and paged-8bit are bitsandbytes', offloaded is "
+              "torchao's",
+     .option = "--adam,--optimizer"});
+  f(c.in_backward, {.name = "in_backward",
+                    .about = "As pytorch: the optimizer's step for each parameter as soon as its gradient is there, which then goes",
+                    .option = "--optimizer-in-backward"});
+  f(c.loss, {.name = "loss",
+             .about = "As pytorch: cross-entropy of all logits; of their FP32 copy, as transformers; of 8 parts, as torchtune, compiled or "
+                      "not; or Liger's, fused with the head"});
+  f(c.selective,
+    {.name = "selective",
+     .about = "As pytorch: selective checkpoints. ops: every second product and attention are kept (torchtitan's op); blocks: every second "
+              "block is checkpointed"});
+  f(c.offload_inputs,
+    {.name = "offload_inputs",
+     .about = "As pytorch, with --keep input: what checkpoints keep waits on the host (torchtune's activation offloading)",
+     .option = "--offload-activations"});
   f(c.compile, {.name = "compile", .about = "As pytorch: torch.compile of nothing, of each block, or of the model with its loss"});
   f(c.lora, {.name = "lora",
              .about = "As pytorch: rank of LoRA adapters of the blocks' matrices; all else is frozen, in the precision. 0: none",
              .allowed = {0, 1 << 16}});
+  f(c.base, {.name = "base", .about = "As pytorch, with --lora: frozen matrices in the precision, or in NF4 of 4 bits (QLoRA)"});
   f(c.accumulate, {.name = "accumulate",
                    .about = "As pytorch: micro-batches of --batch sequences whose gradients are added up",
                    .allowed = {1, 1 << 20}});
@@ -86,6 +143,11 @@ struct LanguageModel {
   bool math_attention = false;             // scaled_dot_product_attention(enable_gqa=True) in FP32, which has no fused kernel
   bool qkv_bias = false, qk_norm = false;  // biases of q, k and v; a norm of each head's queries and keys
   Adam adam = Adam::foreach;
+  bool in_backward = false;
+  Loss loss = Loss::whole;
+  Selective selective = Selective::none;
+  bool offload_inputs = false;  // of checkpoints, to the host
+  Base base = Base::precision;
   Until until = Until::update;
   Compile compile = Compile::none;
   engine::Keeping keep{};       // everything; input: each block checkpointed; groups:K[:everything]: K blocks at once
@@ -106,8 +168,12 @@ struct LanguageModelAccount {
   std::uint64_t train_peak_bytes = 0;             // the optimiser's pass included; or of what runs
   std::uint64_t held_bytes = 0;                   // between two steps
   std::uint64_t reserved_bytes = 0;               // by the caching allocator: segments, of which the peak is a part
+  std::uint64_t host_bytes = 0;                   // of the optimizer and of checkpoints, in the host's memory
   Account account;                                // components (equal ones of different blocks counted together) and timeline
 };
+
+// Choices that no step on a card was held against: what they do was read in their sources.
+bool measured_choices(const LanguageModel&);
 
 enum class Detail : std::uint8_t { totals, components };
 void check(const LanguageModel&);  // whether such a step is accounted for: an Error (bad_argument, unsupported) says why not
