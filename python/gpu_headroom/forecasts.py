@@ -311,7 +311,7 @@ def memory_as_pytorch(
     """What PyTorch eager would hold in a training step of `model`: its allocator, its saved tensors, its workspaces.
 
     attention: "plain" (N×N matrices) or "flash" (F.scaled_dot_product_attention); softmax and silu: "builtin" or "composed" of elementwise steps;
-    parameters: "whole" (FP32, with autocast) or "half" (in the precision, as from_pretrained loads them); adam: "foreach", "fused" or "8bit"; keep: "everything",
+    parameters: "whole" (FP32, with autocast) or "half" (in the precision, as from_pretrained loads them); adam: "foreach", "fused", "8bit" and what `memory model --help` names; keep: "everything",
     "input" (each block checkpointed), "groups:K", "groups:K:everything"; compile: "none", "blocks" or "model"; lora: rank of adapters; ranks and shard: "none" (DDP), "gradients"
     or "everything" (FSDP2).
     """
