@@ -124,7 +124,7 @@ struct Product {
   std::uint32_t device, stream, name, scope;
   std::int64_t m, n, k, batch;
   std::int32_t type_a, type_b, type_c, compute;  // cudaDataType, cublasComputeType; −1: not known
-  std::uint32_t graph, reserved;
+  std::uint32_t graph, transposed;               // transposed: 1 the left side, 2 the right one
 };
 
 struct Attention {
@@ -132,8 +132,8 @@ struct Attention {
   std::uint32_t device, stream, name, scope;
   std::int64_t batch, heads, len_q, len_k, head_dim, kv_heads;
   std::int64_t workspace_bytes;
-  std::int32_t type;  // cudnnDataType
-  std::uint32_t backward, graph, reserved;
+  std::int32_t type;                      // cudnnDataType
+  std::uint32_t backward, graph, masked;  // masked: 1 by positions, as a causal one is
 };
 
 enum class Way : std::uint32_t { to_device, to_host, on_device, between_devices, on_host, fill };

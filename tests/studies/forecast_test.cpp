@@ -234,5 +234,64 @@ TEST(ForecastAsked, TheCardIsTheOneThatPlanAsksAbout) {
   EXPECT_EQ(d.cards, 2);
 }
 
+dry::StepTimed one_step(double s, double products_s, double idle_s) {
+  dry::StepTimed t;
+  t.step.emplace();
+  t.step->s = s;
+  t.low_s = 0.9 * s;
+  t.high_s = 1.2 * s;
+  t.step->idle_s = idle_s;
+  t.step->host_s = 0.002;
+  t.step->parts[0] = {products_s, 200, 1e12, 0};
+  return t;
+}
+
+TEST(ForecastTime, HasAnIntervalPartsAndALimit) {
+  const Device h200 = device_described("h200");
+  const auto time = forecast_time(one_step(0.010, 0.008, 0.002), rates_of(h200), h200);
+  ASSERT_TRUE(time.ms);
+  EXPECT_NEAR(*time.ms, 10, 1e-9);
+  EXPECT_EQ(time.limit, "products");
+  ASSERT_EQ(time.parts.size(), 2u);
+  EXPECT_NEAR(time.parts[0].ms + time.parts[1].ms, *time.ms, 1e-9);
+  EXPECT_NEAR(time.launch_us, 10, 1e-9);
+  EXPECT_NEAR(time.tflops, 100, 1e-9);
+  EXPECT_EQ(forecast_time(one_step(0.010, 0.001, 0.009), rates_of(h200), h200).limit, "host");
+}
+
+TEST(ForecastTime, CollectivesAreNotMeasuredAndWidenTheInterval) {
+  const Device h200 = device_described("h200");
+  dry::StepTimed step = one_step(0.010, 0.005, 0);
+  step.step->parts[std::size_t(dry::Part::collectives)] = {0.004, 10, 0, 1e9};
+  const auto time = forecast_time(step, rates_of(h200), h200);
+  EXPECT_NEAR(*time.ms_low, 9 * 0.8, 1e-9);
+  EXPECT_NEAR(*time.ms_high, 12 * 1.4, 1e-9);
+  EXPECT_NE(time.source.find("collectives"), std::string::npos);
+}
+
+TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {
+  const auto measured = rates_of(device_described("h200"));
+  for (const Device& device : known_devices()) {
+    if (device.key == "h200") continue;
+    const auto rates = rates_of(device);
+    ASSERT_TRUE(rates) << device.key;
+    EXPECT_LT(rates->low, measured->low);
+    EXPECT_GT(rates->high, measured->high);
+    EXPECT_NE(rates->source.find("not measured"), std::string::npos);
+  }
+}
+
+TEST(ForecastTime, WithoutATimeThereIsAReason) {
+  Device unknown = device_described("h200");
+  unknown.name = "A card of tomorrow";
+  unknown.ceilings = {};
+  EXPECT_FALSE(rates_of(unknown));
+  const auto time = forecast_time(one_step(1, 1, 0), rates_of(unknown), unknown);
+  EXPECT_FALSE(time.ms);
+  EXPECT_NE(time.why.find("headroom device"), std::string::npos);
+  const Device h200 = device_described("h200");
+  EXPECT_EQ(forecast_time({{}, "no step"}, rates_of(h200), h200).why, "no step");
+}
+
 }  // namespace
 }  // namespace headroom::studies

@@ -17,8 +17,14 @@ struct Handle {
   int math = 0, pointers = 0, units = 0;
 };
 
-int product(const char* name, const Handle* h, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int type_a,
+struct Sides {  // what a caller says of them: 0 as they are, else transposed
+  int left, right;
+};
+
+int product(const char* name, const Handle* h, Sides sides, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int type_a,
             int type_b = -1, int type_c = -1, int compute = -1) {
+  constexpr int math_tf32 = 3, compute_tf32 = 77;
+  if (compute < 0 && h->math == math_tf32 && type_a == single) compute = compute_tf32;
   multiplied(name, h->stream,
              {.m = m,
               .n = n,
@@ -27,7 +33,9 @@ int product(const char* name, const Handle* h, std::int64_t m, std::int64_t n, s
               .type_a = type_a,
               .type_b = type_b < 0 ? type_a : type_b,
               .type_c = type_c < 0 ? type_a : type_c,
-              .compute = compute});
+              .compute = compute,
+              .left_transposed = sides.left != 0,
+              .right_transposed = sides.right != 0});
   return ok;
 }
 
@@ -77,17 +85,17 @@ int cublasGetSmCountTarget(const Handle* h, int* units) {
 }
 int cublasSetAtomicsMode(Handle*, int) { return ok; }
 
-#define PRODUCTS(letter, type)                                                                                                     \
-  int cublas##letter##gemm_v2(const Handle* h, int, int, int m, int n, int k) {                                                    \
-    return product("cublas" #letter "gemm", h, m, n, k, 1, type);                                                                  \
-  }                                                                                                                                \
-  int cublas##letter##gemmStridedBatched(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int, long long, \
-                                         const void*, int, long long, const void*, void*, int, long long, int batch) {             \
-    return product("cublas" #letter "gemmStridedBatched", h, m, n, k, batch, type);                                                \
-  }                                                                                                                                \
-  int cublas##letter##gemmBatched(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int, const void*, int, \
-                                  const void*, void*, int, int batch) {                                                            \
-    return product("cublas" #letter "gemmBatched", h, m, n, k, batch, type);                                                       \
+#define PRODUCTS(letter, type)                                                                                                         \
+  int cublas##letter##gemm_v2(const Handle* h, int a, int b, int m, int n, int k) {                                                    \
+    return product("cublas" #letter "gemm", h, {a, b}, m, n, k, 1, type);                                                              \
+  }                                                                                                                                    \
+  int cublas##letter##gemmStridedBatched(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int, long long, \
+                                         const void*, int, long long, const void*, void*, int, long long, int batch) {                 \
+    return product("cublas" #letter "gemmStridedBatched", h, {a, b}, m, n, k, batch, type);                                            \
+  }                                                                                                                                    \
+  int cublas##letter##gemmBatched(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int, const void*, int, \
+                                  const void*, void*, int, int batch) {                                                                \
+    return product("cublas" #letter "gemmBatched", h, {a, b}, m, n, k, batch, type);                                                   \
   }
 PRODUCTS(S, single)
 PRODUCTS(D, real_double)
@@ -95,21 +103,21 @@ PRODUCTS(C, complex_single)
 PRODUCTS(Z, complex_double)
 #undef PRODUCTS
 
-int cublasSgemmEx(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b, int,
-                  const void*, void*, int type_c, int) {
-  return product("cublasSgemmEx", h, m, n, k, 1, type_a, type_b, type_c);
+int cublasSgemmEx(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b,
+                  int, const void*, void*, int type_c, int) {
+  return product("cublasSgemmEx", h, {a, b}, m, n, k, 1, type_a, type_b, type_c);
 }
-int cublasGemmEx(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b, int,
-                 const void*, void*, int type_c, int, int compute, int) {
-  return product("cublasGemmEx", h, m, n, k, 1, type_a, type_b, type_c, compute);
+int cublasGemmEx(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b,
+                 int, const void*, void*, int type_c, int, int compute, int) {
+  return product("cublasGemmEx", h, {a, b}, m, n, k, 1, type_a, type_b, type_c, compute);
 }
-int cublasGemmStridedBatchedEx(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int type_a, int, long long,
+int cublasGemmStridedBatchedEx(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int type_a, int, long long,
                                const void*, int type_b, int, long long, const void*, void*, int type_c, int, long long, int batch,
                                int compute, int) {
-  return product("cublasGemmStridedBatchedEx", h, m, n, k, batch, type_a, type_b, type_c, compute);
+  return product("cublasGemmStridedBatchedEx", h, {a, b}, m, n, k, batch, type_a, type_b, type_c, compute);
 }
-int cublasGemmBatchedEx(const Handle* h, int, int, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b,
-                        int, const void*, void*, int type_c, int, int batch, int compute, int) {
-  return product("cublasGemmBatchedEx", h, m, n, k, batch, type_a, type_b, type_c, compute);
+int cublasGemmBatchedEx(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int type_a, int, const void*,
+                        int type_b, int, const void*, void*, int type_c, int, int batch, int compute, int) {
+  return product("cublasGemmBatchedEx", h, {a, b}, m, n, k, batch, type_a, type_b, type_c, compute);
 }
 }

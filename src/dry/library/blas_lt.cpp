@@ -11,11 +11,11 @@ using namespace headroom::dry;
 
 namespace {
 
-enum Attribute { transposed_a = 3, batch_count = 5 };  // of a product; of a layout
+enum Attribute { transposed_a = 3, transposed_b = 4, batch_count = 5 };  // of a product; of a layout
 
 struct ProductOf {
   int compute = -1, scale_type = 0;
-  std::int32_t transposed = 0;  // of the left side
+  std::int32_t left = 0, right = 0;  // 0: not transposed
 };
 
 struct Layout {
@@ -59,7 +59,8 @@ int cublasLtMatmulDescDestroy(ProductOf* p) {
   return ok;
 }
 int cublasLtMatmulDescSetAttribute(ProductOf* p, int attribute, const void* value, std::size_t bytes) {
-  if (attribute == transposed_a) std::memcpy(&p->transposed, value, std::min(bytes, sizeof p->transposed));
+  if (attribute == transposed_a) std::memcpy(&p->left, value, std::min(bytes, sizeof p->left));
+  if (attribute == transposed_b) std::memcpy(&p->right, value, std::min(bytes, sizeof p->right));
   return ok;
 }
 int cublasLtMatmulDescGetAttribute(const ProductOf*, int, void* out, std::size_t bytes, std::size_t* written) {
@@ -115,12 +116,14 @@ int cublasLtMatmul(void*, const ProductOf* p, const void*, const void*, const La
   multiplied("cublasLtMatmul", stream,
              {.m = std::int64_t(d->rows),
               .n = std::int64_t(d->columns),
-              .k = std::int64_t(p->transposed ? a->rows : a->columns),
+              .k = std::int64_t(p->left ? a->rows : a->columns),
               .batch = d->batch,
               .type_a = a->type,
               .type_b = b->type,
               .type_c = d->type,
-              .compute = p->compute});
+              .compute = p->compute,
+              .left_transposed = p->left != 0,
+              .right_transposed = p->right != 0});
   return ok;
 }
 int cublasLtMatrixTransformDescCreate(void** out, int) {

@@ -65,6 +65,8 @@ enum Attribute {
   engine_graph = 1300,
   engine_index = 1301,
   engine_card = 1307,
+  pointwise_mode = 0,
+  pointwise_of = 750,
   matmul_a = 1520,
   matmul_b = 1521,
   forward_q = 2800,
@@ -166,6 +168,14 @@ ProductShape product_of(const Descriptor& op) {
   return p;
 }
 
+// A mask by positions, as a causal one is, begins with numbering them.
+bool tells_positions(const Descriptor& op) {
+  constexpr int number_positions = 501;
+  const Descriptor* const how = op.one(pointwise_of);
+  const auto mode = how ? how->all<int>(pointwise_mode) : std::vector<int>{};
+  return !mode.empty() && mode[0] == number_positions;
+}
+
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
 Work work_of(const Descriptor* of) {
   Work w;
@@ -191,6 +201,7 @@ Work work_of(const Descriptor* of) {
     }
   }
   if (!q || !k) return w;
+  w.shape.masked = std::ranges::any_of(of->parts(graph_operations), [](const auto& op) { return op && tells_positions(*op); });
   const auto a = q->all<std::int64_t>(tensor_dims), b = k->all<std::int64_t>(tensor_dims);
   if (a.size() != 4 || b.size() != 4) return w;
   w.attention = true;

@@ -100,7 +100,9 @@ void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
 }
 
 KernelName::KernelName(std::string name)
-    : text(std::move(name)), asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos) {}
+    : text(std::move(name)),
+      asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos),
+      joins(text.find("CatArrayBatchedCopy") != text.npos) {}
 
 std::uint32_t number_of(KernelName& name) {
   Recorder& record = Recorder::get();
@@ -150,7 +152,7 @@ void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
                      .type_c = s.type_c,
                      .compute = s.compute,
                      .graph = stream.capture,
-                     .reserved = 0});
+                     .transposed = std::uint32_t(s.left_transposed) + 2 * std::uint32_t(s.right_transposed)});
 }
 
 void attended(const char* name, StreamHandle handle, const AttentionShape& s, std::int64_t workspace_bytes) {
@@ -173,7 +175,7 @@ void attended(const char* name, StreamHandle handle, const AttentionShape& s, st
                        .type = s.type,
                        .backward = s.backward,
                        .graph = stream.capture,
-                       .reserved = 0});
+                       .masked = s.masked});
 }
 
 void copied(Way way, std::uint64_t bytes, StreamHandle handle) {

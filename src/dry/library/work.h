@@ -42,6 +42,7 @@ struct KernelName {
   explicit KernelName(std::string name);
   std::string text;
   bool asks_all;
+  bool joins;  // it is torch.cat's
   std::atomic<std::uint64_t> number = 0;
 };
 std::uint32_t number_of(KernelName&);
@@ -50,13 +51,14 @@ void launched(KernelName&, Dim grid, Dim block, std::size_t shared_bytes, Stream
 struct ProductShape {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   int type_a = -1, type_b = -1, type_c = -1, compute = -1;
+  bool left_transposed = false, right_transposed = false;
 };
 void multiplied(const char* name, StreamHandle, const ProductShape&);
 
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, len_q = 0, len_k = 0, head_dim = 0, kv_heads = 0;
   int type = 0;
-  bool backward = false;
+  bool backward = false, masked = false;
 };
 void attended(const char* name, StreamHandle, const AttentionShape&, std::int64_t workspace_bytes);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dry/clock.h"
 #include "dry/read.h"
 #include "dry/replay.h"
 #include "studies/forecast/rows.h"
@@ -51,6 +52,7 @@ struct ProcessStory {
   bool waits = false;                                     // because a loop waits for a value to change; else enough steps were done
   std::string torch;                                      // its version; empty: not known
   bool torch_with_cuda = true;
+  dry::StepTimed time;  // of a step; by story_of it has none
   std::int64_t unknown_values() const;
 };
 

@@ -4,6 +4,7 @@
 
 #include "studies/forecast/asked.h"
 #include "studies/forecast/run.h"
+#include "studies/forecast/time.h"
 #include "studies/life.h"
 #include "studies/memory/room.h"
 
@@ -15,6 +16,7 @@ struct Told {
   std::vector<ForecastRankRow> ranks;    // the one that needs most first
   std::vector<ProgramAccount> accounts;  // the same order
   std::vector<ProcessStory> processes;   // that did anything on a card
+  ForecastTime time;                     // of the rank whose steps take longest
   std::optional<RanOut> ran_out{};       // on this card
   bool went_on = false;                  // it ran out of memory, caught that, and ended well
   bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own

@@ -82,6 +82,18 @@ std::string how_it_ended(const DryRun& run) {
                      last.empty() ? "" : ": " + shortened(last, 120));
 }
 
+ForecastTime slowest_rank(const std::vector<ProcessStory>& processes, const std::optional<dry::Rates>& rates, const Device& device) {
+  ForecastTime slowest = forecast_time({{}, "the program took no optimizer step that was seen"}, rates, device);
+  for (const ProcessStory& p : processes) {
+    if (p.cards.empty()) continue;
+    ForecastTime time = forecast_time(p.time, rates, device);
+    for (ForecastTimeRow& row : time.parts) row.rank = p.rank;
+    const bool first_reason = !time.ms && !slowest.ms && p.time.step.has_value() == false && !p.time.why.empty();
+    if (first_reason || (time.ms && time.ms > slowest.ms)) slowest = std::move(time);
+  }
+  return slowest;
+}
+
 std::string where(const RanOut& r) {
   std::vector<std::string> parts{fmt::format("step {}", r.step)};
   if (!r.phase.empty()) parts.push_back(r.phase);
@@ -220,7 +232,12 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.row.program = joined(program, " ");
   t.row.device = a.device.name;
   t.row.memory_bytes = t.room.memory_bytes;
-  DryRunAsked asked{.program = program, .dry = dry_of(a.device, t.room, cards), .steps = a.steps, .settings = change, .output = output};
+  DryRunAsked asked{.program = program,
+                    .dry = dry_of(a.device, t.room, cards),
+                    .steps = a.steps,
+                    .rates = rates_of(a.device),
+                    .settings = change,
+                    .output = output};
   const auto doing = [&](const char* what) {
     return [&host, what](std::int64_t steps, std::uint64_t live) {
       host.progress(0, fmt::format("{}: {} steps, {} allocated", what, steps, bytes_in_words(double(live))));
@@ -244,6 +261,12 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   }
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
   fill(t, run.processes);
+  t.time = slowest_rank(t.processes, asked.rates, a.device);
+  t.row.ms = t.time.ms;
+  t.row.ms_low = t.time.ms_low;
+  t.row.ms_high = t.time.ms_high;
+  t.row.time_why = t.time.why;
+  t.row.time_limit = t.time.limit;
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
   t.row.fits = !too_small && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
   if (!ended_well(run) && !t.stopped) t.ended = how_it_ended(run);

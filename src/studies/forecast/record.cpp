@@ -184,6 +184,7 @@ void add_tables(const Told& t, bool for_people, Record& r) {
     r.add(Part{table_of("at_peak", "", of_all(t.accounts, &ProgramAccount::at_peak))});
     r.add(Part{table_of("saved", "", of_all(t.accounts, &ProgramAccount::saved))});
     r.add(Part{table_of("curve", "", of_all(t.accounts, &ProgramAccount::curve))});
+    r.add(Part{table_of("time", "", t.time.parts)});
     return;
   }
   if (t.ranks.size() > 1) r.add(Part{std::move(ranks)});
@@ -204,6 +205,11 @@ void add_tables(const Told& t, bool for_people, Record& r) {
   if (has_any(a.saved, &ForecastBlockRow::line))
     r.add(Part{by_word(a.saved, "saved", fmt::format("Saved for backward{}: {}", whose, words(a.saved_bytes)), &ForecastBlockRow::line,
                        "(no line)")});
+  if (!t.time.parts.empty()) {
+    Table time = table_of("time", "A step's time, by what the card does" + whose, t.time.parts);
+    leave_out(time, "rank");
+    r.add(Part{std::move(time)});
+  }
   if (a.curve.size() > 2) r.add(Part{curve_of(a, t.room)});
 }
 
@@ -219,8 +225,14 @@ Record told_record(const Told& t, bool for_people) {
   r.add("beside_bytes", std::int64_t(row.beside_bytes), Unit::bytes);
   r.add("needed_bytes", std::int64_t(row.needed_bytes), Unit::bytes);
   r.add("memory_bytes", std::int64_t(row.memory_bytes), Unit::bytes);
-  if (!for_people || row.ms) r.add("ms", row.ms ? Value(*row.ms) : Value(), Unit::ms);
+  const auto ms = [&](const char* name, const std::optional<double>& x) {
+    if (!for_people || x) r.add(name, x ? Value(*x) : Value(), Unit::ms);
+  };
+  ms("ms", row.ms);
   if (!for_people) {
+    ms("ms_low", row.ms_low);
+    ms("ms_high", row.ms_high);
+    r.add("time_why", row.time_why).add("time_limit", row.time_limit).add("time_source", t.time.source);
     r.add("status", value_of_member(row.status)).add("why", row.why).add("line", row.line).add("source", row.source);
     const auto maybe = [](const auto& x) { return x ? Value(std::int64_t(*x)) : Value(); };
     r.add("step_allocated_bytes", maybe(row.step_allocated_bytes), Unit::bytes).add("saved_bytes", maybe(row.saved_bytes), Unit::bytes);
@@ -240,6 +252,7 @@ Record told_record(const Told& t, bool for_people) {
   r.add(Part{Note{peak + ".", false}});
   add_beside(t, r);
   add_fragmentation(t, r);
+  r.add(Part{Note{in_words(t.time), false}});
   add_tables(t, true, r);
   r.add(Part{uncertain_of(t, true)});
   for (const ProcessStory& p : t.processes) {

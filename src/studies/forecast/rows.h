@@ -17,7 +17,8 @@ struct ForecastRow {
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
   bool fits = false;                                       // by high_bytes
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // what needed_bytes may be on a card; no high: nothing bounds it
-  std::optional<double> ms{};
+  std::optional<double> ms{}, ms_low{}, ms_high{};
+  std::string time_why, time_limit;  // why there are no ms; what limits the step
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
   std::optional<std::int64_t> steps{};
   std::int64_t ranks = 1, unknown_values = 0, accepted_functions = 0;
@@ -39,6 +40,10 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
   f(r.low_bytes, {.name = "low_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.high_bytes, {.name = "high_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.time_why, {.name = "time_why", .role = noted, .show = Show::detail});
+  f(r.time_limit, {.name = "time_limit", .role = noted, .show = Show::detail});
   f(r.step_allocated_bytes, {.name = "step_allocated_bytes", .role = measured, .unit = bytes, .show = Show::detail});
   f(r.saved_bytes, {.name = "saved_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.fragmented_bytes, {.name = "fragmented_bytes", .role = noted, .unit = bytes, .show = Show::detail});
@@ -116,6 +121,20 @@ void describe(Of<ForecastBlockRow> auto& r, auto&& f) {
   f(r.bytes, {.name = "bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
   f(r.share, {.name = "share", .role = noted, .unit = Unit::share});
   f(r.blocks, {.name = "blocks", .role = noted});
+}
+
+struct ForecastTimeRow {  // a part of a step's time; parts that run beside each other add up to more than the step
+  std::int64_t rank = 0;
+  std::string part;
+  double ms = 0, share = 0, count = 0;
+};
+void describe(Of<ForecastTimeRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.rank, {.name = "rank"});
+  f(r.part, {.name = "part"});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::bar});
+  f(r.share, {.name = "share", .role = noted, .unit = Unit::share});
+  f(r.count, {.name = "count", .role = noted});
 }
 
 struct ForecastMomentRow {  // a point of the curve: the most within a piece of the run

@@ -186,7 +186,10 @@ DryRun run_dry(const DryRunAsked& asked) {
     return Launch::Next::go_on;
   };
   run.ended = launch(launching);
-  for (const dry::Process& process : dry::read_record(folder.path().string())) run.processes.push_back(story_of(process));
+  for (const dry::Process& process : dry::read_record(folder.path().string())) {
+    run.processes.push_back(story_of(process));
+    if (asked.rates) run.processes.back().time = dry::step_time(process, *asked.rates);
+  }
   run.enough = std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return !p.end.empty() && !p.waits; });
   return run;
 }

@@ -1,6 +1,7 @@
 // One dry run of a program: started with the library that stands in for CUDA, watched while it runs, read when it has ended.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct DryRunAsked {
   std::vector<std::string> program;
   dry::Dry dry;
   std::int64_t steps = 0;                                                  // 0: until the peaks of two steps agree
+  std::optional<dry::Rates> rates{};                                       // of the card; without them steps have no time
   std::vector<std::string> settings;                                       // NAME=value, of --try
   std::function<void(std::string_view)> output = [](std::string_view) {};  // the program's own, as it comes
   std::function<void(std::int64_t steps, std::uint64_t live_bytes)> progress = [](std::int64_t, std::uint64_t) {};

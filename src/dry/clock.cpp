@@ -1,0 +1,388 @@
+#include "dry/clock.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace headroom::dry {
+
+namespace {
+
+enum Type { real_single = 0, real_double = 1, real_half = 2, real_bf16 = 14, e4m3 = 28, e5m2 = 29 };  // cudaDataType
+constexpr int compute_fast_tf32 = 77;                                                                 // cublasComputeType
+
+double size_of(int type) {
+  switch (type) {
+    case real_double: return 8;
+    case real_half:
+    case real_bf16: return 2;
+    case e4m3:
+    case e5m2: return 1;
+    default: return 4;
+  }
+}
+
+const ProductRate& rate_of(const Product& p, const Rates& r) {
+  switch (p.type_a) {
+    case real_half:
+    case real_bf16: return r.half;
+    case e4m3:
+    case e5m2: return r.eight;
+    case real_double: return r.twice;
+    default: return p.compute == compute_fast_tf32 ? r.tf32 : r.single;
+  }
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+// The whole numbers among a mangled template's arguments behind `after`: "Li64E" is 64, "Lb1E" is 1.
+std::vector<int> numbers_behind(std::string_view name, std::string_view after) {
+  std::vector<int> out;
+  auto at = name.find(after);
+  if (at == name.npos) return out;
+  for (at += after.size(); at + 2 < name.size(); ++at) {
+    if (name[at] != 'L' || (name[at + 1] != 'i' && name[at + 1] != 'b' && name[at + 1] != 'j' && name[at + 1] != 'm')) continue;
+    int value = 0;
+    auto digit = at + 2;
+    for (; digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])); ++digit) value = value * 10 + (name[digit] - '0');
+    if (digit > at + 2) out.push_back(value);
+    at = digit;
+  }
+  return out;
+}
+
+double attention_flops(double batch_heads, double len_q, double len_k, double dim, bool backward) {
+  return (backward ? 10 : 4) * batch_heads * len_q * len_k * dim;
+}
+
+// `flops`: without a mask. What a mask of positions leaves of them is right for as many queries as keys, and an upper bound for others.
+double attention_seconds(const AttentionRate& rate, double flops, double len, double dim, bool masked, bool backward) {
+  const double left = masked ? std::min(1.0, rate.left + rate.left_length / std::max(len, 1.0)) : 1;
+  double flops_per_s = backward ? rate.of_256_backward : rate.of_256;
+  if (dim <= 128) flops_per_s = backward ? rate.of_128_backward : rate.of_128;
+  if (dim <= 64) flops_per_s = backward ? rate.of_64_backward : rate.of_64;
+  return (backward ? rate.start_backward_s : rate.start_s) + left * flops / flops_per_s;
+}
+
+// Bytes at the rate of the cache, of memory, or of the few units that a small grid has.
+double bytes_seconds(const KernelRate& rate, double bytes, double blocks, const Rates& r) {
+  const double all = bytes / (bytes > r.cache_bytes ? rate.bytes_per_s : rate.cached_bytes_per_s);
+  const double units = std::min(std::max(blocks, 1.0), double(r.units));
+  return rate.start_s + std::max(all, bytes / (units * r.unit_bytes_per_s));
+}
+
+const KernelRate& rate_of(std::string_view name, const Rates& r) {
+  struct Kind {
+    std::string_view part;
+    KernelRate Rates::*rate;
+  };
+  constexpr std::array kinds{Kind{"triton_poi", &Rates::generated},
+                             Kind{"triton_red", &Rates::norm},
+                             Kind{"triton_", &Rates::generated_sums},
+                             Kind{"multi_tensor_apply_kernel", &Rates::lists},
+                             Kind{"CatArrayBatchedCopy_vectorized", &Rates::pointwise},
+                             Kind{"CatArrayBatchedCopy", &Rates::joining},
+                             Kind{"unrolled_elementwise_kernel", &Rates::converting},
+                             Kind{"vectorized_elementwise_kernel", &Rates::pointwise},
+                             Kind{"elementwise_kernel", &Rates::strided},
+                             Kind{"reduce_kernel", &Rates::reducing},
+                             Kind{"layer_norm_grad", &Rates::norm_backward},
+                             Kind{"GammaBetaBackward", &Rates::norm_weights},
+                             Kind{"layer_norm", &Rates::norm},
+                             Kind{"softmax_warp_backward", &Rates::pointwise},
+                             Kind{"fused_dropout", &Rates::pointwise},
+                             Kind{"oftMax", &Rates::softmax},
+                             Kind{"softmax", &Rates::softmax}};
+  for (const Kind& k : kinds)
+    if (has(name, k.part)) return r.*k.rate;
+  return r.other;
+}
+
+// Lists of tensors that are updated together: a block takes a piece of 65 536 elements.
+double bytes_of_lists(const Launch& l, std::string_view name) {
+  constexpr double piece = 65536;
+  const double element = has(name, "BFloat16") || has(name, "c104Half") ? 2 : 4;
+  double lists = 1, moved = 1;  // tensors of each entry; read and written
+  if (has(name, "FusedAdam")) {
+    lists = 4;
+    moved = 7;
+  } else if (has(name, "FusedSgd")) {
+    lists = has(name, "Momentum") ? 3 : 2;
+    moved = lists * 2 - 1;
+  } else if (!has(name, "LpNorm")) {
+    const auto last = numbers_behind(name, "Functor");  // depth of the lists, how many are read, which is written
+    lists = last.size() >= 2 ? std::clamp(last[0], 1, 5) : 1;
+    moved = last.size() >= 2 ? std::clamp(last[1], 1, 5) + 1.0 : 2;
+  }
+  return std::min(double(l.reached_bytes) * moved / lists, double(l.grid[0]) * piece * element * moved);
+}
+
+double blocks_of(const Launch& l) { return double(l.grid[0]) * l.grid[1] * l.grid[2]; }
+
+double bytes_of(const Launch& l, std::string_view name) {
+  constexpr double of_thread = 1024;  // an upper bound: addresses reach to the ends of their blocks, which a small grid does not
+  const double threads = blocks_of(l) * l.block[0] * l.block[1] * l.block[2];
+  if (has(name, "multi_tensor_apply_kernel")) return bytes_of_lists(l, name);
+  if (has(name, "vectorized_gather_kernel")) return std::min(double(l.reached_bytes), threads * 16 * 2);  // 16 bytes a thread
+  if (has(name, "oftMax") || has(name, "GammaBetaBackward")) return double(l.reached_bytes);              // a block walks along rows
+  return std::min(double(l.reached_bytes), threads * of_thread);
+}
+
+// Operands that are not neighbours in memory cost by the element: their addresses are computed. Bytes are bounded by three operands of four bytes.
+double strided_seconds(const Launch& l, std::string_view name, double& bytes, const Rates& r) {
+  const auto shape = numbers_behind(name, "18elementwise_kernelI");  // threads, elements of each
+  if (shape.size() < 2) return 0;
+  const double elements = blocks_of(l) * shape[0] * shape[1];
+  bytes = std::min(bytes, elements * 3 * 4);
+  return r.strided.start_s + elements / (has(name, "15gpu_kernel_implI") ? r.strided_converting_per_s : r.strided_per_s);
+}
+
+// A step of a program as it goes through the card.
+class Running {
+ public:
+  Running(const Process& process, const Rates& rates) : process_(process), rates_(rates) {}
+
+  void operator()(const Head&, const Launch& l) {
+    const LaunchWork work = work_of(l, process_.name(l.name), rates_);
+    give(work.part, l.device, l.stream, l.graph, work.s, work.flops, work.bytes);
+  }
+  void operator()(const Head&, const Product& p) {
+    const double flops = 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
+    give(Part::products, p.device, p.stream, p.graph, seconds_of(p, rates_), flops, 0);
+  }
+  void operator()(const Head&, const Attention& a) {
+    const double flops = attention_flops(double(a.batch * a.heads), double(a.len_q), double(a.len_k), double(a.head_dim), a.backward != 0);
+    give(Part::attention, a.device, a.stream, a.graph, seconds_of(a, rates_), a.masked != 0 ? flops / 2 : flops, 0);
+  }
+  void operator()(const Head&, const Copy& c) {
+    if (c.way == Way::on_host) return;
+    const auto bytes = double(c.bytes);
+    const bool host = c.way == Way::to_device || c.way == Way::to_host;
+    const double over = rates_.host_copy_s + bytes / (host ? rates_.host_bytes_per_s : rates_.link_bytes_per_s);
+    const double within = bytes_seconds(rates_.pointwise, c.way == Way::fill ? bytes : 2 * bytes, rates_.units, rates_);
+    const double s = host || c.way == Way::between_devices ? over : within;
+    give(Part::copies, c.device, c.stream, c.graph, s, 0, bytes);
+  }
+  void operator()(const Head&, const Collective& c) {
+    const double share = c.ranks > 1 ? 2.0 * (c.ranks - 1) / c.ranks : 0;
+    give(Part::collectives, c.device, c.stream, c.graph, rates_.collective_s + share * double(c.bytes) / rates_.link_bytes_per_s, 0,
+         double(c.bytes));
+  }
+  void operator()(const Head&, const EventEntry& e) {
+    double& done = stream(e.device, e.stream);
+    if (e.done == EventDone::record)
+      events_[e.event] = done;
+    else if (const auto at = events_.find(e.event); at != events_.end())
+      done = std::max(done, at->second);
+  }
+  void operator()(const Head&, const Wait& w) {
+    double until = 0;
+    if (w.what == WaitsFor::event) {
+      if (const auto at = events_.find(w.number); at != events_.end()) until = at->second;
+    } else {
+      for (const auto& [which, done] : streams_)
+        if (which.first == w.device && (w.what == WaitsFor::device || which.second == w.number)) until = std::max(until, done);
+    }
+    host_ = std::max(host_, until) + rates_.wait_s;
+  }
+  void operator()(const Head&, const Graph& g) {
+    if (g.done == GraphDone::begin) captures_ = true;
+    if (g.done != GraphDone::launch) return;
+    host(rates_.graph_s);
+    double& done = stream(g.device, g.stream);
+    for (const auto& [part, time] : graphs_[g.graph]) run(part, done, time);
+  }
+  void operator()(const Head&, const Mark& m) {
+    const std::string_view what = process_.name(m.what);
+    if (what == "phase") {
+      const std::string_view phase = process_.name(m.text);
+      launch_s_ = phase.starts_with("backward")    ? rates_.backward_s
+                  : phase.starts_with("optimizer") ? rates_.optimizer_s
+                                                   : rates_.forward_s;
+    } else if (what == "step") {
+      end_step();
+    }
+  }
+
+  StepTimed mean() const {
+    if (steps_.empty()) return {{}, "the program took no optimizer step that was seen"};
+    if (steps_.size() < 2) return {{}, "the program took one optimizer step only, and the first step is unlike the others: --steps 3"};
+    const std::size_t from = steps_.size() > 2 ? 2 : 1;
+    StepTime sum;
+    for (std::size_t i = from; i < steps_.size(); ++i) {
+      const auto& [step, captured] = steps_[i];
+      if (captured) continue;
+      ++sum.steps;
+      sum.s += step.s;
+      sum.idle_s += step.idle_s;
+      sum.host_s += step.host_s;
+      for (std::size_t p = 0; p < sum.parts.size(); ++p) add(sum.parts[p], step.parts[p]);
+    }
+    if (sum.steps == 0) return {{}, "every step that was run still captures CUDA graphs, so none is one of many: --steps 6"};
+    const double share = 1.0 / double(sum.steps);
+    sum.s *= share;
+    sum.idle_s *= share;
+    sum.host_s *= share;
+    for (PartTime& p : sum.parts) p = {p.s * share, p.count * share, p.flops * share, p.bytes * share};
+    return {sum, ""};
+  }
+
+ private:
+  static void add(PartTime& to, const PartTime& from) {
+    to.s += from.s;
+    to.count += from.count;
+    to.flops += from.flops;
+    to.bytes += from.bytes;
+  }
+  double& stream(std::uint32_t device, std::uint32_t number) { return streams_[{device, number}]; }
+  void host(double s) {
+    host_ += s;
+    now_.host_s += s;
+  }
+  void give(Part part, std::uint32_t device, std::uint32_t number, std::uint32_t graph, double s, double flops, double bytes) {
+    const PartTime time{s, 1, flops, bytes};
+    if (graph != 0) {
+      graphs_[graph].emplace_back(part, time);
+      return;
+    }
+    host(launch_s_);
+    run(part, stream(device, number), time);
+  }
+  void run(Part part, double& done, const PartTime& time) {
+    const double start = std::max(done + rates_.gap_s, host_);
+    done = start + time.s;
+    add(now_.parts[std::size_t(part)], time);
+    busy_.emplace_back(start, done);
+  }
+  double latest() const {
+    double at = host_;
+    for (const auto& [which, done] : streams_) at = std::max(at, done);
+    return at;
+  }
+  // What of the time since the last step the card had nothing to do in.
+  double idle(double from, double to) {
+    std::sort(busy_.begin(), busy_.end());
+    double at = from, idle = 0;
+    for (const auto& [start, done] : busy_) {
+      if (start > at) idle += start - at;
+      at = std::max(at, done);
+    }
+    busy_.clear();
+    return idle + std::max(0.0, to - at);
+  }
+  void end_step() {
+    const double now = latest();
+    now_.s = now - step_began_;
+    now_.idle_s = idle(step_began_, now);
+    steps_.emplace_back(now_, captures_);
+    now_ = {};
+    captures_ = false;
+    step_began_ = now;
+  }
+
+  const Process& process_;
+  const Rates& rates_;
+  double host_ = 0, launch_s_ = rates_.forward_s, step_began_ = 0;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, double> streams_;  // device and stream: when its work is done
+  std::unordered_map<std::uint32_t, double> events_;
+  std::unordered_map<std::uint32_t, std::vector<std::pair<Part, PartTime>>> graphs_;
+  std::vector<std::pair<double, double>> busy_;
+  StepTime now_;
+  bool captures_ = false;
+  std::vector<std::pair<StepTime, bool>> steps_;  // and whether a graph was captured in it
+};
+
+}  // namespace
+
+double seconds_of(const Product& p, const Rates& r) {
+  const ProductRate& rate = rate_of(p, r);
+  const auto m = double(p.m), n = double(p.n), k = double(p.k), batch = double(std::max<std::int64_t>(p.batch, 1));
+  struct Tile {
+    double m, n, flops_per_s;
+  };
+  constexpr double accumulated_bytes = 2 * 4, step_k = 64, least_k = 128;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& t : {Tile{256, 128, rate.large},
+                        {128, 256, rate.large},
+                        {128, 128, rate.middle},
+                        {128, 64, rate.small},
+                        {64, 128, rate.small},
+                        {64, 64, rate.least}})
+    for (const double pieces : {1, 2, 3, 4, 6, 8, 16}) {
+      const double depth = std::ceil(k / pieces / step_k) * step_k;
+      if (pieces > 1 && depth < least_k) break;
+      const double waves = std::ceil(std::ceil(m / t.m) * std::ceil(n / t.n) * batch * pieces / r.units);
+      const double added = pieces > 1 ? rate.split_s + m * n * batch * accumulated_bytes * pieces / r.pointwise.cached_bytes_per_s : 0;
+      best = std::min(best, waves * (2 * t.m * t.n * depth * r.units / t.flops_per_s + rate.wave_s) + added);
+    }
+  const auto odd = [](double side) { return std::fmod(side, 2) != 0; };
+  if (size_of(p.type_a) == 2 && (odd(m) || odd((p.transposed & 1) != 0 ? k : m) || odd((p.transposed & 2) != 0 ? n : k))) best *= rate.odd;
+  best *= (p.transposed & 2) != 0 ? rate.weights : p.transposed == 0 ? rate.data : 1;
+  const double bytes = batch * (m * k * size_of(p.type_a) + k * n * size_of(p.type_b) + m * n * size_of(p.type_c));
+  return rate.start_s + std::max(best, bytes / r.pointwise.bytes_per_s);
+}
+
+double seconds_of(const Attention& a, const Rates& r) {
+  const double flops = attention_flops(double(a.batch * a.heads), double(a.len_q), double(a.len_k), double(a.head_dim), a.backward != 0);
+  return attention_seconds(r.cudnn, flops, double(a.len_k), double(a.head_dim), a.masked != 0, a.backward != 0);
+}
+
+LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
+  LaunchWork w;
+  double groups = double(l.grid[1]) * l.grid[2];  // grid: tiles of rows, batch, heads
+  const auto attention = [&](const AttentionRate& rate, double rows, double dim, bool masked, bool backward) {
+    const double flops = attention_flops(groups, rows, rows, dim, backward);
+    w.part = Part::attention;
+    w.flops = masked ? flops / 2 : flops;
+    w.s = attention_seconds(rate, flops, rows, dim, masked, backward);
+    return w;
+  };
+  // Head dimension, rows and columns of a tile, warps; then the kernel's flags: dropout, causal, …; with parts of the keys: causal, …, in parts.
+  if (const auto traits = numbers_behind(name, "19Flash_kernel_traits"); traits.size() > 5) {
+    const bool parts = has(name, "flash_fwd_splitkv_kernel");
+    if (parts && traits.size() > 10 && traits[10] != 0) groups = l.grid[2];
+    if (parts || has(name, "flash_fwd_kernel"))
+      return attention(r.flash, double(l.grid[0]) * traits[1], traits[0], traits[parts ? 4 : 5] != 0, false);
+    if (has(name, "flash_bwd_dq_dk_dv")) return attention(r.flash, double(l.grid[0]) * traits[2], traits[0], traits[5] != 0, true);
+  }
+  // "fmha_cutlassF_bf16_aligned_64x128_rf": rows and columns of a tile, which has a whole head in it; backward goes along columns.
+  if (const auto at = name.find("fmha_cutlass"); at != name.npos) {
+    const bool backward = name.substr(at).starts_with("fmha_cutlassB");
+    int rows = 64, columns = 64;
+    if (const auto tile = name.find("aligned_", at); tile != name.npos)
+      std::sscanf(std::string(name.substr(tile, 24)).c_str(), "aligned_%dx%d", &rows, &columns);
+    const double dim = backward ? has(name, "_k64") ? 64 : has(name, "_k128") ? 128 : 256 : columns;
+    return attention(has(name, "_f32_") ? r.efficient_single : r.efficient, double(l.grid[0]) * (backward ? columns : rows), dim, true,
+                     backward);
+  }
+  w.bytes = bytes_of(l, name);
+  const double least = strided_seconds(l, name, w.bytes, r);
+  KernelRate rate = rate_of(name, r);
+  if (has(name, "SoftMaxForward") && w.bytes > blocks_of(l) * r.long_row_bytes)
+    rate.bytes_per_s = std::min(rate.bytes_per_s, r.long_row_bytes_per_s);
+  w.s = std::max(least, bytes_seconds(rate, w.bytes, blocks_of(l), r));
+  return w;
+}
+
+StepTimed step_time(const Process& process, const Rates& rates) {
+  const auto with_host = [&](double factor) {
+    Rates r = rates;
+    for (double* s : {&r.forward_s, &r.backward_s, &r.optimizer_s, &r.graph_s, &r.wait_s}) *s *= factor;
+    Running running(process, r);
+    process.each(running);
+    return running.mean();
+  };
+  StepTimed timed = with_host(1);
+  if (!timed.step) return timed;
+  timed.low_s = with_host(rates.host_low).step->s * rates.low;
+  timed.high_s = with_host(rates.host_high).step->s * rates.high;
+  return timed;
+}
+
+}  // namespace headroom::dry

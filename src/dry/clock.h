@@ -1,0 +1,52 @@
+// The clock — how long a step of a program takes that was run dry: its record's work goes through streams, which wait for each other by events
+// and for the host that issues it, and the host waits where the program does. One order of calls: Clock::of(record, rates).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dry/rates.h"
+#include "dry/read.h"
+
+namespace headroom::dry {
+
+enum class Part : std::uint8_t { products, attention, kernels, copies, collectives };
+constexpr std::array<const char*, 5> part_names{"products", "attention", "kernels by bytes", "copies", "collectives"};
+
+struct PartTime {
+  double s = 0;      // that work of this part takes, whatever runs beside it
+  double count = 0;  // of launches, copies, calls
+  double flops = 0, bytes = 0;
+};
+
+struct StepTime {
+  double s = 0;
+  std::array<PartTime, part_names.size()> parts{};
+  double idle_s = 0;       // that the card has nothing to do: it waits for the host
+  double host_s = 0;       // that the host takes to issue the work
+  std::int64_t steps = 0;  // whose mean this is
+};
+
+// The mean of the steps after the first two, or of the second alone. Without a time: why.
+struct StepTimed {
+  std::optional<StepTime> step{};
+  std::string why{};
+  double low_s = 0, high_s = 0;  // with a host and a card as fast, and as slow, as they were seen
+};
+StepTimed step_time(const Process&, const Rates&);
+
+// What one piece of work takes on an idle card.
+double seconds_of(const Product&, const Rates&);
+double seconds_of(const Attention&, const Rates&);
+
+// A launch whose name says what it does: attention by PyTorch's own kernels; else what it moves.
+struct LaunchWork {
+  Part part = Part::kernels;
+  double s = 0, flops = 0, bytes = 0;
+};
+LaunchWork work_of(const Launch&, std::string_view name, const Rates&);
+
+}  // namespace headroom::dry

@@ -1,0 +1,57 @@
+#include "dry/rates.h"
+
+namespace headroom::dry {
+
+Rates rates_of_h200() {
+  constexpr double us = 1e-6, tera = 1e12;
+  Rates r;
+  r.source = "measured on an H200";
+  r.low = 0.92;
+  r.high = 1.15;
+  r.host_low = 0.7;  // one host took 20 to 38 us for a launch, within a minute
+  r.host_high = 1.4;
+  r.units = 132;
+  // Fitted to products of 128 to 16 384 tokens, widths of 256 to 128 256.
+  r.half = {820 * tera, 834 * tera, 838 * tera, 794 * tera, 1.92 * us, 0.76 * us, 1.97 * us, 1, 1.005, 5.9};
+  r.tf32 = {419 * tera, 388 * tera, 320 * tera, 244 * tera, 2.64 * us, 2.07 * us, 1.55 * us, 1.13, 1.6};
+  r.single = {50.4 * tera, 47.1 * tera, 47 * tera, 45 * tera, 0.85 * us, 4.96 * us, 0.66 * us, 0.98, 0.94};
+  r.eight = r.half;  // not measured: by the ceilings of 8 and 16 bits; FP64 as FP32
+  for (double* rate : {&r.eight.large, &r.eight.middle, &r.eight.small, &r.eight.least}) *rate *= 1.9;
+  r.twice = r.single;
+  r.cudnn = {6.6 * us, 26.9 * us, 0.507, 292, 479 * tera, 426 * tera, 666 * tera, 577 * tera, 580 * tera, 351 * tera};
+  r.flash = {4.4 * us, 32.8 * us, 0.485, 386, 297 * tera, 264 * tera, 352 * tera, 294 * tera, 327 * tera, 225 * tera};
+  r.efficient = {6.9 * us, 21.3 * us, 0.567, 83, 128 * tera, 102 * tera, 175 * tera, 131 * tera, 175 * tera, 131 * tera};
+  r.efficient_single = {15.2 * us, 45.4 * us, 0.523, 77, 34 * tera, 34.6 * tera, 45.6 * tera, 37.3 * tera, 45.6 * tera, 37.3 * tera};
+  r.pointwise = {1.2 * us, 6.6 * tera, 4.2 * tera};
+  r.strided = {1 * us, 6.6 * tera, 4.2 * tera};
+  r.strided_per_s = 3.3e11;
+  r.strided_converting_per_s = 1.95e11;
+  r.converting = {1.5 * us, 2.7 * tera, 2.15 * tera};
+  r.reducing = {2.2 * us, 5 * tera, 4.2 * tera};
+  r.norm = {3 * us, 2.3 * tera, 2.3 * tera};
+  r.norm_backward = {2 * us, 4.5 * tera, 3.6 * tera};
+  r.norm_weights = {3 * us, 4.5 * tera, 1.25 * tera};
+  r.softmax = {3 * us, 3.2 * tera, 3 * tera};
+  r.long_row_bytes = 220e3;
+  r.long_row_bytes_per_s = 2.25 * tera;
+  r.lists = {2 * us, 5 * tera, 3.55 * tera};
+  r.joining = {1.5 * us, 1 * tera, 1 * tera};
+  r.generated = {1.5 * us, 4.4 * tera, 3 * tera};
+  r.generated_sums = {2 * us, 7 * tera, 5.4 * tera};
+  r.other = {2.5 * us, 3 * tera, 3 * tera};
+  r.cache_bytes = 40e6;
+  r.unit_bytes_per_s = 0.05 * tera;
+  r.gap_s = 1.4 * us;
+  r.link_bytes_per_s = 325e9;  // a ceiling, and a guess of a call's least time: collectives were not measured
+  r.collective_s = 20 * us;
+  r.host_bytes_per_s = 55e9;
+  r.host_copy_s = 2 * us;
+  r.forward_s = 27 * us;  // between a fast and a slow minute of the same host
+  r.backward_s = 27 * us;
+  r.optimizer_s = 27 * us;
+  r.graph_s = 15 * us;
+  r.wait_s = 600 * us;  // what programs do around a wait: read, print, collate
+  return r;
+}
+
+}  // namespace headroom::dry

@@ -1,0 +1,54 @@
+// Rates — what a card and its host were measured to take, from which the clock (clock.h) makes times. Recorded of the H200 (rates.cpp); another
+// card's are these, scaled by its ceilings.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace headroom::dry {
+
+// A product's time: tiles come in waves over the units, a wave takes as long as one tile, and nothing is faster than memory. Libraries have several
+// sizes of tiles, and split sums into pieces where tiles leave units idle: the best of these counts.
+struct ProductRate {
+  double large = 0, middle = 0, small = 0, least = 0;  // flops/s of full waves, by tiles: 256 x 128, 128 x 128, 128 x 64, 64 x 64
+  double start_s = 0, wave_s = 0, split_s = 0;         // of a product, of each wave, of adding the pieces of a sum
+  double data = 1, weights = 1;                        // how much longer gradients take: neither side transposed, the right one
+  double odd = 1;                                      // how much longer a product takes that has an odd side in memory
+};
+
+// Attention's time is its operations at a rate of the head dimension. A causal mask leaves more than half of them: tiles on the diagonal are whole.
+struct AttentionRate {
+  double start_s = 0, start_backward_s = 0;
+  double left = 0.5, left_length = 0;  // left + left_length / len
+  double of_64 = 0, of_64_backward = 0, of_128 = 0, of_128_backward = 0, of_256 = 0, of_256_backward = 0;
+};
+
+// Kernels that read and write: at least so long, then bytes from the cache or from memory.
+struct KernelRate {
+  double start_s = 0, cached_bytes_per_s = 0, bytes_per_s = 0;
+};
+
+struct Rates {
+  std::string source;
+  // What was seen beside what was told, at least and at most: of the card's own work, and of the host's.
+  double low = 1, high = 1, host_low = 1, host_high = 1;
+  int units = 132;
+  ProductRate half, tf32, single, eight, twice;             // 16 bits, tf32, FP32, 8 bits, FP64
+  AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
+  KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
+  KernelRate generated, generated_sums;                    // by torch.compile
+  double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory
+  double long_row_bytes = 0, long_row_bytes_per_s = 0;     // of a softmax whose rows are longer than a block holds
+  double cache_bytes = 0;                                  // that a kernel finds in the second-level cache
+  double unit_bytes_per_s = 0;                             // that one unit moves: a small grid leaves the others idle
+  double gap_s = 0;                                        // between two kernels of a stream
+  double link_bytes_per_s = 0;                             // of collectives
+  double collective_s = 0;                                 // the least that a collective takes
+  double host_bytes_per_s = 0;                             // of copies to and from the host
+  double host_copy_s = 0;                                  // the least that such a copy takes
+  // The host: what it takes to issue a launch, by phase, with the Python and C++ around it.
+  double forward_s = 0, backward_s = 0, optimizer_s = 0, graph_s = 0, wait_s = 0;
+};
+
+Rates rates_of_h200();  // with PyTorch 2.11 and CUDA 13.0, 2026-11-24
+
+}  // namespace headroom::dry

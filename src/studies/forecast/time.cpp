@@ -1,0 +1,115 @@
+#include "studies/forecast/time.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace headroom::studies {
+
+namespace {
+
+// A card that was not measured is taken for an H200 with other ceilings. Its steps take at least what its ceilings allow, and at most so much
+// longer than that: parts of the H200's own steps reach between a third and all of a ceiling.
+constexpr double unmeasured_low = 0.65, unmeasured_high = 1.7;
+
+void scale(dry::ProductRate& rate, double by, double units) {
+  for (double* flops_per_s : {&rate.large, &rate.middle, &rate.small, &rate.least}) *flops_per_s *= by;
+  rate.start_s /= std::clamp(units, 0.5, 1.0);
+}
+
+void scale(dry::AttentionRate& rate, double by) {
+  for (double* flops_per_s : {&rate.of_64, &rate.of_64_backward, &rate.of_128, &rate.of_128_backward, &rate.of_256, &rate.of_256_backward})
+    *flops_per_s *= by;
+}
+
+void scale(dry::KernelRate& rate, double bytes, double cached) {
+  rate.bytes_per_s *= bytes;
+  rate.cached_bytes_per_s = std::max(rate.cached_bytes_per_s * cached, rate.bytes_per_s);
+}
+
+}  // namespace
+
+std::optional<dry::Rates> rates_of(const Device& device) {
+  const Device h200 = device_described("h200");
+  const Ceilings &c = device.ceilings, &of = h200.ceilings;
+  if (device.kind != DeviceKind::cuda || c.copy_bytes_per_s <= 0 || c.bf16_flops <= 0 || c.fp32_flops <= 0) return {};
+  dry::Rates r = dry::rates_of_h200();
+  if (device.name == h200.name) return r;
+  const auto ratio = [](double x, double y, double otherwise) { return x > 0 && y > 0 ? x / y : otherwise; };
+  const double half = c.bf16_flops / of.bf16_flops, single = c.fp32_flops / of.fp32_flops, bytes = c.copy_bytes_per_s / of.copy_bytes_per_s;
+  const double units = device.units > 0 ? double(device.units) / r.units : 1;
+  scale(r.half, half, units);
+  scale(r.tf32, ratio(c.tf32_flops, of.tf32_flops, half), units);
+  scale(r.single, single, units);
+  scale(r.twice, single, units);
+  scale(r.eight, ratio(c.fp8_flops, of.fp8_flops, half), units);
+  for (dry::AttentionRate* a : {&r.cudnn, &r.flash, &r.efficient}) scale(*a, half);
+  scale(r.efficient_single, single);
+  for (dry::KernelRate* k : {&r.pointwise, &r.strided, &r.converting, &r.reducing, &r.norm, &r.norm_backward, &r.norm_weights, &r.softmax,
+                             &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums})
+    scale(*k, bytes, units);
+  r.long_row_bytes_per_s *= bytes;
+  r.strided_per_s *= units;
+  r.strided_converting_per_s *= units;
+  r.link_bytes_per_s *= ratio(c.link_bytes_per_s, of.link_bytes_per_s, 0.1);
+  r.host_bytes_per_s *= ratio(c.host_bytes_per_s, of.host_bytes_per_s, 0.5);
+  if (device.units > 0) r.units = device.units;
+  r.low *= unmeasured_low;
+  r.high *= unmeasured_high;
+  r.source = fmt::format("rates of an NVIDIA H200, scaled by the ceilings of {}, which was not measured", device.name);
+  return r;
+}
+
+ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry::Rates>& rates, const Device& device) {
+  ForecastTime t;
+  if (!rates) {
+    t.why = fmt::format("neither rates nor ceilings of {} are known: headroom device --save FILE there, then --device FILE", device.name);
+    return t;
+  }
+  t.source = rates->source;
+  if (!timed.step) {
+    t.why = timed.why;
+    return t;
+  }
+  const dry::StepTime& s = *timed.step;
+  t.ms = s.s * 1e3;
+  t.ms_low = timed.low_s * 1e3;
+  t.ms_high = timed.high_s * 1e3;
+  if (const dry::PartTime& c = s.parts[std::size_t(dry::Part::collectives)]; c.count > 0) {
+    const double share = std::min(1.0, c.s / s.s);
+    t.ms_low = *t.ms_low * (1 - share / 2);
+    t.ms_high = *t.ms_high * (1 + share);
+    t.source += "; collectives by the link's ceiling, not measured";
+  }
+  double flops = 0, most = s.idle_s;
+  t.limit = "host";
+  for (std::size_t i = 0; i < s.parts.size(); ++i) {
+    const dry::PartTime& p = s.parts[i];
+    if (p.count == 0) continue;
+    t.parts.push_back({0, dry::part_names[i], p.s * 1e3, p.s / s.s, p.count});
+    t.launches += p.count;
+    flops += p.flops;
+    if (p.s > most) {
+      most = p.s;
+      t.limit = dry::part_names[i];
+    }
+  }
+  t.parts.push_back({0, "the card waits for the host", s.idle_s * 1e3, s.idle_s / s.s, t.launches});
+  std::stable_sort(t.parts.begin(), t.parts.end(), [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  t.launch_us = t.launches > 0 ? s.host_s / t.launches * 1e6 : 0;
+  t.tflops = flops / s.s * 1e-12;
+  return t;
+}
+
+std::string in_words(const ForecastTime& t) {
+  if (!t.ms) return fmt::format("No time: {}.", t.why);
+  std::string text = fmt::format("A step takes {:.3g} ms, between {:.3g} and {:.3g} ({}).", *t.ms, *t.ms_low, *t.ms_high, t.source);
+  text += t.limit == "host" ? " The card waits for the host longer than it does any one thing."
+                            : fmt::format(" The largest part: {}.", t.limit);
+  text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
+  text += fmt::format(" {:.0f} launches were counted at {:.0f} us of the host each, as beside an H200; a slower host takes longer.",
+                      t.launches, t.launch_us);
+  return text;
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,30 @@
+// The milliseconds of a forecast: the clock's mean step (dry/clock.h), with an interval that says how far it can be trusted, where the time
+// goes, and what limits it. Without a time there is a reason.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "dry/clock.h"
+#include "studies/forecast/rows.h"
+
+namespace headroom::studies {
+
+// Measured on the card; of another card the same, scaled by ceilings. Without bandwidth or product rate there is no Rates.
+std::optional<dry::Rates> rates_of(const Device&);
+
+struct ForecastTime {
+  std::optional<double> ms{}, ms_low{}, ms_high{};
+  std::string why;                     // no ms
+  std::string limit;                   // the part that takes most of the step: "products", "host", …
+  std::string source;                  // of the rates
+  double launches = 0, launch_us = 0;  // that the host issues in a step, and takes for each
+  double tflops = 0;                   // of products and attention, over the step
+  std::vector<ForecastTimeRow> parts;
+};
+ForecastTime forecast_time(const dry::StepTimed&, const std::optional<dry::Rates>&, const Device&);
+
+std::string in_words(const ForecastTime&);
+
+}  // namespace headroom::studies

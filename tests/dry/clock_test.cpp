@@ -1,0 +1,244 @@
+// The clock: streams, events, the host, graphs, and what a launch moves.
+#include "dry/clock.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/studies/dry_record.h"
+
+namespace headroom::dry {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Round numbers: a byte takes a nanosecond, and so does a floating-point operation; a launch costs the host 10 us, in the optimizer 1 us.
+Rates round_rates() {
+  Rates r;
+  r.units = 100;
+  for (KernelRate* k : {&r.pointwise, &r.strided, &r.converting, &r.reducing, &r.norm, &r.norm_backward, &r.norm_weights, &r.softmax,
+                        &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums})
+    k->bytes_per_s = k->cached_bytes_per_s = 1e9;
+  r.unit_bytes_per_s = r.strided_per_s = r.strided_converting_per_s = r.long_row_bytes_per_s = 1e9;
+  r.link_bytes_per_s = r.host_bytes_per_s = 1e9;
+  for (ProductRate* p : {&r.half, &r.tf32, &r.single, &r.eight, &r.twice}) p->large = p->middle = p->small = p->least = 1e9;
+  for (AttentionRate* a : {&r.cudnn, &r.flash, &r.efficient, &r.efficient_single})
+    a->of_64 = a->of_64_backward = a->of_128 = a->of_128_backward = a->of_256 = a->of_256_backward = 1e9;
+  r.forward_s = r.backward_s = 10e-6;
+  r.optimizer_s = 1e-6;
+  return r;
+}
+
+class Clockwork : public testing::Test {
+ protected:
+  void kernel(std::uint64_t bytes, std::uint32_t stream = 0, std::uint32_t graph = 0) {
+    Launch l{};
+    l.stream = stream;
+    l.graph = graph;
+    l.name = w.name("_Z3addPf");
+    l.grid[0] = 100;
+    l.grid[1] = l.grid[2] = l.block[1] = l.block[2] = 1;
+    l.block[0] = 1024;
+    l.reached_bytes = bytes;
+    w.add(l);
+  }
+  void event(EventDone done, std::uint32_t stream, std::uint32_t number) { w.add(EventEntry{done, 0, stream, number}); }
+  void wait() { w.add(Wait{WaitsFor::device, 0, 0, 0, 0}); }
+  void step() { w.mark("step", "AdamW", ++steps); }
+  template <class Body>
+  StepTimed timed(Body&& body, int times = 4) {
+    for (int i = 0; i < times; ++i) {
+      body();
+      step();
+    }
+    const std::string file = (fs::temp_directory_path() / ("headroom_clock_" + std::to_string(getpid()))).string();
+    w.save(file);
+    const StepTimed t = step_time(Process(file), rates);
+    fs::remove(file);
+    return t;
+  }
+  static double us(const StepTimed& t) { return t.step ? t.step->s * 1e6 : -1; }
+
+  RecordWriter w;
+  Rates rates = round_rates();
+  int steps = 0;
+};
+
+TEST_F(Clockwork, WorkOfOneStreamAddsUp) {
+  const StepTimed t = timed([&] {
+    kernel(30'000);
+    kernel(50'000);
+  });
+  EXPECT_NEAR(us(t), 80, 1e-6);
+  EXPECT_NEAR(t.step->idle_s, 0, 1e-12) << "the host is ahead";
+  EXPECT_EQ(t.step->parts[std::size_t(Part::kernels)].count, 2);
+  EXPECT_EQ(t.step->steps, 2) << "the first two are left out";
+}
+
+TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
+  const auto beside = timed([&] {
+    kernel(100'000, 0);
+    kernel(100'000, 1);
+    wait();
+  });
+  EXPECT_NEAR(us(beside), 110, 1e-6) << "the second is issued a launch later";
+  w = RecordWriter();
+  const auto behind = timed([&] {
+    kernel(100'000, 0);
+    event(EventDone::record, 0, 5);
+    event(EventDone::stream_waits, 1, 5);
+    kernel(100'000, 1);
+    wait();
+  });
+  EXPECT_NEAR(us(behind), 210, 1e-6) << "the host was waited for by the first launch of the step";
+}
+
+TEST_F(Clockwork, SmallWorkIsLimitedByTheHost) {
+  const auto t = timed([&] {
+    for (int i = 0; i < 10; ++i) kernel(1000);
+  });
+  EXPECT_NEAR(us(t), 100, 1e-6) << "ten launches of 10 us each";
+  EXPECT_NEAR(t.step->idle_s * 1e6, 90, 1e-6);
+  EXPECT_NEAR(t.step->host_s * 1e6, 100, 1e-6);
+}
+
+TEST_F(Clockwork, TheIntervalIsTheHostsWhereTheHostLimits) {
+  rates.low = 0.9;
+  rates.high = 1.1;
+  rates.host_low = 0.5;
+  rates.host_high = 3;
+  const auto host = timed([&] { kernel(1000); });
+  EXPECT_NEAR(host.low_s * 1e6, 0.9 * 5, 1e-6);
+  EXPECT_NEAR(host.high_s * 1e6, 1.1 * 30, 1e-6);
+  w = RecordWriter();
+  const auto card = timed([&] { kernel(100'000); });
+  EXPECT_NEAR(card.low_s * 1e6, 0.9 * 100, 1e-6);
+  EXPECT_NEAR(card.high_s * 1e6, 1.1 * 100, 1e-6);
+}
+
+TEST_F(Clockwork, ThePhaseDecidesWhatALaunchCosts) {
+  const auto t = timed([&] {
+    w.mark("phase", "optimizer", 0);
+    for (int i = 0; i < 10; ++i) kernel(10);
+    w.mark("phase", "", 0);
+    kernel(10);
+  });
+  EXPECT_NEAR(t.step->host_s * 1e6, 20, 1e-6);
+}
+
+TEST_F(Clockwork, AGraphCostsTheHostOneCall) {
+  rates.graph_s = 5e-6;
+  const auto graph = [&](GraphDone done) { w.add(Graph{done, 0, 0, 3}); };
+  graph(GraphDone::begin);
+  for (int i = 0; i < 50; ++i) kernel(1000, 0, 3);
+  graph(GraphDone::end);
+  const auto t = timed([&] {
+    graph(GraphDone::launch);
+    wait();
+  });
+  EXPECT_NEAR(us(t), 55, 1e-6);
+  EXPECT_EQ(t.step->parts[std::size_t(Part::kernels)].count, 50);
+}
+
+TEST_F(Clockwork, WithoutALikelyStepThereIsAReason) {
+  EXPECT_NE(timed([&] { kernel(1); }, 0).why.find("no optimizer step"), std::string::npos);
+  EXPECT_NE(timed([&] { kernel(1); }, 1).why.find("--steps"), std::string::npos);
+  w = RecordWriter();
+  const auto captures = timed([&] {
+    w.add(Graph{GraphDone::begin, 0, 0, 3});
+    kernel(1, 0, 3);
+  });
+  EXPECT_FALSE(captures.step.has_value());
+  EXPECT_NE(captures.why.find("captures"), std::string::npos);
+}
+
+TEST_F(Clockwork, ListsOfTensorsMoveWhatTheirFunctorReadsAndWrites) {
+  Launch l{};
+  l.grid[0] = 10;
+  l.grid[1] = l.grid[2] = l.block[1] = l.block[2] = 1;
+  l.block[0] = 512;
+  l.reached_bytes = 4'000'000;
+  const auto bytes = [&](const char* name) { return work_of(l, name, rates).bytes; };
+  constexpr double piece = 65536 * 4;
+  EXPECT_EQ(bytes("_Z25multi_tensor_apply_kernelI...FusedAdamMathFunctorIfLi4E"), 7e6) << "four lists, seven streams of bytes";
+  EXPECT_EQ(bytes("_Z25multi_tensor_apply_kernelI...13LpNormFunctorIf"), 10 * piece) << "no more than ten pieces";
+  EXPECT_EQ(bytes("_Z25multi_tensor_apply_kernelI...21BinaryOpScalarFunctorIfLi1ELi1ELi0EE"), 2 * 10 * piece);
+  EXPECT_EQ(bytes("_Z3addPf"), 4e6);
+}
+
+TEST_F(Clockwork, FlashKernelsAreAttention) {
+  Launch l{};
+  l.grid[0] = 8;  // tiles of 128 rows
+  l.grid[1] = 2;
+  l.grid[2] = 4;
+  const auto named = [](const std::string& kernel, const std::string& flags) {
+    return "_ZN13pytorch_flash" + kernel +
+           "I23Flash_fwd_kernel_traitsILi64ELi128ELi128ELi4ELb0ELb0EN7cutlass6half_tE19Flash_kernel_traits" +
+           "ILi64ELi128ELi128ELi4ES3_EE" + flags + "EEvNS_16Flash_fwd_paramsE";
+  };
+  const double flops = 4.0 * 8 * 1024 * 1024 * 64;
+  const LaunchWork causal = work_of(l, named("16flash_fwd_kernel", "Lb0ELb1ELb0ELb0ELb1ELb1ELb0ELb0E"), rates);
+  EXPECT_EQ(causal.part, Part::attention);
+  EXPECT_EQ(causal.flops, flops / 2);
+  EXPECT_EQ(work_of(l, named("16flash_fwd_kernel", "Lb0ELb0ELb0ELb0ELb1ELb1ELb0ELb0E"), rates).flops, flops);
+  EXPECT_EQ(work_of(l, named("24flash_fwd_splitkv_kernel", "Lb0ELb0ELb0ELb1ELb1ELb0ELb1ELb0E"), rates).flops, flops / 2)
+      << "two parts of the keys";
+  EXPECT_EQ(work_of(l, named("44flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "Lb0ELb0ELb0E"), rates).flops, 2.5 * flops);
+}
+
+TEST_F(Clockwork, MemoryEfficientKernelsAreAttention) {
+  Launch l{};
+  l.grid[0] = 16;
+  l.grid[1] = 8;
+  l.grid[2] = 2;
+  const LaunchWork forward = work_of(l, "_Z41fmha_cutlassF_bf16_aligned_64x128_rf_sm80N22PyTorchMemEffAttention", rates);
+  EXPECT_EQ(forward.part, Part::attention);
+  EXPECT_EQ(forward.flops, 4.0 * 16 * 1024 * 1024 * 128 / 2);
+  const LaunchWork backward = work_of(l, "_Z42fmha_cutlassB_f32_aligned_128x64_k128_sm80N22PyTorchMemEffAttentio", rates);
+  EXPECT_EQ(backward.flops, 10.0 * 16 * 1024 * 1024 * 128 / 2);
+}
+
+TEST_F(Clockwork, StridedOperandsCostByTheElement) {
+  Launch l{};
+  l.grid[0] = 1000;
+  l.grid[1] = l.grid[2] = l.block[1] = l.block[2] = 1;
+  l.block[0] = 128;
+  l.reached_bytes = 1ull << 40;  // an expanded operand reaches far
+  const LaunchWork work = work_of(l, "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastI", rates);
+  EXPECT_EQ(work.bytes, 1000 * 128 * 2 * 12.0);
+}
+
+TEST_F(Clockwork, AnOddSideMakesA16BitProductSlow) {
+  Product p{};
+  p.m = 50'256;
+  p.n = 2048;
+  p.k = 768;
+  p.batch = 1;
+  p.type_a = p.type_b = p.type_c = 14;
+  const Rates r = rates_of_h200();
+  const double even = seconds_of(p, r);
+  p.m = 50'257;
+  EXPECT_GT(seconds_of(p, r), 3 * even);
+}
+
+TEST_F(Clockwork, AProductTakesLongerWithMoreOfAnything) {
+  const auto seconds = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    Product p{};
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.batch = 1;
+    p.type_a = p.type_b = p.type_c = 14;
+    return seconds_of(p, rates_of_h200());
+  };
+  for (const std::int64_t size : {64, 768, 1000, 4096, 16384}) {
+    EXPECT_LE(seconds(size, size, size), seconds(2 * size, size, size)) << "a wave may have room for more";
+    EXPECT_LE(seconds(size, size, size), seconds(size, 2 * size, size));
+    EXPECT_LT(seconds(size, size, size), seconds(size, size, 2 * size));
+  }
+  EXPECT_GT(seconds(8192, 4096, 4096), 1.8 * seconds(4096, 4096, 4096));
+}
+
+}  // namespace
+}  // namespace headroom::dry
