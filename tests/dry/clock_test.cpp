@@ -82,7 +82,7 @@ TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
     kernel(100'000, 1);
     wait();
   });
-  EXPECT_NEAR(us(beside), 110, 1e-6) << "the second is issued a launch later";
+  EXPECT_NEAR(us(beside), 120, 1e-6) << "the host issues two launches first";
   w = RecordWriter();
   const auto behind = timed([&] {
     kernel(100'000, 0);
@@ -91,7 +91,7 @@ TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
     kernel(100'000, 1);
     wait();
   });
-  EXPECT_NEAR(us(behind), 210, 1e-6) << "the host was waited for by the first launch of the step";
+  EXPECT_NEAR(us(behind), 210, 1e-6) << "the host issues one launch, the other meanwhile";
 }
 
 TEST_F(Clockwork, SmallWorkIsLimitedByTheHost) {
