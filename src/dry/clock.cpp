@@ -225,6 +225,8 @@ class Running {
       for (std::size_t p = 0; p < sum.parts.size(); ++p) add(sum.parts[p], step.parts[p]);
     }
     if (sum.steps == 0) return {{}, "every step that was run still captures CUDA graphs, so none is one of many: --steps 6"};
+    if (std::ranges::all_of(sum.parts, [](const PartTime& p) { return p.count == 0; }))
+      return {{}, "no work was given to a card between its optimizer steps"};
     const double share = 1.0 / double(sum.steps);
     sum.s *= share;
     sum.idle_s *= share;

@@ -33,6 +33,7 @@ TEST_F(Forecast, AProgramThatFitsIsSaidWithItsBytes) {
   EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);
   EXPECT_EQ(j["needed_bytes"].get<std::int64_t>(), j["peak_reserved_bytes"].get<std::int64_t>() + j["beside_bytes"].get<std::int64_t>());
   EXPECT_TRUE(j["ms"].is_null());
+  EXPECT_FALSE(j["time_why"].get<std::string>().empty()) << "it launches nothing";
   EXPECT_EQ(j["device"], "NVIDIA H100 SXM");
   EXPECT_EQ(j["ranks"].size(), 1u);
   EXPECT_EQ(j["steps"], 3);

@@ -143,6 +143,8 @@ TEST_F(Clockwork, AGraphCostsTheHostOneCall) {
 
 TEST_F(Clockwork, WithoutALikelyStepThereIsAReason) {
   EXPECT_NE(timed([&] { kernel(1); }, 0).why.find("no optimizer step"), std::string::npos);
+  EXPECT_NE(timed([] {}).why.find("no work"), std::string::npos);
+  w = RecordWriter();
   EXPECT_NE(timed([&] { kernel(1); }, 1).why.find("--steps"), std::string::npos);
   w = RecordWriter();
   const auto captures = timed([&] {
