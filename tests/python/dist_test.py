@@ -288,7 +288,7 @@ class TrainingTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        alone(1, "cpu", steps=1)  # an optimizer's first step imports for seconds: once here, not in every rank
+        import torch._dynamo  # what an optimizer's first step imports, for seconds: once here, not in every rank
 
     def both(self, make, **more):
         """make(comm, device) → (what to call, its optimizer, what names every whole parameter): the bits of alone()."""
