@@ -137,7 +137,7 @@ TEST_F(Fp8Gpu, GateAndUpKeptInEightBitsAreTheCpusAndTakeTheirForecast) {
       EXPECT_LT(size_of_error(on_cpu.gradients[i], card.gradients[i]), honest + 1e-3) << table[i].full_name() << ": not the same numbers";
       EXPECT_EQ(card.gradients[i], again.gradients[i]) << table[i].full_name();
     }
-    for (const Keeping keep : {Keeping{Keep::gate_up_fp8}, Keeping{Keep::gate_up_fp8, 1, 1}}) {  // on the card; one block's on the host
+    for (const Keeping& keep : {Keeping{Keep::gate_up_fp8}, Keeping{Keep::gate_up_fp8, 1, 1}}) {  // on the card; one block's on the host
       r.keep = keep;
       Workshop w(r, 2, cuda_device(0));
       fill_lively(w, 0.1f);

@@ -297,7 +297,7 @@ TEST(Fp8, GateAndUpKeptInEightBitsMoveGradientsALittle) {
     const auto a = exact->gradients(), b = rounded->gradients();
     EXPECT_NE(a, b) << "nothing was rounded";
     EXPECT_GT(cosine(a.data(), b.data(), std::int64_t(a.size())), 0.999);
-    for (const Keeping same : {Keeping{Keep::gate_up_fp8}, Keeping{Keep::gate_up_fp8, 1, 1}}) EXPECT_EQ(run(same)->gradients(), b);
+    for (const Keeping& same : {Keeping{Keep::gate_up_fp8}, Keeping{Keep::gate_up_fp8, 1, 1}}) EXPECT_EQ(run(same)->gradients(), b);
     rounded->training.update({});
     EXPECT_EQ(rounded->arena.peak(), rounded->predicted);
   }

@@ -50,7 +50,8 @@ void add_live_bytes(const ReportRun& run, Record& into) try {
   const StepTime asked = read_described<StepTime>(s, run.name);
   const auto levers = each_of(asked.levers);
   if (levers.empty()) return;
-  const StepRow blank{.levers = levers.front()};  // a run of earlier versions has levers in its settings alone
+  StepRow blank;
+  blank.levers = levers.front();  // a run of earlier versions has levers in its settings alone
   const StepRow row = read_described<StepRow>(last, run.name, blank);
   engine::Recipe r = recipe_of(asked, engine::model_from_json(model->dump(), row.model), row.levers, row.len, row.phase);
   const Device device = device_of(run);
