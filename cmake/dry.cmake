@@ -1,5 +1,6 @@
 # What `headroom forecast -- …` puts into other programs: the CUDA that is not there. It is built everywhere, without CUDA's headers; the
-# standard library is inside, and only CUDA's functions and its doors are visible. It is called libcuda.so.1 in its own header, so that
+# standard library is inside (not libgcc_s: the static one asks for a newer glibc than a wheel may), unused parts of it are left out for the same
+# reason, and only CUDA's functions and its doors are visible. It is called libcuda.so.1 in its own header, so that
 # whoever asks for the driver by that name gets the library that is loaded already.
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dry/library/*.cpp)
 add_library(headroom_dry SHARED ${sources})
@@ -9,7 +10,7 @@ set_target_properties(headroom_dry PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT
 target_include_directories(headroom_dry PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(headroom_dry PRIVATE -O2)
 target_link_libraries(headroom_dry PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(headroom_dry PRIVATE -static-libstdc++ -static-libgcc LINKER:-soname,libcuda.so.1 LINKER:--version-script=${exports})
+target_link_options(headroom_dry PRIVATE -static-libstdc++ LINKER:--gc-sections LINKER:-soname,libcuda.so.1 LINKER:--version-script=${exports})
 if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)  # the programs that load it are built without; its tests say what they are
   target_compile_options(headroom_dry PRIVATE -fno-sanitize=all)
   target_link_options(headroom_dry PRIVATE -fno-sanitize=all)

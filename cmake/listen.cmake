@@ -5,7 +5,7 @@ set_target_properties(headroom_listen PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJ
   CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD OFF CXX_CLANG_TIDY "")
 target_include_directories(headroom_listen PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(headroom_listen PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(headroom_listen PRIVATE -static-libstdc++ -static-libgcc LINKER:--version-script=${exports})
+target_link_options(headroom_listen PRIVATE -static-libstdc++ LINKER:--gc-sections LINKER:--version-script=${exports})
 if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)
   target_compile_options(headroom_listen PRIVATE -fno-sanitize=all)
   target_link_options(headroom_listen PRIVATE -fno-sanitize=all)

@@ -1,6 +1,7 @@
 # What the Python wheel holds. lib/libheadroom.so: the objects of the ordinary library and of the program, with everything linked in but glibc
 # and libgcc_s (which is part of every manylinux system; the static one asks for a newer glibc). It loads on any Linux of this glibc or a newer
 # one. bin/headroom: the program, a few KB over that library. What CUDA needs at run time is opened there (src/gpu/cublaslt.h).
+# Beside the library: what `forecast` and `profile` load into other programs, without its symbols, and the observer of dry runs.
 # Built on request: make wheel.
 if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)
   return()
@@ -54,4 +55,18 @@ target_include_directories(headroom_portable_program PRIVATE ${PROJECT_SOURCE_DI
 target_link_libraries(headroom_portable_program PRIVATE headroom_portable)
 target_link_options(headroom_portable_program PRIVATE LINKER:--disable-new-dtags LINKER:-s)
 
-add_custom_target(portable DEPENDS headroom_portable headroom_portable_program)
+set(loaded_files "")
+foreach(target headroom_dry headroom_listen headroom_inject)
+  if(TARGET ${target})
+    set(copy ${CMAKE_BINARY_DIR}/portable/lib/lib${target}.so)
+    add_custom_command(OUTPUT ${copy} DEPENDS ${target} COMMAND ${CMAKE_STRIP} --strip-unneeded -o ${copy} $<TARGET_FILE:${target}> VERBATIM)
+    list(APPEND loaded_files ${copy})
+  endif()
+endforeach()
+foreach(source ${observer_sources})
+  set(copy ${CMAKE_BINARY_DIR}/portable/lib/headroom_observer/${source})
+  add_custom_command(OUTPUT ${copy} DEPENDS ${PROJECT_SOURCE_DIR}/src/dry/observer/${source}
+    COMMAND ${CMAKE_COMMAND} -E copy ${PROJECT_SOURCE_DIR}/src/dry/observer/${source} ${copy} VERBATIM)
+  list(APPEND loaded_files ${copy})
+endforeach()
+add_custom_target(portable DEPENDS headroom_portable headroom_portable_program ${loaded_files})

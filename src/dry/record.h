@@ -198,6 +198,7 @@ enum class Said : std::uint32_t {
   out_of_memory,   // PyTorch raised its error: `bytes` is the tensor's size
   static_runtime,  // a library brings its own runtime; `name` is its file
   host_full,       // the host's limit for pinned memory
+  by_formula,      // a library's function: its workspace is a formula's, fitted to a few shapes that a card was asked about
 };
 
 struct Note {  // the first time, then at counts of 2, 4, 8, …

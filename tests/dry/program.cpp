@@ -238,7 +238,46 @@ void libraries() {
   print(call("cudnnPoolingForward", dnn));
   print(call("cudaGraphicsUnmapResources", 0));
   print(call("cuptiActivityEnable", 1));
-  print(call("cudnnGetRNNWeightSpaceSize", dnn) != 0);
+}
+
+// Two layers of an LSTM from 512 to 1024 in FP32, 256 places of 16 sequences.
+void recurrent() {
+  void *dnn = nullptr, *layers = nullptr, *data = nullptr, *tensor = nullptr, *at = nullptr;
+  call("cudnnCreate", &dnn);
+  call("cudnnCreateRNNDescriptor", &layers);
+  call("cudnnCreateRNNDataDescriptor", &data);
+  call("cudnnCreateTensorDescriptor", &tensor);
+  constexpr int lstm = 2, both_biases = 2, one_way = 0, linear = 0, floats = 0;
+  call("cudnnSetRNNDescriptor_v8", layers, 0, lstm, both_biases, one_way, linear, floats, floats, 0, 512, 1024, 1024, 2,
+       static_cast<void*>(nullptr), 0u);
+  call("cudnnSetRNNDataDescriptor", data, floats, 0, 256, 16, 512, static_cast<int*>(nullptr), static_cast<void*>(nullptr));
+  std::size_t weights = 0, work = 0, inference = 0, none = 1, reserve = 0;
+  call("cudnnGetRNNWeightSpaceSize", dnn, layers, &weights);
+  print((long long)weights);
+  call("cudnnGetRNNTempSpaceSizes", dnn, layers, 1, data, &work, &reserve);
+  print((long long)work);
+  print((long long)reserve);
+  call("cudnnGetRNNTempSpaceSizes", dnn, layers, 0, data, &inference, &none);
+  print((long long)none);
+  char* const from = reinterpret_cast<char*>(4096);
+  int type = -1, dims = -1, size[3] = {}, stride[3] = {};
+  const auto place = [&](int layer, int number, bool bias) {
+    void* const nothing = nullptr;
+    if (bias)
+      call("cudnnGetRNNWeightParams", dnn, layers, layer, weights, from, number, nothing, nothing, tensor, &at);
+    else
+      call("cudnnGetRNNWeightParams", dnn, layers, layer, weights, from, number, tensor, &at, nothing, nothing);
+    call("cudnnGetTensorNdDescriptor", tensor, 3, &type, &dims, size, stride);
+    print(static_cast<char*>(at) - from);
+    print((long long)size[0] * size[1] * size[2]);
+  };
+  place(0, 0, false);  // the first layer's input
+  place(0, 4, false);  // and state
+  place(1, 7, false);  // the last matrix of the second
+  place(1, 7, true);   // its last bias ends the weights
+  void* stream = nullptr;
+  call("cudnnSetStream", dnn, stream);
+  call("cudnnRNNForward", dnn, layers, 1, static_cast<int*>(nullptr), data, static_cast<void*>(nullptr), data, static_cast<void*>(nullptr));
 }
 
 void host() {
@@ -401,10 +440,10 @@ void speed() {
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> words = {
-      {"memory", memory}, {"values", values},   {"streams", streams},         {"graphs", graphs}, {"properties", properties},
-      {"driver", driver}, {"host", host},       {"libraries", libraries},     {"count", count},   {"killed", killed},
-      {"forked", forked}, {"threads", threads}, {"shared_card", shared_card}, {"ranks", ranks},   {"marks", marks},
-      {"speed", speed},   {"pool", pool},
+      {"memory", memory}, {"values", values}, {"streams", streams},     {"graphs", graphs},           {"properties", properties},
+      {"driver", driver}, {"host", host},     {"libraries", libraries}, {"recurrent", recurrent},     {"count", count},
+      {"killed", killed}, {"forked", forked}, {"threads", threads},     {"shared_card", shared_card}, {"ranks", ranks},
+      {"marks", marks},   {"speed", speed},   {"pool", pool},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;

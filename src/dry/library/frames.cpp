@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <memory>
+
+#include "dry/library/running.h"
 
 namespace headroom::dry {
 
@@ -75,15 +76,16 @@ int line_of(const PythonFrame& f) {
 }
 
 Autograd autograd_now() {
-  // PyTorch's exported functions, by their mangled names. A shared_ptr comes back through a hidden pointer.
+  // PyTorch's exported functions, by their mangled names.
   static const auto enabled = function<bool()>("_ZN3c108GradMode10is_enabledEv", "libc10.so");
   static const auto next = function<std::uint64_t()>("_ZN2at15sequence_number4peekEv", "libtorch_cpu.so");
-  static const auto running = function<std::shared_ptr<void>()>("_ZN5torch8autograd16get_current_nodeEv", "libtorch_cpu.so");
+  static const auto running = function<Running()>("_ZN5torch8autograd16get_current_nodeEv", "libtorch_cpu.so");
   Autograd now;
   if (enabled) now.enabled = enabled();
   if (running)
-    if (const std::shared_ptr<void> node = running()) {  // Node: virtual table, weak pointer to itself, its number
-      now.backward = true, now.sequence = at<std::uint64_t>(node.get(), 3 * sizeof(void*));
+    if (const std::uint64_t number = number_of_running(running); number != 0) {
+      now.backward = true;
+      now.sequence = number - 1;
       return now;
     }
   if (next) now.sequence = next();

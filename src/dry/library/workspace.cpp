@@ -22,11 +22,6 @@ int answer_zero(const char* name, const Word* parameters, Index... index) {
 
 }  // namespace
 
-// The parameters of cuDNN's recurrent layers have a layout that it alone knows: PyTorch says that they are not supported, with its own words.
-constexpr int dnn_not_supported = 3000;
-extern "C" int cudnnGetRNNWeightSpaceSize() { return refused("cudnnGetRNNWeightSpaceSize", dnn_not_supported); }
-extern "C" int cudnnGetRNNWeightParams() { return refused("cudnnGetRNNWeightParams", dnn_not_supported); }
-
 #define WORKSPACE(name, Size, ...)                                                                                                    \
   extern "C" int name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, Word l, Word m, Word n, \
                       Word o, Word p, Word q, Word r, Word s, Word t) {                                                               \
@@ -90,4 +85,3 @@ WORKSPACE(cudnnGetCTCLossWorkspaceSize_v8, std::size_t, 5)
 WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, std::size_t, 6)
 WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, std::size_t, 6)
 WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, std::size_t, 6)
-WORKSPACE(cudnnGetRNNTempSpaceSizes, std::size_t, 4, 5)

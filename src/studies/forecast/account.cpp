@@ -217,9 +217,10 @@ class Reading {
     std::stable_sort(story_.values.begin(), story_.values.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
     for (auto& [key, row] : functions_) {
       row.function = key.first;
-      row.what = key.second == dry::Said::accepted  ? "only accepted"
-                 : key.second == dry::Said::refused ? "refused"
-                                                    : "workspace taken as 0";
+      row.what = key.second == dry::Said::accepted     ? "only accepted"
+                 : key.second == dry::Said::refused    ? "refused"
+                 : key.second == dry::Said::by_formula ? "workspace by a formula"
+                                                       : "workspace taken as 0";
       story_.functions.push_back(row);
     }
     for (auto& [device, card] : cards_)

@@ -1,0 +1,171 @@
+// cuDNN's recurrent layers. Weights have their published sizes, layer by layer, matrices first. What a pass takes beside its tensors is not
+// published: a formula that gives what an H200 took (cuDNN 9.19), and the record names it.
+#include <cstddef>
+#include <cstdint>
+
+#include "dry/library/public.h"
+#include "dry/library/work.h"
+#include "dry/library/world.h"
+
+using namespace headroom::dry;
+
+namespace {
+
+enum Cell { relu, tanh, lstm, gru };  // cudnnRNNMode_t
+constexpr int training = 1;           // cudnnForwardMode_t
+constexpr int no_bias = 0, both_biases = 2;
+
+struct Layers {  // a cudnnRNNDescriptor
+  int cell = lstm, bias = both_biases, both_ways = 0, type = 0, input = 0, hidden = 0, projected = 0, layers = 0;
+
+  std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
+  std::int64_t ways() const { return both_ways ? 2 : 1; }
+  std::int64_t out() const { return projected > 0 ? projected : hidden; }
+  std::int64_t in(std::int64_t layer) const { return layer == 0 ? input : ways() * out(); }
+  std::int64_t biases() const { return bias == no_bias ? 0 : bias == both_biases ? 2 : 1; }
+  std::size_t element() const { return type == 1 ? 8 : type == 0 ? 4 : 2; }  // double, float, half and bfloat16
+
+  // Elements of a layer's matrices in one direction: those of its input, those of its state, the projection.
+  std::int64_t matrices(std::int64_t layer) const {
+    return gates() * hidden * (in(layer) + out()) + (projected > 0 && projected != hidden ? std::int64_t(hidden) * projected : 0);
+  }
+  std::int64_t all_matrices() const {
+    std::int64_t sum = 0;
+    for (int layer = 0; layer < layers; ++layer) sum += ways() * matrices(layer);
+    return sum;
+  }
+  std::int64_t elements() const { return all_matrices() + layers * ways() * biases() * gates() * hidden; }
+};
+
+struct Sequences {  // a cudnnRNNDataDescriptor
+  int type = 0, length = 0, batch = 0, width = 0;
+};
+
+struct Tensor {  // a cudnnTensorDescriptor, as far as cudnnGetRNNWeightParams fills it
+  int type, dims, size[3], stride[3];
+};
+
+struct Scratch {
+  std::int64_t work = 0, reserve = 0;
+};
+// Kept for backward: of each layer the activated gates and the cell's state (of a GRU its candidate's second half), and what goes from layer to
+// layer. Work: the weights in another order, gates, two states and the input. Both as of an LSTM of two layers in one direction, in FP32 and fp16,
+// whose peaks of PyTorch's allocator come out exact; other cells, depths and directions follow the same count.
+Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
+  const std::int64_t element = std::int64_t(l.element()), places = std::int64_t(x.length) * x.batch;
+  const std::int64_t state = places * l.hidden * l.ways() * element;
+  const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 4 : 1;
+  constexpr std::int64_t rest = 512;
+  Scratch s;
+  s.work = l.elements() * element + (l.gates() + 2) * state + places * l.input * element;
+  if (for_backward) s.reserve = state * (kept * l.layers + l.layers - 1) + rest;
+  return s;
+}
+
+const char* name_of(const Layers& l) { return l.cell == lstm ? "cuDNN LSTM" : l.cell == gru ? "cuDNN GRU" : "cuDNN RNN"; }
+
+void passed(const char* name, StreamHandle stream, const Layers& l, const Sequences& x) {
+  for (int layer = 0; layer < l.layers; ++layer)
+    multiplied(name, stream,
+               {.m = std::int64_t(x.length) * x.batch, .n = l.gates() * l.hidden, .k = l.in(layer) + l.out(), .batch = l.ways()});
+}
+
+}  // namespace
+
+extern "C" int cudnnGetStream(const void* handle, StreamHandle*);  // dnn.cpp
+
+namespace {
+StreamHandle stream_of_handle(const void* handle) {
+  StreamHandle stream = nullptr;
+  cudnnGetStream(handle, &stream);
+  return stream;
+}
+}  // namespace
+
+extern "C" {
+
+int cudnnCreateRNNDescriptor(Layers** out) {
+  *out = new Layers;
+  return ok;
+}
+int cudnnDestroyRNNDescriptor(Layers* l) {
+  delete l;
+  return ok;
+}
+int cudnnSetRNNDescriptor_v8(Layers* l, int, int cell, int bias, int direction, int, int type, int, int, int input, int hidden,
+                             int projected, int layers, void*, unsigned) {
+  *l = {cell, bias, direction, type, input, hidden, projected, layers};
+  return ok;
+}
+int cudnnCreateRNNDataDescriptor(Sequences** out) {
+  *out = new Sequences;
+  return ok;
+}
+int cudnnDestroyRNNDataDescriptor(Sequences* s) {
+  delete s;
+  return ok;
+}
+int cudnnSetRNNDataDescriptor(Sequences* s, int type, int, int length, int batch, int width, const int*, void*) {
+  *s = {type, length, batch, width};
+  return ok;
+}
+
+int cudnnGetRNNWeightSpaceSize(const void*, const Layers* l, std::size_t* bytes) {
+  *bytes = std::size_t(l->elements()) * l->element();
+  return ok;
+}
+int cudnnGetRNNWeightParams(const void*, const Layers* l, int which, std::size_t, const void* weights, int linear, Tensor* matrix,
+                            void** matrix_at, Tensor* bias, void** bias_at) {
+  const std::int64_t layer = which / l->ways(), gates = l->gates();
+  std::int64_t before = 0;  // elements
+  for (std::int64_t i = 0; i < layer; ++i) before += l->ways() * l->matrices(i);
+  before += which % l->ways() * l->matrices(layer);
+  const bool of_state = linear >= gates, projection = linear == 2 * gates;
+  const std::int64_t rows = projection ? l->out() : l->hidden, columns = projection ? l->hidden : of_state ? l->out() : l->in(layer);
+  before += l->hidden * (projection ? gates * (l->in(layer) + l->out())
+                         : of_state ? gates * l->in(layer) + (linear - gates) * l->out()
+                                    : linear * l->in(layer));
+  char* const at = const_cast<char*>(static_cast<const char*>(weights));
+  const auto fill = [&](Tensor* t, std::int64_t height, std::int64_t width) {
+    *t = {l->type, 3, {1, int(height), int(width)}, {int(height * width), int(width), 1}};
+  };
+  if (matrix_at) *matrix_at = at + before * std::int64_t(l->element());
+  if (matrix) fill(matrix, rows, columns);
+  const bool has_bias = !projection && (l->bias == both_biases || (l->bias == 1 && !of_state) || (l->bias == 3 && of_state));
+  const std::int64_t within = l->bias == both_biases ? linear : linear % gates;
+  const std::int64_t bias_before = l->all_matrices() + (which * l->biases() * gates + within) * l->hidden;
+  if (bias_at) *bias_at = has_bias ? at + bias_before * std::int64_t(l->element()) : nullptr;
+  if (bias) fill(bias, has_bias ? l->hidden : 0, 1);
+  return ok;
+}
+int cudnnGetTensorNdDescriptor(const Tensor* t, int room, int* type, int* dims, int* size, int* stride) {
+  *type = t->type;
+  *dims = t->dims;
+  for (int i = 0; i < room && i < t->dims; ++i) {
+    size[i] = t->size[i];
+    stride[i] = t->stride[i];
+  }
+  return ok;
+}
+int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequences* x, std::size_t* work, std::size_t* reserve) {
+  const Scratch s = scratch_of(*l, *x, mode == training);
+  note(Said::by_formula, name_of(*l), std::uint64_t(s.work + s.reserve));
+  if (work) *work = std::size_t(s.work);
+  if (reserve) *reserve = std::size_t(s.reserve);
+  return ok;
+}
+
+int cudnnRNNForward(const void* handle, const Layers* l, int, const int*, const Sequences* x, const void*, const Sequences*, void*) {
+  passed("cuDNN recurrent layers, forward", stream_of_handle(handle), *l, *x);
+  return ok;
+}
+int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, const Sequences*, const void*, const void*,
+                            const Sequences* x) {
+  passed("cuDNN recurrent layers, backward of the data", stream_of_handle(handle), *l, *x);
+  return ok;
+}
+int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x) {
+  passed("cuDNN recurrent layers, backward of the weights", stream_of_handle(handle), *l, *x);
+  return ok;
+}
+}
