@@ -147,7 +147,7 @@ Json forecast_answer(Request& r) {
   describe(asked, r.reader());
   const bool len_given = r.find("len") != nullptr;
   r.done();
-  studies::check_precisions(lists_of(asked.levers), device);
+  studies::check_served(lists_of(asked.levers), device);
   engine::Recipe recipe = step_of(asked, std::move(model), len_given);
   const studies::Room room = studies::room_of(device, asked.memory_bytes, recipe.ranks.count);
   const int workers = workers_of(device, recipe.ranks.count);

@@ -30,8 +30,8 @@ double size_of(int type) {
 
 const ProductRate& rate_of(const Product& p, const Rates& r) {
   switch (p.type_a) {
-    case real_half:
-    case real_bf16: return r.half;
+    case real_half: return r.half;
+    case real_bf16: return r.brain;
     case e4m3:
     case e5m2: return r.eight;
     case real_double: return r.twice;

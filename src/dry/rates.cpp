@@ -13,6 +13,7 @@ Rates rates_of_h200() {
   r.units = 132;
   // Fitted to products of 128 to 16 384 tokens, widths of 256 to 128 256.
   r.half = {820 * tera, 834 * tera, 838 * tera, 794 * tera, 1.92 * us, 0.76 * us, 1.97 * us, 1, 1.005, 5.9};
+  r.brain = r.half;
   r.tf32 = {419 * tera, 388 * tera, 320 * tera, 244 * tera, 2.64 * us, 2.07 * us, 1.55 * us, 1.13, 1.6};
   r.single = {50.4 * tera, 47.1 * tera, 47 * tera, 45 * tera, 0.85 * us, 4.96 * us, 0.66 * us, 0.98, 0.94};
   r.eight = r.half;  // not measured: by the ceilings of 8 and 16 bits; FP64 as FP32

@@ -32,7 +32,7 @@ struct Rates {
   // What was seen beside what was told, at least and at most: of the card's own work, and of the host's.
   double low = 1, high = 1, host_low = 1, host_high = 1;
   int units = 132;
-  ProductRate half, tf32, single, eight, twice;             // 16 bits, tf32, FP32, 8 bits, FP64
+  ProductRate half, brain, tf32, single, eight, twice;      // fp16, bf16, tf32, FP32, 8 bits, FP64
   AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
   KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
   KernelRate generated, generated_sums;                    // by torch.compile

@@ -12,6 +12,7 @@
 #include "engine/agree.h"
 #include "engine/transfer.h"
 #include "gpu/blas.h"
+#include "ops/attention/choose_dry.h"
 #include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
@@ -34,18 +35,8 @@ bool same_kernel(const SelfAttention& a, const SelfAttention& b) {  // of layers
          a.softcap == b.softcap;
 }
 
-// A GPU that is only described may have no row here that serves it; its tensors are then counted by the CPU's row of that family.
-const attention::Variant& variant_of(attention::Problem p, const Recipe& r, Context& ctx) {
-  if (!ctx.dry() || ctx.device.kind == DeviceKind::cpu) return attention::choose(p, ctx.device, r.attention);
-  try {
-    return attention::choose(p, ctx.device, r.attention);
-  } catch (const Error& of_device) {
-    Device cpu;
-    p.precision.math = Math::exact;
-    try {
-      return attention::choose(p, cpu, r.attention);
-    } catch (const Error&) { throw of_device; }  // nobody stands in: what was asked about is the device
-  }
+const attention::Variant& variant_of(const attention::Problem& p, const Recipe& r, Context& ctx) {
+  return ctx.dry() ? attention::choose_dry(p, ctx.device, r.attention) : attention::choose(p, ctx.device, r.attention);
 }
 
 bool finite(const Tensor& t, const Context& ctx) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace headroom {
 
 namespace {
@@ -54,6 +56,13 @@ const Architecture& architecture_of(int sm) {
   for (const Architecture& a : table)
     if (a.sm <= sm) found = &a;
   return *found;
+}
+
+std::string why_no_kernels(const Device& d) {
+  if (d.kind != DeviceKind::cuda || d.sm >= oldest_sm) return "";
+  return fmt::format(
+      "{} is sm_{}: this library's kernels need sm_{} or newer. What PyTorch takes there: --as pytorch, or headroom forecast", d.name, d.sm,
+      oldest_sm);
 }
 
 double flops_per_cycle(const Architecture& a, Precision p) {

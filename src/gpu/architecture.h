@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/device.h"
@@ -54,6 +55,11 @@ struct Architecture {
   // together, for FSDP2 and DDP alike (two cards, docs/memory.md).
   std::uint64_t pytorch_joining_bytes = 1064u << 20;
 };
+
+constexpr int oldest_sm = 80;  // that this library's kernels are compiled for (cmake/cuda.cmake)
+
+// Why this library's kernels cannot run on a device: a sentence, empty where they can.
+std::string why_no_kernels(const Device&);
 
 std::span<const Architecture> architectures();  // oldest first
 

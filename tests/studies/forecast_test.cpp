@@ -281,6 +281,19 @@ TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {
   }
 }
 
+TEST(ForecastTime, ACardWithoutTensorCoresForATypeMultipliesItAsFp32) {
+  const Device t4 = device_described("t4");
+  ASSERT_EQ(t4.ceilings.bf16_flops, 0);
+  const auto rates = rates_of(t4);
+  ASSERT_TRUE(rates);
+  EXPECT_DOUBLE_EQ(rates->brain.large, rates->single.large);
+  EXPECT_DOUBLE_EQ(rates->tf32.large, rates->single.large);
+  EXPECT_GT(rates->half.large, 4 * rates->single.large);
+  const auto newer = rates_of(device_described("a100"));
+  EXPECT_DOUBLE_EQ(newer->brain.large, newer->half.large);
+  EXPECT_GT(newer->tf32.large, 4 * newer->single.large);
+}
+
 TEST(ForecastTime, WithoutATimeThereIsAReason) {
   Device unknown = device_described("h200");
   unknown.name = "A card of tomorrow";

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/counted/passes.h"
+#include "ops/attention/choose_dry.h"
 #include "ops/head_norm/head_norm.h"
 #include "ops/rope/rope.h"
 
@@ -51,13 +52,15 @@ void head_norms(Passes& p, const SelfAttention& a, bool back) {
   }
 }
 
-bool is_plain(const Passes& p, const SelfAttention& a) { return serving_variant(p.problem(a), p.wanted, p.ctx).family == "plain"; }
+bool is_plain(const Passes& p, const SelfAttention& a) {
+  return attention::choose_dry(p.problem(a), p.ctx.device, p.wanted).family == "plain";
+}
 
 void attention_core(Passes& passes, const SelfAttention& a, bool back) {
   Context& ctx = passes.ctx;
   const DType type = passes.type();
   attention::Problem p = passes.problem(a);
-  const attention::Variant& v = serving_variant(p, passes.wanted, ctx);
+  const attention::Variant& v = attention::choose_dry(p, ctx.device, passes.wanted);
   if (!v.supports(p, ctx.device, attention::Pass::forward) && ctx.device.kind == DeviceKind::cuda) p.precision.math = Math::exact;
   const Tensor q = view(type, p.q_shape()), k = view(type, p.k_shape()), v_ = view(type, p.v_shape()), o = view(type, p.o_shape()),
                lse = view(DType::f32, p.lse_shape());

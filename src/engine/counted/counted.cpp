@@ -1,11 +1,12 @@
 #include "engine/counted.h"
 
 #include "engine/counted/passes.h"
+#include "ops/attention/choose_dry.h"
 
 namespace headroom::engine {
 
 const attention::Variant& counted_variant(const Decoder& d, const Recipe& r, Context& ctx) {
-  return counted::serving_variant(problem_of(d.layers[0].attention, r.batch, r.len, r.len, r.precision), r.attention, ctx);
+  return attention::choose_dry(problem_of(d.layers[0].attention, r.batch, r.len, r.len, r.precision), ctx.device, r.attention);
 }
 
 bool counted_stands_in(const Decoder& d, const Recipe& r, Context& ctx) {

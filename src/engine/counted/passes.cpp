@@ -7,16 +7,6 @@
 
 namespace headroom::engine::counted {
 
-const attention::Variant& serving_variant(attention::Problem p, std::string_view wanted, const Context& ctx) {
-  try {
-    return attention::choose(p, ctx.device, wanted);
-  } catch (const Error&) {
-    if (ctx.device.kind == DeviceKind::cpu) throw;
-    p.precision.math = Math::exact;
-    return attention::choose(p, Device{}, wanted);
-  }
-}
-
 void Passes::make_items(const std::vector<Item>& items, Keep keep, bool kept, int layer) {
   for (const Item& i : items)
     if ((keep <= i.last) == kept) (void)make(i.name, layer, i.type, i.shape);

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "gpu/architecture.h"
+#include "ops/attention/choose_dry.h"
 #include "ops/attention/extras.h"
 #include "ops/attention/impl.h"
 
@@ -152,6 +154,21 @@ Saved nothing_saved(const Problem&, Context&) { return {}; }
 
 void no_backward(const Problem& p, const Backward&, Context&) {
   throw Error(Code::unsupported, fmt::format("attention: {} has no backward", in_words(p)));
+}
+
+const Variant& choose_dry(const Problem& p, const Device& device, std::string_view wanted) {
+  const std::string why_not = why_no_kernels(device);
+  check(why_not.empty(), Code::unsupported, "attention: {}", why_not);
+  try {
+    return choose(p, device, wanted);
+  } catch (const Error& of_device) {
+    if (of_device.at.code != Code::unsupported || device.kind == DeviceKind::cpu) throw;
+    Problem exact = p;
+    exact.precision.math = Math::exact;
+    try {
+      return choose(exact, Device{}, wanted);
+    } catch (const Error&) { throw of_device; }  // the question was about the card
+  }
 }
 
 Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {

@@ -32,14 +32,22 @@ void scale(dry::KernelRate& rate, double bytes, double cached) {
 std::optional<dry::Rates> rates_of(const Device& device) {
   const Device h200 = device_described("h200");
   const Ceilings &c = device.ceilings, &of = h200.ceilings;
-  if (device.kind != DeviceKind::cuda || c.copy_bytes_per_s <= 0 || c.bf16_flops <= 0 || c.fp32_flops <= 0) return {};
+  if (device.kind != DeviceKind::cuda || c.copy_bytes_per_s <= 0 || c.fp32_flops <= 0) return {};
+  if (std::max(c.bf16_flops, c.fp16_flops) <= 0) return {};
   dry::Rates r = dry::rates_of_h200();
   if (device.name == h200.name) return r;
   const auto ratio = [](double x, double y, double otherwise) { return x > 0 && y > 0 ? x / y : otherwise; };
-  const double half = c.bf16_flops / of.bf16_flops, single = c.fp32_flops / of.fp32_flops, bytes = c.copy_bytes_per_s / of.copy_bytes_per_s;
+  const double single = c.fp32_flops / of.fp32_flops, bytes = c.copy_bytes_per_s / of.copy_bytes_per_s;
+  const double half = ratio(c.fp16_flops, of.fp16_flops, c.bf16_flops / of.bf16_flops);
   const double units = device.units > 0 ? double(device.units) / r.units : 1;
+  // A card without tensor cores for a type multiplies it as FP32: bf16 and tf32 before Ampere.
+  const auto scale_or_single = [&](dry::ProductRate& rate, double flops, double of_flops) {
+    if (flops <= 0) rate = r.single;
+    scale(rate, flops > 0 ? flops / of_flops : single, units);
+  };
   scale(r.half, half, units);
-  scale(r.tf32, ratio(c.tf32_flops, of.tf32_flops, half), units);
+  scale_or_single(r.brain, c.bf16_flops, of.bf16_flops);
+  scale_or_single(r.tf32, c.tf32_flops, of.tf32_flops);
   scale(r.single, single, units);
   scale(r.twice, single, units);
   scale(r.eight, ratio(c.fp8_flops, of.fp8_flops, half), units);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/forecast.h"
+#include "ops/attention/choose_dry.h"
 #include "studies/memory/attention.h"
 #include "studies/memory/attention_symbols.h"
 
@@ -70,19 +71,9 @@ struct Served {
 };
 
 Served serving(const Problem& p, const Device& device, std::string_view wanted) {
-  if (device.kind != DeviceKind::cpu) {
-    try {
-      return {p, attention::choose(p, device, wanted)};
-    } catch (const Error& of_device) {
-      if (of_device.at.code != Code::unsupported) throw;
-      Problem same_bytes = p;
-      same_bytes.precision.math = Math::exact;
-      try {
-        return {same_bytes, attention::choose(same_bytes, Device{}, wanted)};
-      } catch (const Error&) { throw of_device; }  // nobody stands in: what was asked about is the device
-    }
-  }
-  return {p, attention::choose(p, device, wanted)};
+  Served s{p, attention::choose_dry(p, device, wanted)};
+  if (!s.by.supports(p, device, attention::Pass::forward)) s.problem.precision.math = Math::exact;  // the CPU's row, of the same bytes
+  return s;
 }
 
 }  // namespace

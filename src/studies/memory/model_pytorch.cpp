@@ -170,7 +170,8 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
   }
   if (together.words.size() > 1)
     add("together: " + joined(together.words, " + "), together.peak, together.fits ? "the least that fits" : "does not fit either");
-  if (m.lora > 0) return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
+  if (m.lora > 0 || !why_no_kernels(asked.device).empty())
+    return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
   engine::Recipe here = ours(m);
   here.purpose = purpose_of(asked.use);
   here.ranks = asked.ranks;

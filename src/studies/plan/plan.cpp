@@ -216,7 +216,7 @@ std::vector<Setting> settings_of(const Plan& p) {
 namespace {
 
 void check_plan(const Plan& p) {
-  check_precisions(p.levers, p.device);
+  check_served(p.levers, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
   check(p.use != ModelUse::inference || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");

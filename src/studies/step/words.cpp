@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "gpu/architecture.h"
 
 namespace headroom::studies {
 
@@ -12,8 +13,10 @@ void check_scales(const engine::LeverLists& levers) {
   check(fp8 || !said, Code::bad_argument, "--scales: only fp8 has scales; add --precision fp8, or leave it out");
 }
 
-void check_precisions(const engine::LeverLists& levers, const Device& device) {
+void check_served(const engine::LeverLists& levers, const Device& device) {
   check_scales(levers);
+  const std::string why_not = why_no_kernels(device);
+  check(why_not.empty(), Code::bad_argument, "{}", why_not);
   for (const Precision p : levers.precision)
     check(p.math != Math::tf32 || device.kind != DeviceKind::cpu, Code::bad_argument,
           "--precision tf32 needs a GPU, and its bytes are fp32's; use fp32, or name a GPU, present or not, as in --device h200");

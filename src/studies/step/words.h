@@ -12,7 +12,7 @@ namespace headroom::studies {
 
 void check_scales(const engine::LeverLists&);  // refused where no precision is fp8
 // Also tf32 is, on a CPU.
-void check_precisions(const engine::LeverLists&, const Device&);
+void check_served(const engine::LeverLists&, const Device&);
 
 // A table whose rows say their levers in words, without that column where all are as usual.
 template <class Row>
