@@ -319,10 +319,58 @@ class AttentionTest(Base):
             caches = k[swapped].clone(), v[swapped].clone()
             self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, cache_batch_idx=swapped, causal=True), want,
                       torch.float32)  # fmt: skip
-            with self.assertRaisesRegex(NotImplementedError, "rotary_cos is not served"):
+            with self.assertRaisesRegex(ValueError, "rotary_cos, rotary_sin, k and v are given together"):
                 fa.flash_attn_with_kvcache(q, k, v, rotary_cos=torch.ones(2))
             with self.assertRaisesRegex(ValueError, "k and v need cache_seqlens"):
                 fa.flash_attn_with_kvcache(q, k, v, new_k, new_v)
+
+    def test_flash_attns_rotary_embeddings_and_left_padding(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        def turned(x, at, angles, interleaved):  # a pair of dimensions at a time
+            y = x.clone()
+            for i in range(angles.shape[1]):
+                a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + angles.shape[1])
+                c, s = angles[at, i].cos(), angles[at, i].sin()
+                y[..., a], y[..., b] = x[..., a] * c - x[..., b] * s, x[..., a] * s + x[..., b] * c
+            return y
+
+        for device, interleaved, causal in itertools.product(DEVICES, (False, True), (False, True)):
+            q, new_k, new_v = (x.detach().transpose(1, 2) for x in tensors(device, len_q=3, len_k=3))
+            k, v = (torch.randn(2, 32, 2, 16, device=device) for _ in range(2))
+            lengths, pad = (torch.tensor(n, dtype=torch.int32, device=device) for n in ([20, 9], [4, 0]))
+            angles = torch.rand(40, 4, device=device) * 6
+            want, now = [], torch.arange(3, device=device)
+            for b, n in enumerate((20, 9)):
+                of_q = turned(q[b].transpose(0, 1), n + (now if causal else now * 0), angles, interleaved).transpose(0, 1)
+                of_k = torch.cat([k[b, :n], turned(new_k[b].transpose(0, 1), n + now, angles, interleaved).transpose(0, 1)])
+                want.append(fa.flash_attn_func(of_q[None], of_k[None, pad[b] :], torch.cat([v[b, :n], new_v[b]])[None, pad[b] :], causal=causal))
+            caches = k.clone(), v.clone()
+            o, lse = fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, angles.cos(), angles.sin(), lengths, cache_leftpad=pad, causal=causal,
+                                                rotary_interleaved=interleaved, return_softmax_lse=True)  # fmt: skip
+            self.near(o, torch.cat(want), torch.float32, (interleaved, causal))
+            self.assertEqual(lse.shape, (2, 4, 3))
+            self.near(caches[0][1, 9:12, 1], turned(new_k[1, :, 1], 9 + now, angles, interleaved), torch.float32)
+            with self.assertRaisesRegex(NotImplementedError, "cache_leftpad is not served with block_table"):
+                fa.flash_attn_with_kvcache(q, k, v, cache_leftpad=pad, block_table=pad[:, None])
+
+    def test_flash_attns_documents_in_pages(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device, causal in itertools.product(DEVICES, (False, True)):
+            q, k, v = (x[:1].transpose(1, 2) for x in tensors(device, len_q=33, len_k=40))
+            q, k, v = q[0], k[0], v[0]
+            cu_q, cu_k = (torch.tensor(n, dtype=torch.int32, device=device) for n in ([0, 20, 20, 33], [0, 17, 25, 40]))
+            table = torch.tensor([[5, 2, 7], [0, 3, 4], [6, 1, 8]], dtype=torch.int32, device=device)
+            pages = [torch.full((9, 8, *x.shape[1:]), torch.nan, device=device) for x in (k, v)]
+            for paged, whole in zip(pages, (k, v)):
+                for b, (begin, end) in enumerate(((0, 17), (17, 25), (25, 40))):
+                    for at in range(end - begin):
+                        paged[table[b, at // 8], at % 8] = whole[begin + at].detach()
+            want, want_lse, _ = fa.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 20, 17, causal=causal, return_attn_probs=True)
+            got, lse, _ = fa.flash_attn_varlen_func(q, *pages, cu_q, cu_k, 20, 17, causal=causal, block_table=table, return_attn_probs=True)
+            self.near(got, want, torch.float32, causal)
+            self.near(lse, want_lse, torch.float32, causal)
 
     def test_a_cache_with_lengths_and_pages(self):
         for device, new, layout in itertools.product(DEVICES, (1, 3), ("bhld", "blhd")):

@@ -2,15 +2,18 @@
 
     from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
-What is not served (dropout, alibi_slopes, rotary embeddings in the cache's call) is refused in a sentence.
+What is not served (dropout, alibi_slopes, cache_leftpad of a cache in pages) is refused in a sentence.
 """
 
-from typing import Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 
 import torch
 
 from .checks import whole_number
 from .functions import Window, attention, attention_varlen, attention_with_cache
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 Probs = Tuple[torch.Tensor, torch.Tensor, None]
 _OPEN = 1 << 31  # keys on a side of a window that has no end there
@@ -33,6 +36,30 @@ def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
 
 
+@overload
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]",
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
+
+
 def flash_attn_func(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
     window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
@@ -46,14 +73,88 @@ def flash_attn_func(
     return (o, lse, None) if return_attn_probs else o
 
 
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
+
+
 def flash_attn_qkvpacked_func(qkv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
     """qkv: [batch, len, 3, heads, head_dim]."""
     return flash_attn_func(*qkv.unbind(2), *arguments, **named)
 
 
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
+
+
 def flash_attn_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
     """kv: [batch, len_k, 2, kv_heads, head_dim]."""
     return flash_attn_func(q, *kv.unbind(2), *arguments, **named)
+
+
+def _from_pages(
+    k: torch.Tensor, v: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, block_table: torch.Tensor
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """k and v with each sequence's pages behind one another, and lists in which a document without queries has the rest of the last page."""
+    pages = block_table.long()
+    k, v = (t[pages].flatten(0, 2) for t in (k, v))
+    begins = torch.arange(pages.shape[0], device=cu_k.device, dtype=torch.int32) * (k.shape[0] // pages.shape[0])
+    cu_k = torch.cat([torch.stack([begins, begins + cu_k.diff()], 1).flatten(), cu_k.new_tensor([k.shape[0]])])
+    return k, v, torch.cat([torch.stack([cu_q[:-1], cu_q[1:]], 1).flatten(), cu_q[-1:]]), cu_k
+
+
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False, block_table: Optional[torch.Tensor] = None,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]", block_table: Optional[torch.Tensor] = None,
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool, block_table: Optional[torch.Tensor] = None,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
 def flash_attn_varlen_func(
@@ -62,12 +163,35 @@ def flash_attn_varlen_func(
     window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
     return_attn_probs: bool = False, block_table: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
-    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. return_attn_probs: (o, lse [heads, tokens], None)."""
-    _refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, block_table=block_table)
+    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. return_attn_probs: (o, lse [heads, tokens], None).
+
+    block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first.
+    """
+    _refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
+    if block_table is not None:
+        k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
     o, lse = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None,
                               scale=softmax_scale, window=window, return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
+
+
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: bool, **named: Any,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
 def flash_attn_varlen_qkvpacked_func(
@@ -75,6 +199,24 @@ def flash_attn_varlen_qkvpacked_func(
 ) -> Union[torch.Tensor, Probs]:
     """qkv: [tokens, 3, heads, head_dim]."""
     return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **named)
+
+
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+) -> Probs: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
 def flash_attn_varlen_kvpacked_func(
@@ -97,6 +239,52 @@ def _append(
         cache[of[:, None], at] = new
 
 
+def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Tensor, interleaved: bool) -> torch.Tensor:
+    """x [batch, len, heads, head_dim] with rotary embeddings of the positions `at`, [batch, len or 1]."""
+    c, s = cos[at].float()[:, :, None], sin[at].float()[:, :, None]
+    first = x[..., : 2 * c.shape[-1]].float()
+    a, b = (first[..., ::2], first[..., 1::2]) if interleaved else first.chunk(2, -1)
+    parts = a * c - b * s, a * s + b * c
+    turned = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
+    return torch.cat([turned.to(x.dtype), x[..., 2 * c.shape[-1] :]], -1)
+
+
+@overload
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
+    rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
+    cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Optional[torch.Tensor] = None,
+    cache_leftpad: Optional[torch.Tensor] = None, block_table: Optional[torch.Tensor] = None, softmax_scale: Optional[float] = None,
+    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, rotary_interleaved: bool = True,
+    alibi_slopes: Optional[torch.Tensor] = None, num_splits: int = 0,
+    return_softmax_lse: "Literal[False]" = False,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
+    rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
+    cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Optional[torch.Tensor] = None,
+    cache_leftpad: Optional[torch.Tensor] = None, block_table: Optional[torch.Tensor] = None, softmax_scale: Optional[float] = None,
+    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, rotary_interleaved: bool = True,
+    alibi_slopes: Optional[torch.Tensor] = None, num_splits: int = 0,
+    *, return_softmax_lse: "Literal[True]",
+) -> Tuple[torch.Tensor, torch.Tensor]: ...  # fmt: skip
+
+
+@overload
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
+    rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
+    cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Optional[torch.Tensor] = None,
+    cache_leftpad: Optional[torch.Tensor] = None, block_table: Optional[torch.Tensor] = None, softmax_scale: Optional[float] = None,
+    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, rotary_interleaved: bool = True,
+    alibi_slopes: Optional[torch.Tensor] = None, num_splits: int = 0,
+    *, return_softmax_lse: bool,
+) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]: ...  # fmt: skip
+
+
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
     rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
@@ -107,23 +295,40 @@ def flash_attn_with_kvcache(
 ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:  # fmt: skip
     """q: [batch, new, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or in pages. k and v are written behind cache_seqlens first.
 
-    rotary_interleaved and num_splits change nothing here.
+    rotary_cos, rotary_sin: [positions, half of the dimensions that turn]: k turns by its positions in the cache, q with it (causal or a window:
+    by positions of its own; else all by the first). cache_leftpad: where each sequence begins in the cache. num_splits changes nothing here.
     """
-    _refuse("flash_attn_with_kvcache", rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
+    name = "flash_attn_with_kvcache"
+    _refuse(name, alibi_slopes=alibi_slopes)
     if (k is None) != (v is None):
-        raise ValueError("gpu_headroom.torch.flash_attn.flash_attn_with_kvcache: k and v are given together, or neither")
+        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: k and v are given together, or neither")
+    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
+        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos, rotary_sin, k and v are given together")
+    if cache_leftpad is not None and block_table is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
+    window = _window(causal, window_size)
     lengths = cache_seqlens
     if k is not None and v is not None:
         if cache_seqlens is None:
-            raise ValueError("gpu_headroom.torch.flash_attn.flash_attn_with_kvcache: k and v need cache_seqlens, where they are written")
+            raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: k and v need cache_seqlens, where they are written")
         given = cache_seqlens
         before = given if isinstance(given, torch.Tensor) and given.dim() else torch.full((q.shape[0],), int(given), device=q.device)
+        if rotary_cos is not None and rotary_sin is not None:
+            at = before[:, None].long()
+            k = _turned(k, rotary_cos, rotary_sin, at + torch.arange(k.shape[1], device=k.device), rotary_interleaved)
+            moves = causal or window is not None
+            q = _turned(q, rotary_cos, rotary_sin, at + torch.arange(q.shape[1], device=q.device) if moves else at, rotary_interleaved)
         _append(k_cache, k, before, block_table, cache_batch_idx)
         _append(v_cache, v, before, block_table, cache_batch_idx)
         lengths = before + k.shape[1]
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
-    window = _window(causal, window_size)
-    out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, is_causal=causal and window is None, scale=softmax_scale,
-                               window=window, layout="blhd", return_lse=True, softcap=softcap)  # fmt: skip
+    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": softcap}
+    if cache_leftpad is None:
+        out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, return_lse=True, **options)
+    else:
+        ends = torch.full_like(cache_leftpad, k_cache.shape[1]) if lengths is None else lengths + torch.zeros_like(cache_leftpad)
+        none = torch.zeros_like(ends)  # what is before a sequence is a document without queries
+        of_q, of_k = torch.stack([none, none, none + q.shape[1]], 1).int(), torch.stack([none, cache_leftpad, ends], 1).int()
+        out = attention(q, k_cache, v_cache, align="bottom-right", return_lse=True, cu_seqlens_q=of_q, cu_seqlens_k=of_k, **options)
     return out if return_softmax_lse else out[0]

@@ -8,6 +8,7 @@ from typing_extensions import assert_type
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
 import gpu_headroom.torch.dist as hd
+from gpu_headroom.torch import flash_attn as fa
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu: torch.Tensor, flag: bool) -> torch.Tensor:
@@ -29,6 +30,18 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu: torch.Tensor, 
     ht.attention(q, k, v, causal=True)  # type: ignore[call-overload]  # pyright: ignore
     ht.attention(q, k, v, return_lse=True).sum()  # type: ignore[attr-defined]  # pyright: ignore
     return o + either + dq + dk + dv
+
+
+def as_flash_attn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: torch.Tensor, cu: torch.Tensor, flag: bool) -> torch.Tensor:
+    o, lse, _ = fa.flash_attn_func(q, k, v, 0.0, None, True, (3, 0), return_attn_probs=True)
+    assert_type(fa.flash_attn_func(q, k, v, causal=True, window_size=(-1, 0)), torch.Tensor)
+    assert_type(fa.flash_attn_kvpacked_func(q, kv, 0.0, causal=True), torch.Tensor)
+    assert_type(fa.flash_attn_varlen_func(q, k, v, cu, cu, 5, 5, block_table=cu), torch.Tensor)
+    assert_type(fa.flash_attn_varlen_qkvpacked_func(kv, cu, 5, return_attn_probs=True)[1], torch.Tensor)
+    assert_type(fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=3, return_softmax_lse=True), Tuple[torch.Tensor, torch.Tensor])
+    either = fa.flash_attn_func(q, k, v, return_attn_probs=flag)
+    fa.flash_attn_func(q, k, v, is_causal=True)  # type: ignore[call-overload]  # pyright: ignore
+    return fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=3) + o + lse + (either[0] if isinstance(either, tuple) else either)
 
 
 def train(model: torch.nn.Module, x: torch.Tensor, name: str) -> torch.Tensor:
