@@ -38,7 +38,9 @@ Run step(CLI::App& app, Common& common) {
       Device d = chosen_device(common, group);
       if (const auto kept = kept_ceilings(d, common)) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
-        if (d.kind == DeviceKind::cpu && s.threads == 0) s.matmul_flops = kept->fp32_flops;  // it used every core
+        // It used every core: a rank has its share of them.
+        if (d.kind == DeviceKind::cpu && s.threads == 0)
+          s.matmul_flops = kept->fp32_flops / (group ? group->rendezvous().local_ranks() : 1);
       }
       take_kept_links(d, common);
       return with_host("step", common, a->resume, [&](const studies::Host& host) { return studies::step_study(s, d, host, group); });

@@ -111,8 +111,10 @@ constexpr std::string_view inert[] = {"architectures",
                                       "experts_per_token"};
 
 // In published files, and read by no class of transformers that is known here: they change nothing, and a note names them.
-constexpr std::string_view unread[] = {"n_special",          "predict_special_tokens", "sliding_window_size", "full_attn_mod",
-                                       "interpolate_factor", "is_llama_config",        "_num_labels",         "swiglu_alpha"};
+constexpr std::string_view unread[] = {
+    "n_special",   "predict_special_tokens", "sliding_window_size", "full_attn_mod",       "interpolate_factor", "is_llama_config",
+    "_num_labels", "swiglu_alpha",           "model_max_length",    "max_sequence_length", "seq_length",         "max_new_tokens",
+    "pad_token",   "padding_side",           "num_labels",          "output_past",         "ignore_index",       "trust_remote_code"};
 
 struct Refused {
   std::string_view key;

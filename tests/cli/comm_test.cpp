@@ -300,6 +300,17 @@ TEST_F(Comm, AStepOnRanksHoldsWhatWasForecastAndCountsTheTokensOfAll) {
   }
 }
 
+TEST_F(Comm, TheMfuOfARankIsOfItsShareOfTheCores) {
+  keep_ceilings(1e15);
+  const Ended e =
+      run("step --device cpu --ranks 2 --width 64 --layers 2 --heads 2 --vocab 100 --len 32 --phase forward --steps 1 --format json --db " +
+          db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out), row = j["rows"][0];
+  EXPECT_DOUBLE_EQ(j["matmul_ceiling_tflops"], 500);
+  EXPECT_NEAR(row["mfu"].get<double>() * 500, row["model_tflops"].get<double>(), 1e-9);
+}
+
 TEST_F(Comm, RanksKeepWhatTheFirstOneFinds) {
   keep_ceilings();
   const std::string step =

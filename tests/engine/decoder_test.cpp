@@ -243,13 +243,19 @@ TEST(Decoder, AKeyThatChangesNothingIsPassedOverAndNamed) {
       {"gpt2", R"({"n_special":0,"predict_special_tokens":true})", "n_special, predict_special_tokens"},
       {"gemma-2-2b", R"({"sliding_window_size":4096})", "sliding_window_size"},
       {"phi-4", R"({"full_attn_mod":1,"interpolate_factor":1})", "full_attn_mod, interpolate_factor"},
-      {"Llama-2-7b", R"({"is_llama_config":true,"_num_labels":2})", "_num_labels, is_llama_config"}};
+      {"Llama-2-7b", R"({"is_llama_config":true,"_num_labels":2})", "_num_labels, is_llama_config"},
+      {"Llama-2-7b", R"({"model_max_length":4096,"pad_token":"x"})", "model_max_length, pad_token"}};
   for (const auto& [name, more, words] : unread) {
     const ModelConfig c = with(name, more);
     EXPECT_EQ(param_count(c), param_count(model_published(name)));
     ASSERT_EQ(c.left_out.size(), 1u) << name;
     EXPECT_NE(c.left_out[0].find(words), std::string::npos) << c.left_out[0];
   }
+  const char* smollm3 = R"({"architectures":["SmolLM3ForCausalLM"],"attention_bias":false,"hidden_act":"silu","hidden_size":2048,
+      "intermediate_size":11008,"max_window_layers":28,"mlp_bias":false,"model_type":"smollm3","no_rope_layer_interval":4,"num_attention_heads":16,
+      "num_hidden_layers":36,"num_key_value_heads":4,"pretraining_tp":2,"rms_norm_eps":1e-6,"rope_theta":5000000.0,"sliding_window":null,
+      "use_sliding_window":false,"vocab_size":128256})";
+  EXPECT_EQ(param_count(model_from_json(smollm3, "as published")), 3075098624);
   nlohmann::json saved_anew;
   for (const Published& p : published_models())
     if (std::string_view(p.name) == "Qwen3-30B-A3B") saved_anew = nlohmann::json::parse(p.config);

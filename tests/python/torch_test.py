@@ -315,6 +315,10 @@ class AttentionTest(Base):
                                                 return_softmax_lse=True)  # fmt: skip
             self.near(o, want, torch.float32)
             self.assertEqual(lse.shape, (2, 4, 3))
+            for full, more in (([33, 1], []), ([30, 1], [new_k, new_v])):
+                full = torch.tensor(full, dtype=torch.int32, device=device)
+                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, the pages of block_table have room for 32"):
+                    fa.flash_attn_with_kvcache(q, *pages, *more, cache_seqlens=full, block_table=table)
             swapped = torch.tensor([1, 0], device=device)
             caches = k[swapped].clone(), v[swapped].clone()
             self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, cache_batch_idx=swapped, causal=True), want,

@@ -307,6 +307,10 @@ def flash_attn_with_kvcache(
     if cache_leftpad is not None and block_table is not None:
         raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
     window = _window(causal, window_size)
+    if block_table is not None and isinstance(cache_seqlens, torch.Tensor) and not (q.is_cuda and torch.cuda.is_current_stream_capturing()):
+        most, room = int(cache_seqlens.max()) + (0 if k is None else k.shape[1]), block_table.shape[1] * k_cache.shape[1]
+        if most > room:  # flash-attn waits for the card here too
+            raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {most} keys, the pages of block_table have room for {room}")
     lengths = cache_seqlens
     if k is not None and v is not None:
         if cache_seqlens is None:
