@@ -833,6 +833,7 @@ class ReplaceTest(Base):
                 with ht.replace_sdpa() as seen:
                     self.near(F.scaled_dot_product_attention(q, k, v, bias), want, torch.float32)
                     self.assertEqual((seen.served, dict(seen.left)), (1, {}))
+                    self.near(sdpa._torchs(q, k, v, attn_mask=bias), want, torch.float32, "a name that was imported")
                     exact = [x.detach().double() for x in (q, k, v)]
                     if not (device == "cuda" and align == "bottom-right"):  # torch 2.11 itself gives NaN there in float64
                         self.near(F.scaled_dot_product_attention(*exact, attn_mask=bias), want, torch.float32, "left to torch")

@@ -14,6 +14,7 @@ from . import masks
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, run, run_directly, settled
+from .imports import when_imported
 from .transforms import NO_FORWARD_MODE
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
@@ -148,6 +149,24 @@ def _torchs_name():
 def _set_name():
     ours = _replacing and not _under_torchs_name
     torch.nn.functional.scaled_dot_product_attention = _sdpa if ours else _torchs
+
+
+def _hear_both_names(module):
+    """torch's causal biases compare a function with the name in torch.nn.functional: an imported name's calls must find torch's there."""
+    theirs = module.CausalBias.__torch_function__.__func__
+
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is not _torchs or torch.nn.functional.scaled_dot_product_attention is _torchs:
+            return theirs(cls, func, types, args, kwargs)
+        if torch.compiler.is_compiling():  # it takes no locks
+            return cls._dispatch(*args, **(kwargs or {}))
+        with _torchs_name():
+            return theirs(cls, func, types, args, kwargs)
+
+    module.CausalBias.__torch_function__ = classmethod(__torch_function__)
+
+
+when_imported("torch.nn.attention.bias", _hear_both_names)
 
 
 def _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
