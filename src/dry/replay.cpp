@@ -82,10 +82,13 @@ class Elsewhere final : public Segments {
   Addresses addresses_;
 };
 
+// Of free blocks of one size PyTorch takes the one at the lowest address, or, in newer versions (2.15 does), the one in the oldest segment.
+enum class Prefers : std::uint8_t { lowest, oldest };
+
 // The rules of PyTorch's native allocator with its usual settings.
 class CachingAllocator {
  public:
-  CachingAllocator(Segments& segments, std::uint64_t limit) : segments_(segments), limit_(limit) {}
+  CachingAllocator(Segments& segments, std::uint64_t limit, Prefers prefers) : segments_(segments), limit_(limit), prefers_(prefers) {}
 
   // The address; 0: there is none, as the run has it.
   std::uint64_t take(std::uint64_t wanted, std::uint32_t stream) {
@@ -93,8 +96,8 @@ class CachingAllocator {
     const bool is_small = size <= small;
     Free& free = free_[is_small];
     std::uint64_t at = 0, bytes = 0;
-    if (const auto best = free.lower_bound({stream, size, 0}); best != free.end() && std::get<0>(*best) == stream) {
-      std::tie(std::ignore, bytes, at) = *best;
+    if (const auto best = free.lower_bound({stream, size, 0, 0}); best != free.end() && std::get<0>(*best) == stream) {
+      std::tie(std::ignore, bytes, std::ignore, at) = *best;
       if (const auto second = std::next(best); second != free.end() && std::get<0>(*second) == stream && std::get<1>(*second) == bytes)
         ++choices;
       free.erase(best);
@@ -107,15 +110,15 @@ class CachingAllocator {
       }
       at = segments_.take(bytes);
       if (!at) return 0;
-      blocks_[at] = {bytes, stream, is_small, false, true};
+      blocks_[at] = {bytes, stream, prefers_ == Prefers::oldest ? ++segments_so_far_ : 0, is_small, false, true};
       reserved_ += bytes;
       needs.reserved = std::max(needs.reserved, reserved_);
     }
     const std::uint64_t rest = bytes - size;
     if (is_small ? rest >= grain : rest > small) {
       blocks_[at].bytes = size;
-      blocks_[at + size] = {rest, stream, is_small, false, false};
-      free.insert({stream, rest, at + size});
+      const auto after = blocks_.insert_or_assign(at + size, Block{rest, stream, blocks_[at].age, is_small, false, false}).first;
+      free.insert(key(*after));
     }
     Block& block = blocks_[at];
     block.taken = true;
@@ -173,15 +176,19 @@ class CachingAllocator {
   struct Block {
     std::uint64_t bytes = 0;
     std::uint32_t stream = 0;
+    std::uint64_t age = 0;                                 // of its segment, where that counts
     bool is_small = false, taken = false, begins = false;  // begins: a segment
   };
-  using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, address
-  static Free::value_type key(const std::pair<const std::uint64_t, Block>& b) { return {b.second.stream, b.second.bytes, b.first}; }
+  using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, age, address
+  static Free::value_type key(const std::pair<const std::uint64_t, Block>& b) {
+    return {b.second.stream, b.second.bytes, b.second.age, b.first};
+  }
 
   Segments& segments_;
   std::map<std::uint64_t, Block> blocks_;
   Free free_[2];
-  std::uint64_t limit_, allocated_ = 0, reserved_ = 0;
+  std::uint64_t limit_, allocated_ = 0, reserved_ = 0, segments_so_far_ = 0;
+  Prefers prefers_;
 };
 
 struct Played {
@@ -197,8 +204,8 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
 }
 
 // Plays the requests. `own`: the addresses have to come out as they were.
-std::optional<Played> played(std::span<const Request> requests, Segments& segments, AsTheyWere* own, std::uint64_t limit) {
-  CachingAllocator allocator(segments, own ? 0 : limit);
+std::optional<Played> played(std::span<const Request> requests, Segments& segments, AsTheyWere* own, std::uint64_t limit, Prefers prefers) {
+  CachingAllocator allocator(segments, own ? 0 : limit, prefers);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
   bool emptied = false;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -237,10 +244,15 @@ std::optional<Played> played(std::span<const Request> requests, Segments& segmen
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
-  AsTheyWere own;
+  const auto as_it_was = [&](Prefers prefers) {
+    AsTheyWere own;
+    return played(requests, own, &own, limit, prefers);
+  };
   Spread spread;
-  const auto first = played(requests, own, &own, limit);
+  auto first = as_it_was(Prefers::lowest);
+  const bool by_age = !first && (first = as_it_was(Prefers::oldest));
   if (!first) return std::nullopt;
+  if (by_age) first->choices = 0;  // addresses decide nothing
   spread.run = spread.low = spread.high = first->needs;
   spread.choices = first->choices;
   spread.limit = limit;
@@ -248,7 +260,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
     Elsewhere elsewhere(seed);
-    const auto other = played(requests, elsewhere, nullptr, limit);
+    const auto other = played(requests, elsewhere, nullptr, limit, Prefers::lowest);
     if (!other) return std::nullopt;
     for (const auto member : {&Needs::allocated, &Needs::reserved}) {
       spread.low.*member = std::min(spread.low.*member, other->needs.*member);

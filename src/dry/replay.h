@@ -2,6 +2,7 @@
 // the one at the lowest address, and which of them that is, is decided by where the driver put their segments: nobody knows that without the
 // card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
 // addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
+// Newer versions of PyTorch (2.15 does) take the block in the oldest segment instead: where that gives the run's own addresses, nothing differs.
 #pragma once
 #include <cstdint>
 #include <optional>

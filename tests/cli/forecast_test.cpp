@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "studies/forecast/check.h"
+#include "studies/forecast/tries.h"
 #include "tests/cli/program.h"
 
 #ifdef HEADROOM_LIKE_TORCH
@@ -108,6 +109,52 @@ TEST_F(Forecast, AProgramThatFailsOfItselfIsNamedWithItsCode) {
   EXPECT_NE(killed.out.find("NVIDIA H100"), std::string::npos) << "what is known until then is kept";
 }
 
+TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
+  const Json j = json("--try --device rtx4090", "batch=96 levers", 3);
+  const Json& rows = j["tries"];
+  ASSERT_GE(rows.size(), 8u);
+  EXPECT_EQ(rows[0]["change"], "expandable_segments:True + activation checkpointing");
+  EXPECT_EQ(rows[0]["peak_allocated_bytes"], 64 * mib + 96 * 96 * mib);
+  EXPECT_EQ(rows[1]["change"], "activation checkpointing");
+  EXPECT_EQ(rows[1]["saves_bytes"], 96 * 128 * mib);
+  EXPECT_EQ(rows[2]["change"], "expandable_segments:True");
+  EXPECT_EQ(rows[2]["code"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  EXPECT_EQ(rows[2]["fits"], true);
+  for (const Json& row : rows)
+    if (row["change"] == "fused AdamW" || row["change"] == "exact attention without N² (sdpa)") {
+      EXPECT_EQ(row["status"], "refused") << row.dump();
+      EXPECT_FALSE(row["why"].get<std::string>().empty());
+    }
+  const Ended e = run(line("--try --device rtx4090", "batch=96 levers"));
+  EXPECT_EQ(e.code, 3) << e.err;
+  EXPECT_NE(e.out.find("It fits with expandable_segments:True: write PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), std::string::npos)
+      << e.out;
+  EXPECT_NE(e.out.find("activation checkpointing: model.gradient_checkpointing_enable()"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("there is no attention"), std::string::npos) << e.out;
+}
+
+TEST_F(Forecast, HalfTheBatchIsALeverWhereTheCommandNamesBoth) {
+  const auto last = [](const std::vector<std::string>& program) { return studies::levers_for(program).back(); };
+  const studies::Lever half = last({"python3", "train.py", "--batch", "8", "--accumulate", "2"});
+  EXPECT_EQ(half.program, (std::vector<std::string>{"python3", "train.py", "--batch", "4", "--accumulate", "4"}));
+  EXPECT_EQ(half.code, "--batch 4 --accumulate 4");
+  EXPECT_EQ(last({"train", "--batch_size=6", "--grad_accum", "1"}).code, "--batch_size=3 --grad_accum 2");
+  for (const char* batch : {"7", "1", "eight"})
+    EXPECT_TRUE(last({"train", "--batch", batch, "--accumulate", "2"}).program.empty()) << batch;
+  EXPECT_TRUE(last({"python3", "train.py", "--batch", "8"}).program.empty());
+}
+
+TEST_F(Forecast, MemoryOfTheHostIsCountedAndSaid) {
+  const Json j = json("--device h100", "batch=1 pins", 0), without = json("--device h100", "batch=1", 0);
+  EXPECT_EQ(j["pinned_bytes"], 48 * mib);
+  EXPECT_EQ(j["managed_bytes"], 16 * mib);
+  EXPECT_EQ(j["peak_reserved_bytes"], without["peak_reserved_bytes"]);
+  EXPECT_TRUE(without["pinned_bytes"].is_null());
+  const Ended e = run(line("--device h100", "batch=1 pins"));
+  EXPECT_NE(e.out.find("Pinned memory of the host: 48.0 MiB"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("Unified memory: 16.0 MiB"), std::string::npos) << e.out;
+}
+
 TEST_F(Forecast, WrongUseIsOneLine) {
   refused("forecast --device h100", 2, "give -- and the program");
   refused("forecast --device h100 -- /no/such/program", 2, "cannot be started");
@@ -189,6 +236,10 @@ TEST_F(Forecast, ItIsKeptComparedAndShownAsEverythingElse) {
   ASSERT_EQ(run(line("--device h100", "batch=8")).code, 0);
   const Ended same = run("compare 1 2 --db " + db_);
   EXPECT_EQ(same.code, 0) << same.out << same.err;
+  ASSERT_EQ(run(line("--device h100", "batch=16")).code, 0);
+  const Ended other = run("compare 1 3 --db " + db_);  // two programs: the other one needs more
+  EXPECT_EQ(other.code, 3) << other.out << other.err;
+  EXPECT_NE(other.out.find("peak_allocated_bytes"), std::string::npos) << other.out;
   const Ended listed = run("results 1 --format json --db " + db_);
   EXPECT_EQ(Json::parse(listed.out)["rows"][0]["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib) << listed.out;
   const Ended report = run("report 1 --format md --db " + db_);

@@ -75,6 +75,20 @@ TEST(Replay, EqualBlocksMakeAnInterval) {
   }
 }
 
+TEST(Replay, WhereTheOldestSegmentIsTakenAddressesDecideNothing) {
+  History run;  // b is older, and above a
+  run.segment(b, 12 * mib).take(b, 12 * mib).segment(a, 12 * mib).take(a, 12 * mib).give(b).give(a).take(b, 12 * mib).take(a, 12 * mib);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->choices, 0);
+  EXPECT_EQ(spread->layouts, 1);
+  EXPECT_EQ(spread->low.reserved, 24 * mib);
+  EXPECT_EQ(spread->high.reserved, 24 * mib);
+  History neither;
+  neither.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 12 * mib).take(b, 12 * mib).give(b).give(a).take(b, 12 * mib);
+  EXPECT_FALSE(spread_of(neither.requests));
+}
+
 TEST(Replay, StreamsDoNotShareBlocks) {
   History run;
   run.segment(a, 12 * mib).take(a, 12 * mib, 0).give(a);

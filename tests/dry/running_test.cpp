@@ -33,7 +33,7 @@ Intrusive intrusive_node() { return Intrusive(current); }
 
 template <class F>
 std::uint64_t number(F* running) {
-  return number_of_running(reinterpret_cast<Running (*)()>(running));
+  return number_of_running(reinterpret_cast<Running (*)()>(reinterpret_cast<void (*)()>(running)));
 }
 
 TEST(Running, ANodeBySharedPointerIsReadAndLetGo) {

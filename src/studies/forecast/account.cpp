@@ -220,7 +220,7 @@ class Reading {
       row.what = key.second == dry::Said::accepted     ? "only accepted"
                  : key.second == dry::Said::refused    ? "refused"
                  : key.second == dry::Said::by_formula ? "workspace by a formula"
-                                                       : "workspace taken as 0";
+                                                       : workspace_taken_as_nothing;
       story_.functions.push_back(row);
     }
     for (auto& [device, card] : cards_)

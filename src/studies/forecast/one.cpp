@@ -149,7 +149,8 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   std::stable_sort(t.accounts.begin(), t.accounts.end(),
                    [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
-    return std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what == "workspace taken as 0"; });
+    return std::any_of(p.functions.begin(), p.functions.end(),
+                       [](const OnlyAcceptedRow& f) { return f.what == workspace_taken_as_nothing; });
   });
   ForecastRow& r = t.row;
   r.low_bytes.reset();
@@ -188,6 +189,13 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     r.peak_allocated_bytes = std::max(r.peak_allocated_bytes, rank.peak_allocated_bytes);
     if (rank.step_allocated_bytes) r.step_allocated_bytes = std::max(r.step_allocated_bytes.value_or(0), *rank.step_allocated_bytes);
   }
+  const auto in_all = [&](std::uint64_t ProcessStory::*bytes) {
+    std::uint64_t sum = 0;
+    for (const ProcessStory& p : stories) sum += p.*bytes;
+    return sum > 0 ? std::optional(sum) : std::nullopt;
+  };
+  r.pinned_bytes = in_all(&ProcessStory::pinned_bytes);
+  r.managed_bytes = in_all(&ProcessStory::managed_bytes);
   r.unknown_values = r.accepted_functions = 0;
   for (const ProcessStory& p : t.processes) {
     r.unknown_values += p.unknown_values();

@@ -143,7 +143,13 @@ Record uncertain_of(const Told& t, bool for_people) {
     note(fmt::format("Between {} and {}{}.", words(low), words(*high),
                      measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
-  if (!high) note(fmt::format("At least {}: a workspace that a function above would ask for comes on top.", words(low)));
+  const bool lacks_workspace =
+      std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.what == workspace_taken_as_nothing; });
+  if (!high)
+    note(fmt::format("At least {}: {}.", words(low),
+                     lacks_workspace
+                         ? "a workspace that a function above would ask for comes on top"
+                         : "which free blocks PyTorch takes could not be played again at other addresses, where it may need more"));
   return r;
 }
 
@@ -158,6 +164,16 @@ void add_beside(const Told& t, Record& r) {
     text += fmt::format(", taken by the program past PyTorch {}", words(elsewhere));
   text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
   r.add(Part{Note{text, false}});
+}
+
+void add_host(const Told& t, Record& r) {
+  if (t.row.pinned_bytes)
+    r.add(Part{Note{
+        fmt::format("Pinned memory of the host: {} in all processes, beside their ordinary memory.", words(*t.row.pinned_bytes)), false}});
+  if (t.row.managed_bytes)
+    r.add(Part{Note{fmt::format("Unified memory: {}. It is not in the need: its pages are on the card only while the card uses them.",
+                                words(*t.row.managed_bytes)),
+                    false}});
 }
 
 void add_fragmentation(const Told& t, Record& r) {
@@ -237,6 +253,7 @@ Record told_record(const Told& t, bool for_people) {
     const auto maybe = [](const auto& x) { return x ? Value(std::int64_t(*x)) : Value(); };
     r.add("step_allocated_bytes", maybe(row.step_allocated_bytes), Unit::bytes).add("saved_bytes", maybe(row.saved_bytes), Unit::bytes);
     r.add("fragmented_bytes", maybe(row.fragmented_bytes), Unit::bytes).add("host_bytes", maybe(row.host_bytes), Unit::bytes);
+    r.add("pinned_bytes", maybe(row.pinned_bytes), Unit::bytes).add("managed_bytes", maybe(row.managed_bytes), Unit::bytes);
     r.add("steps", maybe(row.steps)).add("rank_count", row.ranks);
     r.add(Part{table_of("rows", "", std::vector{row})});
     add_tables(t, false, r);
@@ -251,6 +268,7 @@ Record told_record(const Told& t, bool for_people) {
     peak += fmt::format("; later steps reach {}", words(*a.step_allocated_bytes));
   r.add(Part{Note{peak + ".", false}});
   add_beside(t, r);
+  add_host(t, r);
   add_fragmentation(t, r);
   r.add(Part{Note{in_words(t.time), false}});
   add_tables(t, true, r);

@@ -20,6 +20,8 @@ struct ForecastRow {
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string time_why, time_limit;  // why there are no ms; what limits the step
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
+  std::optional<std::uint64_t> pinned_bytes{},
+      managed_bytes{};  // of the host, in all processes: pinned, unified; nothing where none is taken
   std::optional<std::int64_t> steps{};
   std::int64_t ranks = 1, unknown_values = 0, accepted_functions = 0;
   Status status = Status::ok;
@@ -28,7 +30,7 @@ struct ForecastRow {
 void describe(Of<ForecastRow> auto& r, auto&& f) {
   using enum Role;
   using enum Unit;
-  f(r.program, {.name = "program", .show = Show::detail});
+  f(r.program, {.name = "program", .role = varied, .show = Show::detail});
   f(r.setting, {.name = "setting"});
   f(r.change, {.name = "change"});
   f(r.fits, {.name = "fits", .role = measured});
@@ -48,6 +50,8 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
   f(r.saved_bytes, {.name = "saved_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.fragmented_bytes, {.name = "fragmented_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.host_bytes, {.name = "host_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.pinned_bytes, {.name = "pinned_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.managed_bytes, {.name = "managed_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});
   f(r.ranks, {.name = "ranks", .role = noted, .show = Show::detail});
   f(r.unknown_values, {.name = "unknown_values", .role = noted, .show = Show::detail});
@@ -178,6 +182,7 @@ void describe(Of<UnknownValueRow> auto& r, auto&& f) {
   f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
 }
 
+constexpr const char* workspace_taken_as_nothing = "workspace taken as 0";
 struct OnlyAcceptedRow {  // a function that was not answered as a card would
   std::string function, what, line;
   std::int64_t count = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,13 +16,26 @@ constexpr const char* observer_variable = "HEADROOM_DRY_TRY";
 
 // Where the command says --batch 8 and --accumulate 2 itself: half the batch, twice as often.
 std::optional<Lever> accumulation(const std::vector<std::string>& program) {
-  const auto value_at = [&](std::initializer_list<std::string_view> options) -> std::optional<std::pair<std::size_t, std::int64_t>> {
-    for (std::size_t i = 0; i + 1 < program.size(); ++i)
+  struct Said {
+    std::size_t word;    // that the number is in
+    std::string before;  // it: "--batch=" where both are one word
+    std::string option;
+    std::int64_t number;
+  };
+  const auto value_at = [&](std::initializer_list<std::string_view> options) -> std::optional<Said> {
+    const auto number_of = [](std::string_view text) -> std::optional<std::int64_t> {
+      const bool digits = !text.empty() && text.size() < 7 && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+      return digits ? std::optional(std::stoll(std::string(text))) : std::nullopt;
+    };
+    for (std::size_t i = 0; i < program.size(); ++i)
       for (const std::string_view option : options) {
-        const std::string& word = program[i + 1];
-        const bool number =
-            !word.empty() && word.size() < 7 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
-        if (program[i] == option && number) return std::pair(i + 1, std::stoll(word));
+        const std::string_view word = program[i];
+        if (!word.starts_with(option)) continue;
+        const std::string_view after = word.substr(option.size());
+        if (after.starts_with('='))
+          if (const auto n = number_of(after.substr(1))) return Said{i, std::string(option) + "=", "", *n};
+        if (after.empty() && i + 1 < program.size())
+          if (const auto n = number_of(program[i + 1])) return Said{i + 1, "", std::string(option) + " ", *n};
       }
     return std::nullopt;
   };
@@ -29,11 +43,14 @@ std::optional<Lever> accumulation(const std::vector<std::string>& program) {
       value_at({"--batch", "--batch-size", "--batch_size", "--micro-batch", "--micro_batch_size", "--per_device_train_batch_size"});
   const auto times = value_at(
       {"--accumulate", "--grad-accum", "--grad_accum", "--gradient-accumulation-steps", "--gradient_accumulation_steps", "--accumulation"});
-  if (!batch || !times || batch->second < 2 || batch->second % 2 != 0) return std::nullopt;
+  if (!batch || !times || batch->number < 2 || batch->number % 2 != 0) return std::nullopt;
   Lever l{"half the batch, twice the accumulation", "", "a step has twice as many kernels, half as large", {}, "", program};
-  l.program[batch->first] = fmt::format("{}", batch->second / 2);
-  l.program[times->first] = fmt::format("{}", times->second * 2);
-  l.code = fmt::format("{} {} {} {}", program[batch->first - 1], batch->second / 2, program[times->first - 1], times->second * 2);
+  const auto write = [&](const Said& said, std::int64_t number) {
+    l.program[said.word] = fmt::format("{}{}", said.before, number);
+    l.code += fmt::format("{}{}{}", l.code.empty() ? "" : " ", said.option, l.program[said.word]);
+  };
+  write(*batch, batch->number / 2);
+  write(*times, times->number * 2);
   return l;
 }
 
@@ -154,18 +171,23 @@ void add_tries(const std::vector<ForecastTryRow>& rows, const ForecastRow& base,
     if (row.status != Status::ok) not_tried.push_back(fmt::format("{} ({})", row.change, row.why));
   }
   r.add(Part{table_of("tries", "What removes bytes: the program run dry again, with one thing changed", works)});
+  for (const ForecastTryRow& row : works)  // of a combination, the lines of its parts
+    if (!row.code.empty() && row.saves_bytes > 0 && row.change.find(" + ") == std::string::npos)
+      r.add(Part{Note{fmt::format("{}: {}", row.change, row.code), false}});
   const auto best =
       std::find_if(works.begin() + 1, works.end(), [](const auto& row) { return row.saves_bytes > 0 && row.status == Status::ok; });
-  const auto cheapest_fit = [&] {  // of those that fit, the one that changes least
-    const ForecastTryRow* found = nullptr;
-    for (const auto& row : works)
-      if (&row != &works[0] && row.fits && row.saves_bytes > 0 && (!found || row.change.size() < found->change.size())) found = &row;
-    return found;
-  }();
+  const auto cost = [](const ForecastTryRow& row) {  // how many changes, whether they cost anything, how much they change
+    std::int64_t changes = 1;
+    for (auto at = row.change.find(" + "); at != std::string::npos; at = row.change.find(" + ", at + 1)) ++changes;
+    return std::tuple(changes, row.costs != "nothing", row.saves_bytes);
+  };
+  const ForecastTryRow* cheapest_fit = nullptr;
+  for (const auto& row : works)
+    if (&row != &works[0] && row.fits && row.saves_bytes > 0 && (!cheapest_fit || cost(row) < cost(*cheapest_fit))) cheapest_fit = &row;
   if (!base.fits && cheapest_fit)
     r.add(Part{Note{fmt::format("It fits with {}: write {}", cheapest_fit->change, cheapest_fit->code), false}});
   else if (best != works.end())
-    r.add(Part{Note{fmt::format("Saves most: {}; write {}", best->change, best->code), false}});
+    r.add(Part{Note{fmt::format("Saves most: {}.", best->change), false}});
   if (!not_tried.empty()) r.add(Part{Note{"Not applied: " + joined(not_tried, "; ") + ".", false}});
 }
 

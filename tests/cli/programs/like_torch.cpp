@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda]
+// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers]
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -89,21 +90,39 @@ int main(int argc, char** argv) {
   if (said("without-cuda")) cuda_malloc = taken_from_nowhere;
   if (!cuda_malloc || !report || !mark) return std::fprintf(stderr, "there is no CUDA here\n"), 9;
   if (said("idle")) return 0;
+  if (said("pins")) {
+    void *pinned = nullptr, *managed = nullptr;
+    found<int (*)(void**, std::size_t, unsigned)>("cudaHostAlloc")(&pinned, 48 * mib, 0);
+    found<int (*)(void**, std::size_t, unsigned)>("cudaMallocManaged")(&managed, 16 * mib, 1);
+  }
   if (said("leaves") && fork() == 0) {  // a worker that outlives its parent
     close(0), close(1), close(2);
     sleep(60);
     _exit(0);
   }
+  std::int64_t piece = 256 * mib;  // that is saved for each item of a batch
+  if (said("levers")) {            // it does what `--try` asks for, as far as it has anything of the kind
+    const auto has = [](const char* variable, std::string_view word) {
+      const char* const value = std::getenv(variable);
+      return value && std::string_view(value).find(word) != std::string_view::npos;
+    };
+    if (has("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")) piece -= 64 * mib;
+    if (has("HEADROOM_DRY_TRY", "checkpoint")) {
+      piece /= 2;
+      mark("replaced", "checkpoint: what is saved", 1);
+    }
+    if (has("HEADROOM_DRY_TRY", "sdpa")) mark("cannot", "sdpa: there is no attention", 0);
+  }
   Segment weights, saved;
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
   for (std::int64_t step = 1; step <= steps; ++step) {
     mark("phase", "forward", 0);
-    while (!take(saved, batch * 256 * mib)) {
-      if (!said("catch") || batch == 1) out_of_memory(batch * 256 * mib);
+    while (!take(saved, batch * piece)) {
+      if (!said("catch") || batch == 1) out_of_memory(batch * piece);
       batch /= 2;
     }
     mark("phase", "backward", 0);
-    give(saved, batch * 256 * mib);
+    give(saved, batch * piece);
     mark("phase", "", 0);
     mark("step", "", step);
     if (said("forks") && step == 1 && fork() == 0) _exit(0);
