@@ -41,7 +41,7 @@ class ProductUpdateGpu : public UpdatedOnCard<Weight> {
     return c;
   }
   void compare(Weight& before, Weight& cpu, Weight& gpu);
-  void the_update_is_adamws(const std::vector<Size>&);
+  void the_update_is_adamws(const std::vector<Size>&, DType moments = DType::f32);
   void check(const std::vector<Size>& sizes) {
     Weights before = weights_of(sizes), cpu = before, gpu = before;
     Twin cpu_state = state;
@@ -121,7 +121,27 @@ TEST_F(ProductUpdateGpu, TheUpdateIsAdamwsToTheBit) {
   the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}});
 }
 
-void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes) {
+TEST_F(ProductUpdateGpu, OfSmallerMomentsItIsAdamwsToTheBit) {
+  for (const DType moments : {DType::bf16, DType::u8}) {
+    SCOPED_TRACE(name_of(moments));
+    the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}}, moments);
+    the_update_is_adamws({{192, 520, 768}, {1024, 136, 256}}, moments);
+  }
+  the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}}, DType::bf16);
+}
+
+TEST_F(ProductUpdateGpu, OfSmallerMomentsBitsDoNotDependOnHowManyBlocksThereAre) {
+  for (const DType moments : {DType::bf16, DType::u8}) {
+    const auto make = [&] {
+      Weights all = weights_of({{192, 768, 512}, {64, 264, 768}, {320, 512, 512}});
+      for (Weight& w : all) w.updated.narrow_to(moments);
+      return all;
+    };
+    expect_bits_of_any_number_of_blocks(make, {2, 3, 5, 8, 14});
+  }
+}
+
+void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes, DType moments) {
   Weights all = weights_of(sizes);
   const Random random{19};
   for (Weight& w : all) {
@@ -134,6 +154,7 @@ void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes) {
       if (i % 1013 == 0) w.updated.v.set(i, 3e38f), w.updated.m.set(i, 1e30f);
       if (i % 1019 == 0) w.updated.m.set(i, 1e-38f);
     }
+    if (moments != DType::f32) w.updated.narrow_to(moments);
   }
   expect_adamws(all, [&](Weight& w) { return product(w.dy.here(), w.x.here()); });
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 
+#include "base/divide.h"
 #include "ops/adamw/prepare.h"
 #include "ops/copy/split.h"
 #include "ops/matmul/matmul.h"
@@ -17,7 +18,7 @@ struct UpdateSize {
 };
 
 struct Updated {  // what an update changes, of a weight in halves
-  Twin m, v, upper, rest;
+  Twin m, v, upper, rest, m_scale, v_scale;
   explicit Updated(const UpdateSize& s)
       : m(DType::f32, {s.out, s.in}), v(DType::f32, {s.out, s.in}), upper(DType::bf16, {s.out, s.in}), rest(DType::u16, {s.out, s.in}) {}
 
@@ -27,10 +28,37 @@ struct Updated {  // what an update changes, of a weight in halves
     upper.here().as<bf16>()[i] = halves.upper, rest.here().as<std::uint16_t>()[i] = halves.rest;
   }
   float value(std::int64_t i) { return copy::join({upper.here().as<bf16>()[i], rest.here().as<std::uint16_t>()[i]}); }
-  std::vector<Twin*> all() { return {&m, &v, &upper, &rest}; }
+  std::vector<Twin*> all() { return m_scale ? std::vector{&m, &v, &upper, &rest, &m_scale, &v_scale} : std::vector{&m, &v, &upper, &rest}; }
   template <class Of>
   adamw::Update update(Of&& of) {
-    return {{}, {}, of(m), of(v), of(upper), true, of(rest)};
+    adamw::Update u{.grad = {}, .master = {}, .m = of(m), .v = of(v), .copy = of(upper), .rest = of(rest)};
+    if (m_scale) u.m_scale = of(m_scale), u.v_scale = of(v_scale);
+    u.parameter = 5;
+    return u;
+  }
+  // The moments that were set, in bf16 or in 8 bits, rounded to the nearest.
+  void narrow_to(DType moments) {
+    const std::vector<double> first = m.values(), second = v.values();
+    const Shape shape = m.here().shape;
+    m = Twin(moments, shape), v = Twin(moments, shape);
+    const std::int64_t count = shape.count(), each = adamw::moments_block;
+    if (moments == DType::bf16) {
+      for (std::int64_t i = 0; i < count; ++i) m.set(i, float(first[std::size_t(i)])), v.set(i, float(second[std::size_t(i)]));
+      return;
+    }
+    m_scale = Twin(DType::f32, {ceil_div(count, each)}), v_scale = m_scale;
+    for (std::int64_t b = 0; b < count; b += each) {
+      double m_most = 0, v_most = 0;
+      const std::int64_t end = std::min(count, b + each);
+      for (std::int64_t i = b; i < end; ++i)
+        m_most = std::max(m_most, std::fabs(first[std::size_t(i)])), v_most = std::max(v_most, second[std::size_t(i)]);
+      const float of_m = adamw::FirstMoment::Of::scale(float(m_most)), of_v = adamw::SecondMoment::Of::scale(float(v_most));
+      m_scale.set(b / each, of_m), v_scale.set(b / each, of_v);
+      for (std::int64_t i = b; i < end; ++i) {
+        m.here().as<std::uint8_t>()[i] = adamw::FirstMoment::code(float(first[std::size_t(i)]), 1 / of_m, 0x8000);
+        v.here().as<std::uint8_t>()[i] = adamw::SecondMoment::code(float(second[std::size_t(i)]), 1 / of_v, 0x8000);
+      }
+    }
   }
 };
 
@@ -115,9 +143,11 @@ class UpdatedOnCard : public OnCard {
       }
     }));
     down(apart);
-    const auto got = bits_of(all), expected = bits_of(apart);
-    constexpr const char* names[] = {"m", "v", "upper", "rest"};
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == expected[i]) << names[i % 4] << " of weight " << i / 4;
+    constexpr const char* names[] = {"m", "v", "upper", "rest", "m's scales", "v's scales"};
+    for (std::size_t w = 0; w < all.size(); ++w) {
+      const auto got = all[w].updated.all(), expected = apart[w].updated.all();
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i]->bytes() == expected[i]->bytes()) << names[i] << " of weight " << w;
+    }
   }
   // make(): the weights anew.
   template <class Make>

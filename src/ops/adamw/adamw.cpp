@@ -1,5 +1,6 @@
 #include "ops/adamw/adamw.h"
 
+#include "base/divide.h"
 #include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
 
@@ -12,7 +13,17 @@ void start(const Tensor& state, double scale, Context& ctx) {
 
 void set_rate(const Tensor& state, double lr, Context& ctx) {
   if (ctx.dry()) return;
-  ctx.on_gpu() ? set_rate_cuda(state, lr, ctx) : set_rate_cpu(state, lr);
+  ctx.on_gpu() ? set_cuda(state, rate, lr, ctx) : set_cpu(state, rate, lr);
+}
+
+void set_seed(const Tensor& state, std::uint64_t of_rounding, Context& ctx) {
+  if (ctx.dry()) return;
+  const double low = double((of_rounding ^ of_rounding >> 32) & 0xffffffffu);
+  ctx.on_gpu() ? set_cuda(state, seed, low, ctx) : set_cpu(state, seed, low);
+}
+
+double bytes_of_moments(const Update& t) {
+  return t.m.dtype == DType::f32 ? 8 : t.m.dtype == DType::bf16 ? 4 : 2 + 2 * 4 / double(moments_block);
 }
 
 namespace {
@@ -21,15 +32,28 @@ struct Size {
   double elements = 0, grad_bytes = 0, copy_bytes = 0, state_bytes = 0;  // state: of weights and moments
 };
 
+void check_moments(const Update& t, std::int64_t count) {
+  const bool codes = t.m.dtype == DType::u8;
+  for (const Tensor& x : {t.m, t.v})
+    check((x.dtype == DType::f32 || x.dtype == DType::bf16 || codes) && x.dtype == t.m.dtype && x.count() == count, Code::bad_argument,
+          "adamw: moments must both be fp32, bf16 or uint8 of the gradient's size; one is {} of {} elements, the gradient has {}",
+          name_of(x.dtype), x.count(), count);
+  for (const Tensor& x : {t.m_scale, t.v_scale})
+    check(codes ? x.dtype == DType::f32 && x.count() == ceil_div(count, moments_block) : !x, Code::bad_argument,
+          "adamw: moments of {} elements in 8 bits have {} fp32 scales, and others have none", count, ceil_div(count, moments_block));
+  check(t.m.dtype == DType::f32 || t.first % moments_block == 0, Code::bad_argument,
+        "adamw: moments in {} begin at a multiple of {} elements, not at {}", name_of(t.m.dtype), moments_block, t.first);
+}
+
 Size checked(std::span<const Update> all) {
   Size s;
   const Tensor* copy = nullptr;
   for (const Update& t : all) {
     const auto count = t.grad.count();
-    for (const Tensor& x : {t.rest ? t.m : t.master, t.m, t.v})
-      check(x.dtype == DType::f32 && x.count() == count, Code::bad_argument,
-            "adamw: weight and moments must be fp32 of the gradient's size; one is {} of {} elements, the gradient has {}",
-            name_of(x.dtype), x.count(), count);
+    check(t.rest || (t.master.dtype == DType::f32 && t.master.count() == count), Code::bad_argument,
+          "adamw: a weight must be fp32 of the gradient's size; it is {} of {} elements, the gradient has {}", name_of(t.master.dtype),
+          t.master.count(), count);
+    check_moments(t, count);
     check(t.grad.dtype == DType::f32 || (t.copy && t.grad.dtype == t.copy.dtype), Code::bad_argument,
           "adamw: a gradient is {}; it must be fp32 or of the weight's copy's type", name_of(t.grad.dtype));
     check(!t.rest || (!t.master && t.copy.dtype == DType::bf16 && t.rest.dtype == DType::u16 && t.rest.count() == count),
@@ -38,7 +62,7 @@ Size checked(std::span<const Update> all) {
           all[0].parts);
     s.elements += double(count);
     s.grad_bytes += t.parts * double(t.grad.bytes());
-    s.state_bytes += double(count) * (t.rest ? 2 * 2 + 2 + 16 : 24);
+    s.state_bytes += double(count) * ((t.rest ? 2 * 2 + 2 : 8) + 2 * bytes_of_moments(t));
     if (!t.copy) continue;
     if (!copy) copy = &t.copy;
     check(t.copy.count() == count && t.copy.dtype == copy->dtype, Code::bad_argument,

@@ -13,7 +13,7 @@
 
 namespace headroom::adamw {
 
-enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped, rate, state_size = 8 };
+enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped, rate, seed, state_size = 8 };
 
 struct Hyper {
   double lr = 1e-3;  // the caller passes it to set_rate
@@ -25,7 +25,7 @@ struct Hyper {
 
 struct Update {         // of one parameter, or of a run of its elements; every tensor contiguous
   Tensor grad;          // FP32 or the copy's type, with the loss scale in it
-  Tensor master, m, v;  // FP32, updated
+  Tensor master, m, v;  // updated; a master is FP32, moments are FP32, bf16, or 8 bits (uint8) with scales
   Tensor copy;          // optional: the weight in the compute type, one type for all parameters, written
   bool decay = true;
   Tensor rest = {};  // instead of master: the 16 bits of FP32 that the bf16 copy lacks (ops/copy/split.h)
@@ -33,10 +33,18 @@ struct Update {         // of one parameter, or of a run of its elements; every 
   // of a call have as many.
   int parts = 1;
   std::int64_t apart = 0;
+  Tensor m_scale = {}, v_scale = {};  // of 8-bit moments: FP32, one for every moments_block elements (moments.h)
+  // Of moments that are not FP32, whose rounding depends on them: the parameter's number, and that of the first element in it, which
+  // begins a block.
+  std::uint32_t parameter = 0;
+  std::int64_t first = 0;
 };
+constexpr std::int64_t moments_block = 256;  // elements, from a parameter's beginning, that share a scale
+double bytes_of_moments(const Update&);      // of both, for an element
 
 void start(const Tensor& state, double loss_scale, Context&);
 void set_rate(const Tensor& state, double lr, Context&);
+void set_seed(const Tensor& state, std::uint64_t, Context&);  // of rounding; until then it is 0
 
 // An update of all parameters together is squares, begin, advance; update does all three. Between squares and begin the sums of other
 // ranks can be brought beside one's own. Both tensors are made in the caller's scope.

@@ -9,6 +9,7 @@
 #include "base/divide.h"
 #include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
+#include "ops/adamw/moments.h"
 #include "ops/adamw/prepare.h"
 #include "ops/copy/split.h"
 #include "ops/rows-inl.h"
@@ -39,30 +40,72 @@ void squares(const Update& t, std::int64_t begin, std::int64_t end, std::int64_t
   }
 }
 
-void step_with(const Update& t, const Numbers& k, const float* __restrict g, std::int64_t begin, std::int64_t n) {
-  float* __restrict m = t.m.as<float>() + begin, * __restrict v = t.v.as<float>() + begin;
-  const auto advance = [&](std::int64_t i, float w) {
-    const float x = g[i] * k.factor;
-    m[i] = k.beta1 * m[i] + k.rest1 * x;
-    v[i] = k.beta2 * v[i] + k.rest2 * x * x;
-    return k.keep * w - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
-  };
+// step(i, weight) is the weight after the step, for each of n elements in order.
+template <class Step>
+void step_weights(const Update& t, std::int64_t begin, std::int64_t n, Step&& step) {
   if (t.rest) {
     bf16* __restrict upper = t.copy.as<bf16>() + begin;
     auto* __restrict rest = t.rest.as<std::uint16_t>() + begin;
     for (std::int64_t i = 0; i < n; ++i) {
-      const copy::Halves w = copy::split(advance(i, copy::join({upper[i], rest[i]})));
+      const copy::Halves w = copy::split(step(i, copy::join({upper[i], rest[i]})));
       upper[i] = w.upper;
       rest[i] = w.rest;
     }
     return;
   }
   float* __restrict w = t.master.as<float>() + begin;
-  for (std::int64_t i = 0; i < n; ++i) w[i] = advance(i, w[i]);
+  for (std::int64_t i = 0; i < n; ++i) w[i] = step(i, w[i]);
   if (!t.copy) return;
   with_float(t.copy.dtype, [&]<class T>() {
     T* __restrict copy = t.copy.as<T>() + begin;
     for (std::int64_t i = 0; i < n; ++i) copy[i] = narrow<T>(w[i]);
+  });
+}
+
+// One block of moments that are not FP32: they are made FP32 here, and rounded once they have been used.
+void step_block(const Update& t, const Numbers& k, const float* __restrict g, std::int64_t begin, std::int64_t n) {
+  float m[moments_block], v[moments_block];
+  std::uint32_t bits[moments_block];
+  const Noise noise(k, t.parameter, t.first + begin);
+  for (std::int64_t i = 0; i < n; ++i) bits[i] = noise.of(t.first + begin + i);
+  const auto step = [&] {
+    for (std::int64_t i = 0; i < n; ++i) follow_fused(k, g[i], m[i], v[i]);
+    step_weights(t, begin, n, [&](std::int64_t i, float w) { return stepped_fused(k, k.keep, w, m[i], v[i]); });
+  };
+  if (t.m.dtype == DType::bf16) {
+    bf16 *first = t.m.as<bf16>() + begin, *second = t.v.as<bf16>() + begin;
+    for (std::int64_t i = 0; i < n; ++i) m[i] = widen(first[i]), v[i] = widen(second[i]);
+    step();
+    for (std::int64_t i = 0; i < n; ++i) first[i] = half_of(m[i], Noise::first(bits[i])), second[i] = half_of(v[i], Noise::second(bits[i]));
+    return;
+  }
+  auto *first = t.m.as<std::uint8_t>() + begin, *second = t.v.as<std::uint8_t>() + begin;
+  float &m_scale = t.m_scale.as<float>()[begin / moments_block], &v_scale = t.v_scale.as<float>()[begin / moments_block];
+  for (std::int64_t i = 0; i < n; ++i) m[i] = FirstMoment::value(first[i], m_scale), v[i] = SecondMoment::value(second[i], v_scale);
+  step();
+  std::uint32_t m_most = 0, v_most = 0;  // as bits, which are ordered as magnitudes are, with NaN above all
+  for (std::int64_t i = 0; i < n; ++i)
+    m_most = std::max(m_most, bits_of(m[i]) & 0x7fffffff), v_most = std::max(v_most, bits_of(v[i]) & 0x7fffffff);
+  m_scale = FirstMoment::Of::scale(float_of(m_most));
+  v_scale = SecondMoment::Of::scale(float_of(v_most));
+  const float of_m = 1 / m_scale, of_v = 1 / v_scale;
+  for (std::int64_t i = 0; i < n; ++i) {
+    first[i] = FirstMoment::code(m[i], of_m, Noise::first(bits[i]));
+    second[i] = SecondMoment::code(v[i], of_v, Noise::second(bits[i]));
+  }
+}
+
+void step_with(const Update& t, const Numbers& k, const float* __restrict g, std::int64_t begin, std::int64_t n) {
+  if (t.m.dtype != DType::f32) {
+    for (std::int64_t i = 0; i < n; i += moments_block) step_block(t, k, g + i, begin + i, std::min(moments_block, n - i));
+    return;
+  }
+  float* __restrict m = t.m.as<float>() + begin, * __restrict v = t.v.as<float>() + begin;
+  step_weights(t, begin, n, [&](std::int64_t i, float w) {
+    const float x = g[i] * k.factor;
+    m[i] = k.beta1 * m[i] + k.rest1 * x;
+    v[i] = k.beta2 * v[i] + k.rest2 * x * x;
+    return k.keep * w - k.step * m[i] / (std::sqrt(v[i]) * k.root2 + k.eps);
   });
 }
 
@@ -110,7 +153,7 @@ void start_cpu(const Tensor& state, double scale) {
   state.as<double>()[loss_scale] = scale;
 }
 
-void set_rate_cpu(const Tensor& state, double lr) { state.as<double>()[rate] = lr; }
+void set_cpu(const Tensor& state, Field field, double value) { state.as<double>()[field] = value; }
 
 void squares_cpu(std::span<const Update> all, std::int64_t* sum, Context& ctx) {
   std::fill_n(sum, int(ExactSum::limbs), 0);

@@ -6,7 +6,8 @@ namespace headroom::adamw {
 
 struct Numbers {  // of one update, in FP32 as the elements use them
   float factor, beta1, beta2, rest1, rest2, step, root2, eps, keep;
-  float go;  // 0: the gradient was not finite; nothing may change
+  float go;              // 0: the gradient was not finite; nothing may change
+  std::uint32_t random;  // of this update, from its number and the seed
 };
 
 constexpr std::int64_t piece = 65536;  // elements that a thread of the CPU takes at once; whole units
@@ -14,14 +15,14 @@ constexpr std::int64_t piece = 65536;  // elements that a thread of the CPU take
 std::int64_t* row_of(const Tensor& sums, int rank);
 
 void start_cpu(const Tensor& state, double loss_scale);
-void set_rate_cpu(const Tensor& state, double lr);
+void set_cpu(const Tensor& state, Field, double value);
 void squares_cpu(std::span<const Update>, std::int64_t* sum, Context&);
 void begin_cpu(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers);
 void advance_cpu(std::span<const Update>, const Tensor& numbers, Context&);
 void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 void start_cuda(const Tensor& state, double loss_scale, Context&);
-void set_rate_cuda(const Tensor& state, double lr, Context&);
+void set_cuda(const Tensor& state, Field, double value, Context&);
 void squares_cuda(std::span<const Update>, std::int64_t* sum, Context&);
 void begin_cuda(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers, Context&);
 void advance_cuda(std::span<const Update>, const Tensor& numbers, Context&);

@@ -9,7 +9,7 @@ namespace {
 }  // namespace
 
 void start_cuda(const Tensor&, double, Context&) { refuse(); }
-void set_rate_cuda(const Tensor&, double, Context&) { refuse(); }
+void set_cuda(const Tensor&, Field, double, Context&) { refuse(); }
 void squares_cuda(std::span<const Update>, std::int64_t*, Context&) { refuse(); }
 void begin_cuda(const Tensor&, const Hyper&, const Tensor&, const Tensor&, Context&) { refuse(); }
 void advance_cuda(std::span<const Update>, const Tensor&, Context&) { refuse(); }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/convert.h"
-#include "ops/adamw/impl.h"
+#include "ops/adamw/moments.h"
 
 namespace headroom::adamw {
 
@@ -33,7 +33,8 @@ HEADROOM_CONVERT Numbers prepare(double* s, double sum, const Hyper& h) {
           float(1 / std::sqrt(correct2)),
           float(h.eps),
           float(1 - s[rate] * h.decay),
-          good ? 1.0f : 0.0f};
+          good ? 1.0f : 0.0f,
+          scrambled(std::uint32_t(s[seed]) ^ scrambled(std::uint32_t(s[updates])))};
 }
 
 }  // namespace headroom::adamw

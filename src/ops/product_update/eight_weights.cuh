@@ -24,7 +24,9 @@ __device__ __forceinline__ bool usual(float v, float a, float b) {  // √v, a/b
          within(__float_as_uint(b), power(-30), power(30));
 }
 
-// Four neighbours and four more: gradients and the weights' halves are 16 bits each, two in a word.
+// Four neighbours and four more: gradients and the weights' halves are 16 bits each, two in a word. fused: as moments that are not FP32 have
+// it (ops/adamw/moments.h).
+template <bool fused = false>
 __device__ __forceinline__ void advance_eight(const adamw::Numbers& k, const uint2 (&g)[2], uint2 (&upper)[2], uint2 (&rest)[2],
                                               float4 (&m)[2], float4 (&v)[2]) {
   const auto word = [](auto& pair, int i) -> auto& { return i % 4 / 2 ? pair[i / 4].y : pair[i / 4].x; };
@@ -48,7 +50,8 @@ __device__ __forceinline__ void advance_eight(const adamw::Numbers& k, const uin
     std::uint32_t &up = word(upper, i), &low = word(rest, i);
     const float w0 = copy::join({{std::uint16_t(up)}, std::uint16_t(low)}),
                 w1 = copy::join({{std::uint16_t(up >> 16)}, std::uint16_t(low >> 16)});
-    const copy::Halves h0 = copy::split(adamw::stepped(k.keep, w0, step[i])), h1 = copy::split(adamw::stepped(k.keep, w1, step[i + 1]));
+    const auto after = [&](float w, float by) { return fused ? fmaf(k.keep, w, -by) : adamw::stepped(k.keep, w, by); };
+    const copy::Halves h0 = copy::split(after(w0, step[i])), h1 = copy::split(after(w1, step[i + 1]));
     up = h0.upper.bits | std::uint32_t(h1.upper.bits) << 16;
     low = h0.rest | std::uint32_t(h1.rest) << 16;
   }

@@ -58,10 +58,17 @@ void check_item(const Item& i, const Context& ctx) {
         name_of(x.dtype), name_of(w.dtype));
   if (eight_bits) check_scales(i, ctx);
   check(i.weight.rest && i.weight.decay, Code::unsupported, "product_update: a weight must be in halves, a copy and a rest, and decay");
+  const DType moments = i.weight.m.dtype;
   const auto beside = [&](const Tensor& t, DType type) { return t.dtype == type && t.count() == w.count() && t.contiguous(); };
-  check(w.contiguous() && beside(i.weight.m, DType::f32) && beside(i.weight.v, DType::f32) && beside(i.weight.rest, DType::u16),
-        Code::bad_argument, "product_update: moments must be fp32 and a rest 16 bits, each of the weight's {} elements, all contiguous",
+  check(w.contiguous() && (moments == DType::f32 || moments == DType::bf16 || moments == DType::u8) && beside(i.weight.m, moments) &&
+            beside(i.weight.v, moments) && beside(i.weight.rest, DType::u16),
+        Code::bad_argument,
+        "product_update: moments must be fp32, bf16 or 8 bits and a rest 16 bits, each of the weight's {} elements, all contiguous",
         w.count());
+  check(moments != DType::u8 || !ctx.on_gpu() || (!eight_bits && w.shape[1] % adamw::moments_block == 0), Code::unsupported,
+        "product_update: on a GPU moments in 8 bits need bf16 factors and weights with a multiple of {} columns, these are {} of {}; a "
+        "gradient that is held until the update (--gradients half) is served everywhere",
+        adamw::moments_block, eight_bits ? "fp8" : "bf16", w.shape[1]);
   const Support s = supports(w.shape[0], w.shape[1], ctx.device);
   check(s.ok, Code::unsupported, "product_update: {}; a gradient that is held until the update (--gradients half) is served everywhere",
         s.why);
@@ -73,7 +80,7 @@ Cost cost_of(std::span<const Item> all) {
     const double n = double(i.weight.copy.count());
     c.flops += 2 * n * double(i.tokens()) + 15 * n;
     const std::size_t factors = i.dy_transposed ? i.dy_transposed.bytes() + i.x_transposed.bytes() : i.dy.bytes() + i.x.bytes();
-    c.bytes += double(factors) + 24 * n;  // both halves and both moments, read and written
+    c.bytes += double(factors) + n * 2 * (4 + adamw::bytes_of_moments(i.weight));  // both halves and both moments, read and written
   }
   return c;
 }
@@ -90,10 +97,12 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
     const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul);
-    for (const Item& i : all)
+    for (const Item& i : all) {
+      check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
       check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&
                 bool(i.dy_transposed) == bool(all[0].dy_transposed),
             Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
+    }
     if (ctx.dry()) return;
     factors == DType::bf16 ? advance_sm90(all, numbers, ctx) : advance_fp8_sm90(all, numbers, ctx);
     return;

@@ -63,7 +63,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
-template <class OfDy, bool along_tokens>
+template <class OfDy, bool along_tokens, class Moments>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row_here = group * 64 + warp * 16 + lane / 4;  // of X
   const Descriptors words(&s);
@@ -119,8 +119,8 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
                               word(j, 1), word(j + 1, 0), word(j + 1, 1));
     s.rings.out_full.arrive();  // every lane, for what it has stored
   }
-  update<side, at_once>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
-                        parity);  // no products left: update too
+  update<side, at_once, false, Moments>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                                        parity);  // no products left: update too
 }
 
 // product_update_fp8_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
@@ -129,7 +129,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
 //   numerics  128 tokens as Hopper adds 8-bit products, these scaled (along_tokens: 128 x 128 and 1 x 128) and added in FP32 in order, other scales
 //             after the last; the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
 //   limit   tensor cores and the update's 24 bytes a weight, which run beside each other
-template <class OfDy, bool along_tokens>
+template <class OfDy, bool along_tokens, class Moments>
 __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   static_assert(2 * (registers_of_updaters + registers_of_multipliers) <= 65536 / 128);
@@ -141,11 +141,11 @@ __global__ void __launch_bounds__(threads, 1) product_update_fp8_sm90(const __gr
   const Walker walk = set_up(s.rings, updaters);
   if (walk.warp >= 8) {
     registers_up<registers_of_multipliers>();
-    multiply<OfDy, along_tokens>(a, s, walk, (walk.warp - 8) / 4);
+    multiply<OfDy, along_tokens, Moments>(a, s, walk, (walk.warp - 8) / 4);
   } else {
     registers_down<registers_of_updaters>();
     if (threadIdx.x == 0) fetch<along_tokens>(a, s, walk);
-    if (walk.warp > 0) update_tiles<side, side, at_once>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
+    if (walk.warp > 0) update_tiles<side, side, at_once, false, Moments>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
     __syncwarp();
   }
   cluster_meet();  // no block exits while the other still sends
@@ -174,11 +174,14 @@ void advance_fp8_sm90(std::span<const Item> all, const Tensor& numbers, Context&
     add_weight<side, side>(a, w, i);
   }
   const bool e5m2 = as_first.values.dtype == DType::e5m2;
-  const auto kernel = along_k(as_first.kind)
-                          ? e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, true> : product_update_fp8_sm90<__nv_fp8_e4m3, true>
-                      : e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, false>
-                             : product_update_fp8_sm90<__nv_fp8_e4m3, false>;
-  launch_clusters(kernel, a, threads, sizeof(Shared), ctx);
+  const auto start = [&]<class Moments>(Moments) {
+    const auto kernel = along_k(as_first.kind) ? e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, true, Moments>
+                                                      : product_update_fp8_sm90<__nv_fp8_e4m3, true, Moments>
+                        : e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, false, Moments>
+                                               : product_update_fp8_sm90<__nv_fp8_e4m3, false, Moments>;
+    launch_clusters(kernel, a, threads, sizeof(Shared), ctx);
+  };
+  all[0].weight.m.dtype == DType::bf16 ? start(HalfMoments()) : start(WholeMoments());
 }
 
 }  // namespace headroom::product_update

@@ -57,7 +57,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
-template <bool Cut>
+template <bool Cut, class Moments>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
@@ -95,16 +95,16 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
                    pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
     s.rings.out_full.arrive();  // every lane, for what it has stored
   }
-  update<tile_n, at_once, Cut>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
-                               parity);  // no products left: update too
+  update<tile_n, at_once, Cut, Moments>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,
+                                        parity);  // no products left: update too
 }
 
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
 //   needs   sm_90a, sides that 8 divides (Cut: not all 256), tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
 //   numerics  FP32 sums over the tokens in order, the gradient rounded to bf16, the update to the bits of adamw_step; repeats bit for bit
-//   limit   the tensor cores; the update's 24 bytes a weight overlap them, except the last tile's
-template <bool Cut>
+//   limit   the tensor cores; the update's 24 bytes a weight (16 with moments in bf16, 12 in 8 bits) overlap them, except the last tile's
+template <bool Cut, class Moments>
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   if (a.numbers->go == 0) return;  // nothing may change
@@ -112,12 +112,12 @@ __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_c
   auto& s = *reinterpret_cast<Shared*>(memory);
   const Walker walk = set_up(s.rings, updaters);
   if (walk.warp >= 4) {
-    multiply<Cut>(a, s, walk, (walk.warp - 4) / 4);
+    multiply<Cut, Moments>(a, s, walk, (walk.warp - 4) / 4);
   } else if (walk.warp == 0) {
     if (threadIdx.x == 0) fetch<Cut>(a, s, walk);
     __syncwarp();
   } else {
-    update_tiles<tile_m, tile_n, at_once, Cut>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
+    update_tiles<tile_m, tile_n, at_once, Cut, Moments>(a, s.rings, s.out, walk, walk.warp - 1, updaters);
     __syncwarp();
   }
   cluster_meet();  // no block exits while the other still sends
@@ -145,7 +145,11 @@ void advance_sm90(std::span<const Item> all, const Tensor& numbers, Context& ctx
   const auto cut_at = [](const Tensor& w) { return w.shape[0] % (tile_m * cluster) != 0 || w.shape[1] % tile_n != 0; };
   const bool cut = std::any_of(all.begin(), all.end(), [&](const Item& i) { return cut_at(i.weight.copy); });
   for (const Item& i : all) add_weight<tile_m, tile_n>(a, Weight{.dy = map_of(i.dy, cut), .x = map_of(i.x, cut)}, i);
-  launch_clusters(cut ? product_update_sm90<true> : product_update_sm90<false>, a, threads, sizeof(Shared), ctx);
+  const auto start = [&]<class Moments>(Moments) {
+    launch_clusters(cut ? product_update_sm90<true, Moments> : product_update_sm90<false, Moments>, a, threads, sizeof(Shared), ctx);
+  };
+  const DType moments = all[0].weight.m.dtype;
+  moments == DType::u8 ? start(EightBitMoments()) : moments == DType::bf16 ? start(HalfMoments()) : start(WholeMoments());
 }
 
 }  // namespace headroom::product_update
