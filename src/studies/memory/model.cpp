@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -123,8 +124,8 @@ std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Devic
   return out;
 }
 
-using Key = std::pair<Phase, std::string>;
-Key key_of(const Entry& e) { return {e.phase, e.name.text}; }
+using Key = std::tuple<Phase, std::string, DType>;
+Key key_of(const Entry& e) { return {e.phase, e.name.text, e.dtype}; }
 
 Table components(const Case& c, const ModelMemory& s) {
   std::map<Key, Shape> probe;

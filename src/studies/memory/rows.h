@@ -170,7 +170,7 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.fits, {.name = "fits", .role = noted});
 }
 
-struct ModelTensorRow {  // tensors of one name
+struct ModelTensorRow {  // tensors of one name and dtype
   std::string name, shape, dtype;
   std::int64_t tensors = 0;
   std::uint64_t bytes = 0;

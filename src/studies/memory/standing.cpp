@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace headroom::studies {
@@ -11,8 +12,8 @@ std::vector<Standing> standing_by_name(const engine::Forecast& f) {
     std::int64_t count = 0;
     std::uint64_t bytes = 0;
   };
-  using Key = std::pair<Phase, std::string>;
-  const auto key_of = [](const Entry& e) { return Key(e.phase, e.name.text); };
+  using Key = std::tuple<Phase, std::string, DType>;
+  const auto key_of = [](const Entry& e) { return Key(e.phase, e.name.text, e.dtype); };
   std::vector<Standing> all;
   std::map<Key, std::pair<std::size_t, Live>> known;  // where it is in `all`
   for (const auto& event : f.events) {
