@@ -35,6 +35,7 @@ class Levers(TypedDict, total=False):
     masters: str
     gradients: str
     update: str
+    moments: str
     ranks: int  # that take the step together; bytes are of one
     shard: str
     split_tokens: bool
@@ -51,11 +52,12 @@ class LeverLists(TypedDict, total=False):
     masters: Words
     gradients: Words
     update: Words
+    moments: Words
 
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """Tensors of one name, those of all blocks together."""
+    """Tensors of one name and dtype, those of all blocks together."""
 
     name: str
     phase: str  # parameter, gradient, optimizer, input, saved, forward, backward, workspace

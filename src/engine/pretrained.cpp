@@ -230,7 +230,7 @@ void load_pretrained(Training& t, const std::string& folder) {
       });
       to += rows * columns;
     }
-    t.comm() ? t.store().set_values(p, Value::weight, all.data()) : view.write(whole, p.rest);
+    t.comm() ? t.store().set_values(p, all.data()) : view.write(whole, p.rest);
   }
   t.store().refresh_copies();
 }
@@ -289,13 +289,14 @@ std::vector<NamedTensor> tensors_to_write(Training& t) {
       const auto shape = shape_of(source, p.spec);
       const std::int64_t columns = p.spec.shape.rank == 2 ? p.spec.shape[1] : 1;
       const auto bring = [&t, &p, source, first, columns] {
-        const std::vector<float> values = t.store().values(p, Value::weight);
-        std::vector<float> part(std::size_t(source.rows * columns));
+        const std::vector<float> values = t.store().values(p);
+        std::vector<char> bytes(std::size_t(source.rows * columns) * sizeof(float));
+        auto* part = reinterpret_cast<float*>(bytes.data());
         for (std::int64_t row = 0; row < source.rows; ++row)
           for (std::int64_t i = 0; i < columns; ++i)
             part[std::size_t(source.transposed ? i * source.rows + row : row * columns + i)] =
                 values[std::size_t((first + row) * columns + i)] - (source.less_one ? 1.0f : 0.0f);
-        return part;
+        return bytes;
       };
       all.push_back({source.name, Tensor(nullptr, DType::f32, shape.size() == 2 ? Shape{shape[0], shape[1]} : Shape{shape[0]}), {}, bring});
       first += source.rows;

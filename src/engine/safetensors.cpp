@@ -183,11 +183,11 @@ std::uint64_t place_of(const SafetensorsHeader& h, const NamedTensor& t, const s
 std::string shape_in_words(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors, const Metadata& metadata, HostView view) {
-  std::vector<float> brought;
+  std::vector<char> brought;
   const auto bytes_of = [&](const NamedTensor& t) {
     if (!t.bring) return view.read(t.tensor, t.rest);
     brought = t.bring();
-    return reinterpret_cast<const char*>(brought.data());
+    return static_cast<const char*>(brought.data());
   };
   Json header;
   Checksum sum;
@@ -239,9 +239,9 @@ Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor
   check(written->second == sum.text(), Code::io, "'{}' is damaged: its bytes do not match its checksum", path);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const NamedTensor& t = tensors[i];
-    std::vector<float> taken(t.take ? t.bytes() / sizeof(float) : 0);
+    std::vector<char> taken(t.take ? t.bytes() : 0);
     in.seekg(std::streamoff(offsets[i]));
-    in.read(t.take ? reinterpret_cast<char*>(taken.data()) : view.room(t.tensor, t.rest), std::streamsize(t.bytes()));
+    in.read(t.take ? taken.data() : view.room(t.tensor, t.rest), std::streamsize(t.bytes()));
     check(bool(in), Code::io, "'{}' cannot be read completely", path);
     t.take ? t.take(taken.data()) : view.write(t.tensor, t.rest);
   }

@@ -17,9 +17,9 @@ struct NamedTensor {
   std::string name;
   Tensor tensor;     // contiguous; read: the memory that its bytes go to
   Tensor rest = {};  // with it, FP32 values lie in two halves here and whole in the file (transfer.h)
-  // Instead of the tensor's memory, where several ranks hold the values: FP32, all of them. A writer asks twice.
-  std::function<std::vector<float>()> bring = {};
-  std::function<void(const float*)> take = {};
+  // Instead of the tensor's memory, where several ranks hold the values: the bytes of all of them. A writer asks twice.
+  std::function<std::vector<char>()> bring = {};
+  std::function<void(const char*)> take = {};
 
   DType type() const { return rest ? DType::f32 : tensor.dtype; }
   std::size_t bytes() const { return std::size_t(tensor.count()) * size_of(type()); }

@@ -22,24 +22,37 @@ constexpr const char* old_format = "headroom checkpoint 1";  // had none: its fi
 
 enum class What : std::uint8_t { weights, everything };
 
+// A file is of the model, whoever holds its parts: where ranks do, they bring them.
 std::vector<NamedTensor> tensors_of(Training& t, What what) {
+  ParamStore& store = t.store();
   std::vector<NamedTensor> all;
-  for (const Param& p : t.store().params()) {
+  for (const Param& p : store.params()) {
     const std::string name = p.spec.full_name();
-    if (t.comm()) {  // a file is of the model, whoever holds its parts
-      const auto add = [&](const char* suffix, Value value) {
-        all.push_back({name + suffix,
-                       Tensor(nullptr, DType::f32, p.spec.shape),
+    if (t.comm())
+      all.push_back({name,
+                     Tensor(nullptr, DType::f32, p.spec.shape),
+                     {},
+                     [&store, &p] {
+                       const auto values = store.values(p);
+                       const char* bytes = reinterpret_cast<const char*>(values.data());
+                       return std::vector<char>(bytes, bytes + values.size() * sizeof(float));
+                     },
+                     [&store, &p](const char* whole) { store.set_values(p, reinterpret_cast<const float*>(whole)); }});
+    else
+      all.push_back(p.rest ? NamedTensor{name, p.copy, p.rest} : NamedTensor{name, p.master});
+    const auto states = store.states(p);
+    for (std::size_t n = 0; n < states.size() && what == What::everything; ++n) {
+      const std::string full_name = name + states[n].suffix;
+      const Shape shape = states[n].shape_for(p.spec.shape);
+      if (t.comm())
+        all.push_back({full_name,
+                       Tensor(nullptr, states[n].type, shape),
                        {},
-                       [&t, &p, value] { return t.store().values(p, value); },
-                       [&t, &p, value](const float* whole) { t.store().set_values(p, value, whole); }});
-      };
-      add("", Value::weight);
-      if (p.m && what == What::everything) add(".m", Value::m), add(".v", Value::v);
-      continue;
+                       [&store, &p, n] { return store.state(p, n); },
+                       [&store, &p, n](const char* whole) { store.set_state(p, n, whole); }});
+      else
+        all.push_back({full_name, p.state[n]});
     }
-    all.push_back(p.rest ? NamedTensor{name, p.copy, p.rest} : NamedTensor{name, p.master});
-    if (p.m && what == What::everything) all.push_back({name + ".m", p.m}), all.push_back({name + ".v", p.v});
   }
   if (what == What::everything) all.push_back({"adamw.state", t.state_tensor()});
   return all;

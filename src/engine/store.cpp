@@ -14,14 +14,19 @@
 namespace headroom::engine {
 
 ParamStore::ParamStore(const ModelConfig& config, const Settings& settings, Context& ctx, dist::Comm* comm)
-    : settings_(settings), ctx_(ctx), comm_(comm), last_group_(last_group(config)), tied_(config.tied) {
+    : settings_(settings),
+      optimizer_(settings.holding.moments),
+      ctx_(ctx),
+      comm_(comm),
+      last_group_(last_group(config)),
+      tied_(config.tied) {
   check(alone() || (comm && comm->ranks() == settings.ranks.count), Code::bad_argument, "store: {} ranks need a way to speak to each other",
         settings.ranks.count);
   if (settings_.purpose == Purpose::gradients && settings_.holding.gradients == Gradients::none)
     settings_.holding.gradients = Gradients::half;  // nobody updates
   const auto table = param_table(config);
   params_.reserve(table.size());
-  for (const ParamSpec& spec : table) params_.push_back({spec, 0, spec.shape.count(), {}, {}, {}, {}, {}, {}});
+  for (const ParamSpec& spec : table) params_.push_back({spec, 0, spec.shape.count(), {}, {}, {}, {}, {}});
   made_.resize(table.size());
   kept_.resize(table.size());
   for (std::size_t i = 0; i < table.size(); ++i)
@@ -58,7 +63,6 @@ void ParamStore::make_alone() {
     for (Param& p : params_)
       if (wanted(p.spec)) p.*which = ctx_.arena.make({p.spec.name, p.spec.layer}, type, p.spec.shape);
   };
-  const auto every = [](const ParamSpec&) { return true; };
   const auto multiplied = [](const ParamSpec& s) { return s.multiplied; };
   make_each(Phase::parameter, DType::f32, &Param::master, [&](const ParamSpec& s) { return !(halves() && s.multiplied); });
   if (settings_.compute != DType::f32) make_each(Phase::parameter, settings_.compute, &Param::copy, multiplied);
@@ -73,9 +77,18 @@ void ParamStore::make_alone() {
     if (during()) params_[i].grad = made_[i];
   }
   if (settings_.purpose == Purpose::gradients) return;
-  make_each(Phase::optimizer, DType::f32, &Param::m, every);
-  make_each(Phase::optimizer, DType::f32, &Param::v, every);
-  for (const Param& p : params_) updates_.push_back({p.grad, p.master, p.m, p.v, p.copy, p.spec.decay, p.rest});
+  {
+    auto of_optimizer = ctx_.arena.in_phase(Phase::optimizer);
+    bool more = true;
+    for (std::size_t n = 0; std::exchange(more, false); ++n)  // the first of every weight, then the second …
+      for (Param& p : params_) {
+        const auto states = optimizer_.states(p.spec);
+        more = more || n + 1 < states.size();
+        if (n >= states.size()) continue;
+        p.state.push_back(ctx_.arena.make({p.spec.name, p.spec.layer}, states[n].type, states[n].shape_for(p.spec.shape)));
+      }
+  }
+  for (const Param& p : params_) updates_.push_back(update_of(p, p.grad));
 }
 
 // A micro-batch's gradients of one group, as large as the largest group's. What two groups add to has its own place.
@@ -132,8 +145,18 @@ void ParamStore::make_shared() {
                                         : ctx_.arena.make({r.name, r.layer}, DType::f32, {r.part});
     }
   }
-  if (settings_.purpose == Purpose::training)
-    for (Tensor Param::*which : {&Param::m, &Param::v}) make_each(Phase::optimizer, which, f32, whole_states, every);
+  if (settings_.purpose == Purpose::training) {
+    auto in = ctx_.arena.in_phase(Phase::optimizer);
+    bool more = true;
+    for (std::size_t n = 0; std::exchange(more, false); ++n)
+      for (Run& r : runs_) {
+        const auto states = optimizer_.states(params_[std::size_t(r.params.front())].spec);
+        more = more || n + 1 < states.size();
+        if (n >= states.size()) continue;
+        const std::int64_t elements = whole_states ? ranks * r.part : r.part;
+        r.held.state.push_back(ctx_.arena.make({r.name, r.layer}, states[n].type, {elements / states[n].per}));
+      }
+  }
   make_loans();
   view_params();
 }
@@ -223,9 +246,16 @@ void ParamStore::view_params() {
     p.first = from - p.spec.at;
     p.count = to - from;
     const auto whole = [&](const Tensor& t) { return t ? Tensor(run_of(t, p.spec.at, all).data, t.dtype, p.spec.shape) : Tensor(); };
-    for (Tensor Param::*which : {&Param::master, &Param::copy, &Param::rest, &Param::m, &Param::v}) {
+    for (Tensor Param::*which : {&Param::master, &Param::copy, &Param::rest}) {
       const Tensor& t = r.held.*which;
       if (t) p.*which = t.count() == r.part ? run_of(t, p.count > 0 ? from - begin : 0, p.count) : whole(t);
+    }
+    const auto states = optimizer_.states(p.spec);
+    for (std::size_t n = 0; n < r.held.state.size(); ++n) {
+      const std::int64_t per = states[n].per;
+      const bool part = r.held.state[n].count() == r.part / per;
+      const std::int64_t at = !part ? p.spec.at : p.count > 0 ? from - begin : 0;
+      p.state.push_back(run_of(r.held.state[n], at / per, ceil_div(part ? p.count : all, per)));
     }
     if (r.sum && !during()) p.grad = run_of(r.sum, p.count > 0 ? from - begin : 0, p.count);
     made_[i] = whole(r.made);
@@ -238,8 +268,27 @@ Tensor ParamStore::owned(const Param& p, const Tensor& t) const {
 }
 std::int64_t ParamStore::first_of(const Param& p, const Tensor& t) const { return t.count() == p.count ? p.first : 0; }
 
-adamw::Update ParamStore::update_of(const Param& p, const Tensor& grad) const {
-  return {grad, owned(p, p.master), owned(p, p.m), owned(p, p.v), owned(p, p.copy), p.spec.decay, owned(p, p.rest)};
+// Of all elements, or of those that this rank owns: as many as the gradient has. Alone: of all, with or without a gradient.
+adamw::Update ParamStore::update_of(const Param& p, const Tensor& grad, int parts, std::int64_t apart) const {
+  const bool whole = grad.count() == p.spec.shape.count();
+  const auto of = [&](const Tensor& t) { return alone() ? t : whole ? flat(t) : owned(p, t); };
+  Updated u{.grad = grad,
+            .master = of(p.master),
+            .copy = of(p.copy),
+            .rest = of(p.rest),
+            .state = {},
+            .decay = p.spec.decay,
+            .parameter = std::uint32_t(&p - params_.data()),
+            .first = whole || alone() ? 0 : p.first,
+            .parts = parts,
+            .apart = apart};
+  const auto states = optimizer_.states(p.spec);
+  for (std::size_t n = 0; n < states.size(); ++n) {
+    const std::int64_t per = states[n].per, mine = ceil_div(p.count, per);
+    const Tensor& t = p.state[n];
+    u.state.push_back(alone() ? t : whole || t.count() == mine ? flat(t) : run_of(t, p.first / per, mine));
+  }
+  return optimizer_.update(u);
 }
 
 // part: this rank's of the run's gradient, or the first of as many parts of it.
@@ -248,8 +297,7 @@ std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor&
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
     if (p.count == 0) continue;
-    all.push_back(update_of(p, run_of(part, p.spec.at + p.first - comm_->rank() * r.part, p.count)));
-    all.back().parts = parts, all.back().apart = apart;
+    all.push_back(update_of(p, run_of(part, p.spec.at + p.first - comm_->rank() * r.part, p.count), parts, apart));
   }
   return all;
 }
@@ -259,9 +307,7 @@ std::vector<adamw::Update> ParamStore::whole_updates(const Run& r, const Tensor&
   std::vector<adamw::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
-    const Tensor grad = run_of(whole, p.spec.at, p.spec.shape.count());
-    all.push_back({grad, flat(p.master), flat(p.m), flat(p.v), flat(p.copy), p.spec.decay, flat(p.rest)});
-    all.back().parts = parts, all.back().apart = apart;
+    all.push_back(update_of(p, run_of(whole, p.spec.at, p.spec.shape.count()), parts, apart));
   }
   return all;
 }
@@ -302,19 +348,35 @@ Weight ParamStore::weight(int group, Role role) const {
 
 // ---- values from and to the outside
 
+// Calls fill(FP32 scratch, number of its first element among those of the parameter that are held, …) for every piece of a weight in halves.
+template <class Fill>
+void ParamStore::in_pieces(const Param& p, Fill&& fill) {
+  const Tensor upper = p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), rest = flat(p.rest);
+  constexpr std::int64_t least = 64;  // FP32 numbers that any step has room for
+  const auto room = std::int64_t((ctx_.arena.capacity() - ctx_.arena.used()) / sizeof(float));
+  const std::int64_t most = std::clamp<std::int64_t>(room / 2 / least * least, least, 1 << 22);  // half: the step has the peak
+  for (std::int64_t at = 0; at < rest.count(); at += most) {
+    auto scope = ctx_.arena.scope();
+    const std::int64_t n = std::min(most, rest.count() - at);
+    const Tensor piece = ctx_.arena.make({p.spec.name, p.spec.layer}, DType::f32, {n});
+    fill(piece, at);
+    copy::split(piece, run_of(upper, at, n), run_of(rest, at, n), ctx_);
+  }
+}
+
 void ParamStore::initialise(std::uint64_t seed) {
   if (ctx_.dry()) return;
   for (std::size_t index = 0; index < params_.size(); ++index) {
     check(!interrupted(), Code::interrupted, "{} while the weights were filled", stopped_by());  // billions take minutes on a CPU
     const Param& p = params_[index];
-    const Tensor here = flat(p.rest ? p.m : p.master);
-    if (p.spec.std == 0)
-      fill::constant(here, p.spec.mean, ctx_);
-    else
-      fill::normal(here, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx_, first_of(p, here));
-    if (p.rest) copy::split(here, p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), flat(p.rest), ctx_);
-    for (const Tensor& t : {p.m, p.v})
-      if (t) fill::constant(t, 0, ctx_);
+    const std::int64_t first = first_of(p, p.rest ? p.rest : p.master);
+    const auto fill = [&](const Tensor& t, std::int64_t at) {
+      p.spec.std == 0 ? fill::constant(t, p.spec.mean, ctx_)
+                      : fill::normal(t, Random{seed}.stream(index), p.spec.mean, p.spec.std, ctx_, first + at);
+    };
+    p.rest ? in_pieces(p, fill) : fill(flat(p.master), 0);
+    for (const Tensor& t : p.state)  // zeros, whose bits are the same in every type; up to 3 bytes more belong to nothing else
+      fill::constant(Tensor(t.data, DType::f32, {ceil_div(std::int64_t(t.bytes()), 4)}), 0, ctx_);
   }
   refresh_copies();
 }
@@ -328,24 +390,24 @@ void ParamStore::refresh_copies() {
   settle();
 }
 
-std::vector<char> ParamStore::whole_values(const Param& p, Tensor Param::*which) {
-  const Tensor& t = p.*which;
-  const auto size = std::int64_t(size_of(t.dtype)), count = p.spec.shape.count();
+// All of a tensor that has a number for every `per` elements of a parameter: `mine` is what this rank has of it, `held` of its run.
+std::vector<char> ParamStore::whole_values(const Param& p, const Tensor& mine, const Tensor& held, std::int64_t per) {
+  const auto size = std::int64_t(size_of(mine.dtype)), count = ceil_div(p.spec.shape.count(), per);
   std::vector<char> all(std::size_t(count * size));
   const Run& r = runs_[std::size_t(p.spec.segment)];
-  const Tensor held = r.held.*which;
-  if (alone() || held.count() != r.part) {
-    read(t, all.data(), ctx_);
+  const std::int64_t part = r.part / per, place = p.spec.at / per;
+  if (alone() || held.count() != part) {
+    read(mine, all.data(), ctx_);
     return all;
   }
-  const std::int64_t ranks = settings_.ranks.count;
+  const std::int64_t ranks = settings_.ranks.count, step = grain / per;
   auto scope = ctx_.arena.scope();
   const auto room = std::int64_t((ctx_.arena.capacity() - ctx_.arena.used()) / std::size_t(ranks * size));
-  const std::int64_t most = std::clamp(room / grain * grain, grain, std::min<std::int64_t>(r.part, 1 << 18));
-  for (std::int64_t at = 0; at < r.part; at += most) {
-    const std::int64_t n = std::min(most, r.part - at);
+  const std::int64_t most = std::clamp(room / step * step, step, std::min<std::int64_t>(part, 1 << 18));
+  for (std::int64_t at = 0; at < part; at += most) {
+    const std::int64_t n = std::min(most, part - at);
     auto inner = ctx_.arena.scope();
-    const Tensor whole = ctx_.arena.make({"values of all ranks", r.layer}, t.dtype, {ranks * n});
+    const Tensor whole = ctx_.arena.make({"values of all ranks", r.layer}, mine.dtype, {ranks * n});
     comm_->carries({"values", r.layer});
     comm_->gather(run_of(held, at, n), whole, ctx_.stream);
     const auto values = [&] {
@@ -354,7 +416,7 @@ std::vector<char> ParamStore::whole_values(const Param& p, Tensor Param::*which)
       return host;
     }();
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      const std::int64_t begin = rank * r.part + at - p.spec.at, from = std::max<std::int64_t>(begin, 0), to = std::min(begin + n, count);
+      const std::int64_t begin = rank * part + at - place, from = std::max<std::int64_t>(begin, 0), to = std::min(begin + n, count);
       if (from < to)
         std::memcpy(all.data() + from * size, values.data() + (rank * n + from - begin) * size, std::size_t((to - from) * size));
     }
@@ -362,24 +424,22 @@ std::vector<char> ParamStore::whole_values(const Param& p, Tensor Param::*which)
   return all;
 }
 
-std::vector<float> ParamStore::values(const Param& p, Value what) {
+std::vector<float> ParamStore::values(const Param& p) {
   std::vector<float> all(std::size_t(p.spec.shape.count()));
-  if (what == Value::weight && p.rest) {
-    const auto upper = whole_values(p, &Param::copy), rest = whole_values(p, &Param::rest);
+  const Param& held = runs_[std::size_t(p.spec.segment)].held;
+  if (p.rest) {
+    const auto upper = whole_values(p, p.copy, held.copy), rest = whole_values(p, p.rest, held.rest);
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i] = copy::join({reinterpret_cast<const bf16*>(upper.data())[i], reinterpret_cast<const std::uint16_t*>(rest.data())[i]});
     return all;
   }
-  const auto bytes = whole_values(p, what == Value::weight ? &Param::master : what == Value::m ? &Param::m : &Param::v);
+  const auto bytes = whole_values(p, p.master, held.master);
   std::memcpy(all.data(), bytes.data(), bytes.size());
   return all;
 }
 
-void ParamStore::set_values(const Param& p, Value what, const float* whole) {
-  if (what != Value::weight || !p.rest) {
-    const Tensor& t = what == Value::weight ? p.master : what == Value::m ? p.m : p.v;
-    return write(whole + first_of(p, t), flat(t), ctx_);
-  }
+void ParamStore::set_values(const Param& p, const float* whole) {
+  if (!p.rest) return write(whole + first_of(p, p.master), flat(p.master), ctx_);
   std::vector<bf16> upper(std::size_t(p.rest.count()));
   std::vector<std::uint16_t> rest(upper.size());
   for (std::size_t i = 0; i < upper.size(); ++i) {
@@ -389,6 +449,18 @@ void ParamStore::set_values(const Param& p, Value what, const float* whole) {
   }
   write(upper.data(), p.copy.count() == p.rest.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
   write(rest.data(), flat(p.rest), ctx_);
+}
+
+std::vector<char> ParamStore::state(const Param& p, std::size_t n) {
+  const Run& r = runs_[std::size_t(p.spec.segment)];
+  return whole_values(p, p.state[n], alone() ? Tensor() : r.held.state[n], optimizer_.states(p.spec)[n].per);
+}
+
+void ParamStore::set_state(const Param& p, std::size_t n, const char* whole) {
+  const std::int64_t per = optimizer_.states(p.spec)[n].per;
+  const Tensor& t = p.state[n];
+  const bool part = !alone() && runs_[std::size_t(p.spec.segment)].held.state[n].count() == runs_[std::size_t(p.spec.segment)].part / per;
+  write(whole + (part ? p.first / per * std::int64_t(size_of(t.dtype)) : 0), flat(t), ctx_);
 }
 
 }  // namespace headroom::engine

@@ -21,7 +21,7 @@
 #include "dist/comm.h"
 #include "engine/params.h"
 #include "engine/ranks.h"
-#include "ops/adamw/adamw.h"
+#include "engine/store/optimizer.h"
 #include "ops/op.h"
 
 namespace headroom::engine {
@@ -32,8 +32,6 @@ struct Weight {
   const adamw::Update* update = nullptr;  // instead of dw: who makes the gradient updates the weight too, once nothing needs it as it was
   Tensor numbers = {};                    // of that update
 };
-
-enum class Value : std::uint8_t { weight, m, v };
 
 enum class Pass : std::uint8_t { forward, backward };  // what a lease is for; a backward pass may run forward again
 
@@ -79,6 +77,7 @@ struct HoldingOf {
   Say<Masters> masters{Masters::whole};
   Say<Updating> updating{Updating::after};
   Say<Gradients> gradients{Gradients::whole};
+  Say<Moments> moments{Moments::whole};
 
   friend bool operator==(const HoldingOf&, const HoldingOf&) = default;
 };
@@ -100,13 +99,17 @@ void describe(H&& h, auto&& f) {
                            "updates the weight"});
   f(h.updating,
     {.name = "update", .about = "AdamW. after: once backward has finished; during: group by group within it, without clipping"});
+  f(h.moments, {.name = "moments",
+                .about = "AdamW's moments of matrices and embeddings. whole: FP32; half: bf16; 8bit: 8 bits with FP32 scales; both rounded "
+                         "stochastically"});
 }
 
 struct Param {
   ParamSpec spec;
   // Elements that this rank owns: everything where it is alone. What is not whole on this rank is these elements, flat.
   std::int64_t first = 0, count = 0;
-  Tensor master, copy, rest, grad, m, v;  // copy: of multiplied weights when the compute type is not FP32; rest: then instead of master
+  Tensor master, copy, rest, grad;  // copy: of multiplied weights when the compute type is not FP32; rest: then instead of master
+  std::vector<Tensor> state;        // of the optimizer, in its order
 };
 
 class ParamStore {
@@ -153,10 +156,13 @@ class ParamStore {
 
   const std::vector<Param>& params() const { return params_; }
   Tensor first_gradient() const;  // one element: where it is not finite, an update changes nothing
-  // All elements of a parameter or a moment, of which this rank may hold a part, in FP32 on the host. Between steps: both wait, and the
-  // first, which every rank calls, uses the arena.
-  std::vector<float> values(const Param&, Value);
-  void set_values(const Param&, Value, const float* whole);
+  // All elements of a parameter, of which this rank may hold a part, in FP32 on the host; and the bytes of the optimizer's n-th tensor for
+  // it. Between steps: all wait, and those that every rank calls, which bring something, use the arena.
+  std::vector<float> values(const Param&);
+  void set_values(const Param&, const float* whole);
+  std::vector<StateTensor> states(const Param& p) const { return p.state.empty() ? std::vector<StateTensor>() : optimizer_.states(p.spec); }
+  std::vector<char> state(const Param&, std::size_t n);
+  void set_state(const Param&, std::size_t n, const char* whole);
 
  private:
   struct Run : Segment {         // a segment, and what this rank holds of it; alone: nothing, each parameter has its own tensors
@@ -164,7 +170,7 @@ class ParamStore {
     DType weight = DType::f32;   // as it is used
     DType partial = DType::f32;  // a gradient as a micro-batch makes it
     DType kept = DType::f32;     // and as it is kept
-    Param held;                  // master, copy, rest, m, v: whole, or this rank's part; grad: kept, whole
+    Param held;                  // master, copy, rest, state: whole, or this rank's part; grad: kept, whole
     Tensor made;                 // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
     Tensor parts;                // where an exchange brings this rank's part of it from every rank
     Tensor sum;                  // of these: this rank's part of the gradient of all ranks, FP32
@@ -202,7 +208,7 @@ class ParamStore {
 
   Tensor owned(const Param&, const Tensor&) const;           // of a tensor that is whole or owned: the owned elements, flat
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
-  adamw::Update update_of(const Param&, const Tensor& grad) const;
+  adamw::Update update_of(const Param&, const Tensor& grad, int parts = 1, std::int64_t apart = 0) const;  // grad: owned, or whole
   std::vector<adamw::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
   std::vector<adamw::Update> whole_updates(const Run&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
 
@@ -219,12 +225,15 @@ class ParamStore {
   void share_weights(const Run&);
   void wait(int mark);
   void settle();
-  std::vector<char> whole_values(const Param&, Tensor Param::*which);
+  template <class Fill>
+  void in_pieces(const Param&, Fill&& fill);
+  std::vector<char> whole_values(const Param&, const Tensor& mine, const Tensor& held, std::int64_t per = 1);
   Context beside() const;  // the lane's
   void exchange(const char* what, const Run&, const Tensor& mine, const Tensor& theirs, const Context&);
   void gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context&);
 
   Settings settings_;
+  Optimizer optimizer_;
   Context& ctx_;
   dist::Comm* comm_;
   std::unique_ptr<dist::Lane> lane_;

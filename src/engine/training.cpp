@@ -167,7 +167,10 @@ Tensor Training::make_rope_table(const SelfAttention& a, Name name) {
   return table;
 }
 
-void Training::initialise(std::uint64_t seed) { store_.initialise(seed); }
+void Training::initialise(std::uint64_t seed) {
+  store_.initialise(seed);
+  adamw::set_seed(state_, seed, ctx_);
+}
 
 void Training::warm() {
   if (!ctx_.on_gpu()) return;

@@ -151,6 +151,7 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
     if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
+    r.holding.moments = Moments(among(0, 2));
     if (r.holding.masters == Masters::halves && r.holding.updating == Updating::during && among(0, 1))
       r.holding.gradients = Gradients::none;
     r.keep.levels.clear();

@@ -53,6 +53,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     if (r.formats().stored.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
+    r.holding.moments = Moments(among(0, 2));
     r.keep.levels.clear();
     for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
     if (std::int64_t(r.keep.levels.size()) != r.model.layers) r.keep.levels.resize(1);
@@ -77,6 +78,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteOfEveryDenseFamily) {
     if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
+    r.holding.moments = Moments(among(0, 2));
     if (r.holding.updating == Updating::after && among(0, 2) == 0) r.micro_batches = int(among(2, 3));
     r.keep.levels.clear();
     for (std::int64_t l = among(1, 2); l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));

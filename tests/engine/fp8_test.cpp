@@ -353,7 +353,7 @@ TEST(Fp8, ACheckpointBeginsOrEndsInAnotherPrecision) {
   save(bf16.training, {1, 7, "{}"}, folder);
   load(eight.training, *newest_checkpoint(folder));
   EXPECT_EQ(eight.weights(), bf16.weights());
-  EXPECT_EQ(eight.gather(&Param::v), bf16.gather(&Param::v));
+  EXPECT_EQ(eight.moments(1), bf16.moments(1));
   eight.training.step({.lr = 0.01});
   save(eight.training, {2, 7, "{}"}, folder);
   load(bf16.training, *newest_checkpoint(folder));

@@ -24,7 +24,7 @@ inline void expect_never_held_learns_the_same(Recipe r, int steps, const Device&
     passes();
   }
   EXPECT_EQ(recorded.weights(), none.weights());
-  EXPECT_EQ(recorded.gather(&Param::v), none.gather(&Param::v));
+  EXPECT_EQ(recorded.moments(1), none.moments(1));
   EXPECT_NEAR(none.training.loss(), half.training.loss(), 0.01 * half.training.loss());
   EXPECT_NEAR(none.training.loss(), on_cpu.training.loss(), 0.01 * half.training.loss());
   EXPECT_EQ(none.arena.peak(), none.predicted);

@@ -13,18 +13,22 @@ inline constexpr std::array shardings = {Sharding::none, Sharding::optimizer, Sh
 
 struct Taken {  // in whole values
   std::vector<double> losses, norms;
-  std::vector<float> weights, m, v;
+  std::vector<float> weights;
+  std::vector<char> moments;  // bytes
   friend bool operator==(const Taken&, const Taken&) = default;
 };
 
 inline Taken values_of(Workshop& w) {  // every rank calls
   Taken t;
   ParamStore& store = w.training.store();
-  for (const Param& p : store.params())
-    for (const auto& [what, to] : {std::pair{Value::weight, &t.weights}, std::pair{Value::m, &t.m}, std::pair{Value::v, &t.v}}) {
-      const auto values = store.values(p, what);
-      to->insert(to->end(), values.begin(), values.end());
+  for (const Param& p : store.params()) {
+    const auto values = store.values(p);
+    t.weights.insert(t.weights.end(), values.begin(), values.end());
+    for (std::size_t n = 0; n < p.state.size(); ++n) {
+      const auto bytes = store.state(p, n);
+      t.moments.insert(t.moments.end(), bytes.begin(), bytes.end());
     }
+  }
   return t;
 }
 
@@ -73,8 +77,7 @@ inline void expect_same(const Taken& a, const Taken& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.norms, b.norms);
   EXPECT_TRUE(a.weights == b.weights);
-  EXPECT_TRUE(a.m == b.m);
-  EXPECT_TRUE(a.v == b.v);
+  EXPECT_TRUE(a.moments == b.moments);
 }
 
 }  // namespace headroom::engine

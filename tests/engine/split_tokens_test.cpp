@@ -112,7 +112,7 @@ TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
         for (const Param& p : w.training.store().params()) {
           std::vector<float> values(std::size_t(p.spec.shape.count()));
           for (float& x : values) x = float(p.spec.mean) + 0.4f * random.normal(i++);
-          w.training.store().set_values(p, Value::weight, values.data());
+          w.training.store().set_values(p, values.data());
         }
         w.training.store().refresh_copies();
         w.training.state_tensor().as<double>()[adamw::loss_scale] = std::min(w.training.state(adamw::loss_scale), 256.0);
@@ -128,7 +128,7 @@ TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
       auto of_one = gradients(one);
       std::map<std::string, std::vector<double>> weights;
       for (const Param& p : one.training.store().params())
-        for (const float x : one.training.store().values(p, Value::weight)) weights[p.spec.full_name()].push_back(double(x));
+        for (const float x : one.training.store().values(p)) weights[p.spec.full_name()].push_back(double(x));
       const auto *a = one.training.tokens().as<std::int32_t>(), *b = one.training.targets().as<std::int32_t>();
       const auto expected =
           oracle::Lm(decoder_of(r.model), weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
@@ -198,7 +198,7 @@ TEST(SplitTokens, AModelTrainedOnPartsGoesOnAlone) {
   Workshop one(r, 1);
   load(one.training, *newest_checkpoint(folder));
   for (std::size_t i = 0; const Param& p : one.training.store().params())
-    for (const float x : one.training.store().values(p, Value::weight)) ASSERT_EQ(x, before.weights[i++]);
+    for (const float x : one.training.store().values(p)) ASSERT_EQ(x, before.weights[i++]);
   std::filesystem::remove_all(folder);
 }
 

@@ -50,6 +50,16 @@ struct Workshop {
     }
     return all;
   }
+  std::vector<char> moments(std::size_t n) const {  // the bytes of the optimizer's n-th tensor of every weight that has one
+    std::vector<char> all;
+    for (const Param& p : const_cast<Workshop*>(this)->training.store().params())
+      if (n < p.state.size()) {
+        const std::size_t at = all.size();
+        all.resize(at + p.state[n].bytes());
+        read(p.state[n], all.data() + at, ctx);
+      }
+    return all;
+  }
 };
 
 }  // namespace headroom::engine

@@ -77,9 +77,12 @@ void WeightGradients::finish(std::int64_t n) {
     std::vector<product_update::Item> items;
     for (std::size_t i = at; i < std::min(at + 2, waiting.size()); ++i) {
       const auto [out, in] = waiting[i];
-      adamw::Update u;
-      u.m = u.v = view(DType::f32, {out, in}), u.copy = view(DType::bf16, {out, in}), u.rest = view(DType::u16, {out, in});
-      items.push_back({view(p.type(), {n, out}), view(p.type(), {n, in}), u});
+      Updated u{.grad = {}, .master = {}, .copy = view(DType::bf16, {out, in}), .rest = view(DType::u16, {out, in}), .state = {}};
+      const Optimizer optimizer(recipe.holding.moments);
+      ParamSpec matrix{};
+      matrix.multiplied = true;
+      for (const StateTensor& s : optimizer.states(matrix)) u.state.push_back(view(s.type, s.shape_for({out, in})));
+      items.push_back({view(p.type(), {n, out}), view(p.type(), {n, in}), optimizer.update(u)});
     }
     product_update::advance(items, numbers, p.ctx);
   }

@@ -81,6 +81,9 @@ class Ways {
     if (size_of(stored()) == 2)
       add("the blocks' gradients rounded to the precision (--gradients half)",
           [](Recipe& r) { r.holding.gradients = engine::Gradients::half; });
+    if (now_.purpose == engine::Purpose::training && now_.holding.moments != engine::Moments::eight)
+      add("AdamW's moments in 8 bits (--moments 8bit)", [](Recipe& r) { r.holding.moments = engine::Moments::eight; }).may_be_refused =
+          true;
   }
 
   void hold_less() {
@@ -169,6 +172,11 @@ Combination<Recipe> combination_of(const Recipe& now, const ModelMemory& s, cons
        [](Recipe& r) {
          return r.precision.dtype != DType::f16 && !r.model.tied && r.micro_batches == 1 &&
                 std::exchange(r.holding.updating, engine::Updating::during) == engine::Updating::after;
+       }},
+      {"--moments 8bit",
+       [](Recipe& r) {
+         return r.purpose == engine::Purpose::training &&
+                std::exchange(r.holding.moments, engine::Moments::eight) != engine::Moments::eight;
        }},
       {"micro-batches of 1", [](Recipe& r) {
          if (r.batch == 1 || r.holding.updating != engine::Updating::after) return false;

@@ -46,7 +46,8 @@ namespace {
 // A pass that makes no gradients, or no update, has nothing to choose there: of settings that differ in nothing else one is tried.
 bool says_more(const Plan& p, const Recipe& r) {
   const engine::Holding& h = r.holding;
-  const bool no_update = h.updating == engine::Updating::after && h.gradients != engine::Gradients::none;
+  const bool no_update =
+      h.updating == engine::Updating::after && h.gradients != engine::Gradients::none && h.moments == p.levers.holding.moments.front();
   if (p.use == ModelUse::gradients) return no_update;
   return p.use != ModelUse::forward || (no_update && h.gradients == engine::Gradients::whole && r.micro_batches == 1 && r.group() == 1 &&
                                         r.keep.first() == engine::Keep::everything);

@@ -25,7 +25,7 @@ inline std::vector<engine::Keeping> every_keep() {
   return all;
 }
 
-// What is tried where nothing is said: of every lever with named values all of them, but of logits those that round nothing.
+// What is tried where nothing is said: of every lever with named values all of them, but of logits and moments those that round nothing.
 inline engine::LeverLists levers_to_try() {
   engine::LeverLists all;
   describe(all, [](auto& list, const Description&) {
@@ -39,6 +39,7 @@ inline engine::LeverLists levers_to_try() {
   all.attention = {"flash", "plain"};
   all.keep = every_keep();
   all.logits = {engine::Logits::whole};
+  all.holding.moments = {engine::Moments::whole};
   return all;
 }
 
@@ -118,7 +119,7 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
   describe_columns(r.levers, f,
                    {.shown = {"precision", "attention", "keep", "masters", "gradients", "update"},
-                    .paired = {"precision", "attention", "keep", "logits", "masters", "gradients", "update"}});
+                    .paired = {"precision", "attention", "keep", "logits", "masters", "gradients", "update", "moments"}});
   f(r.micro_batch, {.name = "micro_batch"});
   f(r.micro_batches, {.name = "micro_batches"});
   f(r.sharding, {.name = "sharding"});

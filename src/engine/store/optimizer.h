@@ -1,0 +1,88 @@
+// Optimizer — which tensors an optimizer keeps beside a weight, and what it does to weights once their gradients are known. A store
+// (engine/store.h) makes these tensors, whole or a rank's part of each, and hands them back in that order; it does not know what they are.
+//
+// AdamW: it takes its part of a weight by itself, so ranks may own any elements from a multiple of `grain` on (params.h). With clipping or
+// loss scaling it needs the norm of all gradients first, and no weight changes before.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "base/described.h"
+#include "base/divide.h"
+#include "engine/params.h"
+#include "ops/adamw/adamw.h"
+
+namespace headroom::engine {
+
+enum class Moments : std::uint8_t {  // of matrices and tables of rows; those of vectors always are whole
+  whole,                             // FP32
+  half,                              // bf16
+  eight                              // 8 bits, with an FP32 scale for every 256
+};
+
+}  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::Moments> = names<engine::Moments>("whole", "half", "8bit");
+}
+
+namespace headroom::engine {
+
+constexpr std::string_view name_of(Moments m) { return names_of<Moments>.of(m); }
+
+struct StateTensor {
+  const char* suffix;  // of the weight's name, in files
+  DType type;
+  std::int64_t per = 1;  // elements of the weight that share a number
+  Shape shape_for(const Shape& weight) const { return per == 1 ? weight : Shape{ceil_div(weight.count(), per)}; }
+  friend bool operator==(const StateTensor&, const StateTensor&) = default;
+};
+
+// A weight, or a run of its elements from `first` on, and what an optimizer keeps for it. Tensors are contiguous.
+struct Updated {
+  Tensor grad;                // or the first of its parts
+  Tensor master, copy, rest;  // as a store holds them
+  std::vector<Tensor> state;
+  bool decay = true;
+  std::uint32_t parameter = 0;  // the weight's number
+  std::int64_t first = 0;
+  int parts = 1;
+  std::int64_t apart = 0;  // elements from one part to the next
+};
+
+class Optimizer {
+ public:
+  explicit Optimizer(Moments moments = Moments::whole) : moments_(moments) {}
+
+  // Equal for all weights of a segment.
+  std::vector<StateTensor> states(const ParamSpec& spec) const {
+    const bool large = spec.multiplied || spec.looked_up;
+    if (!large || moments_ == Moments::whole) return {{".m", DType::f32}, {".v", DType::f32}};
+    if (moments_ == Moments::half) return {{".m", DType::bf16}, {".v", DType::bf16}};
+    constexpr std::int64_t per = adamw::moments_block;
+    static_assert(grain % per == 0, "a rank's part is whole blocks");
+    return {{".m", DType::u8}, {".v", DType::u8}, {".m_scale", DType::f32, per}, {".v_scale", DType::f32, per}};
+  }
+  // As the ops take it (ops/adamw, ops/product_update).
+  adamw::Update update(const Updated& u) const {
+    return {.grad = u.grad,
+            .master = u.master,
+            .m = u.state.at(0),
+            .v = u.state.at(1),
+            .copy = u.copy,
+            .decay = u.decay,
+            .rest = u.rest,
+            .parts = u.parts,
+            .apart = u.apart,
+            .m_scale = u.state.size() > 2 ? u.state[2] : Tensor(),
+            .v_scale = u.state.size() > 2 ? u.state[3] : Tensor(),
+            .parameter = u.parameter,
+            .first = u.first};
+  }
+
+ private:
+  Moments moments_;
+};
+
+}  // namespace headroom::engine
