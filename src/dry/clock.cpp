@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -357,8 +357,10 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
   if (const auto at = name.find("fmha_cutlass"); at != name.npos) {
     const bool backward = name.substr(at).starts_with("fmha_cutlassB");
     int rows = 64, columns = 64;
-    if (const auto tile = name.find("aligned_", at); tile != name.npos)
-      std::sscanf(std::string(name.substr(tile, 24)).c_str(), "aligned_%dx%d", &rows, &columns);
+    if (const auto tile = name.find("aligned_", at); tile != name.npos) {
+      const char *from = name.data() + tile + 8, *end = name.data() + name.size();
+      if (const char* x = std::from_chars(from, end, rows).ptr; x != end && *x == 'x') std::from_chars(x + 1, end, columns);
+    }
     const double dim = backward ? has(name, "_k64") ? 64 : has(name, "_k128") ? 128 : 256 : columns;
     return attention(has(name, "_f32_") ? r.efficient_single : r.efficient, double(l.grid[0]) * (backward ? columns : rows), dim, true,
                      backward);
