@@ -77,6 +77,23 @@ class Observer(unittest.TestCase):
         self.assertTrue(lines[1].startswith("mark note|the observer could not begin: "), lines)
         self.assertEqual(lines[2], "goes on")
 
+    def test_what_the_observer_sends_at_the_end_waits_for_nobody(self):
+        code = """
+            import atexit, time
+            from headroom_dry import library, steps
+            library.at_end(lambda: print("sent"))
+            library.at_end(lambda: 1 / 0)
+            atexit.register(lambda: time.sleep(60))
+            steps.PATIENCE_S = 0.2
+            steps.end("enough", 0)
+            """
+        lines = self.run_python(textwrap.dedent(code))
+        self.assertEqual(lines[0], "mark end|enough|0")
+        self.assertIn("failed at the end: ZeroDivisionError", lines[1])
+        self.assertEqual(lines[2:], ["sent"])
+        once = "from headroom_dry import library; library.at_end(lambda: print('sent'))"
+        self.assertEqual(self.run_python(once), ["sent"])
+
     def test_this_interpreters_frames_are_understood(self):
         code = "from headroom_dry import layout; l = layout.learn(); print(l.frame_code > 0, l.frame_back > 0, l.thread_frame >= 0 or l.thread_entry >= 0)"
         self.assertEqual(self.run_python(code), ["True True True"])

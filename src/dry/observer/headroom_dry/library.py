@@ -1,4 +1,5 @@
 """The doors of libheadroom_dry.so, which is loaded into this process (doors.h); None for a process that does not run dry."""
+import atexit
 import ctypes
 
 try:
@@ -49,3 +50,22 @@ def _peak_of_all():
 
 
 peak = _peak_of_all if version and _peak else None
+
+
+_ends = []
+
+
+def at_end(run):
+    """Calls `run` once, when the observer ends the program or the program ends by itself."""
+    if not _ends:
+        atexit.register(ended)
+    _ends.append(run)
+
+
+def ended():
+    while _ends:
+        run = _ends.pop()
+        try:
+            run()
+        except Exception as e:
+            mark("note", f"the observer's {getattr(run, '__qualname__', 'end')} failed at the end: {type(e).__name__}: {e}")

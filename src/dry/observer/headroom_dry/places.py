@@ -2,7 +2,6 @@
 
 Modules have no hooks: hooks change what torch.compile traces. The library numbers the modules whose calls it sees in the frames, by their addresses;
 the names of these numbers are sent with the first optimizer step and at the end."""
-import atexit
 import ctypes
 import gc
 import os
@@ -27,7 +26,7 @@ def begin(torch):
         except (StopIteration, ValueError, OSError, KeyError) as e:
             library.mark("note", f"Python's frames are not known in this interpreter ({type(e).__name__}: {e}): blocks have no lines")
     torch.nn.modules.module.register_module_module_registration_hook(_registered)
-    atexit.register(send)
+    library.at_end(send)
 
 
 def _registered(parent, name, child):

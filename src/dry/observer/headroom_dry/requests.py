@@ -1,7 +1,6 @@
 """What PyTorch's caching allocator was asked, from its first request on: its own history, without stacks, is turned on as soon as there is a card, and
 written into the record at the end. A reader plays it again with segments at other addresses (replay.h)."""
 import array
-import atexit
 import sys
 
 from . import library
@@ -19,7 +18,7 @@ def begin(torch):
         return
     _torch = torch
     torch.cuda._lazy_call(_record)
-    atexit.register(send)
+    library.at_end(send)
 
 
 def _record():

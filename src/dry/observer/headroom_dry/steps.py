@@ -12,6 +12,7 @@ from . import library
 
 LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
+PATIENCE_S = 10  # with what a program does at its end
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # of values.Values, where values are observed
 
@@ -156,13 +157,14 @@ def _agree(peaks):
 
 
 def end(why, code):
-    """The program ends here, without a traceback. What it had registered for its end runs, for at most ten seconds."""
+    """The program ends here, without a traceback: the observer's own end, then what the program had registered for its end, for PATIENCE_S at most."""
     global _ending
     if _ending:
         return
     _ending = True
     library.mark("end", why, code)
-    watch = threading.Timer(10, os._exit, (code,))
+    library.ended()
+    watch = threading.Timer(PATIENCE_S, os._exit, (code,))
     watch.daemon = True
     watch.start()
     try:

@@ -1,6 +1,5 @@
 """What `headroom forecast --try` changes from outside. HEADROOM_DRY_TRY names substitutes, by commas; each marks what it replaced and how many, or
 why it cannot. None prints anything."""
-import atexit
 import functools
 import gc
 import os
@@ -30,7 +29,7 @@ def begin(torch):
         else:
             cannot(word, "no substitute has this name")
     if words:
-        atexit.register(lambda: [cannot(w, "the program made nothing that it replaces") for w in words if w not in _done and w not in _refused])
+        library.at_end(lambda: [cannot(w, "the program made nothing that it replaces") for w in words if w not in _done and w not in _refused])
 
 
 def _on_card(params):
@@ -211,7 +210,7 @@ def sdpa(torch):
             replaced("sdpa", "calls of scaled_dot_product_attention", calls)
         else:
             cannot("sdpa", str(seen.explain()) or "no call was replaced")
-    atexit.register(told)
+    library.at_end(told)
 
 
 SUBSTITUTES = {"adamw-fused": adamw_fused, "adamw-8bit": adamw_8bit, "checkpoint": checkpoint, "bf16": bf16, "sdpa": sdpa}
