@@ -193,6 +193,28 @@ class Program(unittest.TestCase):
         self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
         self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
 
+    def test_recurrent_layers_run_and_their_scratch_is_named(self):
+        text = """
+            import torch
+            layers = torch.nn.LSTM(64, 128, num_layers=2, batch_first=True).cuda()
+            optimizer = torch.optim.SGD(layers.parameters())
+            for _ in range(3):
+                layers(torch.randn(16, 32, 64, device="cuda"))[0].sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            print("SEEN", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
+            """
+        answer, said = self.forecast(self.file("recurrent.py", text), options=["--device", "h100", "--steps", "50"])
+        seen = next(line.split() for line in said.splitlines() if "SEEN" in line)
+        self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
+        self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
+        self.assertIn(("cuDNN LSTM", "workspace by a formula"), [(row["function"], row["what"]) for row in answer["uncertain"]["functions"]])
+
+    def test_a_program_that_takes_long_to_end_has_its_interval(self):
+        text = "import atexit, time\natexit.register(time.sleep, 60)\n" + STEP.replace("range(3)", "range(10**9)")
+        answer, _ = self.forecast(self.file("slow_end.py", text), options=["--device", "h100"])
+        self.assertIsNotNone(answer["uncertain"]["high_bytes"])
+
     def test_each_of_two_ranks_is_told(self):
         text = """
             import os, torch
