@@ -269,7 +269,7 @@ Tensor ParamStore::owned(const Param& p, const Tensor& t) const {
 std::int64_t ParamStore::first_of(const Param& p, const Tensor& t) const { return t.count() == p.count ? p.first : 0; }
 
 // Of all elements, or of those that this rank owns: as many as the gradient has. Alone: of all, with or without a gradient.
-adamw::Update ParamStore::update_of(const Param& p, const Tensor& grad, int parts, std::int64_t apart) const {
+Optimizer::Update ParamStore::update_of(const Param& p, const Tensor& grad, int parts, std::int64_t apart) const {
   const bool whole = grad.count() == p.spec.shape.count();
   const auto of = [&](const Tensor& t) { return alone() ? t : whole ? flat(t) : owned(p, t); };
   Updated u{.grad = grad,
@@ -292,8 +292,8 @@ adamw::Update ParamStore::update_of(const Param& p, const Tensor& grad, int part
 }
 
 // part: this rank's of the run's gradient, or the first of as many parts of it.
-std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor& part, int parts, std::int64_t apart) const {
-  std::vector<adamw::Update> all;
+std::vector<Optimizer::Update> ParamStore::owned_updates(const Run& r, const Tensor& part, int parts, std::int64_t apart) const {
+  std::vector<Optimizer::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
     if (p.count == 0) continue;
@@ -303,8 +303,8 @@ std::vector<adamw::Update> ParamStore::owned_updates(const Run& r, const Tensor&
 }
 
 // whole: the run's gradient, or the first of as many parts of it.
-std::vector<adamw::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole, int parts, std::int64_t apart) const {
-  std::vector<adamw::Update> all;
+std::vector<Optimizer::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole, int parts, std::int64_t apart) const {
+  std::vector<Optimizer::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
     all.push_back(update_of(p, run_of(whole, p.spec.at, p.spec.shape.count()), parts, apart));

@@ -22,6 +22,7 @@
 #include "engine/params.h"
 #include "engine/ranks.h"
 #include "engine/store/optimizer.h"
+#include "ops/gradient.h"
 #include "ops/op.h"
 
 namespace headroom::engine {
@@ -29,8 +30,9 @@ namespace headroom::engine {
 struct Weight {
   Tensor w;   // in the compute type when it is multiplied, else FP32
   Tensor dw;  // FP32, or as Gradients say; none when the store was made for forward passes only, or where update is set
-  const adamw::Update* update = nullptr;  // instead of dw: who makes the gradient updates the weight too, once nothing needs it as it was
-  Tensor numbers = {};                    // of that update
+  // Instead of dw: what makes the gradient updates the weight too, once nothing needs it as it was; numbers: of that update.
+  const Optimizer::Update* update = nullptr;
+  Tensor numbers = {};
 };
 
 enum class Pass : std::uint8_t { forward, backward };  // what a lease is for; a backward pass may run forward again
@@ -145,8 +147,8 @@ class ParamStore {
   void end();                      // of the last pass: whatever runs beside it has been waited for
 
   // An update after backward: the norm of all gradients (over all ranks) and the numbers that follow, made in the caller's scope; then
-  // AdamW. Or during backward: finish updates with these numbers (of adamw::begin); none when it is over.
-  Tensor norm(const adamw::Hyper&, const Tensor& state);
+  // AdamW. Or during backward: finish updates with these numbers (of Optimizer::begin); none when it is over.
+  Tensor norm(const Optimizer::Hyper&, const Tensor& state);
   void step(const Tensor& numbers);
   void update_with(const Tensor& numbers) { numbers_ = numbers; }
   bool updating() const { return bool(numbers_); }
@@ -208,9 +210,9 @@ class ParamStore {
 
   Tensor owned(const Param&, const Tensor&) const;           // of a tensor that is whole or owned: the owned elements, flat
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
-  adamw::Update update_of(const Param&, const Tensor& grad, int parts = 1, std::int64_t apart = 0) const;  // grad: owned, or whole
-  std::vector<adamw::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
-  std::vector<adamw::Update> whole_updates(const Run&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
+  Optimizer::Update update_of(const Param&, const Tensor& grad, int parts = 1, std::int64_t apart = 0) const;  // grad: owned, or whole
+  std::vector<Optimizer::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
+  std::vector<Optimizer::Update> whole_updates(const Run&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
 
   void gather(int group, Pass);
   void fetch(int group);
@@ -240,8 +242,8 @@ class ParamStore {
   std::vector<Param> params_;
   std::vector<Tensor> made_, kept_;  // views of each parameter's gradient, whole: as a micro-batch makes it, and as it is kept
   std::vector<Run> runs_;
-  std::vector<adamw::Update> updates_;  // of one rank alone, in the order of params_
-  std::vector<int> begin_of_;           // of a group's parameters, and the end
+  std::vector<Optimizer::Update> updates_;  // of one rank alone, in the order of params_
+  std::vector<int> begin_of_;               // of a group's parameters, and the end
   int last_group_;
   bool tied_;
   int micro_ = 0;

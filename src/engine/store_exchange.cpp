@@ -4,6 +4,7 @@
 
 #include "engine/runs.h"
 #include "engine/store.h"
+#include "ops/gradient_sum/gradient_sum.h"
 
 namespace headroom::engine {
 
@@ -82,10 +83,10 @@ void ParamStore::finish(int group) {
   if (settings_.purpose == Purpose::forward) return;
   if (alone() && during() && updating()) {  // one op for the group
     auto phase = ctx_.arena.in_phase(Phase::optimizer);
-    std::vector<adamw::Update> standing;
+    std::vector<Optimizer::Update> standing;
     for (int i = begin_of_[std::size_t(group)]; i < begin_of_[std::size_t(group) + 1]; ++i)
       if (updates_[std::size_t(i)].grad) standing.push_back(updates_[std::size_t(i)]);
-    return adamw::advance(standing, numbers_, ctx_);
+    return Optimizer::advance(standing, numbers_, ctx_);
   }
   if (during() && updating()) return send(group);
   for (const Run& r : runs_)
@@ -95,13 +96,13 @@ void ParamStore::finish(int group) {
 void ParamStore::finish_alone(const Run& r) {
   if (during() || in_place(r)) return;
   const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
-  for (const int i : r.params) adamw::add_parts(flat(made_[std::size_t(i)]), 1, 0, flat(kept_[std::size_t(i)]), into, ctx_);
+  for (const int i : r.params) gradient_sum::add(flat(made_[std::size_t(i)]), 1, 0, flat(kept_[std::size_t(i)]), into, ctx_);
 }
 
 void ParamStore::finish_shared(const Run& r) {
   const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
   if (!keeps_whole_gradients()) return reduce(r, r.made, into);
-  if (!in_place(r)) adamw::add_parts(r.made, 1, 0, r.held.grad, into, ctx_);
+  if (!in_place(r)) gradient_sum::add(r.made, 1, 0, r.held.grad, into, ctx_);
   if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
 }
 
@@ -113,7 +114,7 @@ void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
     gather_parts("gradients", r.layer, from, r.parts, side);
   else
     exchange("gradients", r, from, r.parts, side);
-  if (r.sum) adamw::add_parts(run_of(r.parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
+  if (r.sum) gradient_sum::add(run_of(r.parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
   if (r.whole) gather_parts("gradients of all ranks", r.layer, r.sum, r.whole, side);
   const int mark = mark_gradients + r.group % 2;
   lane_->mark(mark);
@@ -139,7 +140,7 @@ void ParamStore::update_sent() {
 }
 
 void ParamStore::update_group(int group, const Tensor& numbers) {
-  std::vector<adamw::Update> all;
+  std::vector<Optimizer::Update> all;
   for (const Run& r : runs_) {
     if (r.group != group) continue;
     const std::int64_t whole = settings_.ranks.count * r.part;
@@ -149,7 +150,7 @@ void ParamStore::update_group(int group, const Tensor& numbers) {
                                 : owned_updates(r, run_of(r.parts, 0, r.part), settings_.ranks.count, r.part);
     all.insert(all.end(), some.begin(), some.end());
   }
-  adamw::advance(all, numbers, ctx_);
+  Optimizer::advance(all, numbers, ctx_);
   if (sharded(Sharding::everything) && lent_[std::size_t(group % 2)] == group) lent_[std::size_t(group % 2)] = -1;
   if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
   for (const Run& r : runs_)
@@ -166,34 +167,34 @@ void ParamStore::share_weights(const Run& r) {
 
 // ---- the update after backward
 
-Tensor ParamStore::norm(const adamw::Hyper& hyper, const Tensor& state) {
+Tensor ParamStore::norm(const Optimizer::Hyper& hyper, const Tensor& state) {
   const auto here = ctx_.inside("optimiser");
   auto phase = ctx_.arena.in_phase(Phase::optimizer);
   settle();
-  const Tensor sums = adamw::make_sums(settings_.ranks.count, ctx_);
+  const Tensor sums = Optimizer::make_sums(settings_.ranks.count, ctx_);
   if (alone()) {
-    adamw::squares(updates_, sums, 0, ctx_);
-    return adamw::begin(state, hyper, ctx_, sums);
+    Optimizer::squares(updates_, sums, 0, ctx_);
+    return Optimizer::begin(state, hyper, ctx_, sums);
   }
-  std::vector<adamw::Update> all;
+  std::vector<Optimizer::Update> all;
   for (const Run& r : runs_) {
     const auto some = owned_updates(r, r.sum, 1, 0);
     all.insert(all.end(), some.begin(), some.end());
   }
   const int rank = comm_->rank();
-  adamw::squares(all, sums, rank, ctx_);
+  Optimizer::squares(all, sums, rank, ctx_);
   lane_->follow(ctx_.stream);
   gather_parts("norms", -1, run_of(sums, rank * sums.shape[1], sums.shape[1]), sums, beside());
   lane_->mark(mark_rest);
   waiting_[mark_rest] = true;
   wait(mark_rest);
-  return adamw::begin(state, hyper, ctx_, sums);
+  return Optimizer::begin(state, hyper, ctx_, sums);
 }
 
 void ParamStore::step(const Tensor& numbers) {
   const auto here = ctx_.inside("optimiser");
   auto phase = ctx_.arena.in_phase(Phase::optimizer);
-  if (alone()) return adamw::advance(updates_, numbers, ctx_);
+  if (alone()) return Optimizer::advance(updates_, numbers, ctx_);
   if (!sharded(Sharding::optimizer)) return step_replicas(numbers);
   for (int group = 0; group <= last_group_; ++group) update_group(group, numbers);  // one group's weights travel while the next is updated
   settle();
@@ -201,7 +202,7 @@ void ParamStore::step(const Tensor& numbers) {
 
 // Sums that are wider than the gradients they come from have no room until now: one is gathered while the one before updates.
 void ParamStore::step_replicas(const Tensor& numbers) {
-  std::vector<adamw::Update> here;
+  std::vector<Optimizer::Update> here;
   std::vector<const Run*> elsewhere;
   for (const Run& r : runs_) {
     if (!r.whole) {
@@ -228,11 +229,11 @@ void ParamStore::step_replicas(const Tensor& numbers) {
     waiting_[std::size_t(mark)] = true;
   };
   bring(0);
-  if (!here.empty()) adamw::advance(here, numbers, ctx_);
+  if (!here.empty()) Optimizer::advance(here, numbers, ctx_);
   for (std::size_t i = 0; i < elsewhere.size(); ++i) {
     bring(i + 1);
     wait(mark_rest + int(i % 2));
-    adamw::advance(whole_updates(*elsewhere[i], room_of(i)), numbers, ctx_);
+    Optimizer::advance(whole_updates(*elsewhere[i], room_of(i)), numbers, ctx_);
   }
 }
 

@@ -97,7 +97,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
       products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.layers, quantised_count, quantise::count_size});
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
-  state_ = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
+  state_ = Optimizer::make_scalars(ctx);
   adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (recipe_.host() > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
@@ -467,7 +467,7 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
   auto scope = ctx_.arena.scope();
   {
     auto phase = ctx_.arena.in_phase(Phase::optimizer);
-    const Tensor numbers = adamw::begin(state_, hyper, ctx_);
+    const Tensor numbers = Optimizer::begin(state_, hyper, ctx_);
     if (idle) fill::constant(numbers, 0, ctx_);
     store_.update_with(numbers);
   }

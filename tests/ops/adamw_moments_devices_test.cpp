@@ -1,6 +1,7 @@
 // AdamW with moments in 16 and in 8 bits: a step is the textbook's, and every way of cutting a weight gives the same bits.
 #include "ops/adamw/moments.h"
 #include "ops/copy/split.h"
+#include "ops/gradient_sum/gradient_sum.h"
 #include "tests/ops/on_devices.h"
 
 namespace headroom::adamw {
@@ -189,7 +190,7 @@ TEST_P(AdamwMoments, CutsAndPartsGiveTheBitsOfTheWhole) {
     for (Twin* t : in_parts.all()) all.push_back(t);
     run(GetParam(), all, [&](Context& ctx, const On& at) {
       const Tensor first(at(parts).data, way.grad, {n});
-      add_parts(first, 3, 16384, at(sum), Gradient::overwrite, ctx);
+      gradient_sum::add(first, 3, 16384, at(sum), Gradient::overwrite, ctx);
       Update a = of_sum.update(at), b = in_parts.update(at);
       a.grad = at(sum), b.grad = first, b.parts = 3, b.apart = 16384;
       advance({&a, 1}, begin(at(of_sum.state), hyper, ctx), ctx);

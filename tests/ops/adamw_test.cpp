@@ -10,6 +10,7 @@
 #include "gpu/place.h"
 #include "memory/block.h"
 #include "ops/adamw/exact_sum.h"
+#include "ops/gradient_sum/gradient_sum.h"
 
 namespace headroom::adamw {
 namespace {
@@ -104,7 +105,7 @@ TEST(AdamwParts, GradientsInPartsAreUpdatedAsTheirSumIs) {
   const std::int64_t n = 3 * unit + 77, apart = 4 * unit;
   for (const DType type : {DType::f32, DType::bf16}) {
     const Tensor parts = b.normal(3 * apart, 5, type), sum = b.zeros(n), state = b.arena.make("state", DType::f64, {state_size});
-    add_parts(run(parts, 0, n), 3, apart, sum, Gradient::overwrite, b.ctx);
+    gradient_sum::add(run(parts, 0, n), 3, apart, sum, Gradient::overwrite, b.ctx);
     for (std::int64_t i = 0; i < n; ++i) {
       const auto at = [&](int p) { return type == DType::f32 ? parts.as<float>()[p * apart + i] : widen(parts.as<bf16>()[p * apart + i]); };
       ASSERT_EQ(sum.as<float>()[i], (at(0) + at(1)) + at(2));
@@ -125,7 +126,7 @@ TEST(AdamwParts, GradientsInPartsAreUpdatedAsTheirSumIs) {
       ASSERT_EQ(a.copy.as<bf16>()[i].bits, c.copy.as<bf16>()[i].bits);
     }
     const Tensor before = b.normal(n, 8), more = b.normal(n, 8);
-    add_parts(run(parts, 0, n), 2, apart, more, Gradient::accumulate, b.ctx);
+    gradient_sum::add(run(parts, 0, n), 2, apart, more, Gradient::accumulate, b.ctx);
     for (std::int64_t i = 0; i < n; ++i) {
       const auto at = [&](int p) { return type == DType::f32 ? parts.as<float>()[p * apart + i] : widen(parts.as<bf16>()[p * apart + i]); };
       ASSERT_EQ(more.as<float>()[i], (before.as<float>()[i] + at(0)) + at(1));

@@ -38,7 +38,7 @@ struct CountedTraining::Run {
       loss = ctx.arena.make("loss", DType::f64, {r.ranks.count, r.micro_batches});
     }
     auto phase = ctx.arena.in_phase(Phase::optimizer);
-    state = ctx.arena.make("adamw.state", DType::f64, {adamw::state_size});
+    state = Optimizer::make_scalars(ctx);
   }
 
   void make_rope_tables() {
@@ -263,7 +263,7 @@ void CountedTraining::passes(const adamw::Hyper& hyper) {
     auto scope = run_->ctx.arena.scope();
     {
       auto phase = run_->ctx.arena.in_phase(Phase::optimizer);
-      run_->numbers = adamw::begin(run_->state, hyper, run_->ctx);
+      run_->numbers = Optimizer::begin(run_->state, hyper, run_->ctx);
       run_->store.update_with(run_->numbers);
     }
     backward(0);

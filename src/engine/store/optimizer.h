@@ -53,7 +53,12 @@ struct Updated {
 
 class Optimizer {
  public:
+  using Update = adamw::Update;
+  using Hyper = adamw::Hyper;
   explicit Optimizer(Moments moments = Moments::whole) : moments_(moments) {}
+
+  // Its scalars: the count of updates, rate, loss scale, seed of rounding. One tensor of a training, of which a store knows nothing.
+  static Tensor make_scalars(Context& ctx) { return ctx.arena.make("adamw.state", DType::f64, {adamw::state_size}); }
 
   // Equal for all weights of a segment.
   std::vector<StateTensor> states(const ParamSpec& spec) const {
@@ -65,7 +70,7 @@ class Optimizer {
     return {{".m", DType::u8}, {".v", DType::u8}, {".m_scale", DType::f32, per}, {".v_scale", DType::f32, per}};
   }
   // As the ops take it (ops/adamw, ops/product_update).
-  adamw::Update update(const Updated& u) const {
+  Update update(const Updated& u) const {
     return {.grad = u.grad,
             .master = u.master,
             .m = u.state.at(0),
@@ -80,6 +85,15 @@ class Optimizer {
             .parameter = u.parameter,
             .first = u.first};
   }
+
+  // An update of weights whose gradients are known: the numbers of it, with the norm that all ranks' sums of squares give or without any,
+  // then any of the weights in any order. Numbers and sums are made in the caller's scope.
+  static Tensor make_sums(int ranks, Context& ctx) { return adamw::make_sums(ranks, ctx); }
+  static void squares(std::span<const Update> all, const Tensor& sums, int rank, Context& ctx) { adamw::squares(all, sums, rank, ctx); }
+  static Tensor begin(const Tensor& scalars, const Hyper& h, Context& ctx, const Tensor& sums = {}) {
+    return adamw::begin(scalars, h, ctx, sums);
+  }
+  static void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) { adamw::advance(all, numbers, ctx); }
 
  private:
   Moments moments_;

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/tensor.h"
-#include "ops/gradient.h"
 #include "ops/op.h"
 
 namespace headroom::adamw {
@@ -61,8 +60,5 @@ Tensor begin(const Tensor& state, const Hyper&, Context&, const Tensor& sums = {
 void advance(std::span<const Update>, const Tensor& numbers, Context&);  // any of the parameters, in any order
 
 void update(std::span<const Update>, const Tensor& state, const Hyper&, Context&);
-
-// sum = the parts of a gradient added in order, in FP32; with accumulate they are added to what is there. parts: as of Update; sum FP32.
-void add_parts(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 }  // namespace headroom::adamw

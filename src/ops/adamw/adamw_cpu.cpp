@@ -118,19 +118,6 @@ void step_piece(const Update& t, const Numbers& k, std::int64_t begin, std::int6
   }
 }
 
-void add_piece(const Update& t, float* __restrict sum, bool keep, std::int64_t begin, std::int64_t end) {
-  with_float(t.grad.dtype, [&]<class G>() {
-    const G* g = t.grad.as<G>();
-    for (int p = 0; p < t.parts; ++p, keep = true) {
-      const G* __restrict part = g + p * t.apart;
-      if (keep)
-        for (auto i = begin; i < end; ++i) sum[i] += widen(part[i]);
-      else
-        for (auto i = begin; i < end; ++i) sum[i] = widen(part[i]);
-    }
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace headroom::adamw
 HWY_AFTER_NAMESPACE();
@@ -140,7 +127,6 @@ namespace headroom::adamw {
 
 HWY_EXPORT(squares);
 HWY_EXPORT(step_piece);
-HWY_EXPORT(add_piece);
 
 namespace {
 
@@ -168,17 +154,6 @@ void squares_cpu(std::span<const Update> all, std::int64_t* sum, Context& ctx) {
 void begin_cpu(const Tensor& state, const Hyper& h, const Tensor& sums, const Tensor& numbers) {
   const double sum = sums ? ExactSum::value(sums.as<std::int64_t>(), int(sums.shape[0])) : 0;
   *numbers.as<Numbers>() = prepare(state.as<double>(), sum, h);
-}
-
-void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context& ctx) {
-  Update t;
-  t.grad = first;
-  t.parts = parts;
-  t.apart = apart;
-  ctx.share(pieces_of(sum), [&](std::int64_t p, int) {
-    HWY_DYNAMIC_DISPATCH(add_piece)
-    (t, sum.as<float>(), into == Gradient::accumulate, p * piece, std::min(sum.count(), (p + 1) * piece));
-  });
 }
 
 void advance_cpu(std::span<const Update> all, const Tensor& numbers, Context& ctx) {

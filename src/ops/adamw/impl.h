@@ -19,13 +19,11 @@ void set_cpu(const Tensor& state, Field, double value);
 void squares_cpu(std::span<const Update>, std::int64_t* sum, Context&);
 void begin_cpu(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers);
 void advance_cpu(std::span<const Update>, const Tensor& numbers, Context&);
-void add_parts_cpu(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 void start_cuda(const Tensor& state, double loss_scale, Context&);
 void set_cuda(const Tensor& state, Field, double value, Context&);
 void squares_cuda(std::span<const Update>, std::int64_t* sum, Context&);
 void begin_cuda(const Tensor& state, const Hyper&, const Tensor& sums, const Tensor& numbers, Context&);
 void advance_cuda(std::span<const Update>, const Tensor& numbers, Context&);
-void add_parts_cuda(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, Gradient into, Context&);
 
 }  // namespace headroom::adamw

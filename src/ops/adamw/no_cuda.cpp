@@ -13,6 +13,5 @@ void set_cuda(const Tensor&, Field, double, Context&) { refuse(); }
 void squares_cuda(std::span<const Update>, std::int64_t*, Context&) { refuse(); }
 void begin_cuda(const Tensor&, const Hyper&, const Tensor&, const Tensor&, Context&) { refuse(); }
 void advance_cuda(std::span<const Update>, const Tensor&, Context&) { refuse(); }
-void add_parts_cuda(const Tensor&, int, std::int64_t, const Tensor&, Gradient, Context&) { refuse(); }
 
 }  // namespace headroom::adamw

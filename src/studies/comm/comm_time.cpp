@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "gpu/place.h"
 #include "instruments/bench/bench.h"
-#include "ops/adamw/adamw.h"
+#include "ops/gradient_sum/gradient_sum.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {
@@ -54,7 +54,7 @@ struct Ranked {  // one size on this rank: two buffers, and what a call does wit
     Arena none(b.data, 0);
     Context ctx{.arena = none, .device = device, .threads = &place.threads(), .stream = s};
     comm.exchange(a, b, s);  // an all-reduce: the others' parts of this rank's shard, their sum in rank order, everybody's sums
-    adamw::add_parts(part_of(b, 0), comm.ranks(), part(), part_of(a, comm.rank()), Gradient::overwrite, ctx);
+    gradient_sum::add(part_of(b, 0), comm.ranks(), part(), part_of(a, comm.rank()), Gradient::overwrite, ctx);
     comm.gather(part_of(a, comm.rank()), a, s);
   }
 
