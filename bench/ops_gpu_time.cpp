@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "engine/head.h"
 #include "engine/params.h"
+#include "engine/store/optimizer.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
 #include "ops/activation/activation.h"
@@ -270,6 +271,30 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
       adamw::update(all, state, {}, ctx);
     };
   });
+  for (const engine::Moments moments : {engine::Moments::whole, engine::Moments::half, engine::Moments::eight}) {
+    if (type != DType::bf16) break;
+    const std::string what = fmt::format("adamw, halves, {}", name_of(moments));
+    clock.time(name(what.c_str()), [&](Arena& a) {  // as --update during has it
+      const engine::Optimizer optimizer(moments);
+      std::vector<adamw::Update> all;
+      for (const engine::ParamSpec& s : engine::param_table(c)) {
+        const auto make = [&](DType t) { return a.make(s.name, t, s.shape); };
+        engine::Updated u{.grad = make(s.multiplied ? type : DType::f32),
+                          .master = s.multiplied ? Tensor() : make(DType::f32),
+                          .copy = s.multiplied ? make(type) : Tensor(),
+                          .rest = s.multiplied ? make(DType::u16) : Tensor(),
+                          .state = {}};
+        for (const engine::StateTensor& t : optimizer.states(s)) u.state.push_back(a.make(s.name, t.type, t.shape_for(s.shape)));
+        all.push_back(optimizer.update(u));
+      }
+      const Tensor state = a.make("state", DType::f64, {adamw::state_size});
+      return [=](Context& ctx) {
+        auto scope = ctx.arena.scope();
+        adamw::start(state, 1, ctx);
+        engine::Optimizer::advance(all, engine::Optimizer::begin(state, {.clip = 0}, ctx), ctx);
+      };
+    });
+  }
 }
 
 }  // namespace
