@@ -109,6 +109,13 @@ TEST_F(Forecast, AProgramThatFailsOfItselfIsNamedWithItsCode) {
   EXPECT_NE(killed.out.find("NVIDIA H100"), std::string::npos) << "what is known until then is kept";
 }
 
+TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
+  const Json j = json("--device h100", "batch=8 pool", 0);
+  EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);
+  EXPECT_TRUE(j["uncertain"]["high_bytes"].is_null());
+  EXPECT_NE(run(line("--device h100", "batch=8 pool")).out.find("it needs at least "), std::string::npos);
+}
+
 TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
   const Json j = json("--try --device rtx4090", "batch=96 levers", 3);
   const Json& rows = j["tries"];

@@ -310,6 +310,7 @@ class Reading {
     a.ran_out = c.ran_out;
     if (c.points.empty()) {  // no PyTorch: what the program took from the driver
       a.peak_allocated_bytes = a.peak_reserved_bytes = c.driver_most;
+      a.addresses_matter = !story_.torch.empty();  // or another allocator of PyTorch's, as cudaMallocAsync: what it keeps is not known
       return a;
     }
     std::uint64_t peak = 0;

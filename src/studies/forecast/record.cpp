@@ -146,10 +146,11 @@ Record uncertain_of(const Told& t, bool for_people) {
   const bool lacks_workspace =
       std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.what == workspace_taken_as_nothing; });
   if (!high)
-    note(fmt::format("At least {}: {}.", words(low),
-                     lacks_workspace
-                         ? "a workspace that a function above would ask for comes on top"
-                         : "which free blocks PyTorch takes could not be played again at other addresses, where it may need more"));
+    note(fmt::format(
+        "At least {}: {}.", words(low),
+        lacks_workspace
+            ? "a workspace that a function above would ask for comes on top"
+            : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));
   return r;
 }
 
