@@ -148,7 +148,10 @@ def _find(mask, batch, len_q, len_k):
     return Seen(is_causal, window, align, 0, len_k, *_lists(blocks, len_q, batch, mask.device))
 
 
-_kept = {}  # by storage, place and shape: (what keeps the storage's name from being given again, version, a Seen or a reason)
+# By storage, place and shape: (what keeps the storage's name from being given again, version, a Seen or a reason, a CPU's copy). A write by
+# .data or NumPy changes no version: on a CPU the mask is compared with its copy.
+_kept = {}
+_LARGE = 64 << 20  # bytes of a mask that is not copied, but read each time
 
 
 def read(mask, q, k):
@@ -162,18 +165,19 @@ def read(mask, q, k):
     if mask.requires_grad and torch.is_grad_enabled():
         return A_BIAS  # its gradient is asked for
     batch, len_q, len_k = q.shape[0], q.shape[2], k.shape[2]
+    given = mask.detach()
     try:
-        mask = mask.detach()[(None,) * (4 - mask.dim())].expand(batch, -1 if mask.dim() == 4 else 1, len_q, len_k)
+        mask = given[(None,) * (4 - mask.dim())].expand(batch, -1 if mask.dim() == 4 else 1, len_q, len_k)
     except RuntimeError:
         return f"attn_mask is {tuple(mask.shape)}, which does not fit {len_q} queries and {len_k} keys in {batch} sequences"
     if mask.shape[1] not in (1, q.shape[1]):
         return f"attn_mask has {mask.shape[1]} heads, q has {q.shape[1]}"
     key = None
-    if not mask.is_inference():
+    if not mask.is_inference() and not (mask.is_cpu and given.numel() * given.element_size() > _LARGE):
         storage = StorageWeakRef(mask.untyped_storage())
         key = storage.cdata, mask.storage_offset(), mask.shape, mask.stride(), mask.dtype
         known = _kept.get(key)
-        if known is not None and known[1] == mask._version:
+        if known is not None and known[1] == mask._version and (known[3] is None or torch.equal(known[3], given)):
             return known[2]
     if mask.is_cuda and torch.cuda.is_current_stream_capturing():
         return "attn_mask was not read before this CUDA graph was captured: make the same call once before"
@@ -183,5 +187,5 @@ def read(mask, q, k):
         if len(_kept) >= _MOST_KEPT:
             for gone in [name for name, one in _kept.items() if one[0].expired()] or list(_kept):
                 del _kept[gone]
-        _kept[key] = storage, mask._version, found
+        _kept[key] = storage, mask._version, found, given.clone() if mask.is_cpu else None
     return found
