@@ -78,6 +78,9 @@ void each_bound(Precision precision, std::initializer_list<std::int64_t> dims, F
       Case capped = few;
       capped.problem.softcap = 3;
       f(capped, Poison{1});
+      Case dropped = few;
+      dropped.problem.dropout = 0.3f;
+      f(dropped, Poison{1});
     }
   for (std::int64_t new_positions : {1, 5, 17, 40, 130})
     for (std::int64_t page : {0, 16, 100}) {

@@ -73,6 +73,31 @@ void each_feature(Precision precision, F&& f) {
   f(all);
 }
 
+// f(case) for dropout alone and with the rest, in every shape of tiles that a variant may choose.
+template <class F>
+void each_dropout(Precision precision, F&& f) {
+  const auto make = [&](std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask, float dropout, std::uint64_t seed) {
+    Case c = plain_case(4, 2, len_q, len_k, dim, mask, precision, seed);
+    c.problem.dropout = dropout;
+    return c;
+  };
+  for (std::int64_t dim : {8, 40, 64, 100, 128, 256})
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(30, Align::top_left, 9)})
+      f(make(140, 75, dim, mask, 0.2f, 100 + std::uint64_t(dim)));
+  for (float dropout : {1e-6f, 0.5f, 0.9f, 0.99999f}) f(make(70, 170, 64, Mask::causal(), dropout, 101));
+  for (auto [len_q, len_k] : {std::pair{1, 1}, {1, 300}, {300, 1}, {17, 33}, {0, 5}, {5, 0}, {257, 129}})
+    f(make(len_q, len_k, 64, Mask::full(), 0.3f, 102));
+  Case all = packed(make(0, 0, 40, Mask::sliding(20, Align::bottom_right, 3), 0.25f, 103), {33, 0, 70, 1, 90}, {40, 5, 64, 1, 90}, 4);
+  all.problem.softcap = 3;
+  all.problem.sink = true;
+  all.problem.dim_v = 24;
+  f(all);
+  Case strided = make(90, 90, 72, Mask::causal(), 0.1f, 104);
+  strided.layout = Layout::heads_first;
+  strided.problem.deterministic = true;
+  f(strided);
+}
+
 // A few new positions against a cache: lengths that differ per sequence (a document each), pages, or both. Forward.
 template <class F>
 void each_cache(Precision precision, F&& f) {

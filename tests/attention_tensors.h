@@ -54,6 +54,7 @@ inline std::string in_words(const Case& c) {
   if (p.value_dim() != p.head_dim) more += fmt::format("dim_v {} ", p.value_dim());
   if (p.softcap != 0) more += fmt::format("softcap {} ", p.softcap);
   if (p.sink) more += "sink ";
+  if (p.dropout != 0) more += fmt::format("dropout {} ", p.dropout);
   if (p.page != 0) more += fmt::format("pages {} of {} ", p.pages, p.page);
   if (p.documents != 0) {
     more += "documents";
@@ -116,9 +117,21 @@ class Guarded {
 
 struct Tensors {  // of one case; outputs are poisoned
   Guarded q, k, v, d_o, dlse, o, lse, dq, dk, dv;
-  Guarded sink, dsink, cu_q, cu_k, pages;  // of problems that have them
+  Guarded sink, dsink, cu_q, cu_k, pages, random;  // of problems that have them
+  std::uint64_t seed = 0, offset = 0;              // of dropout, where `random` is not there
 
-  std::vector<Guarded*> all() { return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages}; }
+  std::vector<Guarded*> all() { return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages, &random}; }
+  void drop_by(std::uint64_t its_seed, std::uint64_t its_offset, bool in_memory) {
+    seed = in_memory ? 1 : its_seed;  // not looked at then
+    offset = in_memory ? 2 : its_offset;
+    random = {};
+    if (!in_memory) return;
+    random = Guarded(DType::i32, {4});
+    for (const auto& [at, x] : {std::pair{0, its_seed}, {2, its_offset}}) {
+      random.set_int(at, std::int32_t(std::uint32_t(x)));
+      random.set_int(at + 1, std::int32_t(std::uint32_t(x >> 32)));
+    }
+  }
 };
 
 inline Tensors tensors_of(const Case& c) {
@@ -135,6 +148,7 @@ inline Tensors tensors_of(const Case& c) {
             make(p.q_shape()),
             make(p.k_shape()),
             make(p.v_shape()),
+            {},
             {},
             {},
             {},
@@ -183,12 +197,19 @@ inline Tensors tensors_of(const Case& c) {
     const std::int64_t needed = p.batch * p.pages_of_sequence();
     for (std::int64_t n = 0; n < needed; ++n) x.pages.set_int(n, std::int32_t((n * 7 + 3) % p.pages));
   }
+  if (p.dropout != 0) x.drop_by(c.seed * 0x9e3779b97f4a7c15, c.seed * 0xd1b54a32d192ed03, c.seed % 2 == 1);
   return x;
 }
 
 inline Extras extras_of(Tensors& x) {
   const auto view = [](Guarded& g) { return g.bytes().empty() ? Tensor() : g.view(); };
-  return {.sink = view(x.sink), .cu_q = view(x.cu_q), .cu_k = view(x.cu_k), .pages = view(x.pages)};
+  return {.sink = view(x.sink),
+          .cu_q = view(x.cu_q),
+          .cu_k = view(x.cu_k),
+          .pages = view(x.pages),
+          .seed = x.seed,
+          .offset = x.offset,
+          .random = view(x.random)};
 }
 
 }  // namespace headroom::attention::cases

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/attention/documents.h"
+#include "ops/attention/dropout.h"
 #include "tests/attention_tensors.h"
 
 namespace headroom::attention::cases {
@@ -47,6 +48,7 @@ template <bool sized = true>
 Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
   const Problem& p = c.problem;
   const HostLists lists(p, extras_of(x));
+  const auto dropping = dropping_of(p, extras_of(x));
   const auto dim = p.head_dim, dim_v = p.value_dim();
   const float scale = p.scale_or_default(), nothing = -std::numeric_limits<float>::infinity();
   const bool tf32 = p.precision.math == Math::tf32;
@@ -79,6 +81,7 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
         const auto kv = h / p.group(), first = band.first(i), last = band.last(i);
         const auto row = std::size_t((b * p.heads + h) * p.len_q + i), row_at = std::size_t((b * p.len_q + i) * p.heads + h);
         const auto key_at = [&](std::int64_t j) { return std::size_t((b * p.len_k + j) * p.kv_heads + kv); };
+        const auto kept = [&](std::int64_t j) { return factor_of(dropping, b * p.heads + h, i, j); };
         const float sink = p.sink ? x.sink.view().as<float>()[h] : nothing;
         if (first >= last) {
           r.lse[row] = sink;
@@ -128,9 +131,10 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
           const float weight = how.normalised ? prob = factor(prob / sum) : factor(prob * raise) / (sum * raise);
           if (!how.normalised) prob /= sum;
           const double* vj = &v[key_at(j) * width_v];
+          const float kept_j = kept(j);
           for (std::size_t d = 0; d < width_v; ++d) {
-            o[d] += weight * float(vj[d]);
-            if constexpr (sized) size_o[d] += weight * std::abs(vj[d]);
+            o[d] += weight * kept_j * float(vj[d]);
+            if constexpr (sized) size_o[d] += weight * kept_j * std::abs(vj[d]);
           }
         }
         r.lse[row] = top + std::log(sum);
@@ -152,15 +156,15 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
         std::vector<double> spread_dq(width, 0.0);
         for (auto j = first; j < last; ++j) {
           const double *vj = &v[key_at(j) * width_v], *kj = &k[key_at(j) * width];
-          const float prob = s[std::size_t(j)], weight = factor(prob), ramp = slope[std::size_t(j)];
+          const float prob = s[std::size_t(j)], weight = factor(prob), ramp = slope[std::size_t(j)], kept_j = kept(j);
           float dp = 0;
           double size_dp = 0;
           for (std::int64_t d = 0; d < dim_v; ++d) {
             dp += float(gi[d]) * float(vj[d]);
             if constexpr (sized) size_dp += std::abs(gi[d] * vj[d]);
           }
-          const float ds = scale * factor(prob * (dp - delta) * ramp);
-          const double size_ds = std::abs(scale) * double(prob) * (size_dp + size_delta);
+          const float ds = scale * factor(prob * (kept_j * dp - delta) * ramp);
+          const double size_ds = std::abs(scale) * double(prob) * (double(kept_j) * size_dp + size_delta);
           for (std::size_t d = 0; d < width; ++d) {
             const std::size_t key = key_at(j) * width + d;
             dq[d] += ds * float(kj[d]);
@@ -173,8 +177,8 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
             }
           }
           for (std::size_t d = 0; d < width_v; ++d) {
-            dv[key_at(j) * width_v + d] += weight * float(gi[d]);
-            if constexpr (sized) size_dv[key_at(j) * width_v + d] += double(prob) * std::abs(gi[d]);
+            dv[key_at(j) * width_v + d] += weight * kept_j * float(gi[d]);
+            if constexpr (sized) size_dv[key_at(j) * width_v + d] += double(prob * kept_j) * std::abs(gi[d]);
           }
         }
         for (std::size_t d = 0; d < width; ++d) {

@@ -130,6 +130,8 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *               cu_q[b][d + 1] - 1 and the keys cu_k[b][d] ... cu_k[b][d + 1] - 1. The mask holds inside it, and nobody sees another's.
  *               Any may be empty. Positions behind the last one belong to none and see nothing.
  *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
+ *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
+ *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
  *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
  * On the CPU wrong lists are refused. On a GPU nobody looks: kernels stay inside the tensors, and the result is undefined. */
 
@@ -158,9 +160,10 @@ typedef struct headroom_attention_problem {
   int32_t sink;          /* 1: there is a sink */
   int64_t documents;     /* in each row of the batch; 0: it is not packed */
   int64_t page, pages;   /* positions of a page, and how many there are in all; 0: K and V do not lie in pages */
+  float dropout;         /* the chance of a probability to be dropped, at least 0 and below 1, in steps of 1/65536 */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
 enum { HEADROOM_TRUST_POINTERS = 1 };
@@ -176,6 +179,8 @@ typedef struct headroom_attention_forward_arguments {
   headroom_tensor sink;       /* fp32 [heads]; this and those below: rank 0 where the problem has none */
   headroom_tensor cu_q, cu_k; /* int32 [batch, documents + 1] */
   headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
+  headroom_tensor random;     /* int32 [4], optional: seed and offset, low halves first, which the device reads when the call runs */
+  uint64_t seed, offset;      /* of dropout, where there is no `random` */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
@@ -189,6 +194,8 @@ typedef struct headroom_attention_backward_arguments {
   void* stream;
   headroom_tensor sink, cu_q, cu_k; /* as forward had them */
   headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 when nobody wants it */
+  headroom_tensor random;           /* this and those below: as forward had them */
+  uint64_t seed, offset;
 } headroom_attention_backward_arguments;
 
 /* Exact: one byte less is refused with HEADROOM_OUT_OF_MEMORY, and the error names what could not be placed. */

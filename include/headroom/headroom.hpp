@@ -138,6 +138,8 @@ struct Forward {
   headroom_tensor sink{};  // this and those below: of problems that have them, see headroom.h
   headroom_tensor cu_q{}, cu_k{};
   headroom_tensor pages{};
+  headroom_tensor random{};  // with dropout: this, or the two below
+  uint64_t seed = 0, offset = 0;
 };
 
 struct Backward {
@@ -146,6 +148,8 @@ struct Backward {
   headroom_tensor dq, dk, dv;  // overwritten
   headroom_tensor sink{}, cu_q{}, cu_k{};
   headroom_tensor dsink{};  // overwritten; {} when nobody wants it
+  headroom_tensor random{};
+  uint64_t seed = 0, offset = 0;
 };
 
 // One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
@@ -164,6 +168,7 @@ class Attention {
     a.struct_size = sizeof a;
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse;
     a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.pages = t.pages;
+    a.random = t.random, a.seed = t.seed, a.offset = t.offset;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_forward(context_.get(), &problem_, &a));
   }
@@ -174,6 +179,7 @@ class Attention {
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse, a.d_o = t.d_o, a.dlse = t.dlse;
     a.dq = t.dq, a.dk = t.dk, a.dv = t.dv;
     a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.dsink = t.dsink;
+    a.random = t.random, a.seed = t.seed, a.offset = t.offset;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_backward(context_.get(), &problem_, &a));
   }

@@ -6,6 +6,7 @@ Types: float32, float16, bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uin
 
 What a problem may have beside that:
 sink          float32 [heads]: a logit per head that joins the softmax's sum and has no value; backward gives its gradient too
+dropout       the chance of a probability to be dropped; seed and offset say which. The same numbers give the same on every device
 cu_seqlens_q  int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch; document d has the queries
               cu_seqlens_q[b][d] up to cu_seqlens_q[b][d + 1]. A batch of 1 may leave the first dimension out. cu_seqlens_k: the same of the
               keys; left out, that of the queries. The mask holds inside a document; nobody sees another's.
@@ -83,7 +84,7 @@ def checked_context(context, device="cpu"):
 
 def make_problem(
     q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0,
-    sink=False, documents=0, pages_of_sequence=0,
+    sink=False, documents=0, pages_of_sequence=0, dropout=0.0,
 ):  # fmt: skip
     """The C interface's words for a problem; shapes are [batch, len, heads, head_dim], of k in pages [pages, page, heads, head_dim]."""
     q_shape, k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
@@ -98,6 +99,8 @@ def make_problem(
     number, given = read_scale(scale)
     if not isinstance(softcap, numbers.Real) or not math.isfinite(softcap) or softcap < 0:
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
+    if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout < 1:
+        raise ValueError(f"dropout is {dropout!r}: a number, at least 0 and below 1")
     if dim_v is not None:
         dim_v = lib.whole(dim_v, "dim_v", 1, 1 << 20, "the head_dim of v, or None for that of q")
     return lib.Problem(
@@ -107,7 +110,7 @@ def make_problem(
         mask=kind, align=align, window=window, scale=number, scale_given=given, deterministic=int(bool(deterministic)),
         variant=variant.encode() if variant else None, math=int(bool(tf32)),
         window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap, sink=int(bool(sink)),
-        documents=documents, page=k_shape[1] if paged else 0, pages=k_shape[0] if paged else 0,
+        documents=documents, page=k_shape[1] if paged else 0, pages=k_shape[0] if paged else 0, dropout=dropout,
     )  # fmt: skip
 
 
@@ -146,8 +149,9 @@ class Forward(Generic[Array]):
     o and lse are read by backward too: NumPy's are for reading only.
     """
 
-    def __init__(self, attention, q, k, v, with_, o, lse, saved):
+    def __init__(self, attention, q, k, v, with_, o, lse, saved, seed):
         self._attention, self._inputs, self._with, self._saved = attention, (q, k, v), with_, saved
+        self._seed = seed
         self._o, self._lse = o, lse
         for output in (o, lse):
             arrays.make_read_only(output)
@@ -195,7 +199,7 @@ class Attention:
     def __init__(
         self, q_shape: Sequence[int], k_shape: Sequence[int], dtype: Any = "float32", mask: str = "full", scale: Optional[float] = None,
         variant: Optional[str] = None, deterministic: bool = False, context: Optional[lib.Context] = None, dim_v: Optional[int] = None,
-        softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, **misspelt: NoReturn,
+        softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, dropout: float = 0.0, **misspelt: NoReturn,
     ) -> None:  # fmt: skip
         if misspelt:
             words.refuse(Attention, misspelt, words.OF_ARRAYS)
@@ -203,7 +207,7 @@ class Attention:
         self.dtype = _dtype_named(dtype)
         self.problem = make_problem(
             q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap, sink=sink, documents=documents,
-            pages_of_sequence=pages_of_sequence,
+            pages_of_sequence=pages_of_sequence, dropout=dropout,
         )  # fmt: skip
         self._q_shape, self._k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
         of_v = self._q_shape[3] if dim_v is None else dim_v
@@ -255,9 +259,11 @@ class Attention:
         }
 
     def forward(
-        self, q: Array, k: Array, v: Array, sink: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, pages: Any = None
-    ) -> Forward[Array]:
-        """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q and pages are given where the problem has them."""
+        self, q: Array, k: Array, v: Array, sink: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, pages: Any = None,
+        seed: int = 0, offset: int = 0,
+    ) -> Forward[Array]:  # fmt: skip
+        """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q and pages are given where the problem has them; seed and offset are of dropout."""
+        numbers_of = {name: lib.whole(n, name, 0, (1 << 64) - 1, "of 64 bits") for name, n in (("seed", seed), ("offset", offset))}
         given = {"q": q, "k": k, "v": v}
         with_ = {"sink": sink, "cu_q": cu_seqlens_q, "cu_k": cu_seqlens_q if cu_seqlens_k is None else cu_seqlens_k, "pages": pages}
         stream, told = arrays.stream_of(q, self.context.device)
@@ -270,10 +276,10 @@ class Attention:
         lse = arrays.empty(q, "float32", (batch, heads, len_q), self.context.device)
         views["o"], views["lse"] = arrays.view(o, "o", told), arrays.view(lse, "lse", told)
         saved = lib.Owned(self.context, self.saved_bytes)
-        arguments = lib.ForwardArguments(saved=saved.lent, **{name: seen.tensor() for name, seen in views.items()})
+        arguments = lib.ForwardArguments(saved=saved.lent, **{name: seen.tensor() for name, seen in views.items()}, **numbers_of)
         self._run("headroom_attention_forward", arguments, stream)
         self._settle(q, self.context.device, stream, views["lse"])
-        return Forward(self, q, k, v, with_, o, lse, saved)
+        return Forward(self, q, k, v, with_, o, lse, saved, numbers_of)
 
     def _backward(self, forward, d_o, dlse):
         q, k, v = forward._inputs
@@ -299,7 +305,7 @@ class Attention:
         if "sink" in self._small:
             made["dsink"] = arrays.empty(q, "float32", self._small["sink"][1], self.context.device)
         views.update({name: arrays.view(x, name, told) for name, x in made.items()})
-        arguments = lib.BackwardArguments(saved=forward._saved.lent, **{name: seen.tensor() for name, seen in views.items()})
+        arguments = lib.BackwardArguments(saved=forward._saved.lent, **{name: seen.tensor() for name, seen in views.items()}, **forward._seed)
         self._run("headroom_attention_backward", arguments, stream)
         self._settle(q, self.context.device, stream, views["dv"])
         return tuple(made.values())
@@ -332,13 +338,14 @@ def _documents(cu_seqlens):
 def attention_forward(
     q: Array, k: Array, v: Array, *, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None, **misspelt: NoReturn,
+    cu_seqlens_k: Any = None, dropout: float = 0.0, seed: int = 0, offset: int = 0, **misspelt: NoReturn,
 ) -> Forward[Array]:  # fmt: skip
     """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
 
     mask: 'full', 'causal', 'window:W' or 'window:W+A', all but the first also with ':top-left'. v may have a head_dim of its own.
     softcap: scores become softcap * tanh(score / softcap). scale: None is 1/sqrt(head_dim); 0.0 is 0.
     sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
+    dropout: the chance of a probability to be dropped, in steps of 1/65536; seed and offset, of 64 bits, say which: take others for each call.
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
     """
     if misspelt:
@@ -348,9 +355,9 @@ def attention_forward(
         raise ValueError("cu_seqlens_k is given without cu_seqlens_q")
     of = Attention(
         of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, deterministic, checked_context(context, of_q.device), of_v.shape[3],
-        softcap, sink is not None, 0 if cu_seqlens_q is None else _documents(cu_seqlens_q),
+        softcap, sink is not None, 0 if cu_seqlens_q is None else _documents(cu_seqlens_q), dropout=dropout,
     )  # fmt: skip
-    return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k)
+    return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, seed=seed, offset=offset)
 
 
 def attention_with_cache(
@@ -398,7 +405,7 @@ def explain(
     q: Any, k: Any, v: Any = None, *, dtype: Any = None, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, tf32: bool = False, dim_v: Optional[int] = None, softcap: float = 0.0, sink: Any = False,
     documents: int = 0, pages_of_sequence: int = 0, context: Optional[lib.Context] = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
-    **misspelt: NoReturn,
+    dropout: float = 0.0, **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """One line per variant for a problem, best first: chosen, serves too, or why it cannot.
 
@@ -420,6 +427,6 @@ def explain(
     has_sink = sink if isinstance(sink, bool) else sink is not None
     problem = make_problem(
         q, k, _dtype_named("float32" if dtype is None else dtype), mask, scale, variant, deterministic, tf32, dim_v, softcap, has_sink,
-        documents, pages_of_sequence,
+        documents, pages_of_sequence, dropout,
     )  # fmt: skip
     return explained(checked_context(context, device), problem)

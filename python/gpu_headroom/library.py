@@ -45,22 +45,23 @@ class Problem(c.Structure):
         ("scale", c.c_float), ("deterministic", c.c_int32), ("variant", c.c_char_p),
         ("scale_given", c.c_int32), ("math", c.c_int32),
         ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("sink", c.c_int32),
-        ("documents", c.c_int64), ("page", c.c_int64), ("pages", c.c_int64),
+        ("documents", c.c_int64), ("page", c.c_int64), ("pages", c.c_int64), ("dropout", c.c_float),
     ]  # fmt: skip
 
 
 def _arguments(names, later):
     memories = [("saved", Memory), ("workspace", Memory), ("stream", c.c_void_p)]
     tensors = [[(name, Tensor) for name in some.split()] for some in (names, later)]
-    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors[0], *memories, *tensors[1]]
+    numbers = [("seed", c.c_uint64), ("offset", c.c_uint64)]
+    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors[0], *memories, *tensors[1], *numbers]
 
 
 class ForwardArguments(c.Structure):
-    _fields_ = _arguments("q k v o lse", "sink cu_q cu_k pages")
+    _fields_ = _arguments("q k v o lse", "sink cu_q cu_k pages random")
 
 
 class BackwardArguments(c.Structure):
-    _fields_ = _arguments("q k v o lse d_o dlse dq dk dv", "sink cu_q cu_k dsink")
+    _fields_ = _arguments("q k v o lse d_o dlse dq dk dv", "sink cu_q cu_k dsink random")
 
 
 class CommSettings(c.Structure):

@@ -36,6 +36,7 @@ Asked read_problem(const headroom_attention_problem* from) {
   a.problem.documents = p.documents;
   a.problem.page = p.page;
   a.problem.pages = p.pages;
+  a.problem.dropout = p.dropout;
   a.problem.precision = {dtype_of_problem(p.dtype, "problem.dtype"), one_of<Math>(p.math, 2, "problem.math")};
   check(p.scale_given == 0 || p.scale_given == 1, Code::bad_argument, "problem.scale_given is {}, it must be 0 or 1", p.scale_given);
   check(p.sink == 0 || p.sink == 1, Code::bad_argument, "problem.sink is {}, it must be 0 or 1", p.sink);

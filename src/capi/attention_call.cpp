@@ -18,7 +18,7 @@ static_assert(HEADROOM_F32 == 0 && HEADROOM_BF16 == 1 && HEADROOM_F16 == 2 && HE
 
 namespace of_forward {
 using A = headroom_attention_forward_arguments;
-enum At { q, k, v, o, lse, saved, workspace, sink, cu_q, cu_k, pages, count };
+enum At { q, k, v, o, lse, saved, workspace, sink, cu_q, cu_k, pages, random, count };
 constexpr std::array<Part, count> parts{{
     {"q", offsetof(A, q), Use::read},
     {"k", offsetof(A, k), Use::read},
@@ -31,12 +31,13 @@ constexpr std::array<Part, count> parts{{
     {"cu_q", offsetof(A, cu_q), Use::read},
     {"cu_k", offsetof(A, cu_k), Use::read},
     {"pages", offsetof(A, pages), Use::read},
+    {"random", offsetof(A, random), Use::read},
 }};
 }  // namespace of_forward
 
 namespace of_backward {
 using A = headroom_attention_backward_arguments;
-enum At { q, k, v, o, lse, d_o, dlse, dq, dk, dv, saved, workspace, sink, cu_q, cu_k, dsink, count };
+enum At { q, k, v, o, lse, d_o, dlse, dq, dk, dv, saved, workspace, sink, cu_q, cu_k, dsink, random, count };
 constexpr std::array<Part, count> parts{{
     {"q", offsetof(A, q), Use::read},
     {"k", offsetof(A, k), Use::read},
@@ -54,6 +55,7 @@ constexpr std::array<Part, count> parts{{
     {"cu_q", offsetof(A, cu_q), Use::read},
     {"cu_k", offsetof(A, cu_k), Use::read},
     {"dsink", offsetof(A, dsink), Use::written},
+    {"random", offsetof(A, random), Use::read},
 }};
 }  // namespace of_backward
 
@@ -132,7 +134,7 @@ headroom_attention_call checked_as(headroom_context& c, const Problem& p, const 
                                    const Arguments& a, Pointers& at) {
   check((a.flags & ~std::uint32_t(HEADROOM_TRUST_POINTERS)) == 0, Code::unsupported, "arguments.flags is {}, this library knows only {}",
         a.flags, int(HEADROOM_TRUST_POINTERS));
-  headroom_attention_call call{c, p, how, pass, a.flags, parts, {}, {}};
+  headroom_attention_call call{c, p, how, pass, a.flags, parts, {}, {}, a.seed, a.offset};
   const auto* bytes = reinterpret_cast<const unsigned char*>(&a);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
@@ -237,24 +239,26 @@ void check_places(const headroom_attention_call& call, const Tensors& all) {
   }
 }
 
-Extras extras_of_forward(const Tensors& t) {
+Extras extras_of_forward(const headroom_attention_call& call, const Tensors& t) {
   using namespace of_forward;
-  return {.sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .pages = t[pages]};
+  return {
+      .sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .pages = t[pages], .seed = call.seed, .offset = call.offset, .random = t[random]};
 }
 
-Extras extras_of_backward(const Tensors& t) {
+Extras extras_of_backward(const headroom_attention_call& call, const Tensors& t) {
   using namespace of_backward;
-  return {.sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k]};
+  return {.sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .seed = call.seed, .offset = call.offset, .random = t[random]};
 }
 
 void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& saved_arena, Context& ctx) {
   using namespace of_forward;
   const Problem& p = call.problem;
-  const Extras with = extras_of_forward(t);
+  const Extras with = extras_of_forward(call, t);
   check_not_given(p.sink, with.sink, "sink", "sink");
   check_not_given(p.documents > 0, with.cu_q, "cu_q", "documents");
   check_not_given(p.documents > 0, with.cu_k, "cu_k", "documents");
   check_not_given(p.page > 0, with.pages, "pages", "page");
+  check_not_given(p.dropout != 0, with.random, "random", "dropout");
   Context saving{saved_arena, ctx.device, ctx.threads};
   attention::forward(call.how, p, {t[q], t[k], t[v], t[o], t[lse], make_saved(call.how, p, saving), with}, ctx);
 }
@@ -262,9 +266,10 @@ void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& s
 void run_backward(const headroom_attention_call& call, const Tensors& t, Arena& saved_arena, Context& ctx) {
   using namespace of_backward;
   const Problem& p = call.problem;
-  const Extras with = extras_of_backward(t);
+  const Extras with = extras_of_backward(call, t);
   check_not_given(p.sink, with.sink, "sink", "sink");
   check_not_given(p.sink, t[dsink], "dsink", "sink");
+  check_not_given(p.dropout != 0, with.random, "random", "dropout");
   check_not_given(p.documents > 0, with.cu_q, "cu_q", "documents");
   check_not_given(p.documents > 0, with.cu_k, "cu_k", "documents");
   Context saving{saved_arena, ctx.device, ctx.threads};  // the same calls place the same tensors as forward did
@@ -317,7 +322,7 @@ void run(const headroom_attention_call& call, const Pointers& at, void* stream) 
   const OnDevice current(c.device);
   check_places(call, t);
   if (!c.on_gpu()) {
-    const Extras with = forward ? extras_of_forward(t) : extras_of_backward(t);
+    const Extras with = forward ? extras_of_forward(call, t) : extras_of_backward(call, t);
     attention::check(call.problem, with);
     check_values(call.problem, with);
   }

@@ -15,7 +15,7 @@ struct Part {
   std::size_t at;  // of its headroom_tensor or headroom_memory in the struct
   Use use;
 };
-constexpr std::size_t most_parts = 16;
+constexpr std::size_t most_parts = 17;
 using Pointers = std::array<void*, most_parts>;
 
 }  // namespace headroom::capi
@@ -29,6 +29,7 @@ struct headroom_attention_call {
   std::span<const headroom::capi::Part> parts;
   std::array<headroom::Tensor, headroom::capi::most_parts> tensors;  // without data; those of lent memory stay empty
   std::array<std::size_t, headroom::capi::most_parts> lent_bytes;
+  std::uint64_t seed, offset;  // of dropout, where no tensor has them
 };
 
 namespace headroom::capi {

@@ -37,7 +37,7 @@ headroom_attention_problem c_problem(const attention::Problem& p, const char* va
   out.mask = int(p.mask.kind), out.align = int(p.mask.align), out.window = p.mask.window, out.window_after = p.mask.ahead;
   out.scale = p.scale.value_or(0), out.scale_given = p.scale.has_value();
   out.head_dim_v = p.dim_v, out.softcap = p.softcap, out.sink = p.sink;
-  out.documents = p.documents, out.page = p.page, out.pages = p.pages, out.variant = variant;
+  out.documents = p.documents, out.page = p.page, out.pages = p.pages, out.variant = variant, out.dropout = p.dropout;
   return out;
 }
 
@@ -55,6 +55,8 @@ class Asking {  // a case's tensors as arguments
     forward.o = backward.o = c_view(x.o), forward.lse = backward.lse = c_view(x.lse);
     forward.sink = backward.sink = c_view(x.with.sink), forward.cu_q = backward.cu_q = c_view(x.with.cu_q);
     forward.cu_k = backward.cu_k = c_view(x.with.cu_k), forward.pages = c_view(x.with.pages);
+    forward.random = backward.random = c_view(x.with.random), forward.seed = backward.seed = x.with.seed;
+    forward.offset = backward.offset = x.with.offset;
     backward.d_o = c_view(x.d_o), backward.dlse = c_view(x.dlse), backward.dsink = c_view(x.dsink);
     backward.dq = c_view(x.dq), backward.dk = c_view(x.dk), backward.dv = c_view(x.dv);
     forward.saved = backward.saved = saved_.lend(), forward.workspace = backward.workspace = workspace_.lend();
@@ -70,16 +72,17 @@ class Asking {  // a case's tensors as arguments
     headroom_attention_call *once = nullptr, *twice = nullptr;
     ASSERT_EQ(headroom_attention_forward_call_create(context_, &problem, &forward, &once), HEADROOM_OK) << said();
     const auto& f = forward;
-    void* const pointers[] = {f.q.data,         f.k.data,    f.v.data,    f.o.data,    f.lse.data,  f.saved.data,
-                              f.workspace.data, f.sink.data, f.cu_q.data, f.cu_k.data, f.pages.data};
-    ASSERT_EQ(headroom_attention_call_run(once, pointers, 11, nullptr), HEADROOM_OK) << said();
+    void* const pointers[] = {f.q.data,         f.k.data,    f.v.data,    f.o.data,    f.lse.data,   f.saved.data,
+                              f.workspace.data, f.sink.data, f.cu_q.data, f.cu_k.data, f.pages.data, f.random.data};
+    ASSERT_EQ(headroom_attention_call_run(once, pointers, 12, nullptr), HEADROOM_OK) << said();
     headroom_attention_call_destroy(once);
     if (!backward_) return;
     ASSERT_EQ(headroom_attention_backward_call_create(context_, &problem, &backward, &twice), HEADROOM_OK) << said();
     const auto& b = backward;
-    void* const again[] = {b.q.data,  b.k.data,  b.v.data,     b.o.data,         b.lse.data,  b.d_o.data,  b.dlse.data, b.dq.data,
-                           b.dk.data, b.dv.data, b.saved.data, b.workspace.data, b.sink.data, b.cu_q.data, b.cu_k.data, b.dsink.data};
-    ASSERT_EQ(headroom_attention_call_run(twice, again, 16, nullptr), HEADROOM_OK) << said();
+    void* const again[] = {b.q.data,    b.k.data,    b.v.data,    b.o.data,     b.lse.data,   b.d_o.data,
+                           b.dlse.data, b.dq.data,   b.dk.data,   b.dv.data,    b.saved.data, b.workspace.data,
+                           b.sink.data, b.cu_q.data, b.cu_k.data, b.dsink.data, b.random.data};
+    ASSERT_EQ(headroom_attention_call_run(twice, again, 17, nullptr), HEADROOM_OK) << said();
     headroom_attention_call_destroy(twice);
   }
 
@@ -117,6 +120,9 @@ TEST(CFeatures, EveryFeatureGivesTheOpsBits) {
     if (++n % 9 == 0) compare(context.get(), c, "flash", n / 9 % 2);
   });
   EXPECT_GT(n, 80);
+  attention::cases::each_dropout({DType::f32}, [&](const Case& c) {
+    if (++n % 3 == 0) compare(context.get(), c, n % 2 ? "plain" : "flash", n / 3 % 2);
+  });
 }
 
 TEST(CFeatures, ACacheOfAnyLengthInAnyPages) {
@@ -195,6 +201,29 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   EXPECT_STREQ(said(), "dsink is written, and is the same memory as sink");
 }
 
+TEST(CFeatures, DropoutIsAskedInNumbersOrInMemory) {
+  const auto context = make_context();
+  Case c = attention::cases::plain_case(2, 1, 40, 50, 16, attention::Mask::causal(), {DType::f32}, 76);
+  c.problem.dropout = 0.3f;
+  auto x = tensors_of(c), y = tensors_of(c);
+  x.drop_by(5, 1ull << 40, false), y.drop_by(5, 1ull << 40, true);
+  Asking numbers(context.get(), c, views_of(c, x), "flash"), memory(context.get(), c, views_of(c, y), "flash");
+  numbers.run(), memory.run();
+  EXPECT_TRUE(x.o.bytes() == y.o.bytes() && x.dk.bytes() == y.dk.bytes());
+  const auto refused = [&](auto spoil, const char* words) {
+    Asking bad = memory;
+    spoil(bad);
+    EXPECT_EQ(headroom_attention_forward(context.get(), &bad.problem, &bad.forward), HEADROOM_BAD_ARGUMENT) << words;
+    EXPECT_NE(std::string(said()).find(words), std::string::npos) << said() << " should speak of: " << words;
+  };
+  using A = Asking&;
+  refused([](A a) { a.problem.dropout = 1; }, "dropout is 1, it must be at least 0 and below 1");
+  refused([](A a) { a.problem.dropout = NAN; }, "dropout is nan, it must be");
+  refused([](A a) { a.problem.dropout = 0; }, "random is given, and the problem has none: set problem.dropout");
+  refused([](A a) { a.forward.random.shape[0] = 2; }, "random is int32 2, expected int32 4");
+  refused([](A a) { a.forward.random.data = nullptr; }, "random has no data (NULL)");
+}
+
 TEST(CFeatures, PagesAreOfACache) {
   const auto context = make_context();
   Case c = attention::cases::plain_case(2, 1, 3, 40, 16, attention::Mask::causal(), {DType::f32}, 73);
@@ -250,7 +279,7 @@ TEST(CCalls, AreCheckedWhenTheyAreMade) {
   EXPECT_EQ(headroom_attention_call_run(call, pointers, 10, nullptr), HEADROOM_OK) << said();
   EXPECT_EQ(headroom_attention_call_run(call, pointers, 9, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_STREQ(said(), "cu_k has no data (NULL)");
-  EXPECT_EQ(headroom_attention_call_run(call, pointers, 12, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 13, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_EQ(headroom_attention_call_run(call, nullptr, 10, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_EQ(headroom_attention_call_run(nullptr, pointers, 10, nullptr), HEADROOM_BAD_ARGUMENT);
   pointers[6] = static_cast<char*>(f.workspace.data) + 1;

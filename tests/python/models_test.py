@@ -3,6 +3,7 @@
 Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there is one.
 """
 
+import contextlib
 import copy
 import sys
 import unittest
@@ -17,6 +18,8 @@ except ImportError as missing:
 from torch.overrides import TorchFunctionMode
 
 import gpu_headroom.torch as ht
+from draws import kept
+from gpu_headroom.torch import models
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 LENGTH, WINDOW = 48, 16
@@ -92,14 +95,40 @@ def inputs_of(name, padding, device):
     return {k: v.to(device) for k, v in inputs.items()}, real if real is None else real.to(device)
 
 
-def step(net, inputs, real):
-    """Logits of real positions, and every gradient of a sum of them, in float64."""
+def step(net, inputs, real, dropped=False):
+    """Logits of real positions, and every gradient of a sum of them, in float64. dropped: in training, where attention drops what Dropped says."""
     dtype = next(net.parameters()).dtype
-    logits = net(**{k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}).logits
-    logits = logits if real is None else logits[real]
-    up = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(logits.device, logits.dtype)
-    (logits * up).sum().backward()
+    with Dropped() if dropped else contextlib.nullcontext():
+        logits = net.train(dropped)(**{k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}).logits
+        logits = logits if real is None else logits[real]
+        up = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(logits.device, logits.dtype)
+        (logits * up).sum().backward()
     return [logits.detach().double().cpu()], {n: p.grad.double().cpu() for n, p in net.named_parameters() if p.grad is not None}
+
+
+class Dropped:
+    """Within it the n-th dropout of probabilities has the seed [n, 0]: in our calls, and in eager attention, which is given our mask."""
+
+    def __enter__(self):
+        self.before = models.seed_of, torch.nn.functional.dropout
+        models.seed_of, torch.nn.functional.dropout = self.seed_of, self.dropout
+        self.ours = self.eagers = 0
+        return self
+
+    def __exit__(self, *_):
+        models.seed_of, torch.nn.functional.dropout = self.before
+
+    def seed_of(self, q, dropout, seed=None):
+        if dropout == 0:
+            return None
+        self.ours += 1
+        return torch.tensor([self.ours, 0], device=q.device)
+
+    def dropout(self, x, p=0.5, training=True, inplace=False):
+        if not training or p == 0:
+            return x
+        self.eagers += 1
+        return x * torch.from_numpy(kept(self.eagers, 0, p, *x.shape)).to(x.device, x.dtype)
 
 
 def apart(got, exact):
@@ -122,7 +151,7 @@ class ModelsTest(unittest.TestCase):
                         self.check(name, model, config, padding, device, table)
         print("\n" + "\n".join(table))
 
-    def check(self, name, model, config, padding, device, table):
+    def check(self, name, model, config, padding, device, table, dropped=False):
         inputs, real = inputs_of(name, padding, device)
         try:
             net = made(model, config, "eager", torch.float64, device)
@@ -130,11 +159,11 @@ class ModelsTest(unittest.TestCase):
             self.skipTest(str(refused))
         state = net.state_dict()
         with InDouble():
-            exact = step(net, inputs, real)
+            exact = step(net, inputs, real, dropped)
         for dtype in (torch.float32, torch.bfloat16):
-            eager = step(made(model, config, "eager", dtype, device, state), inputs, real)
+            eager = step(made(model, config, "eager", dtype, device, state), inputs, real, dropped)
             with ht.replace_sdpa() as seen:
-                ours = step(made(model, config, "headroom", dtype, device, state), inputs, real)
+                ours = step(made(model, config, "headroom", dtype, device, state), inputs, real, dropped)
             ratios = []
             for which in (lambda r: r[0], lambda r: list(r[1].values())):
                 error, eagers = apart(which(ours), which(exact)), apart(which(eager), which(exact))
@@ -147,6 +176,30 @@ class ModelsTest(unittest.TestCase):
                 self.assertIn("a bias of positions", seen.explain())
             else:
                 self.assertEqual((seen.served, dict(seen.left)), (2, {}), seen.explain())
+
+    def test_dropout_in_training(self):
+        for device in DEVICES:
+            for name, model, config, settings in kinds():
+                attention_alone = {"GPT2": dict(attn_pdrop=0.2, resid_pdrop=0.0, embd_pdrop=0.0), "Llama": dict(attention_dropout=0.2),
+                                   "Bert": dict(attention_probs_dropout_prob=0.2, hidden_dropout_prob=0.0)}.get(name)  # fmt: skip
+                if attention_alone is None:
+                    continue
+                config, table = config(**settings, **attention_alone), []
+                torch.manual_seed(1)
+                for padding in ("none", "right"):
+                    with self.subTest(model=name, padding=padding, device=device):
+                        self.check(name, model, config, padding, device, table, dropped=True)
+                print("\n" + "\n".join(table))
+        names = {name: (model, config(**settings)) for name, model, config, settings in kinds() if name == "GPT2"}
+        net = made(*names["GPT2"], "headroom", torch.float32, "cpu").train()  # as it comes: 0.1 everywhere
+        tokens = torch.randint(3, 300, (2, 30), generator=torch.Generator().manual_seed(3))
+        with ht.replace_sdpa() as seen:
+            torch.manual_seed(1)
+            first, second = net(tokens).logits, net(tokens).logits
+            torch.manual_seed(1)
+            self.assertTrue(torch.equal(first, net(tokens).logits))
+        self.assertFalse(torch.equal(first, second))
+        self.assertEqual((seen.served, dict(seen.left)), (6, {}), seen.explain())
 
     def test_what_is_generated(self):
         g = torch.Generator().manual_seed(3)
@@ -193,12 +246,10 @@ class ModelsTest(unittest.TestCase):
                     self.assertLess((want - got)[keep].abs().max().item(), 1e-4)
                     self.assertEqual(seen.served, 2 if said is four else 0)
                     self.assertRegex(seen.explain(), words)
-        net = made(*chosen["GPT2"], "headroom", torch.float32, "cpu").train()
-        with ht.replace_sdpa() as seen:
-            net(tokens)
-        self.assertIn("dropout_p is 0.1", seen.explain())
+        net = made(*chosen["GPT2"], "headroom", torch.float32, "cpu")
+        net(tokens)
         before = ht.explain()
-        net.eval()(tokens)
+        net(tokens)
         self.assertNotEqual(ht.explain(), before)
         self.assertIn("served by headroom", before)
 

@@ -40,6 +40,11 @@ def work(rank, ranks, port):
             assert torch.allclose(got.grad.full_tensor(), t.grad, atol=1e-6), place
         if with_ is not None:
             assert torch.allclose(their_sink.grad.full_tensor(), sink.grad, atol=1e-5), place
+    try:
+        ht.attention(*split, dropout_p=0.5)
+        raise AssertionError("dropout of a DTensor was served")
+    except ValueError as refused:
+        assert "dropout of a DTensor is not served" in str(refused), refused
     torch.distributed.destroy_process_group()
 
 

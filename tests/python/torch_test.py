@@ -18,6 +18,7 @@ import torch.nn.attention
 
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
+from draws import kept
 from gpu_headroom.torch import calls, checks, functions, sdpa
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -260,9 +261,14 @@ class AttentionTest(Base):
             self.near(fa.flash_attn_varlen_func(k[0], k[0], v[0], cu, cu, 20, 20, 0.0, None, True), want, torch.float32)
             self.near(fa.flash_attn_varlen_qkvpacked_func(qkv[0], cu, 20, causal=True), want, torch.float32)
             self.near(fa.flash_attn_varlen_kvpacked_func(k[0], kv[0], cu, cu, 20, 20, causal=True), want, torch.float32)
-            for word, value in (("dropout_p", 0.5), ("alibi_slopes", torch.ones(4))):
-                with self.assertRaisesRegex(NotImplementedError, f"flash_attn_func: {word} is not served"):
-                    fa.flash_attn_func(q, k, v, **{word: value})
+            with self.assertRaisesRegex(NotImplementedError, "flash_attn_func: alibi_slopes is not served"):
+                fa.flash_attn_func(q, k, v, alibi_slopes=torch.ones(4))
+            for call in (lambda p: fa.flash_attn_func(q, k, v, p, causal=True), lambda p: fa.flash_attn_varlen_func(k[0], k[0], v[0], cu, cu, 20, 20, p)):  # noqa: B023
+                torch.manual_seed(1)
+                o = call(0.5)
+                torch.manual_seed(1)
+                self.assertTrue(torch.equal(o, call(0.5)))
+                self.assertFalse(torch.equal(o, call(0.5)))
 
     def test_any_whole_number(self):
         import numpy as np
@@ -566,7 +572,13 @@ class AttentionTest(Base):
         refuse(ValueError, "3 dimensions", q[0], k, v)
         refuse(ValueError, "attn_mask", attn_mask=torch.ones(33, 40, dtype=torch.bool))
         refuse(ValueError, "attn_mask", attn_mask=True)
-        refuse(ValueError, "dropout", dropout_p=0.1)
+        for wrong in (1.0, 1, -0.1, 2.0, float("nan"), float("inf")):
+            refuse(ValueError, "dropout_p is .*: served are 0 and what is above it and below 1", dropout_p=wrong)
+        refuse(TypeError, "dropout_p is a bool: a number", dropout_p=True)
+        refuse(TypeError, "dropout_p is a str: a number", dropout_p="0.1")
+        refuse(TypeError, "seed is a int: an int64 tensor", dropout_p=0.1, seed=3)
+        refuse(ValueError, "seed is torch.int32 .2,. on cpu, it must be torch.int64 .2,.", dropout_p=0.1, seed=torch.zeros(2, dtype=torch.int32))
+        refuse(ValueError, "seed is given, and dropout_p is 0", seed=torch.zeros(2, dtype=torch.int64))
         refuse(ValueError, "all but head_dim", q, k, v[:, :, :8])
         refuse(ValueError, "softcap is -1", softcap=-1)
         refuse(ValueError, "softcap is '1'", softcap="1")
@@ -650,7 +662,8 @@ class AttentionTest(Base):
     def test_explain(self):
         q, k, v = tensors(grad=False)
         self.assertIn("flash: chosen", ht.explain(q, k, v, is_causal=True))
-        self.assertIn("left to torch: dropout_p", ht.explain(q, k, v, dropout_p=0.5))
+        self.assertIn("flash: chosen", ht.explain(q, k, v, dropout_p=0.5))
+        self.assertIn("left to torch: dropout_p", ht.explain(q, k, v, dropout_p=1.0))
 
     def test_arrays_of_torch(self):
         q, k, v = (x.transpose(1, 2) for x in tensors(dtype=torch.bfloat16, grad=False))
@@ -676,15 +689,20 @@ class OperatorTest(Base):
                 sink = torch.randn(4, device=device, requires_grad=True)
                 cu_q, cu_k = (torch.tensor([[0, 9, n], [0, 0, n]], dtype=torch.int32, device=device) for n in (33, 40))
                 for with_ in ((None, None, None), (sink, cu_q, cu_k)):
-                    torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *with_, None, *options))
+                    torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *with_, None, None, *options))
                     held = [x if x is None else x.detach() for x in (q, k, v, *with_)]
-                    o, lse = torch.ops.headroom.attention_forward(*held, None, *options)
-                    backward = (torch.randn_like(o), None, *held[:3], o, lse, *held[3:], *options)
+                    o, lse = torch.ops.headroom.attention_forward(*held, None, None, *options)
+                    backward = (torch.randn_like(o), None, *held[:3], o, lse, *held[3:], None, *options)
                     torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
+                seed, dropped = torch.tensor([5, 6], device=device), (*options, 0, 0.25)
+                torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, None, None, None, None, seed, *dropped))
+                o, lse = torch.ops.headroom.attention_forward(*held[:3], None, None, None, None, seed, *dropped)
+                backward = (torch.randn_like(o), None, *held[:3], o, lse, None, None, None, seed, *dropped)
+                torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
             q = tensors(device, len_q=2, grad=False)[0]
             pages, table = torch.randn(6, 2, 8, 16, device=device), torch.tensor([[0, 3], [5, 1]], dtype=torch.int32, device=device)
             options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
-            torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, *options))
+            torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, None, *options))
 
     def test_compile_without_graph_breaks(self):
         for device in DEVICES:
@@ -790,20 +808,181 @@ class OperatorTest(Base):
             ht.attention(q, k.cuda(), v)
 
 
+class DropoutTest(Base):
+    @staticmethod
+    def masked(q, k, v, p, seed, seen=None):
+        """Attention in FP64 under our mask, and what is differentiated."""
+        q, k, v = (x.detach().double().cpu().requires_grad_() for x in (q, k, v))
+        s = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).transpose(-1, -2) * q.shape[-1] ** -0.5
+        if seen is not None:
+            s = s.masked_fill(~seen, -torch.inf)
+        factors = torch.from_numpy(kept(*seed.tolist(), p, *s.shape))
+        return (torch.softmax(s, -1) * factors) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1), (q, k, v)
+
+    def test_the_documented_mask_forward_and_backward(self):
+        for device, dtype, (p, mask, options) in itertools.product(DEVICES, TOLERANCE, (
+            (0.1, None, {}), (0.5, "causal", {}), (0.25, "causal", {"layout": "blhd"}), (0.9, "window", {"deterministic": True}),
+        )):  # fmt: skip
+            with self.subTest(device=device, dtype=dtype, p=p, mask=mask):
+                q, k, v = tensors(device, dtype, len_q=70, len_k=70, dim=24)
+                seed = torch.tensor([3 - (1 << 60), 1 << 40], device=device)
+                asked = {None: {}, "causal": {"is_causal": True}, "window": {"window": 9}}[mask]
+                want, (dq, dk, dv) = self.masked(q, k, v, p, seed, None if mask is None else visible(70, 70, **asked))
+                given = [x.transpose(1, 2) for x in (q, k, v)] if "layout" in options else (q, k, v)
+                o, lse = ht.attention(*given, dropout_p=p, seed=seed, return_lse=True, **asked, **options)
+                self.near(lse, reference(q, k, v, **asked)[1], dtype, "LSE does not know of dropout")
+                d_o = torch.randn(want.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+                want.backward(d_o)
+                up = d_o.to(device, dtype)
+                self.near(o.transpose(1, 2) if "layout" in options else o, want, dtype)
+                o.backward(up.transpose(1, 2) if "layout" in options else up)
+                for got, exact in ((q, dq), (k, dk), (v, dv)):
+                    self.near(got.grad, exact.grad, dtype)
+                if "layout" not in options:
+                    made = ht.attention_backward(up, q.detach(), k.detach(), v.detach(), o.detach(), lse.detach(), dropout_p=p, seed=seed, **asked, **options)
+                    for got, exact in zip(made, (dq, dk, dv)):
+                        self.near(got, exact.grad, dtype)
+        with self.assertRaisesRegex(ValueError, "dropout_p needs the seed"):
+            ht.attention_backward(up, q, k, v, o, lse, dropout_p=0.5)
+
+    def test_seeds_are_drawn_from_torchs_generator(self):
+        F = torch.nn.functional
+        for device in DEVICES:
+            q, k, v = tensors(device, heads=2)
+
+            def both(function):
+                for t in (q, k, v):  # noqa: B023
+                    t.grad = None
+                o = function(q, k, v, dropout_p=0.3)  # noqa: B023
+                o.sum().backward()
+                return [o.detach()] + [t.grad for t in (q, k, v)]  # noqa: B023
+
+            torch.manual_seed(5)
+            first, second = both(ht.attention), both(ht.attention)
+            torch.manual_seed(5)
+            again = both(ht.attention)
+            torch.manual_seed(5)
+            with ht.replace_sdpa() as seen:
+                replaced = both(F.scaled_dot_product_attention)
+            self.assertEqual((seen.served, dict(seen.left)), (1, {}), seen.explain())
+            for a, b, c, d in zip(first, again, replaced, second):
+                self.assertTrue(torch.equal(a, b) and torch.equal(a, c))
+                self.assertFalse(torch.equal(a, d))
+            state = torch.get_rng_state()
+            self.assertTrue(torch.equal(ht.attention(q, k, v), ht.attention(q, k, v, dropout_p=0.0)))
+            self.assertTrue(torch.equal(state, torch.get_rng_state()), "without dropout nothing is drawn")
+            ht.attention(q, k, v, dropout_p=0.3, seed=torch.tensor([1, 2], device=device))
+            self.assertTrue(torch.equal(state, torch.get_rng_state()), "with a seed nothing is drawn")
+
+    def test_the_mean_stays(self):
+        for device in DEVICES:
+            q, k, v = tensors(device, heads=2, grad=False)
+            want, all_of = ht.attention(q, k, v, is_causal=True), []
+            torch.manual_seed(0)
+            with ht.replace_sdpa():
+                for _ in range(400):
+                    all_of.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.2))
+            all_of = torch.stack(all_of).double()
+            errors = (all_of.mean(0) - want) / (all_of.std(0) / 20)
+            self.assertAlmostEqual((errors**2).mean().item(), 1, delta=0.3)
+
+    def test_recomputed_layers_drop_the_same(self):
+        from torch.utils.checkpoint import checkpoint
+
+        for device, reentrant in itertools.product(DEVICES, (False, True)):
+            q, k, v = tensors(device, heads=2)
+            grads = []
+            for how in (lambda f, *x: f(*x), lambda f, *x: checkpoint(f, *x, use_reentrant=reentrant)):  # noqa: B023
+                torch.manual_seed(3)
+                for t in (q, k, v):
+                    t.grad = None
+                how(lambda q, k, v: ht.attention(q, k, v, dropout_p=0.5), q, k, v).square().sum().backward()
+                grads.append([t.grad for t in (q, k, v)])
+            for a, b in zip(*grads):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_compiled(self):
+        for device in DEVICES:
+            q, k, v = tensors(device, heads=2)
+            for function in (lambda *x: ht.attention(*x, is_causal=True, dropout_p=0.5), lambda *x: torch.nn.functional.scaled_dot_product_attention(*x, dropout_p=0.5)):
+                with ht.replace_sdpa():
+                    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+                    torch.manual_seed(1)
+                    o = compiled(q, k, v)
+                    o.sum().backward()
+                    torch.manual_seed(1)
+                    self.assertTrue(torch.equal(o, compiled(q, k, v)))
+                    self.assertFalse(torch.equal(o, compiled(q, k, v)))
+                torch._dynamo.reset()
+
+    def test_in_a_cuda_graph_each_replay_draws_anew(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors("cuda", torch.bfloat16, heads=2, len_q=128, len_k=128, dim=64)
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            ht.attention(q, k, v, dropout_p=0.5).sum().backward()
+        torch.cuda.current_stream().wait_stream(beside)
+        for t in (q, k, v):
+            t.grad = None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = ht.attention(q, k, v, dropout_p=0.5)
+            grads = torch.autograd.grad(o.float().square().sum(), (q, k, v))
+        seen = []
+        for seed in (7, 7, 8):
+            torch.cuda.manual_seed(seed)
+            for _ in range(2):
+                graph.replay()
+                seen.append([o.clone(), *[g.clone() for g in grads]])
+        for at in (0, 1):
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(seen[at], seen[at + 2])), "the same seed, the same bits")
+        for a, b in ((0, 1), (0, 4), (1, 5)):
+            self.assertFalse(torch.equal(seen[a][0], seen[b][0]), "another replay or seed, another mask")
+
+    def test_transforms(self):
+        q, k, v = (torch.randn(3, 2, 2, 9, 8) for _ in range(3))
+
+        def f(*x):
+            return ht.attention(*x, dropout_p=0.5)
+
+        with self.assertRaisesRegex(RuntimeError, "vmap: called random operation"):
+            torch.vmap(f)(q, k, v)
+        o = torch.vmap(f, randomness="different")(q, k, v)
+        self.assertEqual(o.shape, q.shape)
+        same = torch.vmap(f, randomness="same")(*[t[:1].expand(3, -1, -1, -1, -1) for t in (q, k, v)])
+        self.assertTrue(torch.equal(same[0], same[1]))
+
+    def test_arrays(self):
+        q, k, v = (t.transpose(1, 2).numpy() for t in tensors(len_q=40, grad=False))
+        r = hr.attention_forward(q, k, v, mask="causal", dropout=0.3, seed=11, offset=1 << 33)
+        given = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+        o = ht.attention(*given, is_causal=True, layout="blhd", dropout_p=0.3, seed=torch.tensor([11, 1 << 33]))
+        self.assertTrue(torch.equal(torch.from_numpy(r.o.copy()), o))
+        o.sum().backward()
+        for got, t in zip(r.backward(torch.ones(r.o.shape).numpy()), given):
+            self.assertTrue(torch.equal(torch.from_numpy(got.copy()), t.grad))
+        for wrong, words in (({"dropout": 1.0}, "dropout is 1.0: a number, at least 0 and below 1"), ({"dropout": float("nan")}, "dropout is nan"),
+                             ({"dropout": 0.1, "seed": -1}, "seed is -1")):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, words):
+                hr.attention_forward(q, k, v, **wrong)
+
+
 class ReplaceTest(Base):
     def test_torchs_function_is_ours_within(self):
         F, torchs = torch.nn.functional, torch.nn.functional.scaled_dot_product_attention
         q, k, v = tensors(heads=2)
         with ht.replace_sdpa() as seen:
             o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+            self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, dropout_p=1.0), torch.zeros_like(o)))
             with ht.replace_sdpa() as inner:
                 F.scaled_dot_product_attention(q, k, v)
             self.assertIsNot(F.scaled_dot_product_attention, torchs)
         self.assertIs(F.scaled_dot_product_attention, torchs)
         self.assertTrue(torch.equal(o, ht.attention(q, k, v, is_causal=True)))
         self.assertEqual((seen.served, inner.served), (1, 1))
-        self.assertIn("dropout", seen.explain())
+        self.assertIn("left to torch: 1 calls: dropout_p is 1.0", seen.explain())
 
     def test_what_no_kernel_serves_is_torchs(self):
         from unittest import mock
@@ -837,11 +1016,11 @@ class ReplaceTest(Base):
                     exact = [x.detach().double() for x in (q, k, v)]
                     if not (device == "cuda" and align == "bottom-right"):  # torch 2.11 itself gives NaN there in float64
                         self.near(F.scaled_dot_product_attention(*exact, attn_mask=bias), want, torch.float32, "left to torch")
-                    F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=0.5)
+                    F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=1.0)
                     self.assertIs(F.scaled_dot_product_attention, sdpa._sdpa)
                     with self.assertRaisesRegex(ValueError, "should not be used with causal=True"):
                         F.scaled_dot_product_attention(q, k, v, bias, is_causal=True)
-                self.assertIn("dropout_p is 0.5", seen.explain())
+                self.assertIn("dropout_p is 1.0", seen.explain())
                 compiled = torch.compile(lambda *x: F.scaled_dot_product_attention(*x, attn_mask=bias), fullgraph=True, backend="aot_eager")  # noqa: B023
                 with ht.replace_sdpa() as seen:
                     self.near(compiled(q, k, v), want, torch.float32)
@@ -947,6 +1126,19 @@ class ReplaceTest(Base):
         with ht.replace_sdpa() as seen:
             self.near(compiled(one_off), torchs(q, k, v, one_off), torch.float32)
         self.assertIn("cannot be read in compiled code", seen.explain())
+
+    def test_a_mask_that_numpy_or_data_wrote_is_read_again(self):
+        import numpy as np
+
+        F = torch.nn.functional
+        q, k, v = tensors(heads=2, len_q=9, len_k=9, grad=False)
+        array = np.ones((9, 9), dtype=bool)
+        mask = torch.from_numpy(array)
+        with ht.replace_sdpa() as seen:
+            for write in (lambda: None, lambda: array.__setitem__(slice(None), np.tril(array)), lambda: mask.data.fill_(True)):
+                write()
+                self.near(F.scaled_dot_product_attention(q, k, v, attn_mask=mask), reference(q, k, v, seen=mask)[0], torch.float32)
+        self.assertEqual((seen.served, dict(seen.left)), (3, {}))
 
     def test_a_mask_is_read_once_for_each_version(self):
         from unittest import mock

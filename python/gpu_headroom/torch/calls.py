@@ -41,7 +41,7 @@ def tf32_of(asked, t):
 _CODES = {getattr(torch, name): code for name, code in arrays.CODES.items()}
 _STRUCTS = lib.ForwardArguments, lib.BackwardArguments
 _CREATORS = "headroom_attention_forward_call_create", "headroom_attention_backward_call_create"
-pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 11, 12, 16)}  # pointers of a call: forward and backward, without and with more
+pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 12, 17)}  # pointers of a call: forward and backward, without and with more
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -77,7 +77,7 @@ class _Call:
 
     def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_, order):
         (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
-        mask, top_left, window, after, softcap, scale, variant, deterministic = options
+        mask, top_left, window, after, softcap, scale, variant, deterministic, dropout = options
         has_sink, documents, pages_of_sequence = with_
         self.context, self.device, self.heads_first, self.dtype = context, device, heads_first, torch_dtype
         self.cuda, self.size = device.type == "cuda", torch_dtype.itemsize
@@ -86,6 +86,7 @@ class _Call:
             deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence,
         )  # fmt: skip
         self.problem.mask, self.problem.align, self.problem.window, self.problem.window_after = mask, int(top_left), window, after
+        self.problem.dropout = dropout
         saved = arrays_attention.bytes_of("headroom_attention_saved_bytes", context, self.problem)
         if saved:
             raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: gpu_headroom.torch serves flash variants")
@@ -93,7 +94,7 @@ class _Call:
             arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
             for i in ((0,) if pages_of_sequence else (0, 1))
         ]
-        self.more = has_sink or documents > 0 or pages_of_sequence > 0
+        self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0
         o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v, order)
         self.o_shape, self.o_stride, self.lse_shape = tuple(o.shape), o.stride(), (batch, heads, len_q)
         self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # of which LSE is the like: the cheapest way to make one
@@ -136,18 +137,17 @@ class _Call:
         ready = self.ready[which][key] = _Ready(handle, tuple(copies))
         return ready
 
-    def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages):
+    def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages, random):
         o, lse = (self.o_shape, self.o_stride, self.dtype), (self.lse_shape, _in_order(self.lse_shape), torch.float32)
-        return self.make_ready(
-            0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *_small(sink, cu_q, cu_k), ("pages", pages)], 3
-        )
+        small = [*_small(sink, cu_q, cu_k), ("pages", pages), _numbers(random)]
+        return self.make_ready(0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *small], 3)
 
-    def forward(self, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None):
+    def forward(self, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
         key = q.stride(), k.stride(), v.stride()
-        ready = self.ready[0].get(key) or self.make_ready_forward(key, q, k, v, sink, cu_q, cu_k, pages)
-        return self.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages)
+        ready = self.ready[0].get(key) or self.make_ready_forward(key, q, k, v, sink, cu_q, cu_k, pages, random)
+        return self.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages, random)
 
-    def run_forward(self, ready, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None):
+    def run_forward(self, ready, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
         if ready.copies:
             given = [q, k, v]
             for at in ready.copies:
@@ -156,7 +156,7 @@ class _Call:
         at_q, at_k, at_v = q.data_ptr(), k.data_ptr(), v.data_ptr()
         if self.cuda:
             if (at_q | at_k | at_v) & 15 and self.misplaced(q, k, v):
-                return self.forward(*self.placed(q, k, v), sink, cu_q, cu_k, pages)
+                return self.forward(*self.placed(q, k, v), sink, cu_q, cu_k, pages, random)
             stream = _stream_of(self.device)
         else:
             stream = None
@@ -165,16 +165,16 @@ class _Call:
         held = self.lend(0)  # alive until the call returns; on CUDA torch's allocator keeps it for what the stream was given
         lent = 0 if held is None else held.data_ptr() + 255 & -256
         if self.more:
-            kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, pages)]
-            pointers = pack[11](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent, *[0 if t is None else t.data_ptr() for t in kept])
-            status = self.run(ready.handle, pointers, 11, stream)
+            kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, pages, random)]
+            pointers = pack[12](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent, *[0 if t is None else t.data_ptr() for t in kept])
+            status = self.run(ready.handle, pointers, 12, stream)
         else:
             status = self.run(ready.handle, pack[7](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent), 7, stream)
         if status:
             raise lib.failed(status)
         return o, lse
 
-    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None):
+    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None):
         key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
         lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
         made = like(q, self.heads_first), like(k, self.heads_first), like(v, self.heads_first)
@@ -183,7 +183,7 @@ class _Call:
         if ready is None:
             tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
             tensors += [("dq", made[0]), ("dk", made[1]), ("dv", made[2]), *_small(sink, cu_q, cu_k)]
-            ready = self.make_ready(1, key, [*tensors, ("dsink", dsink)], 5)
+            ready = self.make_ready(1, key, [*tensors, ("dsink", dsink), _numbers(random)], 5)
         if ready.copies:
             given = [q, k, v, o, d_o]
             for at in ready.copies:
@@ -193,7 +193,7 @@ class _Call:
         if self.cuda:
             if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
                 q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
-                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k)
+                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)
             stream = _stream_of(self.device)
         else:
             stream = None
@@ -201,8 +201,8 @@ class _Call:
         lent = 0 if held is None else held.data_ptr() + 255 & -256
         outputs = 0 if dlse is None else dlse.data_ptr(), made[0].data_ptr(), made[1].data_ptr(), made[2].data_ptr(), 0, lent
         if self.more:
-            kept = [*[t if t is None else t.contiguous() for t in (sink, cu_q, cu_k)], dsink]
-            status = self.run(ready.handle, pack[16](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 16, stream)
+            kept = [*[t if t is None else t.contiguous() for t in (sink, cu_q, cu_k)], dsink, random if random is None else random.contiguous()]
+            status = self.run(ready.handle, pack[17](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 17, stream)
         else:
             status = self.run(ready.handle, pack[12](*at, *outputs), 12, stream)
         if status:
@@ -237,18 +237,24 @@ def _small(sink, cu_q, cu_k):
     ]
 
 
+def _numbers(random):
+    """Dropout's seed and offset, as the C interface takes them: the 64 bits of each in two halves."""
+    return "random", None if random is None else ((4,), (1,), torch.int32)
+
+
 @functools.lru_cache(maxsize=4096)
 def _call(context, device, shapes, dtype, options, heads_first, tf32, with_, order):
     return _Call(context, device, shapes, dtype, options, heads_first, tf32, with_, order)
 
 
 def call_of(
-    q, k, v, sink, cu_q, cu_k, pages, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32, order=0
+    q, k, v, sink, cu_q, cu_k, pages, random, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32, order=0,
+    dropout=0.0,
 ):  # fmt: skip
     rows, positions = (1, 2) if heads_first else (2, 1)
     a, b = q.shape, k.shape
     shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
-    options = (mask, top_left, window, after, softcap, scale, variant, deterministic)
+    options = (mask, top_left, window, after, softcap, scale, variant, deterministic, dropout)
     with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
     return _call(context_of(q), q.device, shapes, q.dtype, options, heads_first, tf32_of(tf32, q), with_, order)
 

@@ -34,8 +34,12 @@ def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, pag
             return f"{name} is {t.dtype}, q is {q.dtype}: all have one dtype"
     if attn_mask is not None:
         return "a mask given as a tensor (attn_mask) is not served: say is_causal or window, or leave it out"
-    if dropout_p != 0:
-        return f"dropout_p is {dropout_p}: dropout inside attention is not served"
+    if isinstance(dropout_p, bool) or not isinstance(dropout_p, (numbers.Real, torch.SymFloat)):
+        return f"dropout_p is a {type(dropout_p).__name__}: a number, at least 0 and below 1"
+    if not 0 <= dropout_p < 1:  # a NaN, too
+        return f"dropout_p is {dropout_p}: served are 0 and what is above it and below 1"
+    if dropout_p != 0 and (paged or hasattr(q, "placements")):
+        return f"dropout_p is {dropout_p}: dropout {'over a cache in pages' if paged else 'of a DTensor'} is not served"
     if scale is not None and not isinstance(scale, (numbers.Real, torch.SymFloat)):
         return f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
     rows = 1 if layout == "bhld" else 2
@@ -86,7 +90,7 @@ def window_of(window):
     return before, after
 
 
-def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0):
+def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0, dropout=0.0):
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
     if not isinstance(is_causal, bool):
@@ -108,7 +112,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
     width, after = (0, 0) if window is None else both
     scale = None if scale is None else float(scale)
     return (mask, align == "top-left" and mask != 0, width, after, float(softcap), scale, layout == "bhld", variant or "", bool(deterministic),
-            -1 if tf32 is None else int(bool(tf32)), order)  # fmt: skip
+            -1 if tf32 is None else int(bool(tf32)), order, float(dropout))  # fmt: skip
 
 
 def listed(name, t, q, shape):
@@ -146,6 +150,18 @@ def _with(q, heads, sink, cu_q, cu_k):
     if cu_q.shape != cu_k.shape:
         raise ValueError(f"gpu_headroom.torch: cu_seqlens_q is {tuple(cu_q.shape)} and cu_seqlens_k is {tuple(cu_k.shape)}: they must agree")
     return sink, cu_q, cu_k
+
+
+def checked_seed(seed, dropout_p, q):
+    if seed is None:
+        return None
+    if not isinstance(seed, torch.Tensor):
+        raise TypeError(f"gpu_headroom.torch: seed is a {type(seed).__name__}: an int64 tensor [2] beside q, of seed and offset")
+    if seed.dtype != torch.int64 or tuple(seed.shape) != (2,) or seed.device != q.device:
+        raise ValueError(f"gpu_headroom.torch: seed is {seed.dtype} {tuple(seed.shape)} on {seed.device}, it must be torch.int64 (2,) on {q.device}")
+    if dropout_p == 0:
+        raise ValueError("gpu_headroom.torch: seed is given, and dropout_p is 0")
+    return seed
 
 
 def checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q, cu_k, paged=False, of="attention"):

@@ -10,9 +10,9 @@ from .transforms import Transformed
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, sink, cu_q, cu_k, pages, call, ready, options):
-        o, lse = call.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages)
-        ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k)
+    def forward(ctx, q, k, v, sink, cu_q, cu_k, pages, random, call, ready, options):
+        o, lse = call.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages, random)
+        ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k, random)
         ctx.call, ctx.options, ctx.paged = call, options, pages is not None
         ctx.set_materialize_grads(False)
         return o, lse
@@ -20,16 +20,16 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_o, dlse):
         if d_o is None and dlse is None:
-            return (None,) * 10
+            return (None,) * 11
         if ctx.paged:
             raise RuntimeError(NO_PAGES)
-        q, k, v, o, lse, sink, cu_q, cu_k = ctx.saved_tensors
+        q, k, v, o, lse, sink, cu_q, cu_k, random = ctx.saved_tensors
         if d_o is None:
             d_o = torch.zeros_like(o)
         if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
-            *made, dsink = torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *ctx.options)
-            return (*made, None if sink is None else dsink, None, None, None, None, None, None)
-        return (*ctx.call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k), None, None, None, None, None, None)
+            *made, dsink = torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *ctx.options)
+            return (*made, None if sink is None else dsink, *(None,) * 7)
+        return (*ctx.call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random), *(None,) * 7)
 
 
 try:  # whoever listens to operators must hear of ours: modes, functorch, tracing
@@ -61,6 +61,14 @@ def directly(q, k, v):
         and _tracing() is None
         and _forward_ad._current_level < 0
     )
+
+
+def seed_of(q, dropout, seed=None):
+    """Seed and offset of a call's dropout, int64 [2] beside q, or None: what the caller gave, else two numbers from torch's generator of the
+    device. They stay there, so that a CUDA graph draws new ones at each replay."""
+    if dropout == 0 or seed is not None:
+        return seed
+    return torch.randint(0, 1 << 62, (2,), dtype=torch.int64, device=q.device)
 
 
 def run(tensors, options):

@@ -2,7 +2,8 @@
 
     from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
-What is not served (dropout, alibi_slopes, cache_leftpad of a cache in pages) is refused in a sentence.
+What is not served (alibi_slopes, cache_leftpad of a cache in pages) is refused in a sentence. Dropout draws from torch's generator, and drops others
+than flash-attn does.
 """
 
 from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
@@ -66,9 +67,9 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
-    _refuse("flash_attn_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes)
+    _refuse("flash_attn_func", alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
-    o, lse = attention(q, k, v, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
+    o, lse = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
                        return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
 
@@ -167,12 +168,12 @@ def flash_attn_varlen_func(
 
     block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first.
     """
-    _refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes)
+    _refuse("flash_attn_varlen_func", alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
     if block_table is not None:
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
     o, lse = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None,
-                              scale=softmax_scale, window=window, return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
+                              scale=softmax_scale, window=window, return_lse=True, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p)  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
 
 

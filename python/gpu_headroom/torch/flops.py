@@ -12,7 +12,7 @@ def _products(heads_first, q, k, v):
     return 2 * scores * q[3], 2 * scores * v[3]
 
 
-def _forward(q, k, v, sink, cu_q, cu_k, pages, *options, out_shape=None, **_):
+def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options, out_shape=None, **_):
     if pages is not None:  # k is [pages, kv_heads, page, head_dim]: a sequence has as many keys as its pages hold
         positions = 2 if options[6] else 1
         k = [*k]
@@ -20,7 +20,7 @@ def _forward(q, k, v, sink, cu_q, cu_k, pages, *options, out_shape=None, **_):
     return sum(_products(options[6], q, k, v))
 
 
-def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options, out_shape=None, **_):
+def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options, out_shape=None, **_):
     of_scores, of_values = _products(options[6], q, k, v)
     return 3 * of_scores + 2 * of_values  # q k^T again, dq, dk; dp, dv
 

@@ -7,8 +7,8 @@ import torch
 from .. import attention as arrays_attention
 from . import masks
 from .calls import call_of, context_of, tf32_of
-from .checks import cast, checked, listed, options_of, reason_why_not, refuse, whole_number, window_of
-from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, settled
+from .checks import cast, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
+from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
 Window = Union[None, int, Tuple[int, int]]
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         scale: Optional[float]
         align: str
         deterministic: bool
+        dropout_p: float
+        seed: Optional[torch.Tensor]
 
     class _AttentionOptions(_Options, total=False):
         align: str
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         deterministic: bool
         cu_seqlens_q: Optional[torch.Tensor]
         cu_seqlens_k: Optional[torch.Tensor]
+        seed: Optional[torch.Tensor]
 
 
 def why_not(
@@ -109,6 +112,7 @@ def attention(
     sink: Optional[torch.Tensor] = None,
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
+    seed: Optional[torch.Tensor] = None,
     mask: None = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
@@ -125,7 +129,9 @@ def attention(
     positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it, and nobody sees another's. cu_seqlens_k: the
     same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA nobody looks, and the result is undefined.
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
-    tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask, mask and dropout_p are refused.
+    dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/65536. seed: int64 [2] beside q, which ones (seed and offset of
+    Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
+    tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and mask are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     """
     if misspelt:
@@ -136,7 +142,7 @@ def attention(
     if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
     key = None
-    if attn_mask is None and not dropout_p and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
+    if attn_mask is None and not dropout_p and seed is None and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
         dtype = q.dtype
         if q.is_cpu and k.is_cpu and v.is_cpu:
             device = torch.get_num_threads()
@@ -156,12 +162,13 @@ def attention(
             except TypeError:  # something in it is a list, say: looked at below
                 key = found = None
             if found is not None:
-                out = run_directly((q, k, v, None if sink is None else sink.float(), None, None, None), *found)
+                out = run_directly((q, k, v, None if sink is None else sink.float(), None, None, None, None), *found)
                 return out if return_lse else out[0]
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
-    tensors = (*checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
+    tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
+    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)))
     if key is not None:
         if len(known) >= 4096:
             known.clear()
@@ -191,16 +198,20 @@ def attention_backward(
     sink: Optional[torch.Tensor] = None,
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
+    dropout_p: float = 0.0,
+    seed: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> Tuple[torch.Tensor, ...]:
     """(dq, dk, dv), and dsink where there is a sink: for an autograd.Function of your own. attention() does this by itself.
 
     o [as q, with v's head_dim] and lse [batch, heads, len_q], float32, as attention(…, return_lse=True) left them; d_o: the gradient of o;
-    dlse: that of lse, if it was used. Everything else as it was said to attention().
+    dlse: that of lse, if it was used. Everything else as it was said to attention(), with dropout_p its seed too.
     """
     if misspelt:
         refuse(attention_backward, misspelt)
-    tensors = checked(q, k, v, None, 0.0, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
+    tensors = checked(q, k, v, None, dropout_p, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
+    if dropout_p != 0 and seed is None:
+        raise ValueError("gpu_headroom.torch.attention_backward: dropout_p needs the seed that attention() was given")
     shape = (*q.shape[:3], v.shape[3])
     lse_shape = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
     for name, t, dtype, want in (("d_o", d_o, q.dtype, shape), ("o", o, q.dtype, shape), ("lse", lse, torch.float32, lse_shape),
@@ -214,8 +225,8 @@ def attention_backward(
                 f"gpu_headroom.torch.attention_backward: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} "
                 f"on {q.device}"
             )
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
-    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *tensors[3:], *options)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
+    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *tensors[3:], checked_seed(seed, dropout_p, q), *options)
     return tuple(made if sink is not None else made[:3])
 
 
@@ -260,6 +271,8 @@ def attention_varlen(
     tf32: Optional[bool] = None,
     softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None,
+    dropout_p: float = 0.0,
+    seed: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """Attention of documents packed one behind another, each seeing only itself; the arguments of flash-attn's flash_attn_varlen_func.
@@ -273,7 +286,7 @@ def attention_varlen(
     if more:
         raise TypeError(
             "gpu_headroom.torch.attention_varlen: after max_seqlen_k every argument is said by its name: flash-attn's softmax_scale is scale=, its "
-            "causal is is_causal=; dropout_p is left out"
+            "causal is is_causal=, its dropout_p is dropout_p="
         )
     for name, longest in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
         if longest is not None and not isinstance(longest, torch.Tensor) and whole_number(longest) is None:
@@ -285,8 +298,9 @@ def attention_varlen(
     if cu_seqlens_q is None:
         raise TypeError("gpu_headroom.torch.attention_varlen: cu_seqlens_q is None: say where documents begin, [0, end] for one")
     out = attention(
-        *batched, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse, variant=variant,
-        deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+        *batched, dropout_p=dropout_p, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse,
+        variant=variant, deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+        seed=seed,
     )  # fmt: skip
     return (out[0][0], out[1][0]) if return_lse else out[0]
 
@@ -380,7 +394,7 @@ def attention_with_cache(
         cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
     window_or_causal = is_causal and window is None
     options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
-    out = run((q, k_cache, v_cache, sink, cu_q, cu_k, pages), options)
+    out = run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None), options)
     return out if return_lse else out[0]
 
 
@@ -407,6 +421,6 @@ def explain(
     if said is not None:
         is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
-    tensors = (*checked(q, k, v, None, 0.0, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap)
+    tensors = (*checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None, None)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

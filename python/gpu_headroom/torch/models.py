@@ -11,7 +11,7 @@ import torch
 from .. import library as lib
 from . import masks
 from .checks import options_of, reason_why_not
-from .direct import run
+from .direct import run, seed_of
 from .imports import when_imported
 from .sdpa import count
 
@@ -264,9 +264,9 @@ def attend(
     if reason is None:
         try:
             options = options_of(causal, scaling, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), False,
-                                 0.0 if softcap is None else float(softcap))  # fmt: skip
+                                 0.0 if softcap is None else float(softcap), dropout=dropped)  # fmt: skip
             sink = None if s_aux is None else s_aux.reshape(-1).float()
-            o = run((q, k, v, sink, cu_q, cu_k, None), options)[0]
+            o = run((q, k, v, sink, cu_q, cu_k, None, seed_of(q, dropped)), options)[0]
         except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA
             if refused.status != "unsupported":
                 raise

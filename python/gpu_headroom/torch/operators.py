@@ -8,11 +8,11 @@ _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
 _OPTIONS = (
     "int mask, bool top_left, int window, int after, float softcap, float? scale, bool heads_first, str variant, bool deterministic, int tf32, "
-    "int order=0"
+    "int order=0, float dropout=0.0"
 )
-_library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, {_OPTIONS}) -> (Tensor, Tensor)")
+_library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, Tensor? random, {_OPTIONS}) -> (Tensor, Tensor)")
 _library.define(
-    f"attention_backward(Tensor d_o, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_WITH}, {_OPTIONS}) "
+    f"attention_backward(Tensor d_o, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_WITH}, Tensor? random, {_OPTIONS}) "
     "-> (Tensor, Tensor, Tensor, Tensor)"
 )
 
@@ -22,12 +22,13 @@ def _lse_like(q, heads_first):
     return q.new_empty((batch, a, b) if heads_first else (batch, b, a), dtype=torch.float32)
 
 
-def _forward(q, k, v, sink, cu_q, cu_k, pages, *options):
-    return call_of(q, k, v, sink, cu_q, cu_k, pages, *options).forward(q, k, v, sink, cu_q, cu_k, pages)
+def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options):
+    return call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options).forward(q, k, v, sink, cu_q, cu_k, pages, random)
 
 
-def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options):
-    *made, dsink = call_of(q, k, v, sink, cu_q, cu_k, None, *options).backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k)
+def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options):
+    call = call_of(q, k, v, sink, cu_q, cu_k, None, random, *options)
+    *made, dsink = call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)
     return (*made, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink)
 
 
@@ -35,17 +36,17 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_forward", _forward, _key)
     _library.impl("attention_backward", _backward, _key)
 
-_HEADS_FIRST, _ORDER = 6, 10  # of the options; the last may be left out
+_HEADS_FIRST, _ORDER = 6, 10  # of the options; this last and dropout may be left out
 
 
 @torch.library.register_fake("headroom::attention_forward", lib=_library)
-def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, *options):
+def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, random, *options):
     heads_first = options[_HEADS_FIRST]
     return like(q, heads_first, v.shape[3], options[_ORDER] if len(options) > _ORDER else 0), _lse_like(q, heads_first)
 
 
 @torch.library.register_fake("headroom::attention_backward", lib=_library)
-def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, *options):
+def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, random, *options):
     dsink = q.new_empty((0 if sink is None else sink.shape[0],), dtype=torch.float32)
     return (*[like(t, options[_HEADS_FIRST]) for t in (q, k, v)], dsink)
 
@@ -54,25 +55,25 @@ NO_PAGES = "gpu_headroom.torch: a cache in pages has no gradients: call it under
 
 
 def remember(ctx, inputs, output):
-    q, k, v, sink, cu_q, cu_k, pages, *ctx.options = inputs
+    q, k, v, sink, cu_q, cu_k, pages, random, *ctx.options = inputs
     o, lse = output
-    ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k)
+    ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k, random)
     ctx.paged = pages is not None
     ctx.set_materialize_grads(False)
 
 
 def gradients(ctx, d_o, dlse, backward=None):
     """What autograd asks after `remember`; `backward`: the operator, or what stands for it."""
-    nothing = (None,) * (3 + len(ctx.options))
+    nothing = (None,) * (4 + len(ctx.options))
     if d_o is None and dlse is None:
         return (None, None, None, None, *nothing)
     if ctx.paged:
         raise RuntimeError(NO_PAGES)
-    q, k, v, o, lse, sink, cu_q, cu_k = ctx.saved_tensors
+    q, k, v, o, lse, sink, cu_q, cu_k, random = ctx.saved_tensors
     if d_o is None:
         d_o = torch.zeros_like(o)
     backward = torch.ops.headroom.attention_backward if backward is None else backward
-    dq, dk, dv, dsink = backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *ctx.options)
+    dq, dk, dv, dsink = backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *ctx.options)
     return (dq, dk, dv, None if sink is None else dsink, *nothing)
 
 

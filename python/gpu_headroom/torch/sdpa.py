@@ -13,7 +13,7 @@ from .. import library as lib
 from . import masks
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
-from .direct import any_autocast, directly, run, run_directly, settled
+from .direct import any_autocast, directly, run, run_directly, seed_of, settled
 from .imports import when_imported
 from .transforms import NO_FORWARD_MODE
 
@@ -254,7 +254,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
         except TypeError:
             known_as = found = None
         if found is not None:
-            o = run_directly((query, key, value, None, None, None, None), *found)[0]
+            o = run_directly((query, key, value, None, None, None, None, None), *found)[0]
             if seen is not None:
                 seen.served += 1
             return o
@@ -285,8 +285,9 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     order = _order_as_torchs(q, k, v, mask, is_causal and mask is None, scale, enable_gqa)
     if readable and (said.first, said.end) != (0, k.shape[2]):
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
-    options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order)
-    tensors = (q, k, v, None, cu_q, cu_k, None)
+    options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order,
+                         dropout=dropout_p)  # fmt: skip
+    tensors = (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p))
     try:
         o = run(tensors, options)[0]
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:

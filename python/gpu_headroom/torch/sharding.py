@@ -25,25 +25,26 @@ def _register(module):
         return None if tensor is None else placement
 
     @register_sharding(torch.ops.headroom.attention_forward.default)
-    def forward(q, k, v, sink, cu_q, cu_k, pages, *options):
+    def forward(q, k, v, sink, cu_q, cu_k, pages, random, *options):
         rest = [None] * len(options)
-        whole = [given(t, Replicate()) for t in (q, k, v, sink, cu_q, cu_k, pages)]
+        whole = [given(t, Replicate()) for t in (q, k, v, sink, cu_q, cu_k, pages, random)]
         accepted = [([Replicate(), Replicate()], whole + rest)]
-        for name, at, of_lse in [] if pages is not None else _splits(q, k, options[6]):
+        # By its own part alone a rank does not know which heads it has: split, all would drop the same.
+        for name, at, of_lse in [] if pages is not None or random is not None else _splits(q, k, options[6]):
             one = name == "batch"
-            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None]
+            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None, None]
             accepted.append(([Shard(at), Shard(of_lse)], [Shard(at)] * 3 + small + rest))
         return accepted
 
     @register_sharding(torch.ops.headroom.attention_backward.default)
-    def backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, *options):
+    def backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options):
         rest = [None] * len(options)
-        whole = [given(t, Replicate()) for t in (d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k)]
+        whole = [given(t, Replicate()) for t in (d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)]
         accepted = [([Replicate()] * 4, whole + rest)]
-        for name, at, of_lse in _splits(q, k, options[6]):
+        for name, at, of_lse in [] if random is not None else _splits(q, k, options[6]):
             one = name == "batch"
             dsink = Replicate() if sink is None else Partial() if one else Shard(0)
-            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)]]
+            small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None]
             inputs = [Shard(at), given(dlse, Shard(of_lse)), *[Shard(at)] * 4, Shard(of_lse), *small]
             accepted.append(([Shard(at)] * 3 + [dsink], inputs + rest))
         return accepted

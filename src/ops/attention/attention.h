@@ -13,6 +13,7 @@
 //   documents    sequences packed one behind another into each row of the batch: document d of row b has queries cu_q[b][d] … cu_q[b][d + 1]
 //                and keys cu_k[b][d] … cu_k[b][d + 1], the mask holds inside it, and nobody sees another's. Any may be empty; what
 //                lies past the last one belongs to none. One document whose cu_k ends early is a cache with a length of its own.
+//   dropout      a probability is dropped with this chance, the others grow so that the mean stays; LSE does not know of it. Which ones: dropout.h
 //   page         K and V lie in pages of so many positions, [pages, page, kv_heads, dim]; with.pages[b][j] is the j-th one of sequence b
 #pragma once
 #include <optional>
@@ -51,6 +52,7 @@ struct Problem {  // what is asked, in words; nothing about how
   double visible_in_documents =
       0;  // pairs of a row of the batch and head that see each other, told by who knows the lengths: FLOPs count them
   std::int64_t page = 0, pages = 0;  // positions of one, and how many there are in all; 0: K and V are not paged
+  float dropout = 0;                 // the chance of a probability to be dropped, below 1, in steps of 1/65 536
 
   float scale_or_default() const;
   std::int64_t value_dim() const { return dim_v ? dim_v : head_dim; }
@@ -85,10 +87,12 @@ struct Saved {    // what lives between forward and backward beside Q, K, V, O a
   Tensor p = {};  // plain: softmax's result [batch, heads, len_q, len_k]; flash: nothing
 };
 
-struct Extras {                                     // of problems that have them
-  Tensor sink = {};                                 // FP32 [heads]
-  Tensor cu_q = {}, cu_k = {};                      // i32 [batch, documents + 1], rising from 0
-  Tensor pages = {};                                // i32 [batch, pages of a sequence]
+struct Extras {                        // of problems that have them
+  Tensor sink = {};                    // FP32 [heads]
+  Tensor cu_q = {}, cu_k = {};         // i32 [batch, documents + 1], rising from 0
+  Tensor pages = {};                   // i32 [batch, pages of a sequence]
+  std::uint64_t seed = 0, offset = 0;  // of dropout; backward is given forward's
+  Tensor random = {};                  // i32 [4], optional: the same two, low halves first, read by the device as the pass runs
   Tensor q_scale = {}, k_scale = {}, v_scale = {};  // FP32 [batch, heads or kv_heads], where operands() says so
 };
 

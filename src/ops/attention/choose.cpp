@@ -33,11 +33,11 @@ constexpr Variant table[] = {
 };
 
 std::string in_words(const Problem& p) {
-  return fmt::format("{} head_dim {}{} len {}x{} heads {}/{} {}{}{}{}{}", name_of(p.precision), p.head_dim,
+  return fmt::format("{} head_dim {}{} len {}x{} heads {}/{} {}{}{}{}{}{}", name_of(p.precision), p.head_dim,
                      p.value_dim() == p.head_dim ? "" : fmt::format("/{}", p.value_dim()), p.len_q, p.len_k, p.heads, p.kv_heads,
                      name_of(p.mask), p.softcap == 0 ? "" : fmt::format(" softcap {}", p.softcap), p.sink ? " sink" : "",
                      p.documents == 0 ? "" : fmt::format(" {} documents", p.documents),
-                     p.page == 0 ? "" : fmt::format(" pages of {}", p.page));
+                     p.page == 0 ? "" : fmt::format(" pages of {}", p.page), p.dropout == 0 ? "" : fmt::format(" dropout {}", p.dropout));
 }
 
 }  // namespace
@@ -48,7 +48,8 @@ Support asks_no_more_than(const Problem& p, Asks known) {
                                  asks(p.sink, known.sink, "a sink logit is not served"),
                                  asks(p.documents != 0, known.documents, "packed documents are not served"),
                                  asks(p.value_dim() != p.head_dim, known.dim_v, "needs values of the keys' dimension"),
-                                 asks(p.page != 0, known.pages, "paged keys are not served")};
+                                 asks(p.page != 0, known.pages, "paged keys are not served"),
+                                 asks(p.dropout != 0, known.dropout, "dropout is not served")};
   for (const char* why : unknown)
     if (why) return Support::no(why);
   return {};
@@ -95,6 +96,9 @@ void check(const Problem& p) {
   check(p.softcap == 0 || (p.softcap >= std::numeric_limits<float>::min() && std::isfinite(p.scale_or_default() / p.softcap)),
         Code::bad_argument,
         "attention: softcap is {}: scores divided by it are beyond a float; leave it 0 for none, or take at least 1e-30", p.softcap);
+  check(p.dropout >= 0 && p.dropout < 1, Code::bad_argument, "attention: dropout is {}, it must be at least 0 and below 1", p.dropout);
+  check(p.dropout == 0 || double(p.batch) * double(p.heads) <= 0x1p31, Code::bad_argument,
+        "attention: dropout serves up to 2^31 heads, batch {} and heads {} are more", p.batch, p.heads);
   check(p.documents >= 0 && p.documents < (1ll << 30), Code::bad_argument, "attention: {} documents; there must be 0 to 2^30", p.documents);
   check(p.documents == 0 || std::max(p.len_q, p.len_k) <= longest_in_32_bits, Code::bad_argument,
         "attention: {} packed positions are past 2^29", std::max(p.len_q, p.len_k));

@@ -180,6 +180,8 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
     if (one % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", one));
   if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  if (const Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s)
+    return s;
   if (const int bytes = sizes_of(p).shared_bytes; bytes > architecture_of(device.sm).shared_bytes)
     return Support::no(
         fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));

@@ -18,6 +18,7 @@ void check(const Problem& p, const Extras& with) {
     check_list("cu_k", with.cu_k, {p.batch, p.documents + 1}, DType::i32);
   }
   if (p.page) check_list("pages", with.pages, {p.batch, p.pages_of_sequence()}, DType::i32);
+  if (p.dropout != 0 && with.random) check_list("random", with.random, {4}, DType::i32);
   const Operands stored = p.operands();
   if (stored.q.scaled == ScaledBy::head) check_list("q_scale", with.q_scale, {p.batch, p.heads}, DType::f32);
   if (stored.k.scaled == ScaledBy::head) check_list("k_scale", with.k_scale, {p.batch, p.kv_heads}, DType::f32);

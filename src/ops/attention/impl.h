@@ -5,7 +5,7 @@
 namespace headroom::attention {
 
 struct Asks {  // what an implementation knows beside the plain question: see attention.h
-  bool softcap = false, sink = false, documents = false, dim_v = false, pages = false;
+  bool softcap = false, sink = false, documents = false, dim_v = false, pages = false, dropout = false;
 };
 Support asks_no_more_than(const Problem&, Asks known);  // says what of it is not served
 

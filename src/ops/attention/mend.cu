@@ -4,6 +4,7 @@
 
 #include "base/convert.h"
 #include "gpu/launch_early.cuh"
+#include "ops/attention/dropout.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/sm80/paged.h"
@@ -24,6 +25,7 @@ struct MendArgs {
   const Run *keys_of, *rows_of;
   int batch, heads, kv_heads, len_q, len_k, head_dim, dim_v;
   float scale, cap;
+  Dropout dropout;
 };
 
 template <class T>
@@ -88,6 +90,16 @@ __device__ Weight weight_of(const MendArgs& a, float product, float lse) {
   return {expf(below > 0 ? 0 : below), slope};  // a NaN stays one
 }
 
+struct Factors {  // of probabilities, by dropout
+  const MendArgs& a;
+  Draws draws;
+  __device__ explicit Factors(const MendArgs& args) : a(args), draws(args.dropout.draws()) {}
+  __device__ float of(int b, int head, int row, int key) const {
+    if (a.dropout.below == 0) return 1;
+    return draws.draw(b * a.heads + head, row, key) < a.dropout.below ? 0.f : a.dropout.factor;
+  }
+};
+
 // Each warp looks at rows in turn, of [batch, rows, heads]; f(b, row, head).
 template <class F>
 __device__ void each_row(int batch, int rows, int heads, F&& f) {
@@ -102,6 +114,7 @@ template <class T>
 __global__ void __launch_bounds__(threads) attention_mend_forward(const __grid_constant__ MendArgs a) {
   wait_for_earlier_kernels();
   if (*a.not_numbers == 0) return;
+  const Factors factors(a);
   each_row(a.batch, a.len_q, a.heads, [&](int b, int row, int head) {
     T* const o = row_of<T>(a.o, b, row, head);
     const float lse = a.lse[((long long)b * a.heads + head) * a.len_q + row];
@@ -122,7 +135,7 @@ __global__ void __launch_bounds__(threads) attention_mend_forward(const __grid_c
         if (!k) continue;
         const float p = weight_of(a, dot(row_of<const T>(a.q, b, row, head), k, a.head_dim), lse).p;
         all += p;
-        sum.add(p, key_row(a.v, key));
+        sum.add(p * factors.of(b, head, row, key), key_row(a.v, key));
         if ((key - keys.first) % checked_every == checked_every - 1 && sum.nan()) break;
       }
       sum.store(o, zero ? 1 : 1 / all);
@@ -136,9 +149,10 @@ struct Gradient {
 template <class T>
 struct Pairs {
   const MendArgs& a;
+  const Factors& factors;
   int b, head, row;
   float lse, delta;  // of the row
-  __device__ Pairs(const MendArgs& args, int batch, int h, int r) : a(args), b(batch), head(h), row(r) {
+  __device__ Pairs(const Factors& of, int batch, int h, int r) : a(of.a), factors(of), b(batch), head(h), row(r) {
     const long long at = ((long long)b * a.heads + head) * a.len_q + row;
     lse = a.lse[at];
     delta = dot(row_of<const T>(a.o, b, row, head), row_of<const T>(a.d_o, b, row, head), a.dim_v) - (a.dlse ? a.dlse[at] : 0.f);
@@ -147,7 +161,8 @@ struct Pairs {
     const int kv_head = head / (a.heads / a.kv_heads);
     const Weight w = weight_of(a, dot(row_of<const T>(a.q, b, row, head), row_of<const T>(a.k, b, key, kv_head), a.head_dim), lse);
     const float dp = dot(row_of<const T>(a.d_o, b, row, head), row_of<const T>(a.v, b, key, kv_head), a.dim_v);
-    return {w.p, w.p * (dp - delta) * w.slope};
+    const float factor = factors.of(b, head, row, key);
+    return {w.p * factor, w.p * (dp * factor - delta) * w.slope};
   }
 };
 
@@ -156,11 +171,12 @@ template <class T>
 __global__ void __launch_bounds__(threads) attention_mend_dq(const __grid_constant__ MendArgs a) {
   wait_for_earlier_kernels();
   if (*a.not_numbers == 0) return;
+  const Factors factors(a);
   each_row(a.batch, a.len_q, a.heads, [&](int b, int row, int head) {
     T* const dq = row_of<T>(a.dq, b, row, head);
     if (!holds_nan(dq, a.head_dim)) return;
     const Run keys = a.keys_of[(long long)b * a.len_q + row];
-    const Pairs<T> pairs(a, b, head, row);
+    const Pairs<T> pairs(factors, b, head, row);
     for (int first = 0; first < a.head_dim; first += 32 * at_once) {
       Columns sum(first, a.head_dim);
       for (int key = keys.first; key < keys.last; ++key) {
@@ -176,6 +192,7 @@ __global__ void __launch_bounds__(threads) attention_mend_dk_dv(const __grid_con
   wait_for_earlier_kernels();
   if (*a.not_numbers == 0) return;
   const int group = a.heads / a.kv_heads;
+  const Factors factors(a);
   each_row(a.batch, a.len_k, a.kv_heads, [&](int b, int key, int kv_head) {
     T *const dk = row_of<T>(a.dk, b, key, kv_head), *const dv = row_of<T>(a.dv, b, key, kv_head);
     if (!holds_nan(dk, a.head_dim) && !holds_nan(dv, a.dim_v)) return;
@@ -187,7 +204,7 @@ __global__ void __launch_bounds__(threads) attention_mend_dk_dv(const __grid_con
         for (int row = rows.first; row < rows.last; ++row) {
           const Run seen = a.keys_of[(long long)b * a.len_q + row];
           if (key < seen.first || key >= seen.last) continue;
-          const Gradient g = Pairs<T>(a, b, head, row).at(key);
+          const Gradient g = Pairs<T>(factors, b, head, row).at(key);
           sum_k.add(g.ds, row_of<const T>(a.q, b, row, head));
           sum_v.add(g.p, row_of<const T>(a.d_o, b, row, head));
           given_up = (row - rows.first) % checked_every == checked_every - 1 && sum_k.nan() && sum_v.nan();
@@ -222,6 +239,7 @@ MendArgs args_of(const Problem& p, const Tensors& t, const Lists& lists) {
   a.dim_v = int(p.value_dim());
   a.scale = p.scale_or_default();
   a.cap = p.softcap;
+  a.dropout = dropout_of(p, t.with);
   return a;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/convert.h"
 #include "ops/attention/documents.h"
+#include "ops/attention/dropout.h"
 
 namespace headroom::attention {
 
@@ -112,6 +113,8 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
     ks = scaled(std::move(ks), with.k_scale, p.len_k, p.kv_heads, dim);
     vs = scaled(std::move(vs), with.v_scale, p.len_k, p.kv_heads, dim_v);
   }
+  const auto dropping = dropping_of(p, with);
+  const double kept = 1 / (1 - double(dropout_of(p, with).below) / 65536);
   Reference r;
   r.o.assign(std::size_t(p.o_shape().count()), 0.0);
   r.lse.assign(std::size_t(p.lse_shape().count()), 0.0);
@@ -132,8 +135,13 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[lse_at] = row.lse;
         double* o = r.o.data() + row_at * dim_v;
+        const auto factor = [&](std::int64_t j) {  // of a probability
+          if (!dropping) return 1.0;
+          const auto draw = dropping->draws.draw(std::uint32_t(b * p.heads + h), std::uint32_t(i), std::uint32_t(j));
+          return draw < dropping->dropout.below ? 0.0 : kept;
+        };
         for (auto j = row.first; j < row.last; ++j)
-          for (std::int64_t d = 0; d < dim_v; ++d) o[d] += row.p[std::size_t(j)] * v_head[j * value_step + d];
+          for (std::int64_t d = 0; d < dim_v; ++d) o[d] += row.p[std::size_t(j)] * factor(j) * v_head[j * value_step + d];
         if (!gradients) continue;
         const double* g_row = gs.data() + row_at * dim_v;
         double delta = dlse ? -double(dlse.as<float>()[lse_at]) : 0.0;  // Σ_d dO·O, less what arrives through LSE
@@ -144,12 +152,12 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
           const double prob = row.p[std::size_t(j)];
           double dp = 0;
           for (std::int64_t d = 0; d < dim_v; ++d) dp += g_row[d] * v_head[j * value_step + d];
-          const double ds = prob * (dp - delta) * row.slope[std::size_t(j)] * p.scale_or_default();
+          const double ds = prob * (factor(j) * dp - delta) * row.slope[std::size_t(j)] * p.scale_or_default();
           for (std::int64_t d = 0; d < dim; ++d) {
             dq[d] += ds * k_head[j * key_step + d];
             dk[j * key_step + d] += ds * q_row[d];
           }
-          for (std::int64_t d = 0; d < dim_v; ++d) dv[j * value_step + d] += prob * g_row[d];
+          for (std::int64_t d = 0; d < dim_v; ++d) dv[j * value_step + d] += prob * factor(j) * g_row[d];
         }
       }
   return r;

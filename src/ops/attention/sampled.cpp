@@ -287,6 +287,7 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
                              std::uint64_t seed, ReadHead read, const SumRows& sum_rows, const Extras& with)
     : problem_(p), lists_(p, with), with_(with), read_(std::move(read)) {
+  check(p.dropout == 0, Code::unsupported, "attention: the sampled oracle does not know dropout");
   openblas_set_num_threads(1);  // the pool shares out the work
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32    ? 0x1p-11
                                                                   : size_of(p.precision.dtype) == 1 ? matmul_unit_of_8_bits

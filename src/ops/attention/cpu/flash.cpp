@@ -57,12 +57,13 @@ Support flash_supports(const Problem& p, const Device& device, Pass pass) {
 }
 
 void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
-  const auto floats = forward_scratch(p.head_dim, p.value_dim());
+  const auto floats = forward_scratch(p);
   const Lists lists = make_lists(p, ctx);
   const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
   const auto op = ctx.note("attention.flash.forward", p.precision, forward_cost(p), Work::attention);
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
+  const auto dropping = dropping_of(p, t.with);
   const auto tiles = ceil_div(p.len_q, queries_per_tile), heads = p.batch * p.heads;
   ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
     const auto tile = tiles - 1 - piece / heads, head = piece % heads, b = head / p.heads;
@@ -70,6 +71,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
     forward_tile({.problem = p,
                   .tensors = t,
                   .band = band,
+                  .dropping = dropping ? &*dropping : nullptr,
                   .b = b,
                   .head = head % p.heads,
                   .row = tile * queries_per_tile,
@@ -79,7 +81,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
 }
 
 void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
-  const auto floats = backward_scratch(p.head_dim, p.value_dim()), dim = p.head_dim;
+  const auto floats = backward_scratch(p), dim = p.head_dim;
   const Chunks chunks = chunks_of(p);
   // With one chunk, FP32 and whole vectors, dQ is added up where it will stay.
   const bool in_place = chunks.count == 1 && p.precision.dtype == DType::f32 && dim % 16 == 0;
@@ -91,6 +93,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   const auto op = ctx.note("attention.flash.backward", p.precision, backward_cost(p), Work::attention);
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
+  const auto dropping = dropping_of(p, t.with);
 
   const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]
     return in_place ? t.dq : Tensor(parts.as<float>() + chunk * parts.stride[0], DType::f32, {p.batch, p.len_q, p.heads, padded(dim)});
@@ -124,6 +127,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
       backward_strip({.problem = p,
                       .tensors = t,
                       .band = band,
+                      .dropping = dropping ? &*dropping : nullptr,
                       .b = head / p.kv_heads,
                       .kv_head = head % p.kv_heads,
                       .key = key,

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/divide.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/dropout.h"
 
 namespace headroom::attention::flash_cpu {
 
@@ -30,23 +31,25 @@ inline Rows rows_of(const Tensor& t, std::int64_t b, std::int64_t head) {
 struct ForwardTile {  // query rows [row, row + queries_per_tile) of one head
   const Problem& problem;
   const Forward& tensors;
-  const Band& band;  // of row b of the batch
+  const Band& band;          // of row b of the batch
+  const Dropping* dropping;  // null: the problem has no dropout
   std::int64_t b, head, row;
   float* scratch;  // forward_scratch(…) floats, 64-byte aligned
 };
-std::int64_t forward_scratch(std::int64_t head_dim, std::int64_t dim_v);
+std::int64_t forward_scratch(const Problem&);
 void forward_tile(const ForwardTile&);
 
 struct BackwardStrip {  // keys [key, key + keys_per_strip) against every query of every head that reads them
   const Problem& problem;
   const Backward& tensors;
   const Band& band;
+  const Dropping* dropping;
   std::int64_t b, kv_head, key;
   const float* delta;  // [batch, heads, len_q]: Σ_d dO·O − dLSE
   const Tensor& dq;    // FP32 [batch, len_q, heads, dim], added to; rows may be written up to a whole vector
   float* scratch;      // backward_scratch(…) floats, 64-byte aligned
 };
-std::int64_t backward_scratch(std::int64_t head_dim, std::int64_t dim_v);
+std::int64_t backward_scratch(const Problem&);
 void backward_strip(const BackwardStrip&);
 
 }  // namespace headroom::attention::flash_cpu

@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 #include "ops/attention/cpu/simd_targets.h"
 
+#include "ops/attention/cpu/dropout-inl.h"
 #include "ops/attention/cpu/tile_product-inl.h"
 #include "ops/attention/cpu/tile_rows-inl.h"
 
@@ -21,6 +22,7 @@ struct BackwardScratch {
   float *q, *d_o;              // [queries_per_step][pitch of keys, of values]
   float *p, *ds;               // [queries_per_step][block_width]
   float *lse, *delta;          // [queries_per_step]; LSE in log₂, +∞ past the last row so that its P is 0
+  float* kept;                 // [queries_per_step][block_width], with dropout: the factors of P
   BackwardScratch(float* at, std::int64_t pitch, std::int64_t pitch_v) {
     const auto take = [&](std::int64_t n) { return std::exchange(at, at + n); };
     kt = take(keys_per_strip * pitch);
@@ -34,6 +36,7 @@ struct BackwardScratch {
     ds = take(queries_per_step * block_width);
     lse = take(queries_per_step);
     delta = take(queries_per_step);
+    kept = at;
   }
 };
 
@@ -42,8 +45,8 @@ struct Slopes {  // of a score by the product that it is made from
 };
 
 // p holds scores and becomes probabilities; ds holds dP and becomes dS. Rows [begin, end) of a step that starts at query `row`,
-// keys from `key`. A probability is held to 1: where scores are so large that LSE has no digits left behind the point, its rounding says more.
-template <bool masked, bool capped>
+// keys from `key`. With dropout, dV is given P times its factors, and dP takes them too. A probability is held to 1: where scores are so large that LSE has no digits left behind the point, its rounding says more.
+template <bool masked, bool capped, bool dropped>
 HWY_INLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int64_t key, std::int64_t begin, std::int64_t end,
                                     Slopes slopes, const BackwardScratch& x) {
   const Vec scale = hn::Set(floats, slopes.scale), cap = hn::Set(floats, slopes.cap_log2);
@@ -69,7 +72,10 @@ HWY_INLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int
         const Vec j = hn::Iota(floats, float(v * lanes));
         p = hn::IfThenElseZero(hn::And(hn::Ge(j, first), hn::Lt(j, last)), p);
       }
-      Vec ds = hn::Mul(hn::Mul(p, factor), hn::Sub(hn::Load(floats, ds_at), delta));
+      Vec dp = hn::Load(floats, ds_at);
+      if constexpr (dropped) dp = hn::Mul(dp, hn::Load(floats, x.kept + i * block_width + v * lanes));
+      Vec ds = hn::Mul(hn::Mul(p, factor), hn::Sub(dp, delta));
+      if constexpr (dropped) p = hn::Mul(p, hn::Load(floats, x.kept + i * block_width + v * lanes));
       if constexpr (masked) {
         const Vec j = hn::Iota(floats, float(v * lanes));
         ds = hn::IfThenElseZero(hn::And(hn::Ge(j, first), hn::Lt(j, last)), ds);  // 0 · ∞ of an unseen key is no NaN
@@ -109,16 +115,19 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
                                                    {x.ds + begin * block_width, block_width});
     const auto bottom = std::min(row + end, p.len_q) - 1;
     const bool seen_by_all = width == block_width && band.first(bottom) <= key && band.last(row + begin) >= key + width;
-    const auto with = [&]<bool capped>() HWY_ATTR {
+    if (t.dropping)
+      fill_factors<true>(*t.dropping, t.b * p.heads + head, {row + begin, row + end, key, key + block_width}, t.dropping->dropout.factor,
+                         x.kept + begin * block_width, block_width);
+    const auto with = [&]<bool capped, bool dropped>() HWY_ATTR {
       if (seen_by_all)
-        gradient_of_softmax<false, capped>(band, row, key, begin, end, slopes, x);
+        gradient_of_softmax<false, capped, dropped>(band, row, key, begin, end, slopes, x);
       else
-        gradient_of_softmax<true, capped>(band, row, key, begin, end, slopes, x);
+        gradient_of_softmax<true, capped, dropped>(band, row, key, begin, end, slopes, x);
     };
     if (p.softcap != 0)
-      with.template operator()<true>();
+      t.dropping ? with.template operator()<true, true>() : with.template operator()<true, false>();
     else
-      with.template operator()<false>();
+      t.dropping ? with.template operator()<false, true>() : with.template operator()<false, false>();
     const Right probabilities{x.p + begin * block_width, block_width}, dscores{x.ds + begin * block_width, block_width};
     tile_product<A::by_columns, block_vectors, true>(round_up(dim_v, 8), count, {x.d_o + begin * pitch_v, pitch_v}, probabilities,
                                                      {x.dvt + block, keys_per_strip});
@@ -182,10 +191,10 @@ void BackwardStripHere(const BackwardStrip& t) {
   }
 }
 
-std::int64_t BackwardScratchHere(std::int64_t head_dim, std::int64_t dim_v) {
-  const auto pitch = pitch_of(head_dim), pitch_v = pitch_of(dim_v);
+std::int64_t BackwardScratchHere(const Problem& p) {
+  const auto pitch = pitch_of(p.head_dim), pitch_v = pitch_of(p.value_dim());
   return (2 * keys_per_strip + queries_per_step) * (pitch + pitch_v) + keys_per_strip * std::max(pitch, pitch_v) +
-         2 * queries_per_step * block_width + 2 * queries_per_step;
+         (p.dropout != 0 ? 3 : 2) * queries_per_step * block_width + 2 * queries_per_step;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE
@@ -197,9 +206,7 @@ HWY_EXPORT(BackwardStripHere);
 HWY_EXPORT(BackwardScratchHere);
 namespace flash_cpu {
 void backward_strip(const BackwardStrip& t) { HWY_DYNAMIC_DISPATCH(BackwardStripHere)(t); }
-std::int64_t backward_scratch(std::int64_t head_dim, std::int64_t dim_v) {
-  return HWY_DYNAMIC_DISPATCH(BackwardScratchHere)(head_dim, dim_v);
-}
+std::int64_t backward_scratch(const Problem& p) { return HWY_DYNAMIC_DISPATCH(BackwardScratchHere)(p); }
 }  // namespace flash_cpu
 }  // namespace headroom::attention
 #endif

@@ -10,6 +10,7 @@
 #include "base/divide.h"
 #include "ops/attention/cpu/simd_targets.h"
 
+#include "ops/attention/cpu/dropout-inl.h"
 #include "ops/attention/cpu/tile_product-inl.h"
 #include "ops/attention/cpu/tile_rows-inl.h"
 #include "ops/attention/sink.h"
@@ -24,6 +25,7 @@ struct ForwardScratch {
   float *q, *o;      // per block: [pitch of keys][block_width], [pitch of values][block_width]
   float *top, *sum;  // per query: running maximum (of log₂ scores) and sum
   float* s;          // [keys_per_tile][block_width]
+  float* kept;       // the same, with dropout
   ForwardScratch(float* at, std::int64_t pitch, std::int64_t pitch_v) {
     const auto take = [&](std::int64_t n) { return std::exchange(at, at + n); };
     k = take(keys_per_tile * pitch);
@@ -33,6 +35,7 @@ struct ForwardScratch {
     top = take(queries_per_tile);
     sum = take(queries_per_tile);
     s = take(keys_per_tile * block_width);
+    kept = at;
   }
 };
 
@@ -137,6 +140,8 @@ void write_block(const ForwardTile& t, const Rows& out, std::int64_t row, std::i
       lse[i] = sum[i] == 0 ? minus_infinity : (top[i] + std::log2(sum[i])) * std::numbers::ln2_v<float>;
     for (std::int64_t i = 0; i < block_width; ++i) sum[i] = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
   }
+  if (t.dropping)
+    for (std::int64_t i = 0; i < block_width; ++i) sum[i] *= t.dropping->dropout.factor;
   rows_of_columns(o, block_width, block_width, p.value_dim(), sum, turned, pitch);
   narrow_rows<T>(turned, pitch, out, row, rows, p.value_dim());
 }
@@ -177,6 +182,12 @@ void forward_tile_of(const ForwardTile& t) {
       const bool seen_by_all = band.first(bottom) <= key0 + begin && band.last(row) >= key0 + end;
       if (!seen_by_all) mask_scores(band, row, key0, begin, end, x.s);
       softmax_scores(begin, end, dim_v, x.s, x.top + block * block_width, x.sum + block * block_width, ot);
+      if (t.dropping) {  // of what the sum has seen; what is left grows by dropout's factor at the end
+        fill_factors<false>(*t.dropping, t.b * p.heads + t.head, {row, row + block_width, key0 + begin, key0 + end}, 1,
+                            x.kept + begin * block_width, block_width);
+        for (auto at = begin * block_width; at < end * block_width; at += lanes)
+          hn::Store(hn::Mul(hn::Load(floats, x.s + at), hn::Load(floats, x.kept + at)), floats, x.s + at);
+      }
       tile_product<A::by_columns, block_vectors, true>(round_up(dim_v, 8), end - begin, {x.v + begin * pitch_v, pitch_v},
                                                        {x.s + begin * block_width, block_width}, {ot, block_width});
     }
@@ -195,8 +206,9 @@ void ForwardTileHere(const ForwardTile& t) {
   }
 }
 
-std::int64_t ForwardScratchHere(std::int64_t head_dim, std::int64_t dim_v) {
-  return (keys_per_tile + queries_per_tile) * (pitch_of(head_dim) + pitch_of(dim_v)) + 2 * queries_per_tile + keys_per_tile * block_width;
+std::int64_t ForwardScratchHere(const Problem& p) {
+  return (keys_per_tile + queries_per_tile) * (pitch_of(p.head_dim) + pitch_of(p.value_dim())) + 2 * queries_per_tile +
+         (p.dropout != 0 ? 2 : 1) * keys_per_tile * block_width;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE
@@ -208,9 +220,7 @@ HWY_EXPORT(ForwardTileHere);
 HWY_EXPORT(ForwardScratchHere);
 namespace flash_cpu {
 void forward_tile(const ForwardTile& t) { HWY_DYNAMIC_DISPATCH(ForwardTileHere)(t); }
-std::int64_t forward_scratch(std::int64_t head_dim, std::int64_t dim_v) {
-  return HWY_DYNAMIC_DISPATCH(ForwardScratchHere)(head_dim, dim_v);
-}
+std::int64_t forward_scratch(const Problem& p) { return HWY_DYNAMIC_DISPATCH(ForwardScratchHere)(p); }
 }  // namespace flash_cpu
 }  // namespace headroom::attention
 #endif

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/convert.h"
+#include "ops/attention/dropout.h"
 
 namespace headroom::attention {
 
@@ -58,7 +59,8 @@ const T* key_row(const Problem& p, const Forward& t, const Tensor& of, std::int6
 }
 
 template <class T>
-void mend_o(const Problem& p, const Forward& t, const Band& band, std::int64_t b, std::int64_t head, std::int64_t row) {
+void mend_o(const Problem& p, const Forward& t, const Band& band, const std::optional<Dropping>& dropping, std::int64_t b,
+            std::int64_t head, std::int64_t row) {
   const float lse = t.lse.as<float>()[(b * p.heads + head) * p.len_q + row];
   T* const o = row_of<T>(t.o, b, row, head);
   if (std::isnan(lse) || !holds_nan(o, p.value_dim())) return;
@@ -71,7 +73,7 @@ void mend_o(const Problem& p, const Forward& t, const Band& band, std::int64_t b
     if (!k) continue;
     const float weight = weight_of(p, dot(q, k, p.head_dim), lse).p;
     all += weight;
-    add(sum, weight, v);
+    add(sum, weight * factor_of(dropping, b * p.heads + head, row, key), v);
   }
   replace(o, sum, 1 / all);
 }
@@ -82,6 +84,7 @@ struct Pairs {
   const Problem& p;
   const Backward& t;
   const Band& band;
+  const std::optional<Dropping>& dropping;
   std::int64_t b;
 
   float lse(std::int64_t head, std::int64_t row) const { return t.lse.as<float>()[(b * p.heads + head) * p.len_q + row]; }
@@ -96,7 +99,8 @@ struct Pairs {
     const std::int64_t kv_head = head / p.group();
     const Weight w = weight_of(p, dot(row_of<const T>(t.q, b, row, head), row_of<const T>(t.k, b, key, kv_head), p.head_dim), lse);
     const float dp = dot(row_of<const T>(t.d_o, b, row, head), row_of<const T>(t.v, b, key, kv_head), p.value_dim());
-    return {w.p, w.p * (dp - delta) * w.slope};
+    const float factor = factor_of(dropping, b * p.heads + head, row, key);
+    return {w.p * factor, w.p * (dp * factor - delta) * w.slope};
   }
 
   void mend_dq(std::int64_t head, std::int64_t row) const {
@@ -128,25 +132,27 @@ struct Pairs {
 
 void mend_forward(const Problem& p, const Forward& t, const Lists& lists, Context& ctx) {
   if (p.documents == 0 || ctx.dry()) return;
+  const auto dropping = dropping_of(p, t.with);
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(p.batch * p.len_q, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_q);
-      for (std::int64_t head = 0; head < p.heads; ++head) mend_o<T>(p, t, band, at / p.len_q, head, at % p.len_q);
+      for (std::int64_t head = 0; head < p.heads; ++head) mend_o<T>(p, t, band, dropping, at / p.len_q, head, at % p.len_q);
     });
   });
 }
 
 void mend_backward(const Problem& p, const Backward& t, const Lists& lists, Context& ctx) {
   if (p.documents == 0 || ctx.dry()) return;
+  const auto dropping = dropping_of(p, t.with);
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(p.batch * p.len_q, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_q);
-      const Pairs<T> pairs{p, t, band, at / p.len_q};
+      const Pairs<T> pairs{p, t, band, dropping, at / p.len_q};
       for (std::int64_t head = 0; head < p.heads; ++head) pairs.mend_dq(head, at % p.len_q);
     });
     ctx.share(p.batch * p.len_k, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_k);
-      const Pairs<T> pairs{p, t, band, at / p.len_k};
+      const Pairs<T> pairs{p, t, band, dropping, at / p.len_k};
       for (std::int64_t head = 0; head < p.kv_heads; ++head) pairs.mend_dk_dv(head, at % p.len_k);
     });
   });

@@ -2,14 +2,17 @@
 //
 // Forward:  S (FP32, scratch) = scale·Q Kᵀ → P (storage type, kept) → O = P V.
 // Backward: dV = Pᵀ dO; dP (FP32, scratch) = dO Vᵀ; dS = P∘(dP − Δ) in its place, Δ = Σ_d dO·O − dLSE; dQ = scale·dS K; dK = scale·dSᵀ Q.
+// Dropout: P is kept whole; the products take a copy without what is dropped, and grow by its factor; dP takes the factors before dS.
 // Every product is one call of ops/matmul; query heads that share a key head take turns, so their gradients add up in a fixed order.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/convert.h"
 #include "ops/attention/cpu/plain_softmax.h"
 #include "ops/attention/documents.h"
+#include "ops/attention/dropout.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/mend.h"
 #include "ops/attention/sink.h"
@@ -68,6 +71,22 @@ Cost with_scores(const Problem& p, Cost cost, int passes) {  // over whole matri
   return cost;
 }
 
+// P without what dropout drops: scratch; P itself where there is none.
+Tensor dropped_p(const Problem& p, const Tensor& kept, Context& ctx) {
+  return p.dropout != 0 ? ctx.arena.make("p_dropped", p.precision.dtype, kept.shape) : kept;
+}
+
+// A row of it, and the row's factors: 0 or `factor`.
+template <class T>
+std::vector<float> drop_row(const Dropping& dropping, const Problem& p, std::int64_t at, SeenKeys seen, const T* prob, T* to) {
+  std::vector<float> factors(std::size_t(std::max<std::int64_t>(seen.last - seen.first, 0)));
+  dropout_factors(dropping, at / p.len_q, at % p.len_q, seen.first, seen.last, dropping.dropout.factor, factors.data());
+  std::fill(to, to + p.len_k, narrow<T>(0));
+  for (std::size_t j = 0; j < factors.size(); ++j)
+    if (factors[j] != 0) to[seen.first + std::int64_t(j)] = prob[seen.first + std::int64_t(j)];
+  return factors;
+}
+
 // The two products and the softmax of a plain attention, each seen apart by whoever listens.
 struct PlainParts {
   const Problem& p;
@@ -94,7 +113,7 @@ Support plain_supports(const Problem& p, const Device& device, Pass) {
   if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
   if (p.precision.math != Math::exact) return Support::no("tf32 needs a GPU");
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served on the CPU");
-  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
+  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .dropout = true});
 }
 
 Saved plain_make_saved(const Problem& p, Context& ctx) {
@@ -104,15 +123,18 @@ Saved plain_make_saved(const Problem& p, Context& ctx) {
 void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Lists lists = make_lists(p, ctx);
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
+  const Tensor used = dropped_p(p, t.saved.p, ctx);
   const auto op = ctx.note("attention.plain.forward", p.precision, with_scores(p, forward_cost(p), 2));
   PlainParts parts(p, ctx);
   const auto group = p.group();
+  const float factor = dropout_of(p, t.with).factor;
   for (std::int64_t g = 0; g < group; ++g)
     parts.product("scores", {heads_of_group(t.q, group, g), transposed(heads_of_group(t.k, 1, 0)), scores_of_group(s, group, g),
                              p.scale_or_default()});
   if (!ctx.dry()) {  // subtract the maximum, exponential, sum, divide; and the maximum
     const auto running = parts.softmax(5, 2, 8.0 + double(size_of(p.precision.dtype)));
     list_documents(p, t.with, lists, ctx);
+    const auto dropping = dropping_of(p, t.with);
     with_float(p.precision.dtype, [&]<class T>() {
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
         const auto row = at % p.len_q, head = at / p.len_q % p.heads;
@@ -121,12 +143,14 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
         float* const scores = s.as<float>() + at * p.len_k;
         if (p.softcap != 0 && seen.first < seen.last) cap_row(scores + seen.first, seen.last - seen.first, p.softcap);
         const float* const sink = p.sink ? t.with.sink.as<float>() + head : nullptr;
-        t.lse.as<float>()[at] = softmax_row(scores, t.saved.p.as<T>() + at * p.len_k, seen, sink, p.len_k);
+        T* const prob = t.saved.p.as<T>() + at * p.len_k;
+        t.lse.as<float>()[at] = softmax_row(scores, prob, seen, sink, p.len_k);
+        if (dropping) drop_row(*dropping, p, at, seen, prob, used.as<T>() + at * p.len_k);
       });
     });
   }
   for (std::int64_t g = 0; g < group; ++g)
-    parts.product("values", {scores_of_group(t.saved.p, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g)});
+    parts.product("values", {scores_of_group(used, group, g), heads_of_group(t.v, 1, 0), heads_of_group(t.o, group, g), factor});
   mend_forward(p, t, lists, ctx);
 }
 
@@ -136,6 +160,7 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor ds = ctx.arena.make("ds", DType::f32, scores);
   const Tensor s =
       p.softcap != 0 ? ctx.arena.make("s", DType::f32, scores) : Tensor();  // formed again: P alone does not tell the cap's slope
+  const Tensor used = dropped_p(p, t.saved.p, ctx);
   const Tensor deltas = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
   const auto op = ctx.note("attention.plain.backward", p.precision, with_scores(p, backward_cost(p), 4));
   PlainParts parts(p, ctx);
@@ -154,6 +179,7 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   if (!ctx.dry()) {  // P∘(dP − Δ), and Δ
     const auto running = parts.softmax(2, 2.0 * double(p.value_dim()), 8.0 + double(size_of(p.precision.dtype)));
     list_documents(p, t.with, lists, ctx);
+    const auto dropping = dropping_of(p, t.with);
     with_float(p.precision.dtype, [&]<class T>() {
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
         const auto row = at % p.len_q, h = at / p.len_q % p.heads, b = at / (p.len_q * p.heads);
@@ -164,6 +190,10 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
         for (std::int64_t d = 0; d < p.value_dim(); ++d) delta += widen(d_o[d]) * widen(o[d]);
         if (deltas) deltas.as<float>()[at] = delta;
         const auto first = std::min(band.first(row), band.last(row)), last = band.last(row);
+        if (dropping) {
+          const auto factors = drop_row(*dropping, p, at, {first, last}, prob, used.as<T>() + at * p.len_k);
+          for (auto j = first; j < last; ++j) out[j] *= factors[std::size_t(j - first)];
+        }
         std::fill(out, out + first, 0.0f);
         for (auto j = first; j < last; ++j) out[j] = widen(prob[j]) * (out[j] - delta);
         if (s && first < last) times_slope_of_cap(s.as<float>() + at * p.len_k + first, last - first, p.softcap, out + first);
@@ -176,8 +206,8 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
   for (std::int64_t g = 0; g < group; ++g) {
     const float beta = g == 0 ? 0.0f : 1.0f;
     const Tensor ds_g = scores_of_group(ds, group, g);
-    parts.product("values",
-                  {transposed(scores_of_group(t.saved.p, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0), 1, beta});
+    parts.product("values", {transposed(scores_of_group(used, group, g)), heads_of_group(t.d_o, group, g), heads_of_group(dv, 1, 0),
+                             dropout_of(p, t.with).factor, beta});
     parts.product("scores", {transposed(ds_g), heads_of_group(t.q, group, g), heads_of_group(dk, 1, 0), scale, beta});
     parts.product("scores", {ds_g, heads_of_group(t.k, 1, 0), heads_of_group(t.dq, group, g), scale});
   }

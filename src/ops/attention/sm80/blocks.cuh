@@ -123,10 +123,17 @@ __device__ __forceinline__ int columns_seen(const BandOf<int>& band, int batch, 
   return (rows_are_keys ? band.rows_of : band.keys_of)[(long long)batch * len + min(row + rows, len) - 1].last;
 }
 
-// A kernel is compiled twice: for the plain question, and for the one that may ask more (a cap, a sink, documents, pages), whose answers cost registers.
-template <class Shape, bool asks_more>
+template <class Shape, Asks asks>
 struct Asking : Shape {
-  static constexpr bool more = asks_more;
+  static constexpr bool more = asks != Asks::plain, drops = asks == Asks::dropout;
+};
+template <bool drops>
+struct DrawsIf : Draws {
+  __device__ __forceinline__ explicit DrawsIf(const Dropout& d) : Draws(d.draws()) {}
+};
+template <>
+struct DrawsIf<false> {
+  __device__ __forceinline__ explicit DrawsIf(const Dropout&) {}
 };
 template <bool more, int high, int columns>
 __device__ __forceinline__ void report_nan(const float (&sums)[high][columns], int* not_numbers) {
@@ -281,6 +288,9 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
   __device__ __forceinline__ int tile_of(int step) const { return Way::tiles.begin + step % across; }
   __device__ __forceinline__ const float* statistics_of(const float* x, int head) const {
     return x + ((long long)Way::at.batch * a.heads + head) * a.padded;
+  }
+  __device__ __forceinline__ unsigned pair_of(int step) const {  // the query head, counted over the batch
+    return Way::at.batch * a.heads + (rows_are_keys ? head_of(step) : Way::at.head);
   }
   __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
     return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));

@@ -3,7 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "ops/attention/mask.h"
+#include "ops/attention/dropout.h"
 
 namespace headroom::attention::blocks {
 
@@ -40,6 +40,7 @@ struct ForwardArgs {
   float scale, cap;  // cap: 0 where scores are not capped
   bool wide;         // every row starts and ends on 16 bytes
   int* not_numbers;  // set where a sum is NaN (mend.h); null: nobody asks
+  Dropout dropout;
 };
 
 enum class Wants { dq, dk_dv, dk, dv, all };  // of one kernel; all: parts of dQ are added to it as they come
@@ -53,6 +54,7 @@ struct BackwardArgs {
   float scale, cap;
   bool wide;
   int* not_numbers;
+  Dropout dropout;
 };
 
 struct StatisticsArgs {
@@ -67,17 +69,29 @@ struct ZeroArgs {
   int head_dim, len;
 };
 
+// A kernel is compiled for the plain question; for one that may ask more (a cap, a sink, documents, pages), whose answers cost registers; and for
+// one that asks for dropout too, in fewer shapes.
+enum class Asks { plain, more, dropout };
+
 namespace simt {
 template <class Tiles>
 void start_forward(const ForwardArgs&, cudaStream_t);
 template <class Tiles, Wants wants>
 void start_backward(const BackwardArgs&, cudaStream_t);
+template <class Tiles>
+void start_dropping_forward(const ForwardArgs&, cudaStream_t);
+template <class Tiles, Wants wants>
+void start_dropping_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace simt
 namespace sm80 {
 template <class Tiles>
 void start_forward(const ForwardArgs&, cudaStream_t);
 template <class Tiles, Wants wants>
 void start_backward(const BackwardArgs&, cudaStream_t);
+template <class Tiles>
+void start_dropping_forward(const ForwardArgs&, cudaStream_t);
+template <class Tiles, Wants wants>
+void start_dropping_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace sm80
 template <class T>
 void start_statistics(const StatisticsArgs&, int pairs, cudaStream_t);

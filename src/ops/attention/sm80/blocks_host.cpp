@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <type_traits>
 
 #include "base/error.h"
 #include "gpu/architecture.h"
@@ -58,10 +59,22 @@ struct Simt {
   using ForwardTight = SimtForwardTight<dim>;
   template <int dim>
   using BackwardTight = SimtBackwardTight<dim>;
+  template <int dim>
+  using DroppingForward = SimtForwardTight<dim>;
+  template <int dim>
+  using DroppingBackward = std::conditional_t<dim == 64, SimtBackward<dim>, SimtBackwardTight<dim>>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     simt::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles>
+  static void dropping_forward(const ForwardArgs& a, cudaStream_t s) {
+    simt::start_dropping_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void dropping_backward(const BackwardArgs& a, cudaStream_t s) {
+    simt::start_dropping_backward<Tiles, wants>(a, s);
   }
   template <class Tiles, Wants wants>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
@@ -79,10 +92,22 @@ struct Sm80 {
   using ForwardTight = Sm80ForwardTight<T, dim>;
   template <int dim>
   using BackwardTight = Sm80BackwardTight<T, dim>;
+  template <int dim>
+  using DroppingForward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80ForwardTight<T, dim>, Sm80Forward<T, dim>>;
+  template <int dim>
+  using DroppingBackward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80BackwardTight<T, dim>, Sm80Backward<T, dim>>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
   template <class Tiles>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     sm80::start_forward<Tiles>(a, s);
+  }
+  template <class Tiles>
+  static void dropping_forward(const ForwardArgs& a, cudaStream_t s) {
+    sm80::start_dropping_forward<Tiles>(a, s);
+  }
+  template <class Tiles, Wants wants>
+  static void dropping_backward(const BackwardArgs& a, cudaStream_t s) {
+    sm80::start_dropping_backward<Tiles, wants>(a, s);
   }
   template <class Tiles, Wants wants>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
@@ -109,25 +134,47 @@ void with_sm80(const Problem& p, Body&& body) {
 constexpr int least_shared_bytes = 99 * 1024;  // what every architecture from sm_80 on allows a block
 int shared_bytes_of(int sm) { return architecture_of(sm).shared_bytes; }
 
-// The tiles of a pass on this device: the tuned ones, or where these need more shared memory than it has, the tight ones.
+// With dropout there is one shape for every card, and dims up to 64 share one: fewer kernels to compile.
+template <class Body>
+void with_dropping_dim(const Problem& p, Body&& body) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (dim <= 64) return body.template operator()<64>();
+  if (dim <= 128) return body.template operator()<128>();
+  body.template operator()<256>();
+}
+
+// The tiles of a pass on this device: the tuned ones, or where these need more shared memory than it has, the tight ones. The body is told
+// whether they are those of dropout.
 template <class Family, class Body>
 void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
+  if (p.dropout != 0)
+    return with_dropping_dim(p, [&]<int dim>() {
+      using Tiles = typename Family::template DroppingForward<dim>;
+      static_assert(forward_shared_bytes<Tiles>() <= least_shared_bytes);
+      body.template operator()<Tiles, true>();
+    });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Forward<dim>;
     if constexpr (forward_shared_bytes<Tiles>() > least_shared_bytes)
       if (forward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
-        return body.template operator()<typename Family::template ForwardTight<dim>>();
-    body.template operator()<Tiles>();
+        return body.template operator()<typename Family::template ForwardTight<dim>, false>();
+    body.template operator()<Tiles, false>();
   });
 }
 template <class Family, class Body>
 void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
+  if (p.dropout != 0)
+    return with_dropping_dim(p, [&]<int dim>() {
+      using Tiles = typename Family::template DroppingBackward<dim>;
+      static_assert(backward_shared_bytes<Tiles>() <= least_shared_bytes);
+      body.template operator()<Tiles, true>();
+    });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Backward<dim>;
     if constexpr (backward_shared_bytes<Tiles>() > least_shared_bytes)
       if (backward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
-        return body.template operator()<typename Family::template BackwardTight<dim>>();
-    body.template operator()<Tiles>();
+        return body.template operator()<typename Family::template BackwardTight<dim>, false>();
+    body.template operator()<Tiles, false>();
   });
 }
 
@@ -138,7 +185,7 @@ Support on_cuda(const Problem& p, const Device& device, Pass pass) {
   if (std::max(p.head_dim, p.value_dim()) > 256)
     return Support::no(fmt::format("serves head_dim up to 256, it is {}", std::max(p.head_dim, p.value_dim())));
   if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
-  return {};  // soft capping, sinks, documents, values of another dimension, pages: all served
+  return {};  // soft capping, sinks, documents, values of another dimension, pages, dropout: all served
 }
 
 // The band that kernels are handed: of the first row of the batch, they go on to the others.
@@ -151,27 +198,31 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
   list_documents_on_gpu(p, t.with, lists, ctx);
-  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
+  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
     const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
     if (ctx.dry()) return;
-    Family::template forward<Tiles>({.q = rows_of(t.q),
-                                     .k = rows_of(t.k),
-                                     .v = rows_of(t.v),
-                                     .o = rows_of(t.o),
-                                     .lse = t.lse.as<float>(),
-                                     .sink = p.sink ? t.with.sink.as<float>() : nullptr,
-                                     .paged = blocks::paged_of(p, t.with),
-                                     .band = band_for(p, lists),
-                                     .deal = deal,
-                                     .heads = int(p.heads),
-                                     .group = int(p.group()),
-                                     .head_dim = int(p.head_dim),
-                                     .dim_v = int(p.value_dim()),
-                                     .scale = p.scale_or_default(),
-                                     .cap = p.softcap,
-                                     .wide = wide(t.q, t.k, t.v, t.o),
-                                     .not_numbers = not_numbers_of(lists)},
-                                    cuda_stream(ctx.stream));
+    const ForwardArgs a{.q = rows_of(t.q),
+                        .k = rows_of(t.k),
+                        .v = rows_of(t.v),
+                        .o = rows_of(t.o),
+                        .lse = t.lse.as<float>(),
+                        .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+                        .paged = blocks::paged_of(p, t.with),
+                        .band = band_for(p, lists),
+                        .deal = deal,
+                        .heads = int(p.heads),
+                        .group = int(p.group()),
+                        .head_dim = int(p.head_dim),
+                        .dim_v = int(p.value_dim()),
+                        .scale = p.scale_or_default(),
+                        .cap = p.softcap,
+                        .wide = wide(t.q, t.k, t.v, t.o),
+                        .not_numbers = not_numbers_of(lists),
+                        .dropout = dropout_of(p, t.with)};
+    if constexpr (drops)
+      Family::template dropping_forward<Tiles>(a, cuda_stream(ctx.stream));
+    else
+      Family::template forward<Tiles>(a, cuda_stream(ctx.stream));
   });
   mend_forward_on_gpu(p, t, lists, ctx);
 }
@@ -198,9 +249,10 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
-  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles>() {
-    constexpr bool together = Tiles::dim <= 128;          // past it both sums do not fit the registers
-    constexpr bool adds_dq = together && sizeof(T) == 4;  // in 16 bits the additions cost more than two products: docs/attention.md
+  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
+    constexpr bool together = Tiles::dim <= 128;  // past it both sums do not fit the registers
+    constexpr bool adds_dq =
+        together && sizeof(T) == 4 && !drops;  // in 16 bits the additions cost more than two products: docs/attention.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
@@ -237,20 +289,27 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    .scale = p.scale_or_default(),
                    .cap = p.softcap,
                    .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv),
-                   .not_numbers = not_numbers_of(lists)};
+                   .not_numbers = not_numbers_of(lists),
+                   .dropout = dropout_of(p, t.with)};
+    const auto start = [&]<Wants wants>() {
+      if constexpr (drops)
+        Family::template dropping_backward<Tiles, wants>(a, stream);
+      else
+        Family::template backward<Tiles, wants>(a, stream);
+    };
     if constexpr (adds_dq)
       if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
         zero<T>(t.dq, stream);
         return Family::template backward<Tiles, Wants::all>(a, stream);
       }
     if constexpr (together) {
-      Family::template backward<Tiles, Wants::dk_dv>(a, stream);
+      start.template operator()<Wants::dk_dv>();
     } else {
-      Family::template backward<Tiles, Wants::dk>(a, stream);
-      Family::template backward<Tiles, Wants::dv>(a, stream);
+      start.template operator()<Wants::dk>();
+      start.template operator()<Wants::dv>();
     }
     a.deal = queries;
-    Family::template backward<Tiles, Wants::dq>(a, stream);
+    start.template operator()<Wants::dq>();
   });
   mend_backward_on_gpu(p, t, lists, ctx);
 }

@@ -11,9 +11,10 @@ constexpr float log2e = 1.44269504f, ln2 = 0.693147181f;
 // attention_fwd_simt — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
 //   numerics  fp32 throughout; the maximum moves only when outgrown by 2^8     limit  fp32 multiply-adds
-template <class Tiles, bool more>
+template <class Tiles, Asks asks>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __grid_constant__ ForwardArgs a) {
-  using S = Asking<Shape<Tiles>, more>;
+  using S = Asking<Shape<Tiles>, asks>;
+  constexpr bool more = S::more;
   constexpr float slack = 8;
   extern __shared__ __align__(16) float shared[];
   float* const q = shared;
@@ -37,6 +38,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 
   float s[S::wide][S::high];
   const auto fetch_q = [&] { fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim); };
+  const DrawsIf<S::drops> draws(a.dropout);
   const auto scores = [&](int tile) {
     rows_times_rows<S>(s, q, k);
     const bool plain = walk.plain(tile);
@@ -69,6 +71,15 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
       for (int j = 0; j < S::wide; ++j) sum[i] += s[j][i] = exp2_fast(s[j][i] - reference);
     }
+    if constexpr (S::drops) {  // of what the sums have seen
+      unsigned dropped[S::high];
+      draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + mine, walk.first_column(tile));
+#pragma unroll
+      for (int j = 0; j < S::wide; ++j)
+#pragma unroll
+        for (int i = 0; i < S::high; ++i)
+          if (dropped[i] >> j & 1) s[j][i] = 0;
+    }
     share<S>(p, s);
     if (__any_sync(~0u, moved)) {
 #pragma unroll
@@ -93,6 +104,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       weight = all.weight;
       lse = all.lse;
     }
+    if constexpr (S::drops) weight *= a.dropout.factor;
     store_row<S>(rows_at<float>(a.o, at.batch, at.head, row), o[i], weight, a.dim_v, a.wide);
     if (lane.x == 0) *walk.lse_of(row) = lse;
   }
@@ -101,9 +113,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 // attention_bwd_simt — dQ of `rows` queries; dK and dV (or one of them) of `rows` keys; or these and their part of every dQ. Scores recomputed.
 //   S = A Bᵀ and dP = A' B'ᵀ with (A, A'; B, B') = (Q, dO; K, V) for dQ, (K, V; Q, dO) for dK and dV; P = 2^(S·c - LSE); dS = P ∘ (dP - Δ)
 //   dQ or dK += dS B, dV += P B'; parts of dQ are added as they come, all else in one order: heads of a group, then tiles, one after another
-template <class Tiles, Wants wants, bool more>
+template <class Tiles, Wants wants, Asks asks>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __grid_constant__ BackwardArgs a) {
-  using S = Asking<Shape<Tiles>, more>;
+  using S = Asking<Shape<Tiles>, asks>;
+  constexpr bool more = S::more;
   constexpr bool of_keys = wants != Wants::dq, all = wants == Wants::all, first = wants != Wants::dv,
                  second = wants == Wants::dk_dv || wants == Wants::dv || all;
   extern __shared__ __align__(16) float shared[];
@@ -135,6 +148,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
+  const DrawsIf<S::drops> draws(a.dropout);
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
     float s[S::wide][S::high];
@@ -155,13 +169,30 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
           if (!seen.sees(lane.x + 8 * j)) s[j][i] = 0;
       }
     }
+    [[maybe_unused]] unsigned dropped[S::high];
+    if constexpr (S::drops)
+      draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + mine, walk.first_column(tile));
     if constexpr (second) {
-      share<S>(p, s);
+      if constexpr (S::drops) {  // dV grows by the factor at the end
+        float kept[S::wide][S::high];
+#pragma unroll
+        for (int j = 0; j < S::wide; ++j)
+#pragma unroll
+          for (int i = 0; i < S::high; ++i) kept[j][i] = dropped[i] >> j & 1 ? 0.f : s[j][i];
+        share<S>(p, kept);
+      } else {
+        share<S>(p, s);
+      }
       scores_times_rows<S>(d2, p, b2);
     }
     if constexpr (first) {
       float dp[S::wide][S::high];
       rows_times_rows<S>(dp, a2, b2);
+      if constexpr (S::drops)
+#pragma unroll
+        for (int j = 0; j < S::wide; ++j)
+#pragma unroll
+          for (int i = 0; i < S::high; ++i) dp[j][i] = dropped[i] >> j & 1 ? 0.f : dp[j][i] * a.dropout.factor;
 #pragma unroll
       for (int j = 0; j < S::wide; ++j) {
 #pragma unroll
@@ -193,18 +224,29 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     if (row >= walk.rows) continue;
     const Strided& to1 = of_keys ? a.dk : a.dq;
     if constexpr (first) store_row<S>(rows_at<float>(to1, at.batch, at.head, row), d1[i], a.scale, a.head_dim, a.wide);
-    if constexpr (second) store_row<S>(rows_at<float>(a.dv, at.batch, at.head, row), d2[i], 1.f, a.dim_v, a.wide);
+    if constexpr (second)
+      store_row<S>(rows_at<float>(a.dv, at.batch, at.head, row), d2[i], S::drops ? a.dropout.factor : 1.f, a.dim_v, a.wide);
   }
 }
 
 template <class Tiles>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_fwd_simt<Tiles, false> : attention_fwd_simt<Tiles, true>,
+  launch(stream, !asks_more(a) ? attention_fwd_simt<Tiles, Asks::plain> : attention_fwd_simt<Tiles, Asks::more>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
+}
+template <class Tiles>
+void start_dropping_forward(const ForwardArgs& a, cudaStream_t stream) {
+  launch(stream, attention_fwd_simt<Tiles, Asks::dropout>,
          {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
 template <class Tiles, Wants wants>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_bwd_simt<Tiles, wants, false> : attention_bwd_simt<Tiles, wants, true>,
+  launch(stream, !asks_more(a) ? attention_bwd_simt<Tiles, wants, Asks::plain> : attention_bwd_simt<Tiles, wants, Asks::more>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
+}
+template <class Tiles, Wants wants>
+void start_dropping_backward(const BackwardArgs& a, cudaStream_t stream) {
+  launch(stream, attention_bwd_simt<Tiles, wants, Asks::dropout>,
          {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
 }
 

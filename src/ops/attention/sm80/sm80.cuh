@@ -11,10 +11,11 @@ constexpr float log2e = 1.44269504f;
 // attention_fwd_sm80 — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
 //   numerics  fp32 scores and sums; P rounded to T (or tf32) as an operand     needs  scale > 0     limit  shared memory, then matrix units
-template <class Tiles, bool more>
+template <class Tiles, Asks asks>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
-  using S = Asking<Shape<Tiles, false>, more>;
+  using S = Asking<Shape<Tiles, false>, asks>;
   using T = typename S::T;
+  constexpr bool more = S::more;
   extern __shared__ __align__(16) unsigned char shared[];
   T* const q = reinterpret_cast<T*>(shared);
   T* const k = q + S::rows * S::row_pitch;
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
+  const DrawsIf<S::drops> draws(a.dropout);
   const auto scores = [&](int tile) {
     rows_times_rows<S>(s, q + warp_row * S::row_pitch, k);
 #pragma unroll
@@ -50,6 +52,15 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
         for (int i = 0; i < S::outputs; ++i) o[m][i] *= i % 4 < 2 ? factor.x : factor.y;
       }
     }
+    if constexpr (S::drops) {  // of what the sums have seen
+      unsigned dropped[S::high];
+      draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row, walk.first_column(tile));
+#pragma unroll
+      for (int m = 0; m < S::high; ++m)
+#pragma unroll
+        for (int i = 0; i < S::scores; ++i)
+          if (dropped[m] >> i & 1) s[m][i] = 0;
+    }
   };
   walk.pass(
       k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
@@ -59,6 +70,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   for (int m = 0; m < S::high; ++m) {
     auto result = state[m].finish(scale);
     if (more && a.sink) result.join(a.sink[at.head]);
+    if constexpr (S::drops) result.inverse[0] *= a.dropout.factor, result.inverse[1] *= a.dropout.factor;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r;
@@ -70,10 +82,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
 }
 
 // attention_bwd_sm80 — as attention_bwd_simt.
-template <class Tiles, Wants wants, bool more>
+template <class Tiles, Wants wants, Asks asks>
 __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __grid_constant__ BackwardArgs a) {
-  using S = Asking<Shape<Tiles, true>, more>;
+  using S = Asking<Shape<Tiles, true>, asks>;
   using T = typename S::T;
+  constexpr bool more = S::more;
   constexpr bool of_keys = wants != Wants::dq, all = wants == Wants::all, first = wants != Wants::dv,
                  second = wants == Wants::dk_dv || wants == Wants::dv || all;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -103,6 +116,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
+  const DrawsIf<S::drops> draws(a.dropout);
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
     float s[S::high][S::scores];
@@ -127,10 +141,27 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
             if (i / 2 % 2 == r && !seen.sees(column_of(i))) s[m][i] = 0;
         }
     }
-    if constexpr (second) scores_times_rows<S>(d2, s, b2);
+    [[maybe_unused]] unsigned dropped[S::high];
+    if constexpr (S::drops)
+      draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
+    if constexpr (second && S::drops) {  // dV grows by the factor at the end
+      float kept[S::high][S::scores];
+#pragma unroll
+      for (int m = 0; m < S::high; ++m)
+#pragma unroll
+        for (int i = 0; i < S::scores; ++i) kept[m][i] = dropped[m] >> i & 1 ? 0.f : s[m][i];
+      scores_times_rows<S>(d2, kept, b2);
+    } else if constexpr (second) {
+      scores_times_rows<S>(d2, s, b2);
+    }
     if constexpr (first) {
       float dp[S::high][S::scores];
       rows_times_rows<S>(dp, a2 + warp_row * S::row_pitch, b2);
+      if constexpr (S::drops)
+#pragma unroll
+        for (int m = 0; m < S::high; ++m)
+#pragma unroll
+          for (int i = 0; i < S::scores; ++i) dp[m][i] = dropped[m] >> i & 1 ? 0.f : dp[m][i] * a.dropout.factor;
 #pragma unroll
       for (int m = 0; m < S::high; ++m)
 #pragma unroll
@@ -165,20 +196,31 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
       if (row >= walk.rows) continue;
       const Strided& to1 = of_keys ? a.dk : a.dq;
       if constexpr (first) store_row<S>(rows_at<T>(to1, at.batch, at.head, row), d1[m], r, a.scale, a.head_dim, a.wide);
-      if constexpr (second) store_row<S>(rows_at<T>(a.dv, at.batch, at.head, row), d2[m], r, 1.f, a.dim_v, a.wide);
+      if constexpr (second)
+        store_row<S>(rows_at<T>(a.dv, at.batch, at.head, row), d2[m], r, S::drops ? a.dropout.factor : 1.f, a.dim_v, a.wide);
     }
 }
 
 template <class Tiles>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_fwd_sm80<Tiles, false> : attention_fwd_sm80<Tiles, true>,
+  launch(stream, !asks_more(a) ? attention_fwd_sm80<Tiles, Asks::plain> : attention_fwd_sm80<Tiles, Asks::more>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
+}
+template <class Tiles>
+void start_dropping_forward(const ForwardArgs& a, cudaStream_t stream) {
+  launch(stream, attention_fwd_sm80<Tiles, Asks::dropout>,
          {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
 template <class Tiles, Wants wants>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
-  launch(stream, !asks_more(a) ? attention_bwd_sm80<Tiles, wants, false> : attention_bwd_sm80<Tiles, wants, true>,
+  launch(stream, !asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::plain> : attention_bwd_sm80<Tiles, wants, Asks::more>,
          {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, bytes}, a);
+}
+template <class Tiles, Wants wants>
+void start_dropping_backward(const BackwardArgs& a, cudaStream_t stream) {
+  launch(stream, attention_bwd_sm80<Tiles, wants, Asks::dropout>,
+         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
 }
 
 }  // namespace headroom::attention::blocks::sm80

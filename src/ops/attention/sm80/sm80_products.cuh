@@ -199,4 +199,48 @@ __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], i
   }
 }
 
+// Which of this lane's scores dropout drops: bit i of dropped[m] is score i of the m-th 16 rows. `row`: the warp's first; `column`: the tile's.
+template <class S, bool rows_are_keys>
+__device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const Draws& draws, unsigned below, unsigned pair, int row,
+                                             int column) {
+  static_assert(S::scores <= 32 && S::high <= 2);
+  constexpr int tiles = S::columns / 8;
+  row += threadIdx.x % 32 / 4, column += threadIdx.x % 4 * 2;
+  const bool odd_half = (rows_are_keys ? row : column) & 16;  // of the 32 keys that share a counter
+#pragma unroll
+  for (int m = 0; m < S::high; ++m) dropped[m] = 0;
+  const auto note = [&](unsigned& bits, int i, unsigned draw) { bits |= unsigned(draw < below) << i; };
+  if constexpr (!rows_are_keys) {
+#pragma unroll
+    for (int m = 0; m < S::high; ++m)
+#pragma unroll
+      for (int t = 0; t < tiles; t += 4)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const FourWords x = draws.at(pair, row + 16 * m, column + 8 * t + e);
+#pragma unroll
+          for (int w = 0; w < 4 && t + w < tiles; ++w) {
+            const unsigned both = tiles == 2 && odd_half ? x.word[(w + 2) % 4] : x.word[w];
+            note(dropped[m], 4 * (t + w) + e, both & 0xffff);
+            note(dropped[m], 4 * (t + w) + 2 + e, both >> 16);
+          }
+        }
+  } else {
+#pragma unroll
+    for (int t = 0; t < tiles; t += 2)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const FourWords x = draws.at(pair, column + 8 * t + e, row);
+#pragma unroll
+        for (int m = 0; m < S::high; ++m)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const unsigned both = S::high == 2 ? x.word[2 * m + r] : odd_half ? x.word[2 + r] : x.word[r];
+            note(dropped[m], 4 * t + 2 * r + e, both & 0xffff);
+            note(dropped[m], 4 * (t + 1) + 2 * r + e, both >> 16);
+          }
+      }
+  }
+}
+
 }  // namespace headroom::attention::blocks::sm80

@@ -1,0 +1,80 @@
+// Which probabilities dropout keeps: a function of seed, offset, batch, head, row and key alone, so every tiling and every kernel keeps the same.
+//
+// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, 2011). The offset under the seed gives the key and the last counter word of a call. Under that
+// key, one counter gives 8 draws of 16 bits, for rows r and r + 8 of sixteen and keys k, k + 8, k + 16 and k + 24 of thirty-two: what a lane of a
+// matrix instruction holds, whether its rows are queries or keys. A probability is dropped where its draw is below round(dropout · 65 536).
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "ops/attention/mask.h"
+
+namespace headroom::attention {
+
+struct FourWords {
+  std::uint32_t word[4];
+};
+
+HEADROOM_HD FourWords philox(std::uint32_t key0, std::uint32_t key1, FourWords x) {
+  constexpr std::uint32_t multiplier0 = 0xd2511f53, multiplier1 = 0xcd9e8d57, step0 = 0x9e3779b9, step1 = 0xbb67ae85;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t(multiplier0) * x.word[0], b = std::uint64_t(multiplier1) * x.word[2];
+    x = {{std::uint32_t(b >> 32) ^ x.word[1] ^ key0, std::uint32_t(b), std::uint32_t(a >> 32) ^ x.word[3] ^ key1, std::uint32_t(a)}};
+    key0 += step0;
+    key1 += step1;
+  }
+  return x;
+}
+
+struct Draws {  // of one call
+  std::uint32_t key0, key1, salt;
+
+  static HEADROOM_HD Draws of(std::uint32_t seed_low, std::uint32_t seed_high, std::uint32_t offset_low, std::uint32_t offset_high) {
+    const FourWords x = philox(seed_low, seed_high, {{offset_low, offset_high, 0, 0}});
+    return {x.word[0], x.word[1], x.word[2]};
+  }
+  // The counter of a row and a key of head `pair` (batch · heads + head). Word (key / 8) % 4 is the key's; its low half is the row's where
+  // (row / 8) % 2 is 0, else its high half.
+  static HEADROOM_HD std::uint32_t of_key(std::uint32_t key) { return key / 32 * 8 + key % 8; }
+  static HEADROOM_HD std::uint32_t of_row(std::uint32_t row) { return row / 16 * 8 + row % 8; }
+  HEADROOM_HD FourWords at(std::uint32_t pair, std::uint32_t row, std::uint32_t key) const {
+    return philox(key0, key1, {{of_key(key), of_row(row), pair, salt}});
+  }
+  HEADROOM_HD std::uint32_t draw(std::uint32_t pair, std::uint32_t row, std::uint32_t key) const {
+    return at(pair, row, key).word[key / 8 % 4] >> (row / 8 % 2 * 16) & 0xffff;
+  }
+};
+
+struct Dropout {                // of one call, as kernels are handed it
+  const std::uint32_t* random;  // seed and offset, low words first, in memory that the kernel reads; null: the numbers below
+  std::uint32_t seed[2], offset[2];
+  std::uint32_t below;  // draws below it are dropped: of 65 536
+  float factor;         // of what is kept: 65 536 / (65 536 − below), so that the mean stays
+
+  HEADROOM_HD Draws draws() const {
+    if (random) return Draws::of(random[0], random[1], random[2], random[3]);
+    return Draws::of(seed[0], seed[1], offset[0], offset[1]);
+  }
+};
+
+struct Problem;
+struct Extras;
+Dropout dropout_of(const Problem&, const Extras&);  // below 0 and factor 1 where the problem has none
+
+struct Dropping {  // for the CPU, which reads `random` itself; draws are the call's
+  Dropout dropout;
+  Draws draws;
+};
+inline float factor_of(const std::optional<Dropping>& d, std::int64_t pair, std::int64_t row, std::int64_t key) {  // of one probability
+  if (!d) return 1;
+  return d->draws.draw(std::uint32_t(pair), std::uint32_t(row), std::uint32_t(key)) < d->dropout.below ? 0 : d->dropout.factor;
+}
+std::optional<Dropping> dropping_of(const Problem&, const Extras&);  // none where the problem has no dropout
+
+// The factors of keys [first, last) in one row: 0 where dropped, `kept` elsewhere.
+void dropout_factors(const Dropping&, std::int64_t pair, std::int64_t row, std::int64_t first, std::int64_t last, float kept, float* to);
+
+}  // namespace headroom::attention

@@ -1,0 +1,30 @@
+"""Which probabilities our dropout drops, in NumPy: what src/ops/attention/dropout.h says, written a second time."""
+
+import numpy as np
+
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def philox(key, counter):
+    """Philox 4x32-10: a key of two numbers, a counter of four arrays or numbers of 32 bits."""
+    k0, k1 = (np.uint64(k) for k in key)
+    x = [np.asarray(c, dtype=np.uint64) for c in counter]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * x[0], np.uint64(0xCD9E8D57) * x[2]
+        x = [(b >> np.uint64(32)) ^ x[1] ^ k0, b & _LOW, (a >> np.uint64(32)) ^ x[3] ^ k1, a & _LOW]
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
+    return x
+
+
+def kept(seed, offset, dropout, batch, heads, len_q, len_k):
+    """float64 [batch, heads, len_q, len_k]: 0 where dropped, else what the probability is multiplied by."""
+    seed, offset = (int(n) & (1 << 64) - 1 for n in (seed, offset))
+    key0, key1, salt, _ = philox((seed & 0xFFFFFFFF, seed >> 32), (offset & 0xFFFFFFFF, offset >> 32, 0, 0))
+    pair = np.arange(batch * heads).reshape(batch, heads, 1, 1)
+    row, key = np.arange(len_q).reshape(1, 1, -1, 1), np.arange(len_k).reshape(1, 1, 1, -1)
+    pair, row, key = np.broadcast_arrays(pair, row, key)
+    words = philox((key0, key1), (key // 32 * 8 + key % 8, row // 16 * 8 + row % 8, pair, np.full(pair.shape, salt)))
+    word = np.choose(key // 8 % 4, words).astype(np.uint64)
+    draws = (word >> (row // 8 % 2 * 16).astype(np.uint64)) & np.uint64(0xFFFF)
+    below = min(int(np.floor(float(np.float32(dropout)) * 65536 + 0.5)), 65535)
+    return np.where(draws < below, 0.0, 65536 / (65536 - below))
