@@ -4,6 +4,7 @@
 // test holds them to each other.
 #pragma once
 #include "engine/decoder.h"
+#include "engine/serving.h"
 #include "engine/training.h"
 
 namespace headroom::engine {
@@ -31,7 +32,13 @@ struct Generation {
   std::int64_t batch = 1, len = 1;
   Precision precision;
   std::string attention = "flash";
+  WeightFormat weights{};        // of what is not in the precision
+  std::optional<DType> cache{};  // its numbers; empty: the precision's
+  std::int64_t page = 1;         // positions: a sequence's cache takes whole pages
+  std::int64_t chunk = 0;        // tokens that prefill reads at once; 0: the prompt
+  int gpus = 1;                  // of which the decoder is one rank's share (rank_of): their sums after each half are noted
 };
+std::int64_t cached_positions(const SelfAttention&, const Generation&);  // of a sequence
 void run_inference(const Decoder&, const Generation&, Inference, Context&);
 
 const attention::Variant& counted_variant(const Decoder&, const Recipe&, Context&);  // of its first layer; may stand in

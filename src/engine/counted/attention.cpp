@@ -74,6 +74,11 @@ void attention_core(Passes& passes, const SelfAttention& a, bool back) {
     attention::Forward f;
     f.q = q, f.k = k, f.v = v_, f.o = o, f.lse = lse, f.saved = saved;
     attention::forward(v, p, f, ctx);
+    if (passes.bytes_of_cached > 0 && ctx.walk) {
+      double& bytes = ctx.walk->steps.back().cost.bytes;
+      const double share = passes.bytes_of_cached / passes.size();
+      bytes = std::max(bytes * share, bytes - (1 - share) * double(k.bytes() + v_.bytes()));  // a window reads less than all
+    }
   }
 }
 

@@ -19,23 +19,24 @@ void Passes::elementwise(const char* name, int layer, double elements_moved, dou
 void Passes::product(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights, float beta) {
   matmul::multiply({view(type(), {n, in}), transposed(view(type(), {out, in})), view(type(), {n, out}), 1, beta, precision.math}, ctx,
                    {name, layer});
-  other_weights(layer, weights, out * in, size());
+  const double whole = double(out * in) * size(), held = weights_as.quantises(name) ? weights_as.bytes_of(out * in, in, type()) : whole;
+  if (ctx.walk) ctx.walk->steps.back().cost.bytes -= whole - held;
+  other_weights(layer, weights, held);
 }
 
 void Passes::product_dx(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights, float beta) {
   matmul::multiply({view(type(), {n, out}), view(type(), {out, in}), view(type(), {n, in}), 1, beta, precision.math}, ctx, {name, layer});
-  other_weights(layer, weights, out * in, size());
+  other_weights(layer, weights, double(out * in) * size());
 }
 
 void Passes::product_dw(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, DType dw, std::int64_t weights) {
   matmul::multiply({transposed(view(type(), {n, out})), view(type(), {n, in}), view(dw, {out, in}), 1, 0, precision.math}, ctx,
                    {name, layer});
-  other_weights(layer, weights, out * in, double(size_of(dw)));
+  other_weights(layer, weights, double(out * in) * double(size_of(dw)));
 }
 
-void Passes::other_weights(int layer, std::int64_t weights, std::int64_t elements, double bytes_of_one) {
-  if (weights > 1)
-    const auto op = ctx.note({"experts.weights", layer}, precision, {0, double(weights - 1) * double(elements) * bytes_of_one});
+void Passes::other_weights(int layer, std::int64_t weights, double bytes_of_one) {
+  if (weights > 1) const auto op = ctx.note({"experts.weights", layer}, precision, {0, double(weights - 1) * bytes_of_one});
 }
 
 void Passes::norm(const Tensor& y, std::int64_t width, const Tensor& residual) {

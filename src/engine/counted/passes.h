@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/decoder.h"
+#include "engine/serving.h"
 #include "engine/training.h"
 
 namespace headroom::engine::counted {
@@ -37,6 +38,8 @@ struct Passes {
   Precision precision;
   std::string_view wanted;
   Context& ctx;
+  WeightFormat weights_as{};   // while a model answers
+  double bytes_of_cached = 0;  // a number in the cache; 0: as the precision's
 
   std::int64_t rows() const { return batch * len; }
   DType type() const { return precision.dtype; }
@@ -62,7 +65,7 @@ struct Passes {
   void norm_after() { norm(view(type(), {rows(), d.width}), d.width, view(type(), {rows(), d.width})); }
 
  private:
-  void other_weights(int layer, std::int64_t weights, std::int64_t elements, double bytes_of_one);
+  void other_weights(int layer, std::int64_t weights, double bytes_of_one);
 };
 
 // What stands while weights' gradients are made and updated: as Products do it, for any number of products.

@@ -3,17 +3,34 @@
 #include <algorithm>
 #include <set>
 
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
+#include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
+#include "studies/memory/rows.h"
 
 namespace headroom::studies {
 
 namespace {
 
 using engine::Inference;
+
+engine::WeightFormat format_of(const ModelMemory& m, const engine::Decoder& d) {
+  const auto known = engine::weight_format(d, m.serving.weights);
+  return known.value_or(engine::WeightFormat{engine::WeightsAs::precision});
+}
+
+engine::Generation generation_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len,
+                                 Precision precision) {
+  engine::Generation g{batch, len, precision, m.attention_family()};
+  g.weights = format_of(m, d);
+  if (m.serving.cache == CacheAs::fp8) g.cache = DType::e4m3;
+  g.page = m.serving.page, g.gpus = m.ranks.count;
+  return g;
+}
 
 std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
   if (m.device.kind == DeviceKind::cpu) return 0;
@@ -31,97 +48,188 @@ std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::i
   return engine::stand_in_bytes(p, m.attention_family());
 }
 
-InferenceRow row_of(const ModelMemory& m, const engine::Decoder& d, const Room& room, std::int64_t batch, std::int64_t len,
-                    Precision precision) {
+InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision precision) {
+  const engine::Decoder whole = engine::decoder_of(m.model), d = engine::rank_of(whole, m.ranks.count);
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
   const std::uint64_t peak = b.peak() + stand_in_of(m, d, 1, len, precision);
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
+  r.weights = format_of(m, whole).as;
+  r.cache = m.serving.cache, r.page = m.serving.page, r.chunk = m.serving.chunk, r.gpus = m.ranks.count;
   r.params = engine::param_count(m.model);
-  r.active_params = engine::active_param_count(d);
+  r.active_params = engine::active_param_count(whole);
   r.weight_bytes = b.weight_bytes;
   r.cache_bytes = b.cache_bytes;
-  r.cache_bytes_of_token = std::uint64_t(engine::cache_bytes(d, 1, 1, precision.dtype));
+  r.cache_bytes_of_token = std::uint64_t(engine::cache_bytes(d, 1, 1, m.serving.cache == CacheAs::fp8 ? DType::e4m3 : precision.dtype));
   r.prefill_peak_bytes = b.prefill_peak_bytes;
   r.decode_peak_bytes = b.decode_peak_bytes;
   r.needed_bytes = room.needed_bytes(peak);
   r.fits = room.holds(peak);
-  if (b.decode_ms_at_least > 0) r.prefill_ms_at_least = b.prefill_ms_at_least, r.decode_ms_at_least = b.decode_ms_at_least;
+  if (b.decode_ms_at_least > 0) {
+    r.prefill_ms_at_least = b.prefill_ms_at_least, r.decode_ms_at_least = b.decode_ms_at_least;
+    r.tokens_per_s_at_most = 1e3 * double(batch) / b.decode_ms_at_least;
+  }
   return r;
 }
 
-std::int64_t largest_batch(const ModelMemory& m, const engine::Decoder& d, const Room& room, std::int64_t len, Precision p) {
-  return largest((std::int64_t(1) << 31) / len - 1, [&](std::int64_t batch) { return row_of(m, d, room, batch, len, p).fits; });
+std::int64_t largest_batch(const ModelMemory& m, const Room& room, std::int64_t len, Precision p) {
+  return largest((std::int64_t(1) << 31) / len - 1, [&](std::int64_t batch) { return row_of(m, room, batch, len, p).fits; });
 }
 
 void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
-  for (const std::string& what : m.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  const engine::Decoder d = engine::decoder_of(m.model);
+  const bool said_by_file = m.serving.weights == engine::WeightsAs::checkpoint,
+             known = engine::weight_format(d, m.serving.weights).has_value();
+  for (const std::string& what : m.model.left_out)
+    if (!what.starts_with("the quantisation of") || (said_by_file && !known))
+      r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
+  if (format_of(m, d).as != engine::WeightsAs::precision)
+    r.add(
+        Part{Note{"Quantised weights are read as they are held and written out nowhere, as fused kernels do; embedding, head, norms and "
+                  "routers are in the precision."}});
+  if (m.ranks.count > 1)
+    r.add(Part{
+        Note{fmt::format("Bytes are of one of {} GPUs under tensor parallelism: heads, feed-forward columns and vocabulary divided, two "
+                         "all-reduces a layer.",
+                         m.ranks.count)}});
   r.add(
-      Part{Note{"Weights and cache are in the precision; a layer with a sliding window caches no more than that. Prefill reads one prompt "
-                "after another, "
-                "beside the caches of all sequences; decode makes one token for each sequence against the whole cache. Times are lower "
-                "bounds: every op at its ceiling."}});
+      Part{Note{"A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
+                "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
+                "an upper one: every op at its ceiling, nothing between them."}});
+}
+
+// Ways to hold it in less, the cheapest first.
+std::vector<Lever<ModelMemory>> levers_of_serving() {
+  using engine::WeightsAs;
+  const auto weights = [](WeightsAs as) {
+    return [as](ModelMemory& m) {
+      const auto now = engine::weight_format(engine::decoder_of(m.model), m.serving.weights);
+      const bool whole = now && (now->as == WeightsAs::precision || (now->as == WeightsAs::fp8 && as == WeightsAs::int4));
+      m.serving.weights = as;
+      return whole;
+    };
+  };
+  return {{"--chunk 2048", [](ModelMemory& m) { return m.serving.chunk == 0 && (m.serving.chunk = 2048, true); }},
+          {"--cache fp8", [](ModelMemory& m) { return m.serving.cache == CacheAs::precision && (m.serving.cache = CacheAs::fp8, true); }},
+          {"--weights fp8", weights(WeightsAs::fp8)},
+          {"--weights int4", weights(WeightsAs::int4)}};
+}
+
+std::optional<std::uint64_t> peak_of_serving(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision p) {
+  try {
+    const engine::Decoder d = engine::rank_of(engine::decoder_of(m.model), m.ranks.count);
+    return inference_bytes(m, batch, len, p).peak() + stand_in_of(m, d, 1, len, p);
+  } catch (const Error& e) {
+    if (e.at.code == Code::interrupted) throw;
+    return {};
+  }
+}
+
+// What it takes that does not fit: a combination of levers, and as it is so many GPUs.
+std::string least_in_words(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision p) {
+  const auto together = least_that_fits(
+      m, levers_of_serving(), [&](const ModelMemory& one) { return peak_of_serving(one, batch, len, p); },
+      [&](std::uint64_t peak) { return room.holds(peak); });
+  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " "),
+                    needs = bytes_in_words(double(room.needed_bytes(together.peak)));
+  std::string said = together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
+                                   : fmt::format(" No way to hold it here fits; the nearest, {}, needs {}.", ways, needs);
+  if (m.ranks.count > 1 || m.device.kind == DeviceKind::cpu) return said;
+  const auto n = gpus_that_hold([&](int gpus) {
+    ModelMemory shared = m;
+    shared.ranks.count = gpus;
+    const auto peak = peak_of_serving(shared, batch, len, p);
+    return peak && room_of(m.device, m.memory_bytes, gpus).holds(*peak);
+  });
+  return n ? said + fmt::format(" As it is it takes {} such GPUs (--gpus {}).", *n, *n) : said;
+}
+
+std::string bound_in_words(const InferenceRow& row) {
+  if (!row.tokens_per_s_at_most) return "";
+  return fmt::format("; at most {:.0f} tokens/s{}", *row.tokens_per_s_at_most,
+                     row.batch > 1 ? fmt::format(", {:.0f} each", 1e3 / *row.decode_ms_at_least) : "");
+}
+
+std::string answer_of(const ModelMemory& m, const Room& room, const std::vector<InferenceRow>& rows) {
+  const InferenceRow& last = rows.back();
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const InferenceRow& r) { return r.fits; });
+  std::string answer = rows.size() == 1
+                           ? fits_in_words(room, m.device, last.needed_bytes - room.overhead_bytes)
+                           : fmt::format("{} of {} rows fit {} in {}", fitting, rows.size(), m.device.name, words(room.memory_bytes));
+  answer +=
+      fmt::format(": weights {}, cache {}{}.", words(last.weight_bytes), words(last.cache_bytes), last.fits ? bound_in_words(last) : "");
+  return last.fits ? answer : answer + least_in_words(m, room, last.batch, last.len, last.precision);
 }
 
 }  // namespace
 
 InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision precision) {
   check(size_of(precision.dtype) >= 2, Code::unsupported,
-        "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps", name_of(precision));
-  const engine::Decoder d = engine::decoder_of(m.model);
+        "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps, and --weights fp8 of inference",
+        name_of(precision));
+  stop_if_interrupted();
+  const engine::Decoder whole = engine::decoder_of(m.model), d = engine::rank_of(whole, m.ranks.count);
   engine::check_tokens(d, len, m.model.name);
   InferenceBytes b;
-  for (const Inference how : {Inference::decode, Inference::prefill}) {  // prompts one by one; then all sequences together
-    Ledger ledger;
+  const auto walked = [&](Inference how, std::int64_t chunk, Ledger& ledger, double* ms) {  // the peak
     Arena arena(&ledger);
     Walk walk;
     Context ctx{arena, m.device};
     ctx.dry_workers = m.workers;
     ctx.walk = &walk;
-    const bool prefill = how == Inference::prefill;
-    engine::run_inference(d, {prefill ? 1 : batch, len, precision, m.attention_family()}, how, ctx);
-    std::uint64_t weights = 0, cache = 0;
-    for (const Entry& e : ledger.entries()) {
-      if (e.phase == Phase::parameter) weights += e.taken;
-      if (std::string_view(e.name.text) == "cache") cache += e.taken;
-    }
+    engine::Generation g = generation_of(m, whole, how == Inference::prefill ? 1 : batch, len, precision);
+    g.chunk = chunk;
+    engine::run_inference(d, g, how, ctx);
     const Ceilings& c = m.device.ceilings;
-    if (c.copy_bytes_per_s > 0 && c.of(precision) > 0)
-      for (const OpCall& op : walk.steps)
-        (prefill ? b.prefill_ms_at_least : b.decode_ms_at_least) += engine::roofline_ms(op, precision, c) * (prefill ? double(batch) : 1);
-    if (prefill) {
-      b.prefill_peak_bytes = arena.peak() - cache + b.cache_bytes;
-    } else {
-      b.decode_peak_bytes = arena.peak();
-      b.weight_bytes = weights;
-      b.cache_bytes = cache;
-    }
-  }
+    if (ms && c.copy_bytes_per_s > 0 && c.of(precision) > 0)
+      for (const OpCall& op : walk.steps) *ms += engine::roofline_ms(op, precision, c);
+    return arena.peak();
+  };
+  const auto bytes_of = [](const Ledger& ledger, auto&& is) {
+    std::uint64_t sum = 0;
+    for (const Entry& e : ledger.entries())
+      if (is(e)) sum += e.taken;
+    return sum;
+  };
+  const auto is_cache = [](const Entry& e) { return std::string_view(e.name.text) == "cache"; };
+  Ledger decode, prefill, whole_prompt;
+  b.decode_peak_bytes = walked(Inference::decode, 0, decode, &b.decode_ms_at_least);
+  b.weight_bytes = bytes_of(decode, [](const Entry& e) { return e.phase == Phase::parameter; });
+  b.cache_bytes = bytes_of(decode, is_cache);
+  // Prompts one by one, beside the caches of all. In chunks the work is no less.
+  const bool chunks = m.serving.chunk > 0 && m.serving.chunk < len;
+  const std::uint64_t peak = walked(Inference::prefill, m.serving.chunk, prefill, chunks ? nullptr : &b.prefill_ms_at_least);
+  b.prefill_peak_bytes = peak - bytes_of(prefill, is_cache) + b.cache_bytes;
+  if (chunks) (void)walked(Inference::prefill, 0, whole_prompt, &b.prefill_ms_at_least);
+  b.prefill_ms_at_least *= double(batch);
   return b;
 }
 
 Outcome memory_inference(const ModelMemory& m) {
-  const Room room = room_of(m.device, m.memory_bytes);
+  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
   const engine::Decoder d = engine::decoder_of(m.model);
   std::vector<InferenceRow> rows;
   bool fits = false;
   for (const Precision precision : m.levers.precision)
     for (const auto batch : m.batches)
       for (const auto len : m.lens) {
-        rows.push_back(row_of(m, d, room, batch, len, precision));
+        rows.push_back(row_of(m, room, batch, len, precision));
         fits = fits || rows.back().fits;
       }
-  Record r{"", fmt::format("{} ({} parameters) answering on {}", m.model.name, engine::param_count(m.model), m.device.name), {}};
+  Record r{"", answer_of(m, room, rows), {}};
+  r.add(Part{Note{fmt::format("{} ({} parameters) answering on {}{}", m.model.name, engine::param_count(m.model),
+                              m.ranks.count > 1 ? fmt::format("each of {} × ", m.ranks.count) : "", m.device.name)}});
   r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
   std::vector<LargestRow> edge;
   for (const InferenceRow& row : rows) {
     const auto most_len = largest(std::min((std::int64_t(1) << 31) / row.batch - 1, engine::most_tokens(d)),
-                                  [&](std::int64_t len) { return row_of(m, d, room, row.batch, len, row.precision).fits; });
+                                  [&](std::int64_t len) { return row_of(m, room, row.batch, len, row.precision).fits; });
     edge.push_back({.precision = row.precision,
                     .batch = row.batch,
                     .len = row.len,
                     .largest_len = most_len,
-                    .largest_batch = largest_batch(m, d, room, row.len, row.precision)});
+                    .largest_batch = largest_batch(m, room, row.len, row.precision)});
   }
   r.add(Part{edge_table(edge, room)});
   say_what_is_counted(m, room, r);
@@ -129,24 +237,39 @@ Outcome memory_inference(const ModelMemory& m) {
 }
 
 Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
-  const Room room = room_of(m.device, m.memory_bytes);
+  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
   const engine::Decoder d = engine::decoder_of(m.model);
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
   std::set<std::int64_t> lens{asked_len};
   for (std::int64_t len = 1024; len <= std::min(most_len, engine::most_tokens(d)); len *= 2) lens.insert(len);
   std::vector<InferenceRow> rows;
-  bool fits = false;
+  std::optional<InferenceRow> best;  // of the asked length
   for (const Precision precision : m.levers.precision)
     for (const auto len : lens) {
-      const std::int64_t most = largest_batch(m, d, room, len, precision);
-      fits = fits || (len == asked_len && most >= batch);
-      rows.push_back(row_of(m, d, room, std::max<std::int64_t>(most, 1), len, precision));
+      const std::int64_t most = largest_batch(m, room, len, precision);
+      rows.push_back(row_of(m, room, std::max<std::int64_t>(most, 1), len, precision));
+      if (len == asked_len && most >= batch && !best) best = rows.back();
     }
-  Record r{"", fmt::format("{} answering in {} on {}", m.model.name, bytes_in_words(double(room.memory_bytes)), m.device.name), {}};
-  r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes).add("batch", batch).add("len", asked_len);
+  std::string answer;
+  if (best)
+    answer =
+        fmt::format("{}: {} sequences of {} tokens at once{}.", fits_in_words(room, m.device, best->needed_bytes - room.overhead_bytes),
+                    best->batch, asked_len, bound_in_words(*best));
+  else {
+    const auto peak = peak_of_serving(m, batch, asked_len, m.levers.precision.front());
+    answer = fmt::format("{}.{}", fits_in_words(room, m.device, peak.value_or(0)),
+                         least_in_words(m, room, batch, asked_len, m.levers.precision.front()));
+  }
+  Record r{"", answer, {}};
+  r.add(Part{Note{fmt::format("{} answering in {} on {}{}", m.model.name, bytes_in_words(double(room.memory_bytes)),
+                              m.ranks.count > 1 ? fmt::format("each of {} × ", m.ranks.count) : "", m.device.name)}});
+  r.add("fits", best.has_value())
+      .add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes)
+      .add("batch", batch)
+      .add("len", asked_len);
   r.add(Part{table_of<InferenceRow>("rows", "The largest batch for each length; one that does not fit is shown with batch 1", rows)});
   say_what_is_counted(m, room, r);
-  return yes_or_no(std::move(r), fits);
+  return yes_or_no(std::move(r), best.has_value());
 }
 
 }  // namespace headroom::studies

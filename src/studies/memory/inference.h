@@ -1,5 +1,6 @@
 // memory_inference — where the bytes go when a model answers: weights, the cache of keys and values, the peak of reading a prompt
-// (prefill) and of making one more token for each sequence (decode). Any decoder, from the passes run dry.
+// (prefill) and of making one more token for each sequence (decode). Any decoder, from the passes run dry; on several GPUs by tensor
+// parallelism, the bytes of one.
 #pragma once
 #include "engine/counted.h"
 #include "studies/memory/model.h"

@@ -328,6 +328,9 @@ Outcome memory_of_steps(const ModelMemory& s) {
 }  // namespace
 
 Outcome memory_model(const ModelMemory& s) {
+  const std::string of_answers = changed_options(s.serving);
+  check(s.use == ModelUse::inference || of_answers.empty(), Code::bad_argument, "{}: only with --phase inference; add it, or leave {} out",
+        of_answers, of_answers);
   if (s.whose == Whose::pytorch) return memory_model_as_pytorch(s);
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
@@ -341,7 +344,9 @@ Outcome memory_model(const ModelMemory& s) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
     engine::LeverLists others = s.levers;
     others.precision = engine::LeverLists{}.precision, others.attention = engine::LeverLists{}.attention;
-    const std::string levers = joined_options(changed_options(others), changed_options(s.ranks));
+    engine::Ranks sharing = s.ranks;
+    sharing.count = 1;  // tensor parallel
+    const std::string levers = joined_options(changed_options(others), changed_options(sharing));
     check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);
     check(s.levers.attention.size() <= 1, Code::bad_argument, "--phase inference takes one --attention; {} were given",
           s.levers.attention.size());

@@ -12,6 +12,7 @@
 #include "studies/memory/asked.h"
 #include "studies/memory/pytorch/language_model.h"
 #include "studies/memory/room.h"
+#include "studies/memory/serving.h"
 #include "studies/step/words.h"
 
 namespace headroom::studies {
@@ -24,6 +25,7 @@ struct ModelMemory {
   ModelUse use = ModelUse::train;
   Whose whose = Whose::headroom;
   pytorch::StepChoices as_pytorch{};
+  ServingChoices serving{};
   std::optional<std::uint64_t> memory_bytes;  // empty: all that a program can have of the device
   bool measure = false;                       // also run a step of each; the device is then one that is present
   Device device;
@@ -42,7 +44,7 @@ void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
 }
 void describe_levers(Of<ModelMemory> auto& m, auto&& f) {
   describe(m.levers, [&](auto& member, Description d) {
-    if (std::string_view(d.name) == "attention") d.about = "plain keeps N×N matrices, flash does not [flash; as pytorch: plain]";
+    if (std::string_view(d.name) == "attention") d.about = "plain keeps N×N matrices, flash does not [flash]";
     f(member, d);
   });
   describe(m.ranks, [&](auto& member, Description d) {
@@ -57,6 +59,7 @@ void describe(Of<ModelMemory> auto& m, auto&& f) {
   f(m.use, {.name = "phase", .about = about_phase});
   f(m.measure, {.name = "measure", .about = "Also run a step of each row: bytes by the ledger and, on a GPU, by the driver"});
   describe(m.as_pytorch, f);
+  describe(m.serving, f);
 }
 
 constexpr engine::Purpose purpose_of(ModelUse u) {  // of what is no inference

@@ -9,6 +9,7 @@
 #include "ops/attention/mask_words.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/pytorch/language_model.h"
+#include "studies/memory/serving.h"
 #include "studies/status.h"
 
 namespace headroom::studies {
@@ -361,11 +362,14 @@ struct InferenceRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   Precision precision;
+  engine::WeightsAs weights{};
+  CacheAs cache{};
+  std::int64_t page = 1, chunk = 0, gpus = 1;
   std::int64_t params = 0, active_params = 0;
   std::uint64_t weight_bytes = 0, cache_bytes = 0, cache_bytes_of_token = 0, prefill_peak_bytes = 0, decode_peak_bytes = 0,
                 needed_bytes = 0;
   bool fits = false;
-  std::optional<double> prefill_ms_at_least{}, decode_ms_at_least{};
+  std::optional<double> prefill_ms_at_least{}, decode_ms_at_least{}, tokens_per_s_at_most{};
 };
 void describe(Of<InferenceRow> auto& r, auto&& f) {
   using enum Role;
@@ -373,6 +377,11 @@ void describe(Of<InferenceRow> auto& r, auto&& f) {
   f(r.batch, {.name = "batch"});
   f(r.len, {.name = "len"});
   f(r.precision, {.name = "precision"});
+  f(r.weights, {.name = "weights"});
+  f(r.cache, {.name = "cache", .show = Show::detail});
+  f(r.page, {.name = "page", .show = Show::detail});
+  f(r.chunk, {.name = "chunk", .show = Show::detail});
+  f(r.gpus, {.name = "gpus", .show = Show::detail});
   f(r.params, {.name = "params", .role = noted, .show = Show::detail});
   f(r.active_params, {.name = "active_params", .role = noted, .show = Show::detail});
   f(r.weight_bytes, {.name = "weight_bytes", .role = measured, .unit = Unit::bytes});
@@ -384,6 +393,7 @@ void describe(Of<InferenceRow> auto& r, auto&& f) {
   f(r.fits, {.name = "fits", .role = noted});
   f(r.prefill_ms_at_least, {.name = "prefill_ms_at_least", .role = measured, .unit = Unit::ms});
   f(r.decode_ms_at_least, {.name = "decode_ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.tokens_per_s_at_most, {.name = "tokens_per_s_at_most", .role = noted, .unit = Unit::per_s});
 }
 
 }  // namespace headroom::studies

@@ -220,7 +220,9 @@ void check_plan(const Plan& p) {
   check_served(p.levers, p.device);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
-  check(p.use != ModelUse::inference || p.gpus == 1, Code::bad_argument, "--phase inference is of one device; leave --gpus out");
+  const std::string of_answers = changed_options(p.serving);
+  check(p.use == ModelUse::inference || of_answers.empty(), Code::bad_argument, "{}: only with --phase inference; add it, or leave {} out",
+        of_answers, of_answers);
 }
 
 std::vector<Precision> usual_precisions(const Plan& p) {
@@ -237,6 +239,8 @@ Outcome plan_of_inference(const Plan& p) {
   m.levers.precision = p.levers.precision;
   m.levers.attention = {p.levers.attention.at(0)};
   m.memory_bytes = p.memory_bytes;
+  m.ranks.count = p.gpus;
+  m.serving = p.serving;
   m.device = p.device;
   m.workers = p.workers;
   return plan_inference(m);

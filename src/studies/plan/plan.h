@@ -11,6 +11,7 @@
 #include "studies/life.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/room.h"
+#include "studies/memory/serving.h"
 #include "studies/plan/hosts.h"
 #include "studies/step/words.h"
 
@@ -54,6 +55,7 @@ struct Plan {
   std::int64_t most = 10;
   ModelUse use = ModelUse::train;
   Whose whose = Whose::headroom;
+  ServingChoices serving{};
   Device device;
   int workers = 1;                                    // threads that the CPU's scratch is counted for
   std::function<bool()> stop = [] { return false; };  // asked between forecasts
@@ -74,6 +76,7 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.most, {.name = "most", .about = "Rows to show", .allowed = {1, 10000}});
   f(p.use, {.name = "phase", .about = about_phase});
   f(p.whose, {.name = "as", .about = "Whose step: this library's, or PyTorch's (DDP, FSDP2, checkpoints, torch.compile)"});
+  describe(p.serving, f);
 }
 
 struct Setting {

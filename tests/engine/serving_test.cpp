@@ -1,0 +1,102 @@
+// How a model that answers is held: bytes of quantised checkpoints as their makers name them, the cache's pages, shares of several GPUs.
+#include "engine/serving.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/counted.h"
+#include "engine/published.h"
+
+namespace headroom::engine {
+namespace {
+
+Decoder published(const char* name) {
+  for (const Published& p : published_models())
+    if (p.name == name) return decoder_of(model_from_json(p.config, p.name));
+  throw Error(Code::bad_argument, name);
+}
+
+struct Held {
+  std::uint64_t weights = 0, cache = 0, peak = 0;
+  double link_bytes = 0, bytes = 0;  // of the walk
+};
+Held held(const Decoder& d, Generation g, Inference how = Inference::decode) {
+  Ledger ledger;
+  Arena arena(&ledger);
+  Walk walk;
+  const Device h200 = device_described("h200");
+  Context ctx{arena, h200};
+  ctx.walk = &walk;
+  g.precision = {DType::bf16};
+  run_inference(d, g, how, ctx);
+  Held h;
+  for (const Entry& e : ledger.entries()) {
+    if (e.phase == Phase::parameter) h.weights += e.bytes;
+    if (std::string_view(e.name.text) == "cache") h.cache += e.bytes;
+  }
+  for (const OpCall& op : walk.steps) h.link_bytes += op.cost.link_bytes, h.bytes += op.cost.bytes;
+  h.peak = arena.peak();
+  return h;
+}
+
+// As their model card has them (arXiv 2508.10925, table 1): 12.8 and 60.8 GiB.
+TEST(Serving, CheckpointsOfGptOssHaveTheirBytes) {
+  for (const auto& [name, gib] : {std::pair{"gpt-oss-20b", 12.8}, std::pair{"gpt-oss-120b", 60.8}}) {
+    const Decoder d = published(name);
+    const auto format = weight_format(d, WeightsAs::checkpoint);
+    ASSERT_TRUE(format) << name;
+    EXPECT_EQ(int(format->as), int(WeightsAs::mxfp4));
+    EXPECT_NEAR(double(held(d, {.weights = *format}).weights) / 0x1p30, gib, 0.05) << name;
+  }
+}
+
+// 4 bits, and 20 for each 128 numbers; embedding, head and norms in 16.
+TEST(Serving, FourBitsOfALlama) {
+  const Decoder d = published("Llama-3.1-8B");
+  EXPECT_EQ(int(weight_format(d, WeightsAs::checkpoint)->as), int(WeightsAs::precision));
+  const std::int64_t in_blocks = 32ll * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336), others = 8'030'261'248 - in_blocks;
+  EXPECT_EQ(held(d, {.weights = {WeightsAs::int4}}).weights, std::uint64_t(in_blocks / 2 + in_blocks / 128 * 5 / 2 + 2 * others));
+  const Held whole = held(d, {.batch = 1, .len = 1}), four = held(d, {.batch = 1, .len = 1, .weights = {WeightsAs::int4}});
+  EXPECT_EQ(whole.weights, 2 * 8'030'261'248ull);
+  EXPECT_NEAR(whole.bytes - four.bytes, double(whole.weights - four.weights), 1e3) << "a token reads every weight once, as it is held";
+}
+
+TEST(Serving, FilesSayHowTheyAreQuantised) {
+  const auto format = [](const std::string& quantisation) {
+    Decoder d;
+    d.source = R"({"quantization_config":)" + quantisation + "}";
+    return weight_format(d, WeightsAs::checkpoint);
+  };
+  EXPECT_EQ(int(format(R"({"quant_method":"fp8","weight_block_size":[128,128]})")->as), int(WeightsAs::fp8));
+  EXPECT_EQ(int(format(R"({"quant_method":"awq","bits":4,"group_size":128})")->as), int(WeightsAs::int4));
+  EXPECT_EQ(int(format(R"({"quant_method":"bitsandbytes","load_in_4bit":true})")->as), int(WeightsAs::nf4));
+  EXPECT_FALSE(format(R"({"quant_method":"gptq","bits":3,"group_size":128})")) << "not known, so not guessed";
+  EXPECT_FALSE(format(R"({"quant_method":7})"));
+}
+
+TEST(Serving, TheCacheHasItsTypeItsPagesAndItsWindows) {
+  const Decoder llama = published("Llama-3.1-8B"), mixed = published("gpt-oss-20b");
+  EXPECT_EQ(held(llama, {.batch = 3, .len = 100}).cache, 3ull * 100 * 32 * 2 * 8 * 128 * 2);
+  EXPECT_EQ(held(llama, {.batch = 3, .len = 100, .cache = DType::e4m3, .page = 16}).cache, 3ull * 112 * 32 * 2 * 8 * 128);
+  EXPECT_EQ(held(mixed, {.batch = 1, .len = 4096}).cache, (12ull * 4096 + 12 * 128) * 2 * 8 * 64 * 2) << "every second layer sees 128";
+}
+
+TEST(Serving, APromptInChunksNeedsLess) {
+  const Decoder d = published("Llama-3.1-8B");
+  const Held whole = held(d, {.batch = 1, .len = 32768}, Inference::prefill),
+             chunks = held(d, {.batch = 1, .len = 32768, .chunk = 2048}, Inference::prefill);
+  EXPECT_EQ(whole.cache, chunks.cache);
+  EXPECT_LT(chunks.peak - chunks.cache - chunks.weights, (whole.peak - whole.cache - whole.weights) / 8);
+}
+
+TEST(Serving, GpusShareHeadsColumnsAndWords) {
+  const Decoder whole = published("Llama-3.1-70B"), one = rank_of(whole, 8);
+  const Held all = held(whole, {.batch = 4, .len = 2048}), share = held(one, {.batch = 4, .len = 2048, .gpus = 8});
+  EXPECT_NEAR(double(share.weights) * 8 / double(all.weights), 1, 1e-3) << "but for norms";
+  EXPECT_EQ(share.cache * 8, all.cache) << "a key head each";
+  EXPECT_EQ(held(rank_of(whole, 16), {.batch = 4, .len = 2048, .gpus = 16}).cache, share.cache) << "which stays whole";
+  EXPECT_EQ(share.link_bytes, 80.0 * 2 * (4 * 8192 * 2) * 2 * 7 / 8) << "two sums a layer";
+  EXPECT_THROW(rank_of(whole, 7), Error);
+}
+
+}  // namespace
+}  // namespace headroom::engine
