@@ -19,6 +19,7 @@ build: setup  ## build/release/headroom and libheadroom.so
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target product
 
+run: export COLUMNS ?= 100
 run: build  ## install what is missing, build, show what fits a card and what attention takes, run a short study on this machine, write a page
 	$(BUILD)/headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 4
 	$(BUILD)/headroom memory attention --heads 32 --dim 128 --dtype bf16 --len 8192,65536 --device 4090 || test $$? = 3

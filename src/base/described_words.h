@@ -34,7 +34,10 @@ T word_read(const std::string& word, std::string_view who, const Description& d)
   else
     value = word;
   const bool any = !d.choices && value;  // a type may read more words than it lists: a mask's window has a number
-  if (any || (value && std::find(allowed.begin(), allowed.end(), word) != allowed.end())) return *value;
+  std::string ours = word;               // and other programs' words for its own: bfloat16
+  if constexpr (OneWord<T>)
+    if (value) ours = WordsOf<T>::to(*value);
+  if (any || (value && std::find(allowed.begin(), allowed.end(), ours) != allowed.end())) return *value;
   std::string why;  // of a type that reads numbers and words inside a word
   if constexpr (requires { WordsOf<T>::why_not(word); }) why = WordsOf<T>::why_not(word);
   throw Error(Code::bad_argument,

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -61,8 +62,9 @@ Run completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
-void print(std::string_view text);      // on standard output; an Error (io) when not all of it was
-void say(const std::string& sentence);  // a line on standard error, with nothing in it that a terminal obeys
+void remember_command(std::span<char*> words);  // what was typed: pages, tables in files and JSON say it
+void print(std::string_view text);              // on standard output; an Error (io) when not all of it was
+void say(const std::string& sentence);          // a line on standard error, with nothing in it that a terminal obeys
 
 // The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.
 Device chosen_device(const Common&);

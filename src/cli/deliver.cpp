@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -11,7 +12,10 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/commit.h"
 #include "dist/quiet.h"
+#include "gpu/device.h"
+#include "report/described_table.h"
 
 namespace headroom::cli {
 
@@ -36,12 +40,73 @@ int columns_of_output() {
   if (said && std::from_chars(said, said + std::strlen(said), columns).ec == std::errc() && columns > 0) return columns;
   return 0;
 }
+
+// As https://no-color.org asks.
+bool colour_is_welcome() {
+  const char *refused = std::getenv("NO_COLOR"), *terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && !(refused && *refused) && !(terminal && std::strcmp(terminal, "dumb") == 0);
+}
+
+std::string command_typed;
+
+std::string program_of(std::string_view path) { return std::string(path.substr(path.find_last_of('/') + 1)); }
+std::string as_typed_in_a_shell(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=%+@";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string now_in_words() {  // in UTC; SOURCE_DATE_EPOCH, for files that have to come out the same
+  const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
+  const std::time_t now = fixed ? std::time_t(std::strtoll(fixed, nullptr, 10)) : std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+struct Origin {  // of a page or file
+  std::string command, date, machine, version, commit;
+};
+void describe(Of<Origin> auto& o, auto&& f) {
+  f(o.command, {.name = "command"});
+  f(o.date, {.name = "date"});
+  f(o.machine, {.name = "machine"});
+  f(o.version, {.name = "version"});
+  f(o.commit, {.name = "commit"});
+}
+
+Record with_origin(Record r, const Common& common) {
+  Origin o{command_typed, now_in_words(), cpu_device().name, HEADROOM_VERSION, std::string(commit_of_source)};
+  if (common.machine == Machine::present && cuda_device_count() > 0) o.machine += " · " + cuda_device(0).name;
+  if (common.format == Format::json) {
+    Record made{"made_by", "", {}};
+    return std::move(r.add(Part{std::move(add_fields(made, o))}));
+  }
+  const std::string commit = o.commit.empty() ? "" : ", commit " + o.commit;
+  return std::move(
+      r.add(Part{Note{fmt::format("Made by {} on {} UTC, {}, headroom {}{}.", o.command, o.date, o.machine, o.version, commit)}}));
+}
+
+TextLook look_of(int code) {
+  using enum TextLook::Answer;
+  return {columns_of_output(), colour_is_welcome(), code == yes ? good : bad};
+}
 }  // namespace
+
+void remember_command(std::span<char*> words) {
+  command_typed.clear();
+  for (const char* word : words)
+    command_typed += (command_typed.empty() ? "" : " ") + as_typed_in_a_shell(command_typed.empty() ? program_of(word) : word);
+}
 
 int deliver(const Record& record, const Common& common, int code) {
   if (common.silent) return code;
   const bool for_reader = common.out.empty() && common.format == Format::text;
-  const std::string text = for_reader ? render_text(record, columns_of_output()) : render(record, common.format);
+  const std::string text = for_reader ? render_text(record, look_of(code)) : render(with_origin(record, common), common.format);
   if (common.out.empty()) {
     print(text);
     return code;

@@ -1,4 +1,5 @@
 // headroom <command> [options]: finds the command's row, parses, runs, and turns every failure into one line and an exit code.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <regex>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/completion.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/program.h"
 #include "dist/quiet.h"
@@ -17,15 +19,15 @@ namespace headroom::cli {
 namespace {
 
 constexpr Command commands[] = {
-    {"forecast", "Does your PyTorch program fit? It runs unchanged, without a GPU; bytes by phase, module, line", forecast},
+    {"forecast", "Does your PyTorch program fit? It runs unchanged, without a GPU; bytes by line", forecast},
     {"attention", "Sweep attention variants: time, bytes, error, and the largest length that fits", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, largest size, savings", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
     {"step", "Time forward, backward and optimiser of a language model", step},
-    {"profile", "Where the time goes: kernels, phases, modules, rooflines; of a step, attention, any CUDA program", profile},
+    {"profile", "Where the time goes, of a step, attention, any CUDA program: kernels, phases, modules", profile},
     {"train", "Train a language model on text; save, resume, sample", train},
     {"comm", "Time the collectives between ranks: exchange, gather, all-reduce, broadcast", comm},
-    {"precision", "Effects of small formats: sums that stall, dtypes of every op, norms, the formats themselves", precision},
+    {"precision", "Effects of small formats: sums that stall, dtypes of ops, norms, the formats themselves", precision},
     {"device", "What this machine is, and its measured ceilings", device},
     {"kernels", "Every kernel, and why it can or cannot serve a problem", kernels},
     {"results", "Browse what was measured", results},
@@ -48,7 +50,7 @@ std::string as_called(const std::string& text, Name where = Name::before_a_comma
 
 std::string overview() {
   std::string text =
-      "headroom — how many bytes and milliseconds a transformer's training takes, where they go, and what removes them\n\n"
+      "headroom — how many bytes and milliseconds a transformer takes, where they go, and what removes them\n\n"
       "Usage: headroom <command> [options]\n\nCommands:\n";
   for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, c.about);
   text +=
@@ -108,6 +110,15 @@ void check_no_empty_word(std::span<char*> arguments) {
   }
 }
 
+std::vector<std::string> words_in_our_terms(const CLI::App& app, std::span<char*> arguments) {
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  for (std::string& word : words) {
+    if (word == "--") break;  // behind it are another program's
+    word = as_this_command_says(app, word);
+  }
+  return words;
+}
+
 // Names of the options that `app`, or its topics, understand.
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -158,6 +169,7 @@ int run(const Command& command, std::span<char*> arguments) {
   const std::string who = fmt::format("{} {}", called, command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
   CLI::App app(command.about, who);
+  app.formatter(std::make_shared<HelpFormatter>());  // before topics, which take it over
   app.option_defaults()->always_capture_default(false);
   app.get_formatter()->label("Excludes", "without");
   app.get_formatter()->label("REQUIRED", "");
@@ -166,7 +178,8 @@ int run(const Command& command, std::span<char*> arguments) {
     const Run body = command.declare(app, common);
     add_common(app, common);
     check_no_empty_word(arguments);
-    std::vector<std::string> words(arguments.rbegin(), arguments.rend());  // CLI11 takes them last first
+    std::vector<std::string> words = words_in_our_terms(app, arguments);
+    std::reverse(words.begin(), words.end());  // CLI11 takes them last first
     try {
       app.parse(words);
     } catch (const CLI::CallForHelp&) {
@@ -233,6 +246,7 @@ Run completion(CLI::App& app, Common& common) {
 
 int headroom_program(int argc, char** argv) {
   if (argc > 0 && std::filesystem::path(argv[0]).filename() == "gpu-headroom") headroom::cli::called = "gpu-headroom";
+  headroom::cli::remember_command(std::span(argv, std::size_t(argc)));
   headroom::hold_standard_descriptors();
   headroom::listen_for_signals();
   try {

@@ -1,6 +1,6 @@
 // headroom memory attention — parse, ask the study, print.
 #include "base/error.h"
-#include "cli/described_options.h"
+#include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "studies/memory/attention.h"
 
@@ -8,11 +8,9 @@ namespace headroom::cli {
 
 namespace {
 
-// A name of devices.json serves whether or not such a device is here. PyTorch's account is of a GPU: without one named, an H200.
 Device device_of(const studies::AttentionMemory& s, const Common& common) {
-  const std::string& name = common.device;
-  if (name.empty()) return s.whose == studies::Whose::pytorch ? device_described("h200") : cpu_device();
-  return name == "cpu" || name.starts_with("cuda") ? chosen_device(common) : device_described(name);
+  if (s.measure && common.device.empty()) return chosen_device(common);
+  return account_device(common);
 }
 
 }  // namespace
@@ -23,7 +21,7 @@ Run memory_attention_topic(CLI::App& app, Common& common) {
   app.footer(
       "Examples:\n"
       "  headroom memory attention --dim 64 --len 1024,4096,16384 --memory 24\n"
-      "  headroom memory attention --heads 16 --dtype fp32,bf16 --device h100\n"
+      "  headroom memory attention --heads 16 --precision fp32,bf16 --device h100\n"
       "  headroom memory attention --as pytorch --batch 8 --dim 16,32 --len 256,1024 --softmax composed --upstream sum\n\n"
       "Exit codes: 0 a row fits; 3 none fits, or none is supported.");
   return [s, &common] {

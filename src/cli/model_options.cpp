@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "base/error.h"
+#include "gpu/device.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/study.h"
@@ -64,6 +65,10 @@ bool is_here(const Common& common) {
 }
 
 Device described_device(const Common& common) { return is_here(common) ? chosen_device(common) : device_described(common.device); }
+
+Device account_device(const Common& common) {
+  return common.device.empty() && cuda_device_count() == 0 ? device_described("h200") : described_device(common);
+}
 
 namespace {
 

@@ -32,6 +32,8 @@ void add_model(CLI::App&, ModelOptions&);
 
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
+// Of an account, which needs no machine: without --device a GPU that is here, else an H200, whoever's step it is.
+Device account_device(const Common&);
 bool is_here(const Common&);  // what --device names
 
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.

@@ -29,13 +29,13 @@ Run plan(CLI::App& app, Common& common) {
   return [a, &common] {
     studies::Plan p = a->study;
     p.model = a->model.config();
-    p.device = described_device(common);
+    p.device = account_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
-    if (p.whose == studies::Whose::pytorch) return show(studies::plan(p), common);
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;
-    studies::check(p);
-    if (is_here(common)) p.device = with_ceilings(p.device, common);
+    const bool pytorch = p.whose == studies::Whose::pytorch;  // whose settings are checked by its own account
+    if (!pytorch) studies::check(p);
+    if (!pytorch && is_here(common)) p.device = with_ceilings(p.device, common);
     return with_host("plan", common, false, [&](const studies::Host& host) {
       p.progress = host.progress;
       return studies::plan(p);

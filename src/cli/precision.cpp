@@ -110,7 +110,7 @@ constexpr Command precision_topics[] = {
     {"accumulate", "Sums of equal numbers in every format: the error, where they stall, and why", accumulate},
     {"autocast", "The dtype of every op's inputs and output under mixed precision, and the rule behind it", autocast},
     {"norm", "Errors of LayerNorm and RMSNorm; where squares overflow, and where epsilon is lost", norm},
-    {"fp8", "Every product of a step in fp8 against FP64, by tensor and layer, and on data that hurts; smaller formats", fp8},
+    {"fp8", "Every product of a step in fp8 against FP64, by tensor and layer, and on data that hurts", fp8},
     {"formats", "Range, precision and bytes of fp32, tf32, bf16, fp16, fp8, fp4 and of blocks with scales", formats},
 };
 

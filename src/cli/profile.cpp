@@ -156,15 +156,15 @@ Run profile(CLI::App& app, Common& common) {
   add_described(*attention, a->attention, {"warmup", "steps", "until", "seconds", "deterministic", "memory"});
   add_value(*attention, a->steps, {.name = "steps", .about = "Recorded calls", .allowed = {1, 1 << 20}});
   add_value(*attention, a->warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, 1 << 20}});
-  say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--dtype", shape_of<Precision>({}, "|")}});
+  say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--precision", shape_of<Precision>({}, "|")}});
   attention->get_option("--dim")->description("Head dimension");
   attention->get_option("--len")->description("Length of the queries, and of the keys without --len-k");
   attention->get_option("--pass")->description("Recorded passes");
   add_recording(*attention, *a);
   attention->footer(
       "Examples:\n"
-      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
-      "  headroom profile attention --device cuda --variant plain,flash --dtype bf16 --dim 128 --len 4096 --mask causal");
+      "  headroom profile attention --attention plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile attention --device cuda --attention plain,flash --precision bf16 --dim 128 --len 4096 --mask causal");
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
   add_file(app, "--trace", a->trace, "Write a Chrome trace here, for Perfetto; gzipped when it ends in .gz");
@@ -172,7 +172,7 @@ Run profile(CLI::App& app, Common& common) {
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
-      "  headroom profile attention --variant plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile attention --attention plain --len 1024 --heads 8         (softmax against the matmuls)\n"
       "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)\n\n"
       "A COMMAND keeps its own output and exit code; the tables go to standard error, or to --out.");
   return [a, step, attention, &common] {

@@ -1,5 +1,6 @@
 // headroom train — train, save, resume, sample.
 #include "base/error.h"
+#include "cli/help.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
@@ -44,6 +45,14 @@ Run train(CLI::App& app, Common& common) {
   app.add_option("--prompt", s.prompt, "Start of the sampled text")
       ->type_name("TEXT")
       ->default_str("a new line, or with --documents nothing");
+  group(app, {{"Data", {"--text", "--tokens", "--tokens-type", "--documents", "--len", "--batch"}},
+              {"Model", {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab", "--init"}},
+              {"Training", {"--steps", "--lr", "--warmup", "--decay", "--clip", "--micro-batches", "--log-every"}},
+              {"Precision and memory",
+               {"--precision", "--scales", "--attention", "--keep", "--logits", "--masters", "--gradients", "--update", "--memory"}},
+              {"GPUs and processes", {"--gpus", "--ranks", "--rank", "--rendezvous", "--shard", "--split-tokens", "--threads"}},
+              {"Saving and going on", {"--save", "--every", "--resume", "--switch-precision", "--save-hf"}},
+              {"After training", {"--validate", "--sample", "--temperature", "--prompt"}}});
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
       "  headroom train --text book.txt --save run --every 100 --resume\n"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "base/text.h"
 #include "report/words.h"
@@ -83,6 +85,35 @@ std::vector<std::string> bars(const std::vector<std::pair<std::string, double>>&
   return lines;
 }
 
+// A bar for each tick, of its series' own characters; what they stand for comes last.
+std::vector<std::string> stacked_bars(const Chart& c) {
+  constexpr std::array<std::string_view, 6> fills = {"█", "▓", "▒", "░", "─", "·"};
+  constexpr int widest_name = 34;
+  std::vector<std::vector<double>> values(c.ticks.size(), std::vector<double>(c.series.size()));
+  double top = 1e-300;
+  for (std::size_t s = 0; s < c.series.size(); ++s)
+    for (const auto& [x, y] : c.series[s].points)
+      if (std::size_t(x) < values.size()) values[std::size_t(x)][s] += y;
+  const auto sum_of = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
+  for (const auto& of_tick : values) top = std::max(top, sum_of(of_tick));
+  std::vector<std::string> names, lines;
+  for (const std::string& tick : c.ticks) names.push_back(shortened(tick, widest_name));
+  for (std::size_t t = 0; t < c.ticks.size(); ++t) {
+    std::string line;
+    double until = 0;
+    for (std::size_t s = 0; s < c.series.size(); ++s) {
+      const auto from = std::lround(until / top * bar_columns), to = std::lround((until + values[t][s]) / top * bar_columns);
+      line += repeated(fills[s % fills.size()], int(to - from));
+      until += values[t][s];
+    }
+    lines.push_back(padded(names[t], widest(names)) + "  " + padded(line, bar_columns) + "  " + in_words(sum_of(values[t]), c.unit));
+  }
+  std::vector<std::string> meaning;
+  for (std::size_t s = 0; s < c.series.size(); ++s) meaning.push_back(fmt::format("{} {}", fills[s % fills.size()], c.series[s].name));
+  lines.push_back(joined(meaning, "  "));
+  return lines;
+}
+
 std::vector<std::pair<std::string, double>> values_of(const Chart& c) {
   std::vector<std::pair<std::string, double>> out;
   if (c.kind == Chart::Kind::spans) {
@@ -107,7 +138,7 @@ std::vector<std::string> chart_lines(const Chart& c) {
   switch (c.kind) {
     case Chart::Kind::lines: return courses(c);
     case Chart::Kind::areas: return stacked(c);
-    case Chart::Kind::bars: return bars(values_of(c), c.unit);
+    case Chart::Kind::bars: return c.series.size() > 1 && c.ticks.size() > 1 ? stacked_bars(c) : bars(values_of(c), c.unit);
     case Chart::Kind::spans: return bars(values_of(c), c.x_unit);
   }
   return {};

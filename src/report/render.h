@@ -21,7 +21,12 @@ std::string render(const Record&, Format);
 
 // One printer per file.
 std::string render_text(const Record&);
-std::string render_text(const Record&, int columns);  // of the terminal, which no table is wider than; 0: of none
+struct TextLook {   // of the terminal that shows it
+  int columns = 0;  // no line of words or table is wider; 0: as wide as need be
+  bool colour = false;
+  enum class Answer : std::uint8_t { none, good, bad } answer = Answer::none;  // what the colour of the first line says
+};
+std::string render_text(const Record&, const TextLook&);
 std::string render_markdown(const Record&);
 std::string render_csv(const Record&);
 std::string render_json(const Record&);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/device.h"
+#include "base/text.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
 #include "tests/store/killed_writer.h"
@@ -136,6 +137,51 @@ TEST_F(Edges, HelpOfACommandIsItsHelp) {
   EXPECT_EQ(run("help memory model").out, run("memory model --help").out);
   EXPECT_EQ(run("help").out, run("--help").out);
   refused("help plann", 2, "did you mean 'plan'");
+}
+
+TEST_F(Edges, HelpIsNoWiderThanAHundredColumns) {
+  const std::string overview = run("--help").out;
+  std::vector<std::string> all{""};
+  std::istringstream commands(overview.substr(overview.find("Commands:"), overview.find("'headroom help") - overview.find("Commands:")));
+  for (std::string line; std::getline(commands, line);)
+    if (line.starts_with("  ")) all.push_back(line.substr(2, line.find(' ', 2) - 2));
+  for (const char* topic : {"memory model", "memory attention", "profile step", "profile attention", "precision fp8"})
+    all.emplace_back(topic);
+  EXPECT_GT(all.size(), 18u);
+  for (const std::string& command : all) {
+    std::istringstream lines(run(command + " --help").out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 100) << command << ": " << line;
+  }
+  const std::string train = run("train --help").out;
+  for (const char* title : {"\nData:", "\nModel:", "\nPrecision and memory:", "\nGPUs and processes:", "\nSaving and going on:"})
+    EXPECT_NE(train.find(title), std::string::npos) << title;
+}
+
+// Words of other programs, and this one's own of before.
+TEST_F(Edges, OtherProgramsWordsFindTheirWay) {
+  const auto row = [&](const std::string& words) { return Json::parse(run(words + " --format json --db " + db_).out)["rows"][0]; };
+  const Json ours = row("memory model --model small --batch 2 --len 64 --precision bf16 --attention flash --device h100 --gpus 2"),
+             theirs =
+                 row("memory model --model small --batch-size 2 --seq-len=64 --dtype bfloat16 --variant flash --device H100 --num-gpus 2");
+  EXPECT_EQ(ours, theirs);
+  const std::string attention = "attention --device cpu --batch 1 --dim 16 --len 16 --steps 1 --warmup 0";
+  EXPECT_EQ(row(attention + " --dtype bf16 --variant plain")["dtype"], "bf16");
+  EXPECT_EQ(row(attention + " --precision bf16 --attention plain")["variant"], "plain");
+  refused("memory model --sequences 3", 2, "there is no option --sequences");
+}
+
+// Everything that outlives the terminal says what made it.
+TEST_F(Edges, FilesSayWhatMadeThem) {
+  const std::string words = "plan --model small --batch 1 --len 64 --device h100 --most 1 --out ";
+  for (const char* file : {"plan.json", "plan.md", "plan.html"}) {
+    ASSERT_EQ(run(words + at(file)).code, 0);
+    const std::string text = text_of(at(file));
+    EXPECT_NE(text.find("headroom plan --model small"), std::string::npos) << file;
+    EXPECT_NE(text.find(cpu_device().name), std::string::npos) << file;
+  }
+  const Json made = Json::parse(text_of(at("plan.json")))["made_by"];
+  for (const char* key : {"command", "date", "machine", "version", "commit"}) EXPECT_TRUE(made.contains(key)) << key;
+  EXPECT_EQ(run("report " + at("plan.json") + " --format md").code, 0) << "and is read again";
 }
 
 TEST_F(Edges, ATrainingOutlivesItsStore) {

@@ -79,7 +79,8 @@ TEST_F(LeverProgram, IsWhatMemoryAndPlanForecast) {
     const engine::Recipe recipe = engine::step_of_levers(c.levers);
     const std::size_t peak = engine::forecast_peak(recipe, h200, 1);
     const std::string kept = engine::kept_in_words(recipe), word = c.lever == "keep" ? kept : c.word;
-    const Json memory = answer("memory model --device h200" + model() + options_of_levers(c.levers))["rows"][0];
+    const std::string said = options_of_levers(c.levers), fp32 = said.find("--precision") == std::string::npos ? " --precision fp32" : "";
+    const Json memory = answer("memory model --device h200" + model() + said + fp32)["rows"][0];
     EXPECT_EQ(memory[c.lever], word);
     EXPECT_EQ(memory["train_peak_bytes"], peak);
     const Json plan = answer("plan --device h200 --most 1000" + model() + options_of_levers(c.levers, true));

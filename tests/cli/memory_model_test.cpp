@@ -1,4 +1,5 @@
 // `headroom memory model` as a user meets it: the account, its edges, its times, and what is refused.
+#include "gpu/device.h"
 #include "studies/memory/pytorch/language_model.h"
 #include "tests/cli/model_program.h"
 
@@ -25,7 +26,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
   refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
   refused("memory model --as pytorch --compile model --attention flash --keep input", 2, "choose --compile blocks");
-  refused("memory model --as pytorch --compile blocks", 2, "with --attention flash");
+  refused("memory model --as pytorch --compile blocks --attention plain", 2, "with --attention flash");
   refused("memory model --lora 8", 2, "--lora: only with --as pytorch");
   refused("memory model --as pytorch --device cpu", 2, "name a GPU");
   refused("memory model --device cpu --precision tf32", 2, "name a GPU");
@@ -93,10 +94,11 @@ TEST_F(ModelProgram, MeasuringFindsWhatWasForecast) {
 }
 
 TEST_F(ModelProgram, AsPyTorchFindsEdgesAndWhatRemovesBytes) {
-  const Json j = answer("memory model --as pytorch --model small --len 128,1024 --memory 24");
+  const Json j = answer("memory model --as pytorch --model small --precision fp32 --attention plain --len 128,1024 --memory 24");
   ASSERT_EQ(j["edge"].size(), 2u);
   const auto fits = [&](std::int64_t len, int code) {
-    const Json there = answer(fmt::format("memory model --as pytorch --model small --len {} --memory 24", len), code);
+    const std::string asked = "memory model --as pytorch --model small --precision fp32 --attention plain --memory 24";
+    const Json there = answer(fmt::format("{} --len {}", asked, len), code);
     EXPECT_EQ(there["rows"][0]["needed_bytes"].get<std::int64_t>() <= std::int64_t(24) << 30, code == 0);
     EXPECT_EQ(there["rows"][0]["fits"], code == 0);
   };
@@ -137,6 +139,40 @@ TEST_F(ModelProgram, LearnedPositionsEndALength) {
   for (const Json& row : plan["rows"]) EXPECT_LE(row["len"].get<int>(), 1024);
   for (const char* command : {"memory model", "memory model --phase inference", "plan", "plan --phase inference"})
     refused(command + model + " --len 1025", 2, "len is 1025, and model gpt2 has 1024 learned positions");
+}
+
+// Where nothing is said: bf16 and flash attention on a GPU, FP32 on a CPU; the machine is the same whoever's step it is.
+TEST_F(ModelProgram, WhatIsNotSaidIsUsual) {
+  const auto row = [&](const std::string& more) { return answer("memory model --len 32 " + more + small_model)["rows"][0]; };
+  EXPECT_EQ(row("--device h100")["precision"], "bf16");
+  EXPECT_EQ(row("--device cpu")["precision"], "fp32");
+  EXPECT_EQ(row("--device h100 --as pytorch"), row("--device h100 --as pytorch --precision bf16 --attention flash"));
+  if (cuda_device_count() > 0) return;
+  for (const std::string whose : {"", "--as pytorch "})
+    for (const std::string command : {"plan ", "memory model "})
+      EXPECT_EQ(answer(command + whose + small_model)["rows"], answer(command + whose + "--device h200 " + small_model)["rows"])
+          << command << whose;
+}
+
+// Weights as the checkpoint has them, the cache, several GPUs; the first line answers.
+TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
+  const std::string model = "memory model --phase inference --model gpt-oss-20b --device 4090 --len 4096 ";
+  const Json j = answer(model + "--batch 8"), whole = answer(model + "--batch 8 --weights precision", 3);
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
+  EXPECT_NE(j["answer"].get<std::string>().find("at most"), std::string::npos) << "a bound that says so: " << j["answer"];
+  EXPECT_EQ(j["rows"][0]["weights"], "mxfp4");
+  EXPECT_NE(whole["answer"].get<std::string>().find("Least that would fit: "), std::string::npos) << whole["answer"];
+  EXPECT_NE(whole["answer"].get<std::string>().find("it takes 2 such GPUs"), std::string::npos) << whole["answer"];
+  EXPECT_EQ(answer(model + "--batch 8 --weights precision --gpus 2")["rows"][0]["gpus"], 2);
+  const Json eight = answer(model + "--batch 8 --cache fp8");
+  EXPECT_EQ(2 * eight["rows"][0]["cache_bytes"].get<std::int64_t>(), j["rows"][0]["cache_bytes"].get<std::int64_t>());
+  EXPECT_GT(eight["rows"][0]["tokens_per_s_at_most"], j["rows"][0]["tokens_per_s_at_most"]);
+  const Json plan = answer("plan --phase inference --model llama-3.1-8b --weights int4 --batch 16 --len 8192 --device 4090");
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_NE(plan["answer"].get<std::string>().find("sequences of 8192 tokens at once"), std::string::npos) << plan["answer"];
+  refused("memory model --weights int4", 2, "only with --phase inference");
+  refused("plan --page 16", 2, "only with --phase inference");
+  refused("memory model --phase inference --model llama-3.1-8b --gpus 3", 2, "do not divide by 3");
 }
 
 // Forward, forward and backward without an optimiser, and a step are three questions; the row says which was asked.

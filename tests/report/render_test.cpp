@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/text.h"
+
 namespace headroom {
 namespace {
 
@@ -110,16 +112,15 @@ TEST(Render, TextAlignsAndDrawsBars) {
 
 TEST(Render, TextIsNoWiderThanTheTerminal) {
   Table t{"rows", "What fits", {}, {}};
-  std::vector<Value> row;
-  for (int i = 0; i < 12; ++i) {
-    t.columns.push_back({fmt::format("column_{}", i)});
-    row.emplace_back(fmt::format("value_{}", i));
+  for (int i = 0; i < 12; ++i) t.columns.push_back({fmt::format("column_{}", i)});
+  for (int r = 0; r < 9; ++r) {
+    t.rows.emplace_back();
+    for (int i = 0; i < 12; ++i) t.rows.back().emplace_back(fmt::format("value_{}{}", i, "abcdefghi"[r]));
   }
-  t.rows = {row, row};
   Record r{"", "", {}};
   r.add(Part{t}).add(Part{Note{"A sentence with so many words that no narrow terminal has room for all of them in one line of it."}});
-  const std::string wide = render_text(r), narrow = render_text(r, 40);
-  EXPECT_EQ(render_text(r, 1000), wide);
+  const std::string wide = render_text(r), narrow = render_text(r, {.columns = 40});
+  EXPECT_EQ(render_text(r, {.columns = 1000}), wide);
   std::stringstream lines(narrow);
   int headers = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -131,6 +132,47 @@ TEST(Render, TextIsNoWiderThanTheTerminal) {
     EXPECT_NE(narrow.find(fmt::format("column_{}", i)), std::string::npos);
     EXPECT_NE(narrow.find(fmt::format("value_{}", i)), std::string::npos);
   }
+}
+
+// A few rows are read, not compared: each becomes a record. Bars give way first, and words are folded within their column.
+TEST(Render, ATooWideRowBecomesARecord) {
+  Table t{"rows", "What fits", {{"way"}, {"needed_bytes", Unit::bytes, Show::bar}, {"with"}}, {}};
+  t.add({std::string("all parameters"), std::int64_t(3 << 20),
+         std::string("--batch 2 --parameters half --adam paged-8bit --optimizer-in-backward")});
+  Record r{"", "Fits a card.", {}};
+  r.add(Part{t}).add("program", std::string("python3 train.py --with many --options that --go --on --and --on"));
+  const auto widest = [](const std::string& text) {
+    int most = 0;
+    std::stringstream lines(text);
+    for (std::string line; std::getline(lines, line);) most = std::max(most, columns_of(line));
+    return most;
+  };
+  const std::string folded = render_text(r, {.columns = 80}), record = render_text(r, {.columns = 44});
+  EXPECT_LE(widest(folded), 80) << folded;
+  EXPECT_NE(folded.find("████"), std::string::npos) << "the words alone were folded: " << folded;
+  EXPECT_LE(widest(record), 44) << record;
+  EXPECT_NE(record.find("\n  needed_bytes  3.00 MiB\n  with          --batch 2"), std::string::npos) << record;
+}
+
+TEST(Render, WhatIsEqualInEveryRowOfATooWideTableIsSaidOnce) {
+  Table t{"rows", "", {{"variant"}, {"dtype"}, {"mask"}, {"ms", Unit::ms}}, {}};
+  for (const char* variant : {"plain", "flash", "flash_sm90"})
+    t.add({std::string(variant), std::string("bf16"), std::string("causal"), 1.5});
+  t.rows[2][3] = 0.5;
+  Record r;
+  r.add(Part{t});
+  EXPECT_EQ(render_text(r, {.columns = 32}).find("In every row"), std::string::npos) << "it fits";
+  EXPECT_EQ(render_text(r, {.columns = 20}),
+            "  In every row:\n  dtype bf16 · mask\n  causal\n  variant      ms\n  plain       1.5\n  flash       1.5\n"
+            "  flash_sm90  0.5\n");
+}
+
+TEST(Render, ColourIsOfTheAnswerAndWhereItIsWelcome) {
+  Record r{"", "Does not fit a card.", {}};
+  r.add("fits", false);
+  EXPECT_EQ(render_text(r, {.answer = TextLook::Answer::bad}).find('\033'), std::string::npos);
+  EXPECT_TRUE(render_text(r, {.colour = true, .answer = TextLook::Answer::bad}).starts_with("\033[1;31mDoes not fit a card.\033[0m\n"));
+  EXPECT_TRUE(render_text(r, {.colour = true, .answer = TextLook::Answer::good}).starts_with("\033[1;32m"));
 }
 
 TEST(Render, ASpreadStandsBesideItsValueAndWordsThatNobodySaysAreLeftOut) {

@@ -72,11 +72,18 @@
         case 'field': into.append(fields_of(run)); break;
         case 'chart': into.append(charts_of(run)); break;
         case 'table': into.append(tables.build(run[0])); break;
-        case 'note': into.append(element('p', {class: 'note'}, run[0].text)); break;
+        case 'note': into.append(element('p', {class: 'note'}, ...words.unbroken(run[0].text))); break;
         case 'record': into.append(section(run[0], depth)); break;
       }
     }
     return into;
+  }
+
+  // What is seen first is a picture: charts of the page itself come before its first table.
+  function pictures_first(parts) {
+    const table = parts.findIndex(p => p.is === 'table');
+    const behind = table < 0 ? [] : parts.slice(table), is_chart = p => p.is === 'chart';
+    return [...parts.slice(0, parts.length - behind.length), ...behind.filter(is_chart), ...behind.filter(p => !is_chart(p))];
   }
 
   const contents = [];
@@ -106,8 +113,8 @@
     draw_all(true);
   }
 
-  fill(page, record.parts, 1);
-  document.getElementById('header').append(element('h1', {}, record.title || 'Headroom'), theme_button);
+  fill(page, pictures_first(record.parts), 1);
+  document.getElementById('header').append(element('h1', {}, ...words.unbroken(record.title || 'Headroom')), theme_button);
   const nav = document.getElementById('contents');
   if (contents.length > 1) nav.append(element('ol', {}, ...contents.map(c => element('li', {}, element('a', {href: '#' + c.id}, c.title)))));
   let kept = 'auto';

@@ -15,7 +15,7 @@ function element(name, attributes = {}, ...children) {
 }
 
 const tables = (() => {
-  const first_rows = 25, more_rows = 500, paper_rows = 60;
+  const first_rows = 25, more_rows = 500, paper_rows = 60, long_words = 24;
   const verdicts = new Set(['ok', 'oom', 'refused', 'failed', 'interrupted', 'slower', 'faster', 'same', 'unclear']);
 
   const is_number = v => typeof v === 'number';
@@ -86,7 +86,8 @@ const tables = (() => {
       const value = value_of(column, row), text = words.cell(value, column.unit);
       const td = element('td', {class: column.right ? 'number' : ''});
       if (verdicts.has(value)) td.append(element('span', {class: 'verdict ' + value}, text));
-      else td.append(text);
+      else td.append(...words.unbroken(text));
+      if (!column.right && text.length > long_words) td.classList.add('words');
       if (column.show === 'bar' && is_number(value) && column.top > 0) {
         td.classList.add('bar');
         td.style.setProperty('--bar', Math.max(0, value / column.top));

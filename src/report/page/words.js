@@ -62,5 +62,9 @@ const words = (() => {
   // Of a value that says its unit itself: "step" of step_ms.
   const title_with = (name, unit) => title(unit === 'ms' ? name.replace(/_ms(?=_|$)/, '') : name);
 
-  return {cell, full, tick, title, title_with};
+  // A sentence whose options (--keep) no line breaks at their hyphens.
+  const unbroken = text => text.split(/((?<=^|[\s(])--[a-z][a-z-]*)/).filter(t => t !== '')
+    .map(t => t.startsWith('--') ? element('span', {class: 'option'}, t) : t);
+
+  return {cell, full, tick, title, title_with, unbroken};
 })();

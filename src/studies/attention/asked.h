@@ -7,7 +7,7 @@ namespace headroom::studies::asked {
 
 inline constexpr std::int64_t most_len = (1ll << 31) - 1;
 
-inline constexpr Description dtype{.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products"};
+inline constexpr Description dtype{.name = "dtype", .about = "Storage dtype; tf32: fp32 storage, tf32 products", .option = "--precision"};
 inline constexpr Description batch{.name = "batch", .about = "Sequences", .allowed = {1, most_len}};
 inline constexpr Description heads{.name = "heads", .about = "Query heads", .allowed = {1, most_len}};
 inline constexpr Description kv_heads{.name = "kv_heads", .about = "Key heads; 0: as many as query heads", .allowed = {0, most_len}};

@@ -42,7 +42,7 @@ struct AttentionSweep {                                    // the settings
 
 void describe(Of<AttentionSweep> auto& s, auto&& f) {
   constexpr std::int64_t most_calls = 1'000'000;
-  f(s.variants, {.name = "variant", .about = "Variants or families, or all (see headroom kernels)"});
+  f(s.variants, {.name = "variant", .about = "Variants or families, or all (see headroom kernels)", .option = "--attention"});
   f(s.dtypes, asked::dtype);
   f(s.batch, asked::batch);
   f(s.heads, asked::heads);

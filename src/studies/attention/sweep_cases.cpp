@@ -149,7 +149,7 @@ std::vector<std::string> variants_of(const AttentionSweep& s, const Device& devi
       continue;
     }
     check(std::find(names.begin(), names.end(), name) != names.end(), Code::bad_argument,
-          "--variant: there is no '{}'; choose from {}, all{}", name, joined(names), did_you_mean(name, names));
+          "--attention: there is no '{}'; choose from {}, all{}", name, joined(names), did_you_mean(name, names));
     wanted.push_back(name);
   }
   return wanted;

@@ -1,5 +1,6 @@
 // An account of bytes: every component with formula and phase, and what was allocated at the peak. Filled from a dry run.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/shape_text.h"
 #include "base/tensor.h"
+#include "memory/ledger.h"
 
 namespace headroom::studies {
 
@@ -24,7 +26,9 @@ struct Component {
 
 struct Moment {  // an allocation, or its end
   std::string what;
-  std::uint64_t live = 0;  // after it
+  std::uint64_t live = 0;        // after it
+  Phase phase = Phase::forward;  // of what came or went
+  std::int64_t change = 0;
 };
 
 struct Account {
@@ -34,7 +38,8 @@ struct Account {
   std::uint64_t peak_bytes = 0;
   std::vector<Component> components;  // in the order they came
   std::vector<Moment> timeline;
-  std::size_t peak_moment = 0;  // index into timeline
+  std::size_t peak_moment = 0;                       // index into timeline
+  std::array<std::int64_t, phase_count> at_start{};  // live before the first moment
 };
 
 // A size with a name: {"B", 19, 8}. A formula names a tensor's dimensions by comparing the tensor with the one that the same line of

@@ -44,7 +44,8 @@ void describe(Of<AttentionMemory> auto& s, auto&& f) {
   f(s.whose, {.name = "as", .about = "Whose attention: this library's, or PyTorch eager's"});
   f(s.variants, {.name = "variant",
                  .about = "plain keeps N×N matrices, flash does not [plain,flash; as pytorch: plain]",
-                 .choices = engine::attention_families});
+                 .choices = engine::attention_families,
+                 .option = "--attention"});
   f(s.batch, asked::batch);
   f(s.heads, asked::heads);
   f(s.kv_heads, asked::kv_heads);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
@@ -12,6 +13,7 @@
 #include "studies/memory/account_table.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
+#include "studies/memory/live_bytes.h"
 #include "studies/memory/rows.h"
 
 namespace headroom::studies {
@@ -20,7 +22,10 @@ namespace {
 
 using pytorch::LanguageModel;
 
-std::uint64_t step_peak(const LanguageModel& m, std::uint64_t workspace) { return account(m, workspace).train_peak_bytes; }
+std::uint64_t step_peak(const LanguageModel& m, std::uint64_t workspace) {
+  stop_if_interrupted();
+  return account(m, workspace).train_peak_bytes;
+}
 
 Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, const Room& room) {
   std::vector<LargestRow> rows;
@@ -376,9 +381,11 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   bool fits = false;
   const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
   std::vector<PyTorchModelRow> described;
+  const std::size_t row_count = asked.batches.size() * asked.levers.precision.size() * asked.levers.keep.size() * asked.lens.size();
   std::vector<std::vector<Table>> within;
   std::vector<LanguageModel> models;
   std::optional<Table> beside;
+  std::optional<Chart> live;  // of the last row
   std::set<std::string> why_more;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.levers.precision)
@@ -390,6 +397,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           m.len = len;
           m.precision = precision;
           models.push_back(m);
+          stop_if_interrupted();
+          asked.progress(0.5 * double(described.size()) / double(row_count), fmt::format("row {} of {}", described.size() + 1, row_count));
           pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
           const Interval open = interval_of(m, a.train_peak_bytes, workspace);
           why_more.insert(open.why);
@@ -423,6 +432,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
           if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
           fits = fits || room.holds(a.train_peak_bytes);
+          live = live_bytes_chart(
+              a.account, [&](std::size_t i) { return a.account.timeline[i].what; }, room.for_peak());
           auto& components = a.account.components;
           std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
           within.push_back({component_table(components, "components", "")});
@@ -432,6 +443,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   rows.within = std::move(within);
   if (model.gpus > 1) rows.show("gpus", Show::always), rows.show("shard", Show::always);
   const LanguageModel& last = models.back();
+  asked.progress(0.5, "searching the least that fits");
   const Combination<LanguageModel> together = least_that_fits(
       last, levers_of_pytorch(), [&](const LanguageModel& one) { return peak_or_none(one, workspace); },
       [&](std::uint64_t peak) { return room.holds(peak); });
@@ -447,6 +459,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
     at_peak.rows.resize(std::min<std::size_t>(at_peak.rows.size(), 24));
   }
   r.add({rows});
+  if (live) r.add({*std::move(live)});
   if (!at_peak.rows.empty()) r.add({at_peak});
   if (beside) r.add({*std::move(beside)});
   if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace, together)});

@@ -124,8 +124,11 @@ std::vector<BestOfWay> ways_of_training(const Plan& p, const LanguageModel& like
                                                                  [](Precision one) { return one.dtype == DType::bf16; });
   std::vector<BestOfWay> all;
   if (!in_bf16) return all;
-  for (const TrainingWay& way : training_ways)
+  const auto before = std::size(training_ways) * 3;  // settings that were forecast already, about
+  for (const TrainingWay& way : training_ways) {
+    p.progress(double(before + std::size_t(&way - training_ways)) / double(before + std::size(training_ways)), way.name);
     if (auto best = best_of(way, p, like, room, workspace)) all.push_back(std::move(*best));
+  }
   return all;
 }
 
@@ -165,6 +168,33 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room) {
       rows);
 }
 
+// Each way's bytes at its peak by kind, beside the limit.
+Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std::uint64_t workspace) {
+  constexpr std::pair<const char*, Phase> kinds[] = {
+      {"weights", Phase::parameter}, {"gradients", Phase::gradient}, {"optimizer", Phase::optimizer}};
+  Chart c{"Bytes at the peak of each way", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
+  for (const auto& [kind, phase] : kinds) c.series.push_back({kind, {}});
+  c.series.push_back({"activations, temporaries", {}});
+  c.series.push_back({"context, libraries", {}});
+  for (const BestOfWay& w : ways) {
+    const auto detailed = account(w.step, workspace, pytorch::Detail::components);
+    const double bar = double(c.ticks.size());
+    double taken = 0;
+    for (std::size_t k = 0; k < std::size(kinds); ++k) {
+      double bytes = 0;
+      for (const Component& one : detailed.account.components)
+        if (one.at_peak && one.phase == name_of(kinds[k].second)) bytes += double(one.taken);
+      c.series[k].points.emplace_back(bar, bytes);
+      taken += bytes;
+    }
+    c.series[std::size(kinds)].points.emplace_back(bar, std::max(0.0, double(w.account.train_peak_bytes) - taken));
+    c.series.back().points.emplace_back(bar, double(room.overhead_bytes));
+    c.ticks.emplace_back(w.way->name);
+  }
+  c.marks.push_back({fmt::format("memory {}", bytes_in_words(double(room.memory_bytes))), double(room.memory_bytes)});
+  return c;
+}
+
 }  // namespace
 
 Outcome plan_as_pytorch(const Plan& p) {
@@ -176,7 +206,9 @@ Outcome plan_as_pytorch(const Plan& p) {
   const std::uint64_t workspace = pytorch::workspace_bytes(p.device.sm);
   std::vector<PyTorchPlanRow> fitting;
   PyTorchPlanRow nearest;
+  double done = 0;
   for (const LanguageModel& m : all) {
+    p.progress(done++ / double(all.size() + std::size(training_ways)), "every setting of FP32 parameters and AdamW");
     check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
     const auto a = account(m, workspace);
     const PyTorchPlanRow row{.needed_bytes = room.needed_bytes(a.train_peak_bytes),
@@ -205,7 +237,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (!ways.empty()) {
     const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
-    r.add(Part{table_of_ways(ways, room)});
+    r.add(Part{table_of_ways(ways, room)}).add(Part{picture_of_ways(ways, room, workspace)});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
       r.add(Part{

@@ -20,7 +20,8 @@ const T& only(const std::vector<T>& list, const char* option) {
 }
 
 attention::Problem problem_of(const AttentionSweep& sweep) {
-  return sweep.problem(only(sweep.dtypes, "--dtype"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"), only(sweep.lens, "--len"));
+  return sweep.problem(only(sweep.dtypes, "--precision"), only(sweep.masks, "--mask"), only(sweep.dims, "--dim"),
+                       only(sweep.lens, "--len"));
 }
 
 Life life_of(const Device& device, const char* what, const RowObject& asked, const ProfileOptions& o, const Host& host) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
+#include "report/render.h"
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
 #include "studies/results/rows_table.h"
@@ -300,6 +302,16 @@ std::vector<ReportRun> newest_runs(const Results& results) {
       out.insert(out.begin(), run_from_store(results, run));
   return out;
 }
+
+Record with_charts(Record r) try {
+  const auto is_chart = [](const Part& p) { return std::holds_alternative<Chart>(p.is); };
+  if (std::any_of(r.parts.begin(), r.parts.end(), is_chart)) return r;
+  Record drawn = section(run_from_text(render_json(r), "page"));
+  const auto at = std::find_if(r.parts.begin(), r.parts.end(), [](const Part& p) { return std::holds_alternative<Table>(p.is); });
+  drawn.parts.erase(std::remove_if(drawn.parts.begin(), drawn.parts.end(), [&](const Part& p) { return !is_chart(p); }), drawn.parts.end());
+  r.parts.insert(at, std::make_move_iterator(drawn.parts.begin()), std::make_move_iterator(drawn.parts.end()));
+  return r;
+} catch (const Error&) { return r; }  // rows that no report knows
 
 Record report_of(const std::vector<ReportRun>& runs, const Results* store) {
   Record r{"report", runs.size() == 1 ? fmt::format("Headroom: {}", runs[0].name) : "Headroom: report", {}};

@@ -19,6 +19,9 @@ ComparedRun compared(const ReportRun&);
 // Of two runs of headroom train: their losses over the steps in one chart, and how far apart they are. Of other runs nothing.
 void add_loss_curves(const ComparedRun& a, const ComparedRun& b, Record&);
 
+// The same with the charts that a report makes of such rows, for a command's own page. What has charts stays as it is.
+Record with_charts(Record);
+
 // Without a word of what to show: the newest run of every command on every machine that has rows, oldest first.
 std::vector<ReportRun> newest_runs(const Results&);
 

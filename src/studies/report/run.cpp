@@ -135,6 +135,12 @@ void read_json(const std::string& text, ReportRun& run) {
   const auto word = [&](const char* key, std::string& into) {
     if (j.contains(key) && j[key].is_string()) into = j[key];
   };
+  if (j.contains("made_by") && j["made_by"].is_object()) {  // where the file itself says nothing else
+    const RowObject made = j["made_by"];
+    for (const auto& [key, into] :
+         {std::pair{"command", &run.command}, {"version", &run.version}, {"date", &run.started}, {"date", &run.finished}})
+      if (made.contains(key) && made[key].is_string()) *into = made[key];
+  }
   word("command", run.command);
   word("version", run.version);
   word("started", run.started);

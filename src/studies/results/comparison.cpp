@@ -49,17 +49,28 @@ std::set<std::string> asked_fields(const ComparedRun& run, const Columns& column
 struct Question {
   std::string key, words;
 };
-Question question_of(const RowObject& row, const std::set<std::string>& fields) {
+// told: of these fields, those that are in its words.
+Question question_of(const RowObject& row, const std::set<std::string>& fields, const std::set<std::string>& told = {}) {
   Question q;
   std::vector<std::string> words;
   for (const auto& [field, value] : row.items()) {
-    if (says_nothing(value) || !fields.contains(field)) continue;
+    if (says_nothing(value) || !fields.contains(field) || !told.contains(field)) continue;
     words.push_back(value.is_string() ? value.get<std::string>() : fmt::format("{} {}", field, dumped(value)));
   }
   for (const std::string& field : fields)
     if (const auto at = row.find(field); at != row.end() && !says_nothing(*at)) q.key += field + '=' + dumped(*at) + '\n';
   q.words = joined(words, " ");
   return q;
+}
+
+// The fields that tell rows apart; all where none does.
+std::set<std::string> telling(const ComparedRun& a, const ComparedRun& b, const std::set<std::string>& fields) {
+  ComparedRun both{"", a.rows};
+  both.rows.insert(both.rows.end(), b.rows.begin(), b.rows.end());
+  std::set<std::string> some;
+  for (const std::string& field : fields)
+    if (has_several(both, field)) some.insert(field);
+  return some.empty() ? fields : some;
 }
 
 double number(const RowObject& row, const std::string& name, double otherwise) {
@@ -225,6 +236,10 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   std::set<std::string> both;
   std::set_intersection(fields_a.begin(), fields_a.end(), fields_b.begin(), fields_b.end(), std::inserter(both, both.end()));
   std::erase_if(both, [&](const std::string& f) { return columns.varied(f) && !has_several(a, f) && !has_several(b, f); });
+  const std::set<std::string> told = telling(a, b, both);
+  std::set<std::string> common;
+  std::set_difference(both.begin(), both.end(), told.begin(), told.end(), std::inserter(common, common.end()));
+  if (!a.rows.empty()) c.in_every_row = question_of(a.rows.front(), both, common).words;
   const AgainByQuestion again_a = again_of(a, both), again_b = again_of(b, both);
   const auto others = [](const AgainByQuestion& all, const std::string& key) {
     const auto found = all.find(key);
@@ -234,7 +249,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   for (std::size_t i = b.rows.size(); i-- > 0;) partners[question_of(b.rows[i], both).key].push_back(i);
   std::vector<bool> used(b.rows.size(), false);
   for (const RowObject& row : a.rows) {
-    Question q = question_of(row, both);
+    Question q = question_of(row, both, told);
     const auto at = partners.find(q.key);
     if (at == partners.end() || at->second.empty()) {
       ++c.missing;
@@ -251,16 +266,25 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
     ++c.added;
-    c.changes.push_back({question_of(b.rows[i], both).words, "row", {}, Value("there"), {}, "new", false});
+    c.changes.push_back({question_of(b.rows[i], both, told).words, "row", {}, Value("there"), {}, "new", false});
   }
   return c;
 }
 
 Record comparison_record(const Comparison& c, const std::string& a, const std::string& b, double tolerance) {
-  Record r;
+  const auto differences = std::count_if(c.changes.begin(), c.changes.end(), [](const ChangeRow& row) { return row.difference; });
+  std::vector<std::string> verdicts;
+  for (const Verdict v : {Verdict::slower, Verdict::faster, Verdict::same, Verdict::unclear})
+    if (c.count(v) > 0) verdicts.push_back(fmt::format("{} {}", c.count(v), names_of<Verdict>.of(v)));
+  const std::string others =
+      differences == 0 ? "nothing else differs" : fmt::format("{} other {}", differences, differences == 1 ? "difference" : "differences");
+  Record r{"",
+           fmt::format("{} against {}: {}{}.", b, a,
+                       c.times.empty() ? "" : fmt::format("of {} times {}; ", c.times.size(), joined(verdicts)), others),
+           {}};
   r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
   if (!c.changes.empty()) r.add(Part{table_of("changes", "What else is not as it was", c.changes)});
-  const auto differences = std::count_if(c.changes.begin(), c.changes.end(), [](const ChangeRow& row) { return row.difference; });
+  if (!c.in_every_row.empty()) r.add(Part{Note{"In every row: " + c.in_every_row, false}});
   Record sum{"summary", "", {}};
   sum.add("pairs", std::int64_t(c.pairs));
   for (const Verdict v : {Verdict::faster, Verdict::slower, Verdict::same, Verdict::unclear})

@@ -54,6 +54,7 @@ struct ChangeRow {  // one value of a pair that is no time, and is not as it was
 struct Comparison {
   std::vector<TimeRow> times;
   std::vector<ChangeRow> changes;
+  std::string in_every_row;                       // of what was asked, said once
   std::size_t pairs = 0, missing = 0, added = 0;  // rows without a partner: of A, of B
 
   bool slower() const;

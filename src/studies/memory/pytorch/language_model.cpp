@@ -541,6 +541,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
     loss = {};
     out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
   }
+  watch.stop();
   out.host_bytes = model.host_bytes;
   const auto residual = m.precision.dtype != DType::f32 && (m.lora > 0 || m.parameters == Parameters::half) ? 2 : 4;
   if (m.offload_inputs) out.host_bytes += std::uint64_t(m.layers * m.batch * m.len * m.width * residual);

@@ -41,18 +41,25 @@ std::vector<Shape> Watch::shapes() const {
 void Watch::describe(Account& a, bool forward_only, const std::vector<Shape>& probe, std::span<const Symbol> symbols) const {
   const auto& events = memory_.events();
   const auto& pieces = memory_.pieces();
+  const std::size_t end = end_event_ > 0 ? end_event_ : events.size();
   std::uint64_t top = live_;
   std::size_t top_event = first_event_;
-  for (std::size_t e = first_event_; e < (forward_only ? saved_event_ : events.size()); ++e)
+  for (std::size_t e = first_event_; e < (forward_only ? saved_event_ : end); ++e)
     if (events[e].live > top) {
       top = events[e].live;
       top_event = e + 1;
     }
 
+  const auto phase_of = [&](std::uint32_t i) {
+    return std::binary_search(saved_.begin(), saved_.end(), i) ? Phase::saved : pieces[i].phase;
+  };
+  for (const auto i : standing_) a.at_start[std::size_t(phase_of(i))] += std::int64_t(pieces[i].taken);
   std::set<std::uint32_t> involved(standing_.begin(), standing_.end()), at_peak = involved;
-  for (std::size_t e = first_event_; e < events.size(); ++e) {
+  for (std::size_t e = first_event_; e < end; ++e) {
     const auto& event = events[e];
-    a.timeline.push_back({(event.take ? "+ " : "- ") + pieces[event.piece].name, event.live});
+    const std::uint64_t before = e == first_event_ ? live_ : events[e - 1].live;
+    a.timeline.push_back({(event.take ? "+ " : "- ") + pieces[event.piece].name, event.live, phase_of(event.piece),
+                          std::int64_t(event.live) - std::int64_t(before)});
     involved.insert(event.piece);
     if (e >= top_event) continue;
     if (event.take)

@@ -9,9 +9,10 @@ class Watch {
  public:
   explicit Watch(Allocator& memory) : memory_(memory), first_piece_(memory.pieces().size()) {}
 
-  void start();                      // the stretch begins here: what stands now, and the peak
-  void mark_saved();                 // the forward pass is over: what it made and still stands is saved for backward
-  std::uint64_t workspaces() const;  // bytes of cuBLAS workspaces standing now
+  void start();                                          // the stretch begins here: what stands now, and the peak
+  void mark_saved();                                     // the forward pass is over: what it made and still stands is saved for backward
+  void stop() { end_event_ = memory_.events().size(); }  // what comes after is not of the stretch; else all is
+  std::uint64_t workspaces() const;                      // bytes of cuBLAS workspaces standing now
 
   // Shapes of everything made since construction, workspaces left out: the probe that formulas are read from.
   std::vector<Shape> shapes() const;
@@ -20,7 +21,7 @@ class Watch {
 
  private:
   Allocator& memory_;
-  std::size_t first_piece_, first_event_ = 0, saved_event_ = 0;
+  std::size_t first_piece_, first_event_ = 0, saved_event_ = 0, end_event_ = 0;
   std::vector<std::uint32_t> standing_, saved_;
   std::uint64_t live_ = 0;
 };

@@ -1,0 +1,134 @@
+#include "cli/help.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <utility>
+
+#include "base/text.h"
+
+namespace headroom::cli {
+
+namespace {
+
+constexpr int columns = 100, indent = 30;
+
+// In lines of at most `width`, ended after one of `ends` where that is possible.
+std::vector<std::string> folded_at(const std::string& text, int width, std::string_view ends) {
+  std::vector<std::string> lines(1);
+  std::string piece;
+  const auto end_piece = [&] {
+    if (!lines.back().empty() && columns_of(lines.back()) + columns_of(piece) > width + (piece.ends_with(' ') ? 1 : 0))
+      lines.emplace_back();
+    lines.back() += piece;
+    piece.clear();
+  };
+  for (const char c : text) {
+    piece += c;
+    if (ends.find(c) != std::string_view::npos) end_piece();
+  }
+  end_piece();
+  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
+  return lines;
+}
+
+struct Synonym {
+  std::string_view theirs, ours;
+};
+constexpr std::array synonyms{Synonym{"--seq-len", "--len"},
+                              Synonym{"--seqlen", "--len"},
+                              Synonym{"--sequence-length", "--len"},
+                              Synonym{"--max-seq-len", "--len"},
+                              Synonym{"--context", "--len"},
+                              Synonym{"--batch-size", "--batch"},
+                              Synonym{"--dtype", "--precision"},
+                              Synonym{"--precision", "--dtype"},
+                              Synonym{"--variant", "--attention"},
+                              Synonym{"--attention", "--variant"},
+                              Synonym{"--num-gpus", "--gpus"},
+                              Synonym{"--world-size", "--gpus"},
+                              Synonym{"--tensor-parallel", "--gpus"},
+                              Synonym{"--tensor-parallel-size", "--gpus"},
+                              Synonym{"--gpu", "--device"},
+                              Synonym{"--card", "--device"},
+                              Synonym{"--vram", "--memory"},
+                              Synonym{"--num-layers", "--layers"},
+                              Synonym{"--hidden-size", "--width"},
+                              Synonym{"--num-heads", "--heads"},
+                              Synonym{"--num-kv-heads", "--kv-heads"},
+                              Synonym{"--vocab-size", "--vocab"},
+                              Synonym{"--head-dim", "--dim"},
+                              Synonym{"--concurrency", "--batch"},
+                              Synonym{"--kv-cache-dtype", "--cache"},
+                              Synonym{"--block-size", "--page"},
+                              Synonym{"--quantization", "--weights"},
+                              Synonym{"--gradient-accumulation-steps", "--accumulate"},
+                              Synonym{"--lora-rank", "--lora"},
+                              Synonym{"--output", "--out"}};
+
+bool knows(const CLI::App& app, const std::string& option) {
+  if (app.get_option_no_throw(option)) return true;
+  const auto topics = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(topics.begin(), topics.end(), [&](const CLI::App* topic) { return topic->get_option_no_throw(option) != nullptr; });
+}
+
+}  // namespace
+
+namespace {
+
+std::string two_columns(const std::string& name, const std::string& about) {
+  std::string out;
+  for (const std::string& line : folded_at(name, columns - 6, "|, ")) out += (out.empty() ? "  " : "      ") + line + "\n";
+  if (about.empty()) return out;
+  bool beside = out.find('\n') == out.size() - 1 && columns_of(out) < indent;
+  if (beside) out.pop_back(), out += repeated(" ", indent - columns_of(out));
+  for (const std::string& line : folded_at(about, columns - indent, " "))
+    out += (std::exchange(beside, false) ? "" : repeated(" ", indent)) + line + "\n";
+  return out;
+}
+
+// An example is a command, which a shell reads over several lines, and perhaps a remark behind three spaces.
+std::string example(const std::string& line) {
+  const auto end = line.find("   ", 2), remark = end == std::string::npos ? end : line.find_first_not_of(' ', end);
+  const std::string before = remark == std::string::npos ? "" : "  # " + line.substr(remark) + "\n";
+  return before + joined(folded_at(line.substr(0, end), columns - 2, " "), " \\\n      ");
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  return two_columns(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* topic) const {
+  return two_columns(topic->get_display_name(true), topic->get_description());
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  std::istringstream lines(app->get_footer());
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    const bool fits = columns_of(line) <= columns;
+    out += (out.empty() ? "" : "\n") + (fits                             ? line
+                                        : line.starts_with("  headroom") ? example(line)
+                                                                         : joined(folded_at(line, columns, " "), "\n"));
+  }
+  return out.empty() ? out : out + "\n";
+}
+
+void group(CLI::App& app, std::initializer_list<HelpGroup> groups) {
+  for (const HelpGroup& g : groups)
+    for (const char* name : g.options)
+      if (auto* option = app.get_option_no_throw(name)) option->group(g.title);
+}
+
+std::string as_this_command_says(const CLI::App& app, const std::string& word) {
+  const auto equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  if (!name.starts_with("--") || knows(app, name)) return word;
+  for (const Synonym& s : synonyms)
+    if (s.theirs == name && knows(app, std::string(s.ours))) return std::string(s.ours) + word.substr(name.size());
+  return word;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,25 @@
+// How --help is laid out: names on the left, sentences folded on the right, no line wider than 100 columns.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <initializer_list>
+
+namespace headroom::cli {
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option*, bool is_positional) const override;
+  std::string make_subcommand(const CLI::App*) const override;
+  std::string make_footer(const CLI::App*) const override;
+};
+
+struct HelpGroup {
+  const char* title;
+  std::initializer_list<const char*> options;
+};
+// Puts options under titles; those that no group names stay under "Options". A name that the command has not is passed over.
+void group(CLI::App&, std::initializer_list<HelpGroup>);
+
+// What other programs call it, in their words' place: --seq-len for --len. Only where the command has no such option itself.
+std::string as_this_command_says(const CLI::App&, const std::string& word);
+
+}  // namespace headroom::cli
