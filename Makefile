@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
+PYTHON ?= python3
 BUILD := build/release
 SOURCES = git ls-files --cached --others --exclude-standard '*.h' '*.hpp' '*.cpp' '*.c' '*.cu' '*.cuh'
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
@@ -53,8 +54,10 @@ wheel: build  ## one Python wheel with library and program inside, for every Pyt
 test-torch: build  ## install torch into build/torch (large, once), and run the tests that need it
 	@sh tests/python/torch . $(BUILD)
 
-bench: build  ## attention, every variant, over dims and lengths (minutes)
-	$(BUILD)/headroom attention --variant all --dtype fp32 --batch 1 --heads 8 --dim 16,32,64,128 --len 256,1024,4096 --mask causal --until 1%
+bench: build  ## every table of the docs again on this machine, peers in turns where PYTHON has torch: build/bench.json, build/bench.html
+	@cmake --build --preset release --target peers_libraries
+	$(BUILD)/headroom bench --python $(PYTHON) --out build/bench.json
+	$(BUILD)/headroom report build/bench.json --out build/bench.html
 
 install: build  ## into PREFIX (/usr/local): program, library, headers, CMake and pkg-config files, completion for shells, manual page
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -2,7 +2,7 @@
 """Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY] [--cells FILE.csv]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
@@ -21,6 +21,7 @@ import random
 import statistics
 
 import torch
+from cells import Cells
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
@@ -315,6 +316,7 @@ def main():
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
     options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
+    options.add_argument("--cells", help="a file for headroom bench (cells.py)")
     a = options.parse_args()
     a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_decode" if a.set == "decode" else "flash_sm90")
     if a.dtype == "fp8" and (a.which == "backward" or a.set in ("documents", "decode")):
@@ -322,7 +324,7 @@ def main():
     library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)
-    rows = []
+    rows, written = [], Cells(a.cells)
     with torch.cuda.stream(torch.cuda.Stream()):
         for cell in document_cells() if a.set == "documents" else ():
             rows.append(measure_documents(library, cell, a.which == "backward", a))
@@ -330,6 +332,10 @@ def main():
         for cell in cells(a.set) if a.set != "documents" else ():
             if str(cell[5]) in a.dims.split(","):
                 rows.append(measure(library, before, cell, a.which == "backward", a))
+                for peer in filter(None, a.peers.split(",")):
+                    ms = {who: float(rows[-1][f"{who}_ms"]) if f"{who}_ms" in rows[-1] else None for who in ("ours", peer)}
+                    name = f"{a.which} {a.dtype} dim {cell[5]} {'causal' if cell[6] else 'full'} len {cell[4]}"
+                    written.add(name, f"PyTorch's {peer}", ms["ours"], ms[peer], rows[-1].get(f"{peer}_why", ""))
                 print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
                 torch.cuda.empty_cache()
 

@@ -21,11 +21,15 @@ import time
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from cells import Cells
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda convert: lambda text: [convert(word) for word in text.split(",")]
     parser.add_argument("--build", default="build/cpu-only")
+    parser.add_argument("--program", help="attention_cpu_time, where it is not in --build")
+    parser.add_argument("--cells", help="a file for headroom bench (cells.py)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dims", type=words(int), default=[16, 32, 64, 128])
     parser.add_argument("--lens", type=words(int), default=[256, 512, 1024, 2048, 4096, 8192])
@@ -38,8 +42,8 @@ def arguments():
 
 
 class Ours:
-    def __init__(self, build, threads, processor):
-        self.program = subprocess.Popen([f"{build}/bench/attention_cpu_time", str(threads), "processor" if processor else "passing"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, threads, processor):
+        self.program = subprocess.Popen([program, str(threads), "processor" if processor else "passing"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, line):
         self.program.stdin.write(line + "\n")
@@ -80,7 +84,8 @@ def main():
     if args.processor:
         clock = time.process_time
     torch.set_num_threads(args.threads)
-    ours = Ours(args.build, args.threads, args.processor)
+    ours = Ours(args.program or f"{args.build}/bench/attention_cpu_time", args.threads, args.processor)
+    cells = Cells(args.cells)
     ceiling = ours.ask("matmul 1024 20")[0]
     print(f"PyTorch {torch.__version__}, {args.threads} threads, FP32, {args.heads} heads, batch x len {args.tokens}; matmul 1024: {ceiling:.0f} GFLOP/s here")
     print("| dim | mask | len | batch | forward ms | PyTorch | ratio | GFLOP/s | backward ms | PyTorch | ratio | GFLOP/s |")
@@ -109,6 +114,9 @@ def main():
                     peer = min(least["fused"][which], least["naive"][which])
                     who = "flash" if peer == least["fused"][which] else "naive"
                     mine = least["ours"][which]
+                    for name, theirs in (("flash", least["fused"][which]), ("naive", least["naive"][which])):
+                        cell = f"{('forward', 'backward')[which]} fp32 dim {dim} {mask} len {length}"
+                        cells.add(cell, f"PyTorch's {name}", mine, theirs)
                     row += f" {mine:.2f} | {peer:.2f} {who} | {peer / mine:.2f} | {factor * flops / mine:.0f} |"
                 print(row, flush=True)
                 del tensors, gradient

@@ -8,7 +8,7 @@ after three that do not count; of several rounds the median counts. A model of P
 keeps its weights and moments on the card between the rounds.
 
     python3 bench/peers/gpu_step.py [--headroom build/release/headroom] [--models small,large,2.7B] [--len 1024] [--batch 4]
-                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE]
+                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE] [--cells FILE.csv]
 """
 import argparse
 import json
@@ -20,6 +20,8 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from cells import Cells
 
 PRESETS = {  # width, ffn, layers, heads: src/engine/config.cpp
     "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
@@ -187,13 +189,14 @@ def main():
     p.add_argument("--ahead", type=float, default=0,
                    help="compile all models beside one another, waiting so many seconds at most before anything is timed")
     p.add_argument("--out")
+    p.add_argument("--cells", help="a file for headroom bench (cells.py)")
     a = p.parse_args()
     multiprocessing.set_start_method("spawn")
     ours = [""] + (a.ours or [])
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
     mode_of_peer = a.modes.split(",")[-1]  # the one that ratios are against
     peer = f"torch {mode_of_peer}"
-    rows = []
+    rows, cells = [], Cells(a.cells)
 
     def begin(preset):
         return {f"torch {mode}": Peer(preset, mode, a) for mode in a.modes.split(",")}
@@ -213,7 +216,11 @@ def main():
                 seen.setdefault(f"headroom {more}".strip(), []).append(headroom(preset, a, more.split()))
         for one in peers.values():
             one.end()
-        base = median_of(seen[peer])
+        base, mine = median_of(seen[peer]), median_of(seen["headroom"])
+        for who in peers:
+            theirs = median_of(seen[who])
+            why = "" if mine and theirs else str((seen["headroom"] if theirs else seen[who])[0][1])
+            cells.add(f"train bf16 {preset} {a.batch} x {a.len}", who, mine and mine[0], theirs and theirs[0], why)
         for who, results in seen.items():
             measured = median_of(results)
             if not measured:

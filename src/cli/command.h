@@ -43,6 +43,7 @@ struct Command {
 };
 
 Run attention(CLI::App&, Common&);
+Run bench(CLI::App&, Common&);
 Run comm(CLI::App&, Common&);
 Run device(CLI::App&, Common&);
 Run forecast(CLI::App&, Common&);

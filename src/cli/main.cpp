@@ -20,6 +20,7 @@ namespace {
 
 constexpr Command commands[] = {
     {"forecast", "Does your PyTorch program fit? It runs unchanged, without a GPU; bytes by line", forecast},
+    {"bench", "Every table of the docs again on this machine, peers in turns: one JSON a card", bench},
     {"attention", "Sweep attention variants: time, bytes, error, and the largest length that fits", attention},
     {"memory", "Account for every byte of attention or of a model's step; growth, largest size, savings", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},

@@ -39,7 +39,7 @@ constexpr auto patience = std::chrono::seconds(10);  // with a program that was 
 volatile std::sig_atomic_t launched_child = 0, launched_asked = 0;
 
 extern "C" void hand_on(int signal, siginfo_t* about, void*) {
-  launched_asked = 1;
+  launched_asked = signal;
   if (launched_child > 0 && about->si_code <= 0) kill(pid_t(launched_child), signal);  // from a program, not from the kernel
 }
 
@@ -199,6 +199,7 @@ Ended launch(const Launch& l) {
   e.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   if (WIFSIGNALED(status)) e.by = strsignal(WTERMSIG(status));
   e.asked = launched_asked != 0;
+  e.asked_by = launched_asked;
   e.host_peak_bytes = std::int64_t(used.ru_maxrss) << 10;
   e.left_over = end_left_over(l.mark_of_left_over);
   return e;

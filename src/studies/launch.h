@@ -29,6 +29,7 @@ struct Ended {
   int exit_code = 0;   // the program's own; 128 + signal when one ended it
   std::string by;      // a signal's name, or empty
   bool asked = false;  // a signal asked this process to stop meanwhile
+  int asked_by = 0;    // that signal: launch() took it, whoever goes on after it may raise it for this program's own listener
   double wall_s = 0;
   std::int64_t host_peak_bytes = 0;  // resident, of the largest process
   int left_over = 0;                 // processes that were killed

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
 #include "report/render.h"
+#include "studies/report/cards.h"
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
 #include "studies/results/rows_table.h"
@@ -318,6 +319,13 @@ Record report_of(const std::vector<ReportRun>& runs, const Results* store) {
   if (runs.empty())
     return r.add(
         Part{Note{"Nothing has been measured yet. Try headroom attention, headroom step or headroom device, then write this page again."}});
+  if (std::all_of(runs.begin(), runs.end(), is_bench)) {
+    r.title = "Headroom: bench";
+    r.add(Part{cards_of(runs)});
+    for (const ReportRun& card : runs)
+      for (const ReportRun& table : tables_of_bench(card)) r.add(Part{section(table)});
+    return r;
+  }
   if (runs.size() == 2) r.add(Part{differences(runs[0], runs[1])});
   Record machines{"machines", "Machines", {}};
   std::set<std::string> names;

@@ -7,6 +7,7 @@
 
 #include "report/described_table.h"
 #include "studies/attention/analysis.h"
+#include "studies/bench/rows.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/described.h"
@@ -46,6 +47,8 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<InferenceRow>()},
       {"rows", columns_of<AttentionMemoryRow>()},
       {"rows", columns_of<CommRow>()},
+      {"rows", columns_of<BenchRow>()},
+      {"rows", columns_of<PeerCell>()},
       {"rows", columns_of<ForecastRow>()},
       {"rows", columns_of<precision::AccumulateRow>()},
       {"rows", columns_of<precision::NormRow>()},
@@ -73,6 +76,8 @@ const std::vector<RowKind>& row_kinds() {
       {"mitigations", columns_of<ModelSavingRow>()},
       {"mitigations", columns_of<PyTorchSavingRow>()},
       {"beside", columns_of<PyTorchBesideRow>()},
+      {"beside", columns_of<BesideRow>()},
+      {"losses", columns_of<LossRow>()},
       {"limits", columns_of<precision::NormLimitRow>()},
       {"blocks", columns_of<precision::BlockRow>()},
       {"summary", columns_of<precision::AutocastSummaryRow>()},

@@ -1,0 +1,43 @@
+// bench — the tables of the docs again, on the machine that is here: each by the command that makes it, which anyone can repeat alone. Ours by
+// this program, peers in turns with it by the scripts of bench/peers, where a Python with torch is installed. A table is kept as soon as it is
+// there; one that could not be measured says why.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "studies/bench/rows.h"
+#include "studies/life.h"
+
+namespace headroom::studies {
+
+struct BenchTable {
+  std::string name, title, docs;
+  std::vector<std::string> command;  // as a person types it, in the repository
+  std::string lines = "rows";        // what its file calls them
+  double minutes = 1;                // that it may take
+  bool resumes = false;              // its command knows --resume
+};
+
+std::vector<std::string> bench_table_names();
+
+struct BenchAsked {
+  std::vector<std::string> tables{};
+  double minutes = 20;
+  std::string python = "python3", peers{};
+};
+void describe(Of<BenchAsked> auto& a, auto&& f) {
+  f(a.tables, {.name = "tables", .about = "Tables to measure [all]", .choices = bench_table_names});
+  f(a.minutes,
+    {.name = "minutes", .about = "Time for all of them; a table that finds less left than it takes is refused", .real = {0.1, 1e4}});
+  f(a.python, {.name = "python", .about = "A Python that has torch, for the peers"});
+  f(a.peers, {.name = "peers", .about = "Folder of the peers' scripts [bench/peers]"});
+}
+
+// Those of a GPU, or fewer and smaller ones of a CPU. gpus: of this machine.
+std::vector<BenchTable> bench_tables(const Device&, int gpus);
+
+Record bench_list(const Device&, int gpus);
+Outcome bench_study(const BenchAsked&, const Device&, int gpus, const Host&);
+
+}  // namespace headroom::studies

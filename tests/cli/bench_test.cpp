@@ -1,0 +1,82 @@
+// `headroom bench` as a user meets it, with peers that are a script of this test's: cells, ratios, losses, one page of several cards.
+#include "tests/cli/program.h"
+
+namespace headroom {
+namespace {
+
+class Bench : public Program {
+ protected:
+  // A Python with torch in the eyes of bench. What it does with --cells is `then`, with the file's name in $cells.
+  void put_python(const std::string& then) {
+    fs::create_directories(folder_ / "peers");
+    put("peers/cells.py", "");
+    put("python",
+        "#!/bin/sh\n[ \"$1\" = -c ] && { echo 2.11.0; exit; }\nwhile [ $# -gt 0 ]; do [ \"$1\" = --cells ] && cells=$2; shift; done\n" +
+            then);
+    fs::permissions(folder_ / "python", fs::perms::owner_all);
+  }
+  std::string bench(const std::string& more) const {
+    return "bench --device cpu --tables step-peers --python " + at("python") + " --peers " + at("peers") + " --db " + db_ + " " + more;
+  }
+};
+
+constexpr const char* three_cells =
+    "printf 'cell,peer,ours_ms,peer_ms,why\\nsmall,eager,10,20,\\nlarge,eager,10,5,\\nhuge,eager,10,,out of memory\\n' > $cells\n";
+
+TEST_F(Bench, PeersTakeTurnsAndLossesAreShown) {
+  put_python(three_cells);
+  const Ended e = run(bench("--out " + at("card.json")));
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(text_of(at("card.json")));
+  EXPECT_NE(j["answer"].get<std::string>().find("1 of 1 tables measured"), std::string::npos) << j["answer"];
+  ASSERT_EQ(j["rows"].size(), 1u);
+  EXPECT_EQ(j["rows"][0]["status"], "ok");
+  EXPECT_EQ(j["rows"][0]["lines"], 3);
+  EXPECT_EQ(j["rows"][0]["step-peers"][1]["peer_ms"], 5);
+  EXPECT_DOUBLE_EQ(j["beside"][0]["mean_ratio"], 1.0) << "2 and 1/2";
+  EXPECT_EQ(j["beside"][0]["cells"], 2) << "what was not measured is in no mean";
+  ASSERT_EQ(j["losses"].size(), 1u);
+  EXPECT_EQ(j["losses"][0]["cell"], "large");
+  EXPECT_NE(j["made_by"]["command"].get<std::string>().find("headroom bench --device cpu"), std::string::npos);
+
+  fs::copy_file(at("card.json"), at("other.json"));
+  const Ended page = run("report " + at("card.json") + " " + at("other.json") + " --format json");
+  ASSERT_EQ(page.code, 0) << page.err;
+  const Json cards = Json::parse(page.out)["cards"];
+  EXPECT_EQ(cards["means"].size(), 1u);
+  EXPECT_EQ(cards["losses"].size(), 2u) << "of each card";
+  EXPECT_EQ(cards["cards"][0]["measured"], 1);
+}
+
+TEST_F(Bench, WhatCannotBeHadSaysWhy) {
+  put_python("echo no card 1>&2; exit 1\n");
+  const Ended failed = run(bench("--format json"));
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_EQ(Json::parse(failed.out)["rows"][0]["why"], "no card");
+  fs::remove(folder_ / "python");
+  const Ended none = run(bench("--format json"));
+  EXPECT_EQ(none.code, 3) << "nothing can be had";
+  EXPECT_NE(Json::parse(none.out)["rows"][0]["why"].get<std::string>().find("has no torch"), std::string::npos) << none.out;
+  refused("bench --tables nothing --device cpu", 2, "choose from device, attention");
+}
+
+TEST_F(Bench, StoppedItGoesOnWithTheTablesThatAreThere) {
+  put_python("[ -e " + at("again") + " ] && { " + std::string(three_cells) + " exit 0; }\ntouch " + at("began") + "; exec sleep 60\n");
+  const std::vector<std::string> words{"bench",      "--device", "cpu",       "--tables", "step-peers", "--python",
+                                       at("python"), "--peers",  at("peers"), "--db",     db_};
+  const pid_t child = start(words, true);
+  for (int i = 0; i < 600 && !fs::exists(at("began")); ++i) usleep(50'000);
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT_NE(text_of(at("err")).find("--resume"), std::string::npos) << text_of(at("err"));
+  put("again", "");
+  const Ended e = run(bench("--resume --format json"));
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out)["rows"][0]["status"], "ok");
+  EXPECT_EQ(Results(db_, Results::Access::read).runs().size(), 1u) << "one run, gone on with";
+}
+
+}  // namespace
+}  // namespace headroom
