@@ -59,7 +59,7 @@ const Architecture& architecture_of(int sm) {
 }
 
 std::string why_no_kernels(const Device& d) {
-  if (d.kind != DeviceKind::cuda || d.sm >= oldest_sm) return "";
+  if (d.kind != DeviceKind::cuda || d.sm == 0 || d.sm >= oldest_sm) return "";
   return fmt::format(
       "{} is sm_{}: this library's kernels need sm_{} or newer. What PyTorch takes there: --as pytorch, or headroom forecast", d.name, d.sm,
       oldest_sm);

@@ -58,7 +58,7 @@ struct Architecture {
 
 constexpr int oldest_sm = 80;  // that this library's kernels are compiled for (cmake/cuda.cmake)
 
-// Why this library's kernels cannot run on a device: a sentence, empty where they can.
+// Why this library's kernels cannot run on a device: a sentence, empty where they can, or where a description does not say its architecture.
 std::string why_no_kernels(const Device&);
 
 std::span<const Architecture> architectures();  // oldest first
