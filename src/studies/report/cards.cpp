@@ -116,8 +116,7 @@ Record cards_of(const std::vector<ReportRun>& runs) {
   r.add(Part{t}).add(Part{std::move(losses)}).add(Part{table_of("cards", "Cards", cards)});
   if (!missing.empty()) r.add(Part{table_of("missing", "What was not measured", missing)});
   return r.add(
-      Part{Note{"Peers take turns with us in one run on one card. Times of different cards are not compared. Limits of ours: no dropout "
-                "and no bias in "
+      Part{Note{"Peers take turns with us in one run on one card. Times of different cards are not compared. Limits of ours: no bias in "
                 "attention; on a GPU head dimensions to 256; Linux on x86-64."}});
 }
 
