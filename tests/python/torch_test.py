@@ -998,6 +998,18 @@ class ReplaceTest(Base):
             with self.assertRaisesRegex(hr.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 
+    def test_nested_tensors_are_torchs(self):
+        F, parts = torch.nn.functional, [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
+        strided = torch.nested.nested_tensor([t.transpose(0, 1).contiguous() for t in parts])
+        jagged = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+        for x in (strided, jagged):
+            want = F.scaled_dot_product_attention(x, x, x)
+            with ht.replace_sdpa() as seen:
+                got = F.scaled_dot_product_attention(x, x, x)
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(got.unbind(), want.unbind())))
+            self.assertEqual(seen.served, 0)
+            self.assertIn("nested or sparse", seen.explain())
+
     def test_torchs_causal_biases(self):
         from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 

@@ -195,9 +195,13 @@ def _causal_bias(attn_mask, q, k):
     return ("top-left" if attn_mask.variant == module.CausalVariant.UPPER_LEFT else "bottom-right"), None
 
 
+def _is_dense(t):
+    return isinstance(t, torch.Tensor) and t.layout == torch.strided and not t.is_nested
+
+
 def _in_four_dimensions(q, k, v):
     """q, k and v as [batch, heads, len, head_dim], expanded where torch broadcasts; unchanged where that is not possible."""
-    if not all(isinstance(t, torch.Tensor) and t.layout == torch.strided and not t.is_nested for t in (q, k, v)):
+    if not all(_is_dense(t) for t in (q, k, v)):
         return q, k, v
     if q.dim() == k.dim() == v.dim() and 2 <= q.dim() < 4:
         q, k, v = (t[(None,) * (4 - t.dim())] if t.dim() == 2 else t.unsqueeze(1) for t in (q, k, v))
@@ -269,7 +273,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             align, is_causal, mask = bias[0], True, None
     dims = query.dim() if isinstance(query, torch.Tensor) else 4
     q, k, v = _in_four_dimensions(q, k, v)
-    alone = isinstance(k, torch.Tensor) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
+    alone = _is_dense(k) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
     readable = isinstance(mask, torch.Tensor) and not is_causal
     reason = reason_why_not(q, k, v, None if readable else mask, dropout_p, scale, enable_gqa or alone, "bhld")
     window = cu_q = cu_k = None
