@@ -278,6 +278,12 @@ Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t w
         ". In FP32 scaled_dot_product_attention(enable_gqa=True), which transformers calls, has no fused kernel and keeps whole matrices; "
         "the account repeats keys and values for it";
   }
+  if (m.parameters == pytorch::Parameters::half) {
+    LanguageModel upcast = m;
+    upcast.loss = pytorch::Loss::in_fp32;
+    i.at_most = std::max(i.at_most, step_peak(upcast, workspace));
+    i.why += ". transformers' loss copies the logits to FP32 (--loss fp32), other programs do not";
+  }
   i.at_most = std::uint64_t(double(i.at_most) * share);
   return i;
 }
