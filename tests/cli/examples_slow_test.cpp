@@ -57,6 +57,7 @@ class Examples : public Program {
     put("book.txt", text);
     put("stories.jsonl", "{\"text\": \"One story, long enough to be cut.\"}\n{\"text\": \"Another one.\"}\n");
     fs::create_directories(folder_ / "examples");
+    fs::create_directories(folder_ / "bench/cards");
     put("examples/lighthouse.txt", text);
   }
 

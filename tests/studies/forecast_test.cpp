@@ -81,6 +81,29 @@ TEST_F(ForecastAccount, PeaksStepsAndPhasesAreThoseOfTheAllocator) {
   EXPECT_EQ(phases["optimizer"].count, 1) << "nothing was allocated in the second";
 }
 
+// As on a real card, where Python's frames are not read.
+TEST_F(ForecastAccount, WhereForwardIsNotSaidTheFirstOneIsBeforeTheFirstBackwardPass) {
+  dry::RecordWriter w;
+  w.mark("torch", "2.11", 1);
+  w.take(1, 10 * mebibyte);
+  for (int step = 1; step <= 2; ++step) {
+    w.take(2, 4 * mebibyte);
+    w.mark("phase", "backward", 0);
+    w.take(3, 2 * mebibyte);
+    w.give(2);
+    w.give(3);
+    w.mark("phase", "", 0);
+    w.mark("step", "", step);
+  }
+  std::map<std::string, std::uint64_t> peaks;
+  const ProcessStory s = story(w);
+  for (const auto& p : s.cards.at(0).phases) peaks[p.phase] = p.peak_allocated_bytes;
+  const std::map<std::string, std::uint64_t> expected{{"before the first backward pass", std::uint64_t(14 * mebibyte)},
+                                                      {"forward", std::uint64_t(14 * mebibyte)},
+                                                      {"backward", std::uint64_t(16 * mebibyte)}};
+  EXPECT_EQ(peaks, expected);
+}
+
 TEST_F(ForecastAccount, EveryByteOfThePeakIsNamed) {
   const ProgramAccount a = story(two_steps()).cards.at(0);
   std::map<std::string, std::uint64_t> by_what;

@@ -149,6 +149,20 @@ struct Measured {
 
 BenchRow row_of(const BenchTable& t) { return {.table = t.name, .title = t.title, .docs = t.docs, .command = joined(t.command, " ")}; }
 
+// The lines of a table that a command wrote, until it ended or was stopped; none where it wrote no row.
+RowObject lines_of(const BenchTable& t, const fs::path& written) {
+  RowObject lines = RowObject::array();
+  std::error_code ignored;
+  if (!fs::exists(written, ignored) || fs::file_size(written, ignored) == 0) return lines;
+  try {
+    for (const ReportRun& read : runs_from_file(written.string()))
+      for (const RowObject& line : read.rows(t.lines)) lines.push_back(line);
+  } catch (const Error& without_rows) {
+    if (without_rows.at.code != Code::bad_argument) throw;
+  }
+  return lines;
+}
+
 Measured measured(const BenchTable& t, const Peers& peers, double minutes_left, const Host& host) {
   const ScratchFolder scratch("bench", "headroom-bench");
   const fs::path out = scratch.path() / (of_peers(t) ? "cells.csv" : "rows.json");
@@ -173,10 +187,7 @@ Measured measured(const BenchTable& t, const Peers& peers, double minutes_left, 
   if (e.asked) std::raise(e.asked_by);
   m.asked_to_stop = e.asked || host.stop();
   const bool cut = !m.asked_to_stop && minutes() > most;
-  std::error_code ignored;
-  if (fs::exists(out, ignored) && fs::file_size(out, ignored) > 0)
-    for (const ReportRun& read : runs_from_file(out.string()))
-      for (const RowObject& line : read.rows(t.lines)) m.lines.push_back(line);
+  m.lines = lines_of(t, out);
   row.lines = std::int64_t(m.lines.size());
   const bool whole = e.exit_code == 0 || e.exit_code == 3;  // 3: the answer is no, and the rows say so
   row.status = m.asked_to_stop ? Status::interrupted : m.lines.empty() || (!whole && !cut) ? Status::failed : Status::ok;

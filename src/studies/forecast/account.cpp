@@ -16,7 +16,8 @@ using dry::Head;
 
 constexpr std::size_t curve_points = 240;
 constexpr std::uint64_t never = ~std::uint64_t(0);
-constexpr const char *before_first_step = "before the first step", *between_phases = "between", *saved = "saved for backward";
+constexpr const char *before_first_step = "before the first step", *before_first_backward = "before the first backward pass",
+                     *between_phases = "between", *saved = "saved for backward";
 
 // Where in the source, as a person looks for it.
 struct Lines {
@@ -87,7 +88,7 @@ PhaseKind kind_of_phase(std::string_view name) {
   if (name.starts_with("forward")) return PhaseKind::forward;
   if (name.starts_with("backward")) return PhaseKind::backward;
   if (name.starts_with("optimizer")) return PhaseKind::optimizer;
-  return name.empty() || name == before_first_step ? PhaseKind::before : PhaseKind::other;
+  return name.empty() || name == before_first_step || name == before_first_backward ? PhaseKind::before : PhaseKind::other;
 }
 
 struct BlockLife {  // of a block; times are numbers of block events of its card
@@ -199,6 +200,8 @@ class Reading {
   }
 
   ProcessStory story() {
+    if (backward_said_ && !forward_said_)
+      phases_.front() = before_first_backward;  // the first forward is in it: its beginning was not said
     const dry::FileHead& head = process_.head();
     story_.pid = head.pid;
     story_.rank = std::max(0, head.rank);
