@@ -209,6 +209,7 @@ class Program(unittest.TestCase):
         self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
         self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
         self.assertIn(("cuDNN LSTM", "workspace by a formula"), [(row["function"], row["what"]) for row in answer["uncertain"]["functions"]])
+        self.assertIsNone(answer["uncertain"]["high_bytes"])
 
     def test_a_program_that_takes_long_to_end_has_its_interval(self):
         text = "import atexit, time\natexit.register(time.sleep, 60)\n" + STEP.replace("range(3)", "range(10**9)")

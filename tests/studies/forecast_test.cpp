@@ -223,6 +223,11 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   answer(90, false);  // requests are missing: nobody knows what addresses decide
   EXPECT_FALSE(t.row.high_bytes);
   EXPECT_NE(verdict(t).find("it needs at least "), std::string::npos) << verdict(t);
+  ProcessStory guessing = story(one_of_two_blocks(true));  // a card may take more than the formula says
+  guessing.functions.push_back({"cuDNN LSTM", workspace_by_a_formula, "train.py:3", 1});
+  t.row.high_bytes = 1;
+  fill(t, {guessing});
+  EXPECT_FALSE(t.row.high_bytes);
 }
 
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {

@@ -222,7 +222,7 @@ class Reading {
       row.function = key.first;
       row.what = key.second == dry::Said::accepted     ? "only accepted"
                  : key.second == dry::Said::refused    ? "refused"
-                 : key.second == dry::Said::by_formula ? "workspace by a formula"
+                 : key.second == dry::Said::by_formula ? workspace_by_a_formula
                                                        : workspace_taken_as_nothing;
       story_.functions.push_back(row);
     }

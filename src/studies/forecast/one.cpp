@@ -149,8 +149,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   std::stable_sort(t.accounts.begin(), t.accounts.end(),
                    [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
-    return std::any_of(p.functions.begin(), p.functions.end(),
-                       [](const OnlyAcceptedRow& f) { return f.what == workspace_taken_as_nothing; });
+    return std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   });
   ForecastRow& r = t.row;
   r.low_bytes.reset();

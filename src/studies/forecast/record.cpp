@@ -143,13 +143,12 @@ Record uncertain_of(const Told& t, bool for_people) {
     note(fmt::format("Between {} and {}{}.", words(low), words(*high),
                      measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
-  const bool lacks_workspace =
-      std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.what == workspace_taken_as_nothing; });
+  const bool lacks_workspace = std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   if (!high)
     note(fmt::format(
         "At least {}: {}.", words(low),
         lacks_workspace
-            ? "a workspace that a function above would ask for comes on top"
+            ? "a function above may ask for more workspace than is counted"
             : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));
   return r;
 }

@@ -182,10 +182,12 @@ void describe(Of<UnknownValueRow> auto& r, auto&& f) {
   f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
 }
 
-constexpr const char* workspace_taken_as_nothing = "workspace taken as 0";
+constexpr const char *workspace_taken_as_nothing = "workspace taken as 0", *workspace_by_a_formula = "workspace by a formula";
 struct OnlyAcceptedRow {  // a function that was not answered as a card would
   std::string function, what, line;
   std::int64_t count = 0;
+
+  bool may_take_more() const { return what == workspace_taken_as_nothing || what == workspace_by_a_formula; }
 };
 void describe(Of<OnlyAcceptedRow> auto& r, auto&& f) {
   using enum Role;
