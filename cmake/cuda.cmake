@@ -27,27 +27,28 @@ endif()
 
 # A source in the build folder that instantiates templates; its path is appended to the list called `files`. LINES are whole instances; FORWARD and
 # BACKWARD (with each of WANTS) and WIDE (with each of WANTS_WIDE) are the shapes of start_forward and start_backward; DROPPING_FORWARD,
-# DROPPING_BACKWARD (with each of WANTS_DROPPING) and DROPPING_WIDE those of start_dropping_forward and start_dropping_backward.
+# DROPPING_BACKWARD (with each of WANTS_DROPPING) and DROPPING_WIDE those of the same with dropout.
 # The lists themselves stand beside the kernels: src/ops/attention/sm80/instances.cmake and sm90/instances.cmake.
 function(headroom_instances files name header namespace)
   cmake_parse_arguments(PARSE_ARGV 4 of "" ""
     "LINES;FORWARD;BACKWARD;WANTS;WIDE;WANTS_WIDE;DROPPING_FORWARD;DROPPING_BACKWARD;WANTS_DROPPING;DROPPING_WIDE")
   set(lines ${of_LINES})
-  foreach(shape ${of_FORWARD})
-    list(APPEND lines "start_forward<${shape}>(const ForwardArgs&, cudaStream_t)")
+  foreach(shapes_and_drops "FORWARD false" "DROPPING_FORWARD true")
+    separate_arguments(shapes_and_drops)
+    list(GET shapes_and_drops 0 shapes)
+    list(GET shapes_and_drops 1 drops)
+    foreach(shape ${of_${shapes}})
+      list(APPEND lines "start_forward<${shape}, ${drops}>(const ForwardArgs&, cudaStream_t)")
+    endforeach()
   endforeach()
-  foreach(shape ${of_DROPPING_FORWARD})
-    list(APPEND lines "start_dropping_forward<${shape}>(const ForwardArgs&, cudaStream_t)")
-  endforeach()
-  foreach(shapes_and_wants "BACKWARD WANTS backward" "WIDE WANTS_WIDE backward" "DROPPING_BACKWARD WANTS_DROPPING dropping_backward"
-      "DROPPING_WIDE WANTS_WIDE dropping_backward")
+  foreach(shapes_and_wants "BACKWARD WANTS false" "WIDE WANTS_WIDE false" "DROPPING_BACKWARD WANTS_DROPPING true" "DROPPING_WIDE WANTS_WIDE true")
     separate_arguments(shapes_and_wants)
     list(GET shapes_and_wants 0 shapes)
     list(GET shapes_and_wants 1 each_of)
-    list(GET shapes_and_wants 2 pass)
+    list(GET shapes_and_wants 2 drops)
     foreach(shape ${of_${shapes}})
       foreach(wants ${of_${each_of}})
-        list(APPEND lines "start_${pass}<${shape}, ${wants}>(const BackwardArgs&, cudaStream_t)")
+        list(APPEND lines "start_backward<${shape}, ${wants}, ${drops}>(const BackwardArgs&, cudaStream_t)")
       endforeach()
     endforeach()
   endforeach()

@@ -74,24 +74,16 @@ struct ZeroArgs {
 enum class Asks { plain, more, dropout };
 
 namespace simt {
-template <class Tiles>
+template <class Tiles, bool drops>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants>
+template <class Tiles, Wants wants, bool drops>
 void start_backward(const BackwardArgs&, cudaStream_t);
-template <class Tiles>
-void start_dropping_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants>
-void start_dropping_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace simt
 namespace sm80 {
-template <class Tiles>
+template <class Tiles, bool drops>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants>
+template <class Tiles, Wants wants, bool drops>
 void start_backward(const BackwardArgs&, cudaStream_t);
-template <class Tiles>
-void start_dropping_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants>
-void start_dropping_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace sm80
 template <class T>
 void start_statistics(const StatisticsArgs&, int pairs, cudaStream_t);

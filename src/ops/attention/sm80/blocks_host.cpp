@@ -64,21 +64,13 @@ struct Simt {
   template <int dim>
   using DroppingBackward = std::conditional_t<dim == 64, SimtBackward<dim>, SimtBackwardTight<dim>>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
-  template <class Tiles>
+  template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    simt::start_forward<Tiles>(a, s);
+    simt::start_forward<Tiles, drops>(a, s);
   }
-  template <class Tiles>
-  static void dropping_forward(const ForwardArgs& a, cudaStream_t s) {
-    simt::start_dropping_forward<Tiles>(a, s);
-  }
-  template <class Tiles, Wants wants>
-  static void dropping_backward(const BackwardArgs& a, cudaStream_t s) {
-    simt::start_dropping_backward<Tiles, wants>(a, s);
-  }
-  template <class Tiles, Wants wants>
+  template <class Tiles, Wants wants, bool drops>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    simt::start_backward<Tiles, wants>(a, s);
+    simt::start_backward<Tiles, wants, drops>(a, s);
   }
 };
 
@@ -97,21 +89,13 @@ struct Sm80 {
   template <int dim>
   using DroppingBackward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80BackwardTight<T, dim>, Sm80Backward<T, dim>>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
-  template <class Tiles>
+  template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    sm80::start_forward<Tiles>(a, s);
+    sm80::start_forward<Tiles, drops>(a, s);
   }
-  template <class Tiles>
-  static void dropping_forward(const ForwardArgs& a, cudaStream_t s) {
-    sm80::start_dropping_forward<Tiles>(a, s);
-  }
-  template <class Tiles, Wants wants>
-  static void dropping_backward(const BackwardArgs& a, cudaStream_t s) {
-    sm80::start_dropping_backward<Tiles, wants>(a, s);
-  }
-  template <class Tiles, Wants wants>
+  template <class Tiles, Wants wants, bool drops>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    sm80::start_backward<Tiles, wants>(a, s);
+    sm80::start_backward<Tiles, wants, drops>(a, s);
   }
 };
 
@@ -201,28 +185,25 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
     const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
     if (ctx.dry()) return;
-    const ForwardArgs a{.q = rows_of(t.q),
-                        .k = rows_of(t.k),
-                        .v = rows_of(t.v),
-                        .o = rows_of(t.o),
-                        .lse = t.lse.as<float>(),
-                        .sink = p.sink ? t.with.sink.as<float>() : nullptr,
-                        .paged = blocks::paged_of(p, t.with),
-                        .band = band_for(p, lists),
-                        .deal = deal,
-                        .heads = int(p.heads),
-                        .group = int(p.group()),
-                        .head_dim = int(p.head_dim),
-                        .dim_v = int(p.value_dim()),
-                        .scale = p.scale_or_default(),
-                        .cap = p.softcap,
-                        .wide = wide(t.q, t.k, t.v, t.o),
-                        .not_numbers = not_numbers_of(lists),
-                        .dropout = dropout_of(p, t.with)};
-    if constexpr (drops)
-      Family::template dropping_forward<Tiles>(a, cuda_stream(ctx.stream));
-    else
-      Family::template forward<Tiles>(a, cuda_stream(ctx.stream));
+    Family::template forward<Tiles, drops>({.q = rows_of(t.q),
+                                            .k = rows_of(t.k),
+                                            .v = rows_of(t.v),
+                                            .o = rows_of(t.o),
+                                            .lse = t.lse.as<float>(),
+                                            .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+                                            .paged = blocks::paged_of(p, t.with),
+                                            .band = band_for(p, lists),
+                                            .deal = deal,
+                                            .heads = int(p.heads),
+                                            .group = int(p.group()),
+                                            .head_dim = int(p.head_dim),
+                                            .dim_v = int(p.value_dim()),
+                                            .scale = p.scale_or_default(),
+                                            .cap = p.softcap,
+                                            .wide = wide(t.q, t.k, t.v, t.o),
+                                            .not_numbers = not_numbers_of(lists),
+                                            .dropout = dropout_of(p, t.with)},
+                                           cuda_stream(ctx.stream));
   });
   mend_forward_on_gpu(p, t, lists, ctx);
 }
@@ -291,25 +272,19 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv),
                    .not_numbers = not_numbers_of(lists),
                    .dropout = dropout_of(p, t.with)};
-    const auto start = [&]<Wants wants>() {
-      if constexpr (drops)
-        Family::template dropping_backward<Tiles, wants>(a, stream);
-      else
-        Family::template backward<Tiles, wants>(a, stream);
-    };
     if constexpr (adds_dq)
       if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
         zero<T>(t.dq, stream);
-        return Family::template backward<Tiles, Wants::all>(a, stream);
+        return Family::template backward<Tiles, Wants::all, drops>(a, stream);
       }
     if constexpr (together) {
-      start.template operator()<Wants::dk_dv>();
+      Family::template backward<Tiles, Wants::dk_dv, drops>(a, stream);
     } else {
-      start.template operator()<Wants::dk>();
-      start.template operator()<Wants::dv>();
+      Family::template backward<Tiles, Wants::dk, drops>(a, stream);
+      Family::template backward<Tiles, Wants::dv, drops>(a, stream);
     }
     a.deal = queries;
-    start.template operator()<Wants::dq>();
+    Family::template backward<Tiles, Wants::dq, drops>(a, stream);
   });
   mend_backward_on_gpu(p, t, lists, ctx);
 }

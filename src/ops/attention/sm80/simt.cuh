@@ -229,25 +229,25 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   }
 }
 
-template <class Tiles>
+template <class Tiles, bool drops>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_fwd_simt<Tiles, Asks::plain> : attention_fwd_simt<Tiles, Asks::more>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
+  const auto kernel = [&] {
+    if constexpr (drops)
+      return attention_fwd_simt<Tiles, Asks::dropout>;
+    else
+      return asks_more(a) ? attention_fwd_simt<Tiles, Asks::more> : attention_fwd_simt<Tiles, Asks::plain>;
+  }();
+  launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles>
-void start_dropping_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, attention_fwd_simt<Tiles, Asks::dropout>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
-}
-template <class Tiles, Wants wants>
+template <class Tiles, Wants wants, bool drops>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_bwd_simt<Tiles, wants, Asks::plain> : attention_bwd_simt<Tiles, wants, Asks::more>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
-}
-template <class Tiles, Wants wants>
-void start_dropping_backward(const BackwardArgs& a, cudaStream_t stream) {
-  launch(stream, attention_bwd_simt<Tiles, wants, Asks::dropout>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
+  const auto kernel = [&] {
+    if constexpr (drops)
+      return attention_bwd_simt<Tiles, wants, Asks::dropout>;
+    else
+      return asks_more(a) ? attention_bwd_simt<Tiles, wants, Asks::more> : attention_bwd_simt<Tiles, wants, Asks::plain>;
+  }();
+  launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
 }
 
 }  // namespace headroom::attention::blocks::simt

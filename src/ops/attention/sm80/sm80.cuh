@@ -201,26 +201,26 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     }
 }
 
-template <class Tiles>
+template <class Tiles, bool drops>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, !asks_more(a) ? attention_fwd_sm80<Tiles, Asks::plain> : attention_fwd_sm80<Tiles, Asks::more>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
+  const auto kernel = [&] {
+    if constexpr (drops)
+      return attention_fwd_sm80<Tiles, Asks::dropout>;
+    else
+      return asks_more(a) ? attention_fwd_sm80<Tiles, Asks::more> : attention_fwd_sm80<Tiles, Asks::plain>;
+  }();
+  launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles>
-void start_dropping_forward(const ForwardArgs& a, cudaStream_t stream) {
-  launch(stream, attention_fwd_sm80<Tiles, Asks::dropout>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
-}
-template <class Tiles, Wants wants>
+template <class Tiles, Wants wants, bool drops>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
-  launch(stream, !asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::plain> : attention_bwd_sm80<Tiles, wants, Asks::more>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, bytes}, a);
-}
-template <class Tiles, Wants wants>
-void start_dropping_backward(const BackwardArgs& a, cudaStream_t stream) {
-  launch(stream, attention_bwd_sm80<Tiles, wants, Asks::dropout>,
-         {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, backward_shared_bytes<Tiles>()}, a);
+  const auto kernel = [&] {
+    if constexpr (drops)
+      return attention_bwd_sm80<Tiles, wants, Asks::dropout>;
+    else
+      return asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::more> : attention_bwd_sm80<Tiles, wants, Asks::plain>;
+  }();
+  launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, bytes}, a);
 }
 
 }  // namespace headroom::attention::blocks::sm80
