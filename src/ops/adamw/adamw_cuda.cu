@@ -272,17 +272,6 @@ struct NarrowArgs {
   Table<NarrowParameter<T>, 4096, 280> table;
 };
 
-// The largest of the warp's magnitudes, as bits, which are ordered as magnitudes are, with NaN above all.
-__device__ __forceinline__ std::uint32_t warp_most(std::uint32_t x) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, x);
-#else
-#pragma unroll
-  for (int step = 16; step; step /= 2) x = max(x, __shfl_xor_sync(~0u, x, step));
-  return x;
-#endif
-}
-
 // The elements of a block that a lane has: a pack, or as many as there are, one by one.
 template <int n, class T>
 __device__ __forceinline__ Pack<T, n> load_some(const T* p, bool whole, int many) {
@@ -364,13 +353,14 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
   }
   float of_m = 0, of_v = 0;
   if constexpr (codes) {
-    std::uint32_t m_most = 0, v_most = 0;
+    std::uint32_t m_most = 0, v_most = 0;  // as bits, which are ordered as magnitudes are, with NaN above all
 #pragma unroll
     for (int e = 0; e < each; ++e) {  // what is past the end is zero
       m_most = max(m_most, bits_of(m.at[e]) & 0x7fffffff);
       v_most = max(v_most, bits_of(v.at[e]) & 0x7fffffff);
     }
-    const float m_next = FirstMoment::Of::scale(float_of(warp_most(m_most))), v_next = SecondMoment::Of::scale(float_of(warp_most(v_most)));
+    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
+                v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
     of_m = 1 / m_next, of_v = 1 / v_next;
     if (lane == 0) {
       t.m_scale[begin / moments_block] = m_next;
