@@ -79,11 +79,9 @@ void ParamStore::make_alone() {
   if (settings_.purpose == Purpose::gradients) return;
   {
     auto of_optimizer = ctx_.arena.in_phase(Phase::optimizer);
-    bool more = true;
-    for (std::size_t n = 0; std::exchange(more, false); ++n)  // the first of every weight, then the second …
+    for (std::size_t n = 0; n < Optimizer::most_states; ++n)  // the first of every weight, then the second …
       for (Param& p : params_) {
         const auto states = optimizer_.states(p.spec);
-        more = more || n + 1 < states.size();
         if (n >= states.size()) continue;
         p.state.push_back(ctx_.arena.make({p.spec.name, p.spec.layer}, states[n].type, states[n].shape_for(p.spec.shape)));
       }
@@ -147,11 +145,9 @@ void ParamStore::make_shared() {
   }
   if (settings_.purpose == Purpose::training) {
     auto in = ctx_.arena.in_phase(Phase::optimizer);
-    bool more = true;
-    for (std::size_t n = 0; std::exchange(more, false); ++n)
+    for (std::size_t n = 0; n < Optimizer::most_states; ++n)
       for (Run& r : runs_) {
         const auto states = optimizer_.states(params_[std::size_t(r.params.front())].spec);
-        more = more || n + 1 < states.size();
         if (n >= states.size()) continue;
         const std::int64_t elements = whole_states ? ranks * r.part : r.part;
         r.held.state.push_back(ctx_.arena.make({r.name, r.layer}, states[n].type, {elements / states[n].per}));

@@ -60,7 +60,8 @@ class Optimizer {
   // Its scalars: the count of updates, rate, loss scale, seed of rounding. One tensor of a training, of which a store knows nothing.
   static Tensor make_scalars(Context& ctx) { return ctx.arena.make("adamw.state", DType::f64, {adamw::state_size}); }
 
-  // Equal for all weights of a segment.
+  static constexpr std::size_t most_states = 4;
+  // At most so many; equal for all weights of a segment.
   std::vector<StateTensor> states(const ParamSpec& spec) const {
     const bool large = spec.multiplied || spec.looked_up;
     if (!large || moments_ == Moments::whole) return {{".m", DType::f32}, {".v", DType::f32}};
