@@ -72,10 +72,6 @@ bool knows(const CLI::App& app, const std::string& option) {
   return std::any_of(topics.begin(), topics.end(), [&](const CLI::App* topic) { return topic->get_option_no_throw(option) != nullptr; });
 }
 
-}  // namespace
-
-namespace {
-
 std::string two_columns(const std::string& name, const std::string& about) {
   std::string out;
   for (const std::string& line : folded_at(name, columns - 6, "|, ")) out += (out.empty() ? "  " : "      ") + line + "\n";
@@ -118,7 +114,7 @@ std::string HelpFormatter::make_footer(const CLI::App* app) const {
 
 void group(CLI::App& app, std::initializer_list<HelpGroup> groups) {
   for (const HelpGroup& g : groups)
-    for (const char* name : g.options)
+    for (const std::string& name : g.options)
       if (auto* option = app.get_option_no_throw(name)) option->group(g.title);
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 namespace headroom::cli {
 
@@ -14,7 +16,7 @@ class HelpFormatter : public CLI::Formatter {
 
 struct HelpGroup {
   const char* title;
-  std::initializer_list<const char*> options;
+  std::vector<std::string> options;
 };
 // Puts options under titles; those that no group names stay under "Options". A name that the command has not is passed over.
 void group(CLI::App&, std::initializer_list<HelpGroup>);

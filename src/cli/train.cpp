@@ -45,11 +45,13 @@ Run train(CLI::App& app, Common& common) {
   app.add_option("--prompt", s.prompt, "Start of the sampled text")
       ->type_name("TEXT")
       ->default_str("a new line, or with --documents nothing");
+  std::vector<std::string> levers{"--memory"};
+  engine::Levers all;
+  describe(all, [&](auto&, const Description& d) { levers.push_back(first_option_of(d)); });
   group(app, {{"Data", {"--text", "--tokens", "--tokens-type", "--documents", "--len", "--batch"}},
               {"Model", {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab", "--init"}},
               {"Training", {"--steps", "--lr", "--warmup", "--decay", "--clip", "--micro-batches", "--log-every"}},
-              {"Precision and memory",
-               {"--precision", "--scales", "--attention", "--keep", "--logits", "--masters", "--gradients", "--update", "--memory"}},
+              {"Precision and memory", levers},
               {"GPUs and processes", {"--gpus", "--ranks", "--rank", "--rendezvous", "--shard", "--split-tokens", "--threads"}},
               {"Saving and going on", {"--save", "--every", "--resume", "--switch-precision", "--save-hf"}},
               {"After training", {"--validate", "--sample", "--temperature", "--prompt"}}});

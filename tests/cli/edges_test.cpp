@@ -5,8 +5,10 @@
 #include <chrono>
 #include <thread>
 
+#include "base/described_words.h"
 #include "base/device.h"
 #include "base/text.h"
+#include "engine/levers.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
 #include "tests/store/killed_writer.h"
@@ -155,6 +157,10 @@ TEST_F(Edges, HelpIsNoWiderThanAHundredColumns) {
   const std::string train = run("train --help").out;
   for (const char* title : {"\nData:", "\nModel:", "\nPrecision and memory:", "\nGPUs and processes:", "\nSaving and going on:"})
     EXPECT_NE(train.find(title), std::string::npos) << title;
+  const std::string memory =
+      train.substr(train.find("\nPrecision and memory:"), train.find("\nGPUs and processes:") - train.find("\nPrecision"));
+  engine::Levers levers;
+  describe(levers, [&](auto&, const Description& d) { EXPECT_NE(memory.find("  " + first_option_of(d)), std::string::npos) << d.name; });
 }
 
 // Words of other programs, and this one's own of before.
