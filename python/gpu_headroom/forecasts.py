@@ -242,6 +242,7 @@ def forecast(
     headroom.forecast("small", batch=4, len=1024, precision="bf16", device="h200").peak_bytes
 
     len: tokens of a sequence, 1024; or documents: lengths that are packed into each row. levers: Levers, as precision="bf16".
+    Without precision: bf16 on a GPU, FP32 on a CPU.
     """
     _refuse_misspelt(forecast, levers, Levers)
     answer = _ask(
@@ -292,7 +293,7 @@ def memory_as_pytorch(
     *,
     batch: Numbers = 1,
     len: Numbers = 1024,
-    precision: Words = "fp32",
+    precision: Optional[Words] = None,
     attention: Optional[str] = None,
     softmax: Optional[str] = None,
     silu: Optional[str] = None,

@@ -144,6 +144,7 @@ Json forecast_answer(Request& r) {
   ForecastAsked asked;
   engine::ModelConfig model = model_of(r);
   const Device device = device_of(r, "");
+  asked.levers.precision = engine::usual_precision(device);
   describe(asked, r.reader());
   const bool len_given = r.find("len") != nullptr;
   r.done();

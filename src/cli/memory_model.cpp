@@ -8,16 +8,6 @@
 
 namespace headroom::cli {
 
-namespace {
-
-// Where nothing is said: on a GPU bf16, and flash attention whoever's step it is.
-void choose_usual(studies::ModelMemory& m, const CLI::App& app) {
-  if (app.count("--precision") == 0 && m.device.kind == DeviceKind::cuda) m.levers.precision = {{DType::bf16}};
-  if (app.count("--attention") == 0) m.levers.attention = {"flash"};
-}
-
-}  // namespace
-
 Run memory_model_topic(CLI::App& app, Common& common) {
   struct Asked {
     studies::ModelMemory study;
@@ -36,11 +26,10 @@ Run memory_model_topic(CLI::App& app, Common& common) {
       "  headroom memory model --as pytorch --model xl --precision bf16 --attention flash --gpus 8 --shard everything --compile blocks\n"
       "  headroom memory model --phase inference --model DIR/config.json --batch 1,8 --len 8192 --precision bf16 --device h100\n\n"
       "Exit codes: 0 a row fits; 3 none does.");
-  return [a, &app, &common] {
+  return [a, &common] {
     studies::ModelMemory m = a->study;
     m.model = a->model.config();
     m.device = m.measure ? chosen_device(common) : account_device(common);
-    choose_usual(m, app);
     if (m.device.kind == DeviceKind::cpu ? is_here(common) : !m.device.bus.empty()) (void)take_kept(m.device, common);
     m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.ranks.count) : 1;  // as step shares them out
     return with_host("memory", common, false, [&](const studies::Host& host) {

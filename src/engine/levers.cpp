@@ -34,6 +34,8 @@ std::string word_of(const std::optional<T>& x) {
 
 std::vector<std::string> trained_precisions() { return WordsOf<Precision>::all(); }
 
+Precision usual_precision(const Device& d) { return d.kind == DeviceKind::cuda ? Precision{DType::bf16} : Precision{}; }
+
 std::vector<std::string> attention_families() {
   std::vector<std::string> words;
   for (const attention::Variant& v : attention::variants())

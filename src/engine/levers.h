@@ -40,6 +40,7 @@ template <template <class> class Say>
 inline constexpr bool is_levers<LeversOf<Say>> = true;
 
 std::vector<std::string> trained_precisions();  // as words
+Precision usual_precision(const Device&);       // where none is named: bf16 on a GPU, FP32 on a CPU
 std::vector<std::string> attention_families();
 
 template <class L>

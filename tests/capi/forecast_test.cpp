@@ -132,6 +132,15 @@ TEST(CPlan, SaysWhatFits) {
   refuse(headroom_plan, R"({"model": "small", "precision": []})", HEADROOM_BAD_ARGUMENT, "empty list");
 }
 
+// As `headroom memory model` does.
+TEST(CForecast, CountsTheUsualPrecisionOfADevice) {
+  const auto answer = [](auto call, const char* request) { return ask(call, request).dump(); };
+  EXPECT_EQ(ask(headroom_forecast, R"({"model": "small", "device": "h200"})").at("settings").at("precision"), "bf16");
+  EXPECT_EQ(ask(headroom_forecast, R"({"model": "small", "device": "cpu"})").at("settings").at("precision"), "fp32");
+  EXPECT_EQ(answer(headroom_memory_as_pytorch, R"({"model": "small", "device": "h200"})"),
+            answer(headroom_memory_as_pytorch, R"({"model": "small", "device": "h200", "precision": "bf16"})"));
+}
+
 TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   const Json a =
       ask(headroom_memory_as_pytorch, R"({"model": "small", "batch": 2, "len": [128, 256], "precision": "bf16", "attention": "flash"})");

@@ -327,7 +327,9 @@ Outcome memory_of_steps(const ModelMemory& s) {
 
 }  // namespace
 
-Outcome memory_model(const ModelMemory& s) {
+Outcome memory_model(const ModelMemory& asked) {
+  ModelMemory s = asked;
+  if (s.levers.precision.empty()) s.levers.precision = {engine::usual_precision(s.device)};
   const std::string of_answers = changed_options(s.serving);
   check(s.use == ModelUse::inference || of_answers.empty(), Code::bad_argument, "{}: only with --phase inference; add it, or leave {} out",
         of_answers, of_answers);

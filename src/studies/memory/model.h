@@ -20,8 +20,8 @@ namespace headroom::studies {
 struct ModelMemory {
   engine::ModelConfig model;
   std::vector<std::int64_t> batches{4}, lens{1024};
-  engine::LeverLists levers{.attention = {}};  // a row for each combination; no attention: flash, PyTorch's plain
-  engine::Ranks ranks{};                       // bytes are of one of them
+  engine::LeverLists levers{.precision = {}, .attention = {}};  // a row for each combination; none: the device's usual precision, flash
+  engine::Ranks ranks{};                                        // bytes are of one of them
   ModelUse use = ModelUse::train;
   Whose whose = Whose::headroom;
   pytorch::StepChoices as_pytorch{};
@@ -33,7 +33,7 @@ struct ModelMemory {
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 
   std::string attention_family() const {  // of accounts with one
-    return !levers.attention.empty() ? levers.attention.front() : whose == Whose::pytorch ? "plain" : "flash";
+    return levers.attention.empty() ? "flash" : levers.attention.front();
   }
 };
 // What every account of a model is asked about: ours, PyTorch's, in training or inference.
@@ -44,6 +44,7 @@ void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
 }
 void describe_levers(Of<ModelMemory> auto& m, auto&& f) {
   describe(m.levers, [&](auto& member, Description d) {
+    if (std::string_view(d.name) == "precision") d.about = "Dtype of activations and matmuls [bf16 on a GPU, fp32 on a CPU]";
     if (std::string_view(d.name) == "attention") d.about = "plain keeps N×N matrices, flash does not [flash]";
     f(member, d);
   });
