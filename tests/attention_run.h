@@ -55,6 +55,32 @@ inline void run(const Variant& variant, const Case& c, const Views& x, Threads* 
 }
 inline void run(const Variant& variant, const Case& c, Tensors& x, Threads* pool) { run(variant, c, views_of(c, x), pool); }
 
+// The oracle's own gradients, with whatever the case asks, against finite differences of its results.
+inline void expect_gradients_by_finite_differences(const Case& c) {
+  const Problem& p = c.problem;
+  Tensors x = tensors_of(c);
+  const auto loss = [&] {
+    const Reference r = reference(p, x.q.view(), x.k.view(), x.v.view(), {}, {}, extras_of(x));
+    double sum = 0;
+    const auto d_o = x.d_o.values(), dlse = x.dlse.values();
+    for (std::size_t i = 0; i < r.o.size(); ++i) sum += r.o[i] * d_o[i];
+    for (std::size_t i = 0; i < r.lse.size(); ++i) sum += r.lse[i] * dlse[i];
+    return sum;
+  };
+  const Reference exact = reference(p, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), x.dlse.view(), extras_of(x));
+  for (auto [input, gradient] : {std::pair{&x.q, &exact.dq}, {&x.k, &exact.dk}, {&x.v, &exact.dv}, {&x.sink, &exact.dsink}})
+    for (std::size_t i = 0; i < gradient->size(); ++i) {
+      float& at = input->view().as<float>()[i];
+      const float kept = at, above = kept + 1e-3f, below = kept - 1e-3f;
+      at = above;
+      const double high = loss();
+      at = below;
+      const double low = loss();
+      at = kept;
+      ASSERT_NEAR((*gradient)[i], (high - low) / (double(above) - double(below)), 3e-5) << i;
+    }
+}
+
 inline Problem problem_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t len_q, std::int64_t len_k, std::int64_t dim,
                           Mask mask = {}, DType dtype = DType::f32) {
   Problem p;

@@ -136,28 +136,7 @@ TEST(AttentionFeatures, TheOracleAgreesWithFiniteDifferences) {
   c.problem.dim_v = 2;
   c.problem.softcap = 1.5f;
   c.problem.sink = true;
-  const Problem& p = c.problem;
-  Tensors x = tensors_of(c);
-  const auto loss = [&] {
-    const Reference r = reference(p, x.q.view(), x.k.view(), x.v.view(), {}, {}, extras_of(x));
-    double sum = 0;
-    const auto d_o = x.d_o.values(), dlse = x.dlse.values();
-    for (std::size_t i = 0; i < r.o.size(); ++i) sum += r.o[i] * d_o[i];
-    for (std::size_t i = 0; i < r.lse.size(); ++i) sum += r.lse[i] * dlse[i];
-    return sum;
-  };
-  const Reference exact = reference(p, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), x.dlse.view(), extras_of(x));
-  for (auto [input, gradient] : {std::pair{&x.q, &exact.dq}, {&x.k, &exact.dk}, {&x.v, &exact.dv}, {&x.sink, &exact.dsink}})
-    for (std::size_t i = 0; i < gradient->size(); ++i) {
-      float& at = input->view().as<float>()[i];
-      const float kept = at, above = kept + 1e-3f, below = kept - 1e-3f;
-      at = above;
-      const double high = loss();
-      at = below;
-      const double low = loss();
-      at = kept;
-      ASSERT_NEAR((*gradient)[i], (high - low) / (double(above) - double(below)), 3e-5) << i;
-    }
+  expect_gradients_by_finite_differences(c);
 }
 
 // P is formed again from an LSE of 24 bits; where scores are so large that this says little, it is still a probability.
