@@ -15,8 +15,6 @@ using matmul::transposed;
 
 inline Tensor view(DType type, Shape shape) { return Tensor(nullptr, type, shape); }
 
-// The kernel that runs, or one of the CPU's that stands in for a GPU's.
-
 struct Item {  // of what a half of a layer makes: kept for backward at this level and those that remember more
   const char* name;
   DType type;

@@ -11,7 +11,7 @@
 namespace headroom::studies {
 
 void check_scales(const engine::LeverLists&);  // refused where no precision is fp8
-// Also tf32 is, on a CPU.
+// Also tf32 on a CPU, and cards that our kernels do not run on.
 void check_served(const engine::LeverLists&, const Device&);
 
 // A table whose rows say their levers in words, without that column where all are as usual.
