@@ -1,7 +1,6 @@
 """What gpu_headroom.torch costs and gains in torch, measured in turns in one process.
 
     python bench/peers/torch_operator.py                    # overhead of a call on the host; on a GPU also times of attention
-    python bench/peers/torch_operator.py --model            # a training step of a transformers Llama of 1.1B parameters (GPU)
 
 Overhead is the time of a call on the host while nothing waits for its result: of a tiny problem, with and without gradients; and that of the
 C call within it, which on a CPU computes too.
@@ -14,7 +13,6 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
@@ -90,55 +88,14 @@ def attention_times():
     return rows
 
 
-def model_step(batch, length):
-    import transformers
-
-    config = transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
-                                      num_attention_heads=32, num_key_value_heads=4, max_position_embeddings=length,
-                                      attn_implementation="sdpa")  # fmt: skip
-    torch.manual_seed(0)
-    net = transformers.LlamaForCausalLM(config).to("cuda", torch.bfloat16)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
-    tokens = torch.randint(0, 32000, (batch, length), device="cuda")
-
-    def step():
-        optimiser.zero_grad()
-        loss = net(tokens, labels=tokens).loss
-        loss.backward()
-        optimiser.step()
-        return loss
-
-    rows, replaced = {"params": sum(p.numel() for p in net.parameters()), "batch": batch, "len": length}, None
-    backends = {"torch_chooses": [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
-                "torch_flash": SDPBackend.FLASH_ATTENTION, "torch_cudnn": SDPBackend.CUDNN_ATTENTION,
-                "torch_efficient": SDPBackend.EFFICIENT_ATTENTION}
-    for _ in range(3):  # in turns; the last turn counts
-        for name, backend in backends.items():
-            try:
-                with sdpa_kernel(backend):
-                    rows[f"{name}_ms"] = device_ms(step, times=10)
-            except RuntimeError as e:  # this backend does not take grouped heads, say
-                rows[f"{name}_ms"] = str(e).splitlines()[0]
-        with ht.replace_sdpa() as replaced:
-            rows["headroom_ms"] = device_ms(step, times=10)
-    rows["explain"] = replaced.explain()
-    return rows
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="store_true")
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--len", type=int, default=2048)
-    asked = parser.parse_args()
+    parser.parse_args()
     gpu = torch.cuda.is_available()
     out = {"torch": torch.__version__, "headroom": hr.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
-    if asked.model:
-        out["llama_step"] = model_step(asked.batch, asked.len)
-    else:
-        out["overhead"] = [overhead(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
-        if gpu:
-            out["attention"] = attention_times()
+    out["overhead"] = [overhead(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
+    if gpu:
+        out["attention"] = attention_times()
     print(json.dumps(out, indent=1))
 
 
