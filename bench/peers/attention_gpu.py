@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Attention on the GPU: ours and PyTorch's (cuDNN, flash) alternately, on one card, in one run; one line per cell.
+"""Attention on the GPU: ours and others' (attention_peers.py: PyTorch's backends, FlashAttention, Triton) alternately, on one card, in one run; one
+line per cell.
 
     cmake --build --preset release --target headroom_variants
-    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY] [--cells FILE.csv]
+    python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward|both] [--peers fa3,cudnn,flash] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY] [--cells FILE.csv]
 
 Each candidate is recorded as two CUDA graphs, so that no launch path is in any number: `_ms` is a call among calls (a graph of several),
 `_once_ms` one call alone between two events, behind work that fills the queue. The candidates take turns, the median of the rounds counts.
-`ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. `fa3_ratio` places FlashAttention-3, which is not
-run here: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
+`ratio` is the time of the fastest peer of this run over ours, among calls: above 1 we are ahead. Where FlashAttention-3 is not among the peers, `fa3_ratio`
+places it: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
 alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
 card is hot enough to throttle, so it is 1. In fp8 (forward alone) the peers and our `bf16` get the numbers that ours has in 8 bits. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
 are checked against the first peer's.
@@ -20,15 +21,13 @@ import pathlib
 import random
 import statistics
 
+import attention_peers
 import torch
+from attention_peers import GRADIENTS
 from cells import Cells
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-ROUNDS = 15
+SHORT = {"forward": "fwd", "backward": "bwd"}  # as columns of the record say it
 DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 4}
-PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
 
 
 class Asked(c.Structure):
@@ -101,24 +100,6 @@ def in_fp8(t):
     return made
 
 
-class Peer:
-    """PyTorch's attention by one of its backends; after a call, `results` holds what it made, by our names."""
-
-    def __init__(self, backend, t, causal, backward):
-        self.backend, self.causal, self.backward = backend, causal, backward
-        self.leaves = [t[name].transpose(1, 2).detach().requires_grad_(backward) for name in "qkv"]
-        self.d_o = t["d_o"].transpose(1, 2) if backward else None
-        self.o = self.forward()
-
-    def forward(self):
-        with sdpa_kernel(self.backend):
-            return sdpa(*self.leaves, is_causal=self.causal, enable_gqa=self.leaves[0].shape[1] != self.leaves[1].shape[1])
-
-    def __call__(self):
-        made = torch.autograd.grad(self.o, self.leaves, self.d_o, retain_graph=True) if self.backward else [self.forward()]
-        self.results = dict(zip(GRADIENTS if self.backward else "o", (x.transpose(1, 2) for x in made)))
-
-
 def recorded(call, calls):
     call()
     torch.cuda.synchronize()
@@ -129,9 +110,9 @@ def recorded(call, calls):
     return graph
 
 
-def alternate(candidates):
+def alternate(candidates, rounds):
     """Median milliseconds of a call of each, among calls and alone, taking turns in another order each round (a hot card gives the one behind a
-    hungry candidate a lower clock); the first round warms up."""
+    hungry candidate a lower clock); the first round warms up. Peers that cannot be captured are left out, and why."""
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
     def replay(graph):
@@ -142,18 +123,25 @@ def alternate(candidates):
         stop.synchronize()
         return start.elapsed_time(stop)
 
-    once = {name: recorded(call, 1) for name, call in candidates.items()}
+    once, many, why = {"ours": recorded(candidates["ours"], 1)}, {}, {}
     replay(once["ours"])
     calls = 8 if replay(once["ours"]) < 0.5 else 2
-    many = {name: recorded(call, calls) for name, call in candidates.items()}
-    times = {name: ([], []) for name in candidates}
-    for turn in range(ROUNDS + 1):
-        for name in random.Random(turn).sample(list(candidates), len(candidates)):
+    for name, call in candidates.items():
+        try:
+            once[name], many[name] = recorded(call, 1), recorded(call, calls)
+        except RuntimeError as e:
+            if not isinstance(call, attention_peers.Peer):
+                raise
+            why[name] = f"no CUDA graph: {e}".splitlines()[0][:100]
+            torch.cuda.synchronize()
+    times = {name: ([], []) for name in many}
+    for turn in range(rounds + 1):
+        for name in random.Random(turn).sample(list(many), len(many)):
             ms = replay(many[name]) / calls, replay(once[name])
             if turn:
                 for to, x in zip(times[name], ms):
                     to.append(x)
-    return {name: [statistics.median(t) for t in both] for name, both in times.items()}
+    return {name: [statistics.median(t) for t in both] for name, both in times.items()}, why
 
 
 def cells(which):  # batch, heads, kv_heads, len_q, len_k, dim, causal
@@ -191,7 +179,7 @@ def beside_decoding(library, t):
     }
 
 
-def measure(library, before, cell, backward, a):
+def measure(library, before, peers, cell, backward, a):
     batch, heads, kv_heads, len_q, len_k, dim, causal = cell
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=getattr(torch, "bfloat16" if a.dtype == "fp8" else a.dtype))  # noqa: E731
     t = {name: make(batch, len_k, kv_heads, dim) if name in "kv" else make(batch, len_q, heads, dim) for name in "qkvo"}
@@ -211,23 +199,25 @@ def measure(library, before, cell, backward, a):
     if a.set == "decode":
         ours |= beside_decoding(library, t)
     candidates, errors = dict(ours), []
-    for name in filter(None, a.peers.split(",")):
+    for name, make_peer in peers.items():
         try:
-            candidates[name] = call = Peer(PEERS[name], t, causal, backward)
+            candidates[name] = call = make_peer(t, causal, backward)
             tried(name, call)
-        except RuntimeError as e:
+        except (RuntimeError, ValueError, TypeError, AssertionError) as e:  # it does not serve this
             candidates.pop(name, None)
-            row[f"{name}_why"] = str(e).splitlines()[0][:60]
+            row[f"{name}_why"] = (str(e).splitlines() or [type(e).__name__])[0][:100]
             continue
-        if not errors:
+        if not errors and call.results:
             for mine_name, mine in ((n, x) for n, x in ours.items() if isinstance(x, Ours)):
                 for result in call.results:
                     mine.t[result].fill_(torch.nan)
                 tried(mine_name, mine)
                 errors += [((mine.t[r].float() - x.float()).norm() / x.float().norm()).item() for r, x in call.results.items()]
         call.results = None
-    row["error"] = f"{max(errors, key=lambda e: (e != e, e), default=0):.1e}"  # a NaN is the worst of all
-    ms = alternate(candidates)
+    if errors:
+        row["error"] = f"{max(errors, key=lambda e: (e != e, e)):.1e}"  # a NaN is the worst of all
+    ms, why = alternate(candidates, a.rounds)
+    row |= {f"{name}_why": words for name, words in why.items()}
     flops = 4 * batch * heads * len_q * len_k * dim * (2.5 if backward else 1) / (2 if causal else 1)
     best = min((ms[name][0] for name in ms if name not in ours), default=ms["ours"][0])
     for name, (among, once) in ms.items():
@@ -268,7 +258,7 @@ def measure_documents(library, cell, backward, a):
     candidates = {name: Ours(library, a.variant, t, True, backward, softcap=cap) for name, (t, cap) in given.items()}
     if backward and not softcap:
         candidates |= {name: Ours(library, a.variant, given[of][0], True, True, deterministic=True) for name, of in (("ordered", "ours"), ("dense_ordered", "dense"))}
-    ms = alternate(candidates)
+    ms, _ = alternate(candidates, a.rounds)
     dense_pairs = count * length * (length + 1) // 2
     row = dict(zip("dim heads kv_heads documents len softcap".split(), (dim, heads, kv_heads, len(lengths), total, softcap)))
     for name, (among, once) in ms.items():
@@ -305,49 +295,94 @@ def place_fa3(rows, which):
     return factors
 
 
+def variant_here(asked):
+    if asked.dtype == "fp8":
+        return "flash_sm90_fp8"
+    return "flash_decode" if asked.set == "decode" else "flash_sm90" if torch.cuda.get_device_capability() == (9, 0) else "flash_sm80"
+
+
+def peers_here(asked, written):
+    """Those that are installed; a line says why another is not."""
+    here = {}
+    for name in filter(None, asked.peers.split(",")):
+        try:
+            here[name] = attention_peers.maker_of(name)
+        except (ImportError, OSError) as e:
+            print(f"# {name}: {e}", flush=True)
+            written.add("every", attention_peers.title_of(name), None, None, str(e))
+    return here
+
+
+def write_cells(written, asked, which, row, peers):
+    """A line for each peer of a row; of documents, for the rows of a batch that they are held against."""
+    number = lambda key: float(row[key]) if key in row else None  # noqa: E731
+    shape = f"{which} {asked.dtype} dim {row['dim']}"
+    if asked.set == "documents":
+        name = f"{shape} heads {row['heads']}/{row['kv_heads']} documents {row['documents']} of {row['len']}" + (f" cap {row['softcap']:g}" if row["softcap"] else "")
+        written.add(name, "our rows of a batch, for as many pairs", number("ours_ms"), float(row["ratio"]) * float(row["ours_ms"]))
+        return
+    wrong = "error" in row and not float(row["error"]) < 0.03  # a wrong result has no speed; an honest bf16 one is at 3e-3
+    name = f"{shape} batch {row['batch']} cache {row['len_k']}" if asked.set == "decode" else f"{shape} {'causal' if row['causal'] else 'full'} len {row['len_k']}"
+    for peer in peers:
+        ours, why = (None, f"ours is wrong: {row['error']} of the result") if wrong else (number("ours_ms"), row.get(f"{peer}_why", ""))
+        written.add(name, attention_peers.title_of(peer), ours, number(f"{peer}_ms"), why)
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("library")
     options.add_argument("--set", default="table", choices=("table", "between", "one-head", "batch1", "decode", "documents"))
-    options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward"))
-    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90, in fp8 flash_sm90_fp8")
+    options.add_argument("--pass", default="forward", dest="which", choices=("forward", "backward", "both"))
+    options.add_argument("--variant", help="default: flash_decode for decode, else flash_sm90 on Hopper, flash_sm80 elsewhere; in fp8 flash_sm90_fp8")
     options.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "fp8"))
-    options.add_argument("--peers", default="cudnn,flash")
+    options.add_argument("--peers", default="cudnn,flash", help=f"in turns with ours, the first also for the errors: {', '.join(attention_peers.NAMES)}")
     options.add_argument("--dims", default="16,32,64,80,96,128,256", help="only these head dims")
+    options.add_argument("--lens", help="only these lengths of keys")
+    options.add_argument("--masks", default="full,causal", help="only these masks")
+    options.add_argument("--rounds", type=int, default=15, help="turns of each candidate")
     options.add_argument("--before", help="libheadroom_variants.so of another commit, timed in the same turns")
     options.add_argument("--out")
     options.add_argument("--cells", help="a file for headroom bench (cells.py)")
     a = options.parse_args()
-    a.variant = a.variant or ("flash_sm90_fp8" if a.dtype == "fp8" else "flash_decode" if a.set == "decode" else "flash_sm90")
-    if a.dtype == "fp8" and (a.which == "backward" or a.set in ("documents", "decode")):
+    passes = ["forward", "backward"] if a.which == "both" else [a.which]
+    if a.dtype == "fp8" and ("backward" in passes or a.set in ("documents", "decode")):
         options.error("--dtype fp8 is of --pass forward, and not of documents or decoding")
+    if unknown := set(filter(None, a.peers.split(","))) - set(attention_peers.NAMES):
+        options.error(f"--peers {','.join(sorted(unknown))}: choose from {', '.join(attention_peers.NAMES)}")
+    written = Cells(a.cells)
+    a.variant = a.variant or variant_here(a)
+    peers = peers_here(a, written) if a.set != "documents" else {}
     library, before = opened(a.library), opened(a.before) if a.before else None
     title = f"# {torch.cuda.get_device_name()} · PyTorch {torch.__version__} · cuDNN {torch.backends.cudnn.version()} · {a.variant} {a.dtype} {a.which} {a.set}"
     print(title)
-    rows, written = [], Cells(a.cells)
+    rows = []
+
+    def keep(which, row):
+        rows.append({"pass": which} | row)
+        write_cells(written, a, which, row, peers)
+        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+
+    lens, masks = a.lens and a.lens.split(","), a.masks.split(",")
     with torch.cuda.stream(torch.cuda.Stream()):
-        for cell in document_cells() if a.set == "documents" else ():
-            rows.append(measure_documents(library, cell, a.which == "backward", a))
-            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-        for cell in cells(a.set) if a.set != "documents" else ():
-            if str(cell[5]) in a.dims.split(","):
-                rows.append(measure(library, before, cell, a.which == "backward", a))
-                for peer in filter(None, a.peers.split(",")):
-                    ms = {who: float(rows[-1][f"{who}_ms"]) if f"{who}_ms" in rows[-1] else None for who in ("ours", peer)}
-                    name = f"{a.which} {a.dtype} dim {cell[5]} {'causal' if cell[6] else 'full'} len {cell[4]}"
-                    written.add(name, f"PyTorch's {peer}", ms["ours"], ms[peer], rows[-1].get(f"{peer}_why", ""))
-                print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-                torch.cuda.empty_cache()
+        for which in passes:
+            for cell in document_cells() if a.set == "documents" else ():
+                if str(cell[3]) in a.dims.split(","):
+                    keep(which, measure_documents(library, cell, which == "backward", a))
+            for cell in cells(a.set) if a.set != "documents" else ():
+                if str(cell[5]) in a.dims.split(",") and (not lens or str(cell[4]) in lens) and ("causal" if cell[6] else "full") in masks:
+                    keep(which, measure(library, before, peers, cell, which == "backward", a))
+                    torch.cuda.empty_cache()
 
     def summary(name, values):
         return f" · {name}: geometric mean {statistics.geometric_mean(values):.3f}, lowest {min(values):.3f}" if values else ""
 
-    factors = [] if a.set in ("documents", "decode") or a.dtype == "fp8" else place_fa3(rows, {"forward": "fwd", "backward": "bwd"}[a.which])
+    recorded_here = a.set not in ("documents", "decode") and a.dtype != "fp8" and "fa3" not in peers and "H200" in torch.cuda.get_device_name()
+    factors = [x for which in passes for x in place_fa3([r for r in rows if r["pass"] == which], SHORT[which])] if recorded_here else []
     title += summary("ratio", [float(row["ratio"]) for row in rows])
     title += summary("fa3_ratio", [float(row["fa3_ratio"]) for row in rows if "fa3_ratio" in row])
     if factors:
         title += f" · card's factor {min(factors):.3f} to {max(factors):.3f}, median {statistics.median(factors):.3f}"
-    if a.which == "backward":
+    if "backward" in passes:
         title += summary("free over ordered", [float(row["ours_ms"]) / float(row["ordered_ms"]) for row in rows if "ordered_ms" in row])
     if before:
         title += summary("before over ours", [float(row["before_ms"]) / float(row["ours_ms"]) for row in rows])

@@ -5,10 +5,11 @@ The model is the same: RMSNorm, rotary positions, causal attention, SwiGLU, unti
 weights, autocast to bf16, no clipping in PyTorch (headroom's step clips by the global norm). PyTorch's peak is
 torch.cuda.max_memory_allocated of a step; headroom's is its arena's, forecast and ledger being equal. Times are means of a round's steps
 after three that do not count; of several rounds the median counts. A model of PyTorch's is compiled once, in a process of its own, which
-keeps its weights and moments on the card between the rounds.
+keeps its weights and moments on the card between the rounds; it leaves the card before ours begins where there is one round.
 
     python3 bench/peers/gpu_step.py [--headroom build/release/headroom] [--models small,large,2.7B] [--len 1024] [--batch 4]
                                     [--modes eager,compile] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE] [--cells FILE.csv]
+    python3 bench/peers/gpu_step.py --only-compile     # measures nothing; a later run compiles from inductor's cache
 """
 import argparse
 import json
@@ -186,13 +187,15 @@ def main():
     p.add_argument("--rounds", type=int, default=2, help="times each is measured, in turn; the median round counts")
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--ours", action="append", help="options of headroom step for one more row, as one word; may be repeated")
+    p.add_argument("--gradients", help="half, none, or both: short for --ours '--masters halves --update during --gradients X'")
     p.add_argument("--ahead", type=float, default=0,
                    help="compile all models beside one another, waiting so many seconds at most before anything is timed")
+    p.add_argument("--only-compile", action="store_true", help="one step of each model beside one another, whose compiled code stays on the disk")
     p.add_argument("--out")
     p.add_argument("--cells", help="a file for headroom bench (cells.py)")
     a = p.parse_args()
     multiprocessing.set_start_method("spawn")
-    ours = [""] + (a.ours or [])
+    ours = [""] + (a.ours or []) + [f"--masters halves --update during --gradients {x}" for x in (a.gradients or "").split(",") if x]
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
     mode_of_peer = a.modes.split(",")[-1]  # the one that ratios are against
     peer = f"torch {mode_of_peer}"
@@ -201,26 +204,32 @@ def main():
     def begin(preset):
         return {f"torch {mode}": Peer(preset, mode, a) for mode in a.modes.split(",")}
 
-    ahead = {preset: begin(preset) for preset in a.models.split(",")} if a.ahead else {}
-    until = time.monotonic() + a.ahead
+    ahead = {preset: begin(preset) for preset in a.models.split(",")} if a.ahead or a.only_compile else {}
+    until = time.monotonic() + (a.ahead or 3600)
     for preset, peers in ahead.items():
         for who, one in peers.items():
             print(f"{preset:6} {who}: {one.ready(max(0, until - time.monotonic())) or 'still compiling'}", flush=True)
+    if a.only_compile:
+        return [one.end() for peers in ahead.values() for one in peers.values()]
     for preset in a.models.split(","):
         peers = ahead.get(preset) or begin(preset)
         seen = {}
         for _ in range(a.rounds):
             for who, one in peers.items():
                 seen.setdefault(who, []).append(one.round())
+                if a.rounds == 1:
+                    one.end()
             for more in ours:
                 seen.setdefault(f"headroom {more}".strip(), []).append(headroom(preset, a, more.split()))
         for one in peers.values():
             one.end()
-        base, mine = median_of(seen[peer]), median_of(seen["headroom"])
-        for who in peers:
-            theirs = median_of(seen[who])
-            why = "" if mine and theirs else str((seen["headroom"] if theirs else seen[who])[0][1])
-            cells.add(f"train bf16 {preset} {a.batch} x {a.len}", who, mine and mine[0], theirs and theirs[0], why)
+        base = median_of(seen[peer])
+        for more in ours:
+            row = f"headroom {more}".strip()
+            for who in peers:
+                mine, theirs = median_of(seen[row]), median_of(seen[who])
+                why = "" if mine and theirs else str((seen[row] if theirs else seen[who])[0][1])
+                cells.add(f"train bf16 {preset} {a.batch} x {a.len} {more}".strip(), who, mine and mine[0], theirs and theirs[0], why)
         for who, results in seen.items():
             measured = median_of(results)
             if not measured:

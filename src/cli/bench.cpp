@@ -17,7 +17,7 @@ Run bench(CLI::App& app, Common& common) {
   add_flag(app, "--list", a->list, "Show the tables and their commands; measure nothing");
   add_flag(app, "--resume", a->resume, "Continue the interrupted run with the same settings");
   app.footer(
-      "Examples:\n  headroom bench --list\n  headroom bench --out my_card.json\n  headroom bench --python venv/bin/python3 --out "
+      "Examples:\n  headroom bench --list\n  headroom bench --quick --out my_card.json\n  headroom bench --python venv/bin/python3 --out "
       "my_card.json\n"
       "  headroom report bench/cards/*.json --out page.html\n\n"
       "On a CPU there are fewer tables of smaller sizes, for two minutes.\n"
@@ -25,7 +25,7 @@ Run bench(CLI::App& app, Common& common) {
   return [a, &common] {
     const Device d = chosen_device(common);
     const int gpus = cuda_device_count();
-    if (a->list) return deliver(studies::bench_list(d, gpus), common);
+    if (a->list) return deliver(studies::bench_list(d, gpus, a->study.quick), common);
     return with_host(
         "bench", common, a->resume, [&](const studies::Host& host) { return studies::bench_study(a->study, d, gpus, host); },
         Elsewhere::lines);

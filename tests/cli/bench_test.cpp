@@ -1,4 +1,5 @@
 // `headroom bench` as a user meets it, with peers that are a script of this test's: cells, ratios, losses, one page of several cards.
+#include "studies/bench/bench.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
@@ -58,6 +59,26 @@ TEST_F(Bench, WhatCannotBeHadSaysWhy) {
   EXPECT_EQ(none.code, 3) << "nothing can be had";
   EXPECT_NE(Json::parse(none.out)["rows"][0]["why"].get<std::string>().find("has no torch"), std::string::npos) << none.out;
   refused("bench --tables nothing --device cpu", 2, "choose from device, attention");
+}
+
+TEST_F(Bench, QuickMeasuresTheSameTablesInLessTime) {
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda}) {
+    Device d;
+    d.kind = kind;
+    const auto whole = studies::bench_tables(d, 2, false), quick = studies::bench_tables(d, 2, true);
+    ASSERT_EQ(whole.size(), quick.size());
+    double minutes = 0, fewer = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      EXPECT_EQ(whole[i].name, quick[i].name);
+      EXPECT_LE(quick[i].minutes, whole[i].minutes) << whole[i].name;
+      minutes += whole[i].minutes, fewer += quick[i].minutes;
+    }
+    EXPECT_LE(minutes, 20.5) << "as --minutes says";
+    EXPECT_LT(fewer, 0.7 * minutes);
+  }
+  const Ended list = run("bench --list --quick --device cpu");
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_NE(list.out.find("--rounds 1"), std::string::npos) << list.out;
 }
 
 TEST_F(Bench, StoppedItGoesOnWithTheTablesThatAreThere) {

@@ -27,41 +27,74 @@ std::vector<std::string> words_of(const std::string& line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-std::vector<BenchTable> tables_of_gpu(int gpus) {
+// What a table takes in minutes, and in --quick: fewer rounds and cells, so that the tables of a GPU take five minutes together where the code of
+// torch.compile is in its cache. The first are those that the docs cite first.
+std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
+  const auto peers = [&](const char* more, const char* shorter) {
+    return words_of(fmt::format("python3 bench/peers/attention_gpu.py libheadroom_variants.so {}{}", more, quick ? shorter : ""));
+  };
+  const auto ours = [](const char* more) { return words_of(fmt::format("headroom {}", more)); };
+  constexpr const char* fewer = " --rounds 5";
   std::vector<BenchTable> all{
-      {"device", "Ceilings of this machine", "docs/measuring.md", words_of("headroom device --device cuda"), "ceilings", 1},
-      {"attention", "Attention, ours", "docs/attention.md",
-       words_of("headroom attention --device cuda --attention all --precision bf16 --batch 4 --heads 16 --dim 64,128 --len 1024,4096,16384 "
-                "--mask causal --seconds 0.3"),
-       "rows", 2, true},
-      {"attention-forward", "Attention forward beside PyTorch's", "docs/attention.md",
-       words_of("python3 bench/peers/attention_gpu.py libheadroom_variants.so --pass forward --dims 64,128"), "rows", 3},
-      {"attention-backward", "Attention backward beside PyTorch's", "docs/attention.md",
-       words_of("python3 bench/peers/attention_gpu.py libheadroom_variants.so --pass backward --dims 64,128"), "rows", 3},
+      {"device", "Ceilings of this machine", "docs/measuring.md", ours("device --device cuda"), "ceilings", 0.5},
+      {"attention-forward", "Attention forward beside FlashAttention-3 and PyTorch's", "docs/attention.md",
+       peers("--pass forward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 0.8 : 1.5},
+      {"attention-backward", "Attention backward beside FlashAttention-3 and PyTorch's", "docs/attention.md",
+       peers("--pass backward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 1.2 : 3},
+      {"attention-documents", "Packed documents beside rows of a batch", "docs/attention.md", peers("--set documents --pass both", fewer),
+       "rows", quick ? 0.5 : 1},
+      {"attention-decode", "One new position against a cache beside PyTorch's", "docs/attention.md",
+       peers("--set decode --peers cudnn,flash", fewer), "rows", quick ? 0.5 : 1},
+      {"step-peers", "Training steps beside torch.compile", "docs/performance.md",
+       words_of(fmt::format("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes compile --gradients {} --rounds {}",
+                            quick ? "none" : "half,none", quick ? 1 : 3)),
+       "rows", quick ? 1.2 : 8},
       {"step", "Training steps, ours", "docs/performance.md",
-       words_of("headroom step --device cuda --model small,large,2.7B --len 1024 --precision bf16 --steps 10"), "rows", 2, true},
-      {"step-peers", "Training steps beside PyTorch", "docs/performance.md",
-       words_of("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes compile --rounds 1"), "rows", 8}};
+       ours(quick ? "step --device cuda --model small,large,2.7B --len 1024 --batch 4 --precision bf16 --steps 5 --warmup 3"
+                  : "step --device cuda --model small,large,2.7B --len 1024 --batch 4 --precision bf16 --steps 10"),
+       "rows", quick ? 0.5 : 1, true},
+      {"step-fp8", "Training steps in fp8, ours", "docs/performance.md",
+       ours("step --device cuda --model small,2.7B --len 1024 --batch 4 --precision fp8 --masters halves --update during --gradients half "
+            "--phase train --steps 10"),
+       "rows", quick ? 0.3 : 0.5, true},
+      {"attention-others", "Attention beside other kernels of PyTorch's", "docs/attention.md",
+       peers("--pass both --dims 128 --lens 4096 --masks causal --peers efficient,math,flex", fewer), "rows", 0.5},
+      {"attention", "Attention, ours", "docs/attention.md",
+       ours(quick
+                ? "attention --device cuda --attention all --precision bf16 --batch 4 --heads 16 --dim 128 --len 1024,4096 --mask causal "
+                  "--seconds 0.1"
+                : "attention --device cuda --attention all --precision bf16 --batch 4 --heads 16 --dim 64,128 --len 1024,4096,16384 --mask "
+                  "causal --seconds 0.3"),
+       "rows", quick ? 0.4 : 2, true}};
   if (gpus > 1)
     all.push_back({"comm", "Collectives between the GPUs", "docs/several-gpus.md",
-                   words_of(fmt::format("headroom comm --device cuda --gpus {}", gpus)), "comm", 1});
+                   words_of(fmt::format("headroom comm --device cuda --gpus {}", gpus)), "comm", quick ? 0.5 : 1});
   return all;
 }
 
-std::vector<BenchTable> tables_of_cpu() {
+std::vector<BenchTable> tables_of_cpu(bool quick) {
   return {
       {"device", "Ceilings of this machine", "docs/measuring.md", words_of("headroom device --device cpu"), "ceilings", 1},
       {"attention", "Attention, ours", "docs/attention.md",
-       words_of("headroom attention --device cpu --attention plain,flash --precision fp32 --batch 1 --heads 4 --dim 64 --len 256,1024,2048 "
-                "--mask causal --seconds 0.3"),
+       words_of(
+           quick ? "headroom attention --device cpu --attention plain,flash --precision fp32 --batch 1 --heads 4 --dim 64 --len 256,1024 "
+                   "--mask causal --seconds 0.1"
+                 : "headroom attention --device cpu --attention plain,flash --precision fp32 --batch 1 --heads 4 --dim 64 --len "
+                   "256,1024,2048 "
+                   "--mask causal --seconds 0.3"),
        "rows", 1, true},
       {"attention-peers", "Attention beside PyTorch's", "docs/attention.md",
-       words_of("python3 bench/peers/cpu_attention.py --dims 64,128 --lens 256,1024,4096 --masks causal --seconds 0.5"), "rows", 2},
+       words_of(quick ? "python3 bench/peers/cpu_attention.py --dims 64 --lens 256,1024 --masks causal --seconds 0.1"
+                      : "python3 bench/peers/cpu_attention.py --dims 64,128 --lens 256,1024,4096 --masks causal --seconds 0.5"),
+       "rows", quick ? 0.5 : 2},
       {"step", "Training steps, ours", "docs/engine.md",
-       words_of("headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 10000 --len 256 --steps 5 --warmup 1"), "rows", 1,
-       true},
+       words_of(quick ? "headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 10000 --len 256 --steps 2 --warmup 1"
+                      : "headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 10000 --len 256 --steps 5 --warmup 1"),
+       "rows", 1, true},
       {"step-peers", "Training steps beside PyTorch", "docs/engine.md",
-       words_of("python3 bench/peers/cpu_step.py --layers 4 --width 256 --heads 4 --len 256 --steps 5 --warmup 2 --rounds 3"), "rows", 2},
+       words_of(quick ? "python3 bench/peers/cpu_step.py --layers 4 --width 256 --heads 4 --len 256 --steps 3 --warmup 1 --rounds 1"
+                      : "python3 bench/peers/cpu_step.py --layers 4 --width 256 --heads 4 --len 256 --steps 5 --warmup 2 --rounds 3"),
+       "rows", quick ? 1 : 2},
       {"comm", "Collectives between processes", "docs/several-gpus.md", words_of("headroom comm --device cpu --ranks 2 --bytes 1MB,10MB"),
        "comm", 0.5}};
 }
@@ -247,22 +280,22 @@ Record record_of(const std::vector<Measured>& all, std::size_t asked, const Devi
 
 }  // namespace
 
-std::vector<BenchTable> bench_tables(const Device& device, int gpus) {
-  return device.kind == DeviceKind::cuda ? tables_of_gpu(gpus) : tables_of_cpu();
+std::vector<BenchTable> bench_tables(const Device& device, int gpus, bool quick) {
+  return device.kind == DeviceKind::cuda ? tables_of_gpu(gpus, quick) : tables_of_cpu(quick);
 }
 
 std::vector<std::string> bench_table_names() {
   std::vector<std::string> names;
-  for (const auto& tables : {tables_of_gpu(2), tables_of_cpu()})
+  for (const auto& tables : {tables_of_gpu(2, false), tables_of_cpu(false)})
     for (const BenchTable& t : tables)
       if (std::find(names.begin(), names.end(), t.name) == names.end()) names.push_back(t.name);
   return names;
 }
 
-Record bench_list(const Device& device, int gpus) {
+Record bench_list(const Device& device, int gpus, bool quick) {
   Table t{"rows", "", {{"bench"}, {"docs"}, {"minutes"}, {"command"}}, {}};
   double minutes = 0;
-  const auto tables = bench_tables(device, gpus);
+  const auto tables = bench_tables(device, gpus, quick);
   for (const BenchTable& one : tables) {
     t.add({one.name, one.docs, one.minutes, joined(one.command, " ")});
     minutes += one.minutes;
@@ -272,7 +305,7 @@ Record bench_list(const Device& device, int gpus) {
 }
 
 Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, const Host& host) {
-  std::vector<BenchTable> tables = bench_tables(device, gpus);
+  std::vector<BenchTable> tables = bench_tables(device, gpus, asked.quick);
   std::erase_if(tables, [&](const BenchTable& t) {
     return !asked.tables.empty() && std::find(asked.tables.begin(), asked.tables.end(), t.name) == asked.tables.end();
   });
@@ -282,7 +315,7 @@ Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, con
   const bool any_peer = std::any_of(tables.begin(), tables.end(), [](const BenchTable& t) { return of_peers(t); });
   const Peers peers = any_peer ? peers_of(asked) : Peers{};
   std::vector<Measured> all;
-  double minutes_left = asked.minutes;
+  double minutes_left = asked.minutes.value_or(asked.quick ? 5 : 20);
   bool stopped = false;
   for (const BenchTable& t : tables) {
     host.progress(double(all.size()) / double(tables.size()), fmt::format("{}, {} of {}", t.name, all.size() + 1, tables.size()));

@@ -2,6 +2,7 @@
 // this program, peers in turns with it by the scripts of bench/peers, where a Python with torch is installed. A table is kept as soon as it is
 // there; one that could not be measured says why.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,21 +24,24 @@ std::vector<std::string> bench_table_names();
 
 struct BenchAsked {
   std::vector<std::string> tables{};
-  double minutes = 20;
+  bool quick = false;
+  std::optional<double> minutes{};
   std::string python = "python3", peers{};
 };
 void describe(Of<BenchAsked> auto& a, auto&& f) {
   f(a.tables, {.name = "tables", .about = "Tables to measure [all]", .choices = bench_table_names});
-  f(a.minutes,
-    {.name = "minutes", .about = "Time for all of them; a table that finds less left than it takes is refused", .real = {0.1, 1e4}});
+  f(a.quick, {.name = "quick", .about = "Less of each table: fewer rounds and shapes"});
+  f(a.minutes, {.name = "minutes",
+                .about = "Time for all of them; a table that finds less left than it takes is refused [20; 5 with --quick]",
+                .real = {0.1, 1e4}});
   f(a.python, {.name = "python", .about = "A Python that has torch, for the peers"});
   f(a.peers, {.name = "peers", .about = "Folder of the peers' scripts [bench/peers]"});
 }
 
 // Those of a GPU, or fewer and smaller ones of a CPU. gpus: of this machine.
-std::vector<BenchTable> bench_tables(const Device&, int gpus);
+std::vector<BenchTable> bench_tables(const Device&, int gpus, bool quick);
 
-Record bench_list(const Device&, int gpus);
+Record bench_list(const Device&, int gpus, bool quick);
 Outcome bench_study(const BenchAsked&, const Device&, int gpus, const Host&);
 
 }  // namespace headroom::studies
