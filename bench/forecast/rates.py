@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures on one card what a forecast's times are made of, and step times of programs to hold them against (150 s on an H200).
 
-    python3 bench/forecast/rates.py FOLDER [--seconds 150] [--only products,attention,bytes,copies,host,steps]
+    python3 bench/forecast/rates.py FOLDER [--seconds 150] [--only products,attention,bytes,copies,host,steps] [--programs "nanogpt.py; trainer.py"]
 
 Writes rates.csv (products, attention, kernels by bytes, copies, host: microseconds of one call), steps.csv (programs: milliseconds of
 a step) and kernels.csv.gz (every kernel of one step of these programs). Calls are captured in a CUDA graph, so a gap of the host is not in them.
@@ -353,7 +353,7 @@ def quick_numbers():
         setattr(torch.Tensor, name, quick)
 
 
-def steps(folder, until):
+def steps(folder, until, programs):
     quick_numbers()
     sys.path.insert(0, os.path.join(HERE, "programs"))
     clock = Steps()
@@ -365,8 +365,9 @@ def steps(folder, until):
         kernels.writerow("program at_us us stream grid block bytes name".split())
         again = [p for p in PROGRAMS if p in ("nanogpt.py", "trainer.py", "trainer.py --precision fp32 --batch 2 --len 768", "causal.py --model llama",
                                               "trainer.py --model gpt2 --attention eager --batch 4 --len 512", "trainer.py --batch 2 --len 2048 --checkpoint")]
-        for program, traced in [(p, False) for p in PROGRAMS[:-2]] + [(p, True) for p in PROGRAMS[-2:-1]] + [(p, True) for p in again] + [(PROGRAMS[-1], True)]:
-            if spent() > until - (40 if "compile" in program else 25 if "1b" in program else 10):
+        usual = [(p, False) for p in PROGRAMS[:-2]] + [(p, True) for p in PROGRAMS[-2:-1]] + [(p, True) for p in again] + [(PROGRAMS[-1], True)]
+        for program, traced in [(p, True) for p in programs] or usual:
+            if spent() > until - (30 if "compile" in program else 25 if "1b" in program else 10):
                 table.writerow([program, "no time", "", "", "", "", int(traced)])
                 continue
             torch.set_float32_matmul_precision("highest")
@@ -402,6 +403,7 @@ def main():
     p.add_argument("folder")
     p.add_argument("--seconds", type=float, default=150)
     p.add_argument("--only", default="host,products,attention,bytes,copies,steps")
+    p.add_argument("--programs", default="", help="these programs' steps, each traced, in place of the usual ones; a semicolon between two")
     a = p.parse_args()
     folder, parts = os.path.abspath(a.folder), a.only.split(",")
     os.makedirs(folder, exist_ok=True)
@@ -413,7 +415,7 @@ def main():
             if part == "host":
                 host(out)
             elif part == "steps":
-                steps(folder, a.seconds)
+                steps(folder, a.seconds, [p.strip() for p in a.programs.split(";") if p.strip()])
             elif part == "attention":
                 attention(out, spent() + a.seconds * 0.1)
             elif part == "bytes":
