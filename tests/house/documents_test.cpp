@@ -1,13 +1,15 @@
-// What the documents say of the tree is so: README's commands are the program's, links lead somewhere, records are cited, and the tour
-// names every folder. Prose keeps its columns.
+// What the documents say of the tree is so: README's commands are the program's, links lead to pages and sections that
+// are there and from README to every page, records are cited, and the tour names every folder. Prose keeps its columns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -45,17 +47,48 @@ Words commands_of_readme(const std::string& text) {
   return first_groups(between(text, "\n| command |", "\n\n"), row);
 }
 
-// Targets inside the tree; code is not prose, and a part of a page is not looked for.
-Words links_of(const std::string& text) {
-  static const std::regex link(R"(\]\(([^)\s]+)\))");
+// Code is not prose.
+Words lines_of_prose(const std::string& text) {
   Words out;
   std::stringstream lines(text);
   bool code = false;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("```")) code = !code;
-    if (code) continue;
+    if (!code) out.push_back(line);
+  }
+  return out;
+}
+
+struct Link {
+  std::string file, section;  // either may be empty
+  bool operator==(const Link&) const = default;
+};
+
+std::vector<Link> links_of(const std::string& text) {
+  static const std::regex link(R"(\]\(([^)\s]+)\))");
+  std::vector<Link> out;
+  for (const std::string& line : lines_of_prose(text))
     for (const auto& target : first_groups(line, link))
-      if (target.find("://") == std::string::npos && !target.starts_with("#")) out.push_back(target.substr(0, target.find('#')));
+      if (target.find("://") == std::string::npos) {
+        const auto at = std::min(target.find('#'), target.size());
+        out.push_back({target.substr(0, at), target.substr(std::min(at + 1, target.size()))});
+      }
+  return out;
+}
+
+// The names by which a link reaches the sections of a page: lower case, blanks as hyphens, letters, digits, '_' and '-' alone.
+Words sections_of(const std::string& text) {
+  static const std::regex head("#+ (.*)"), link(R"(\[([^\]]*)\]\([^)]*\))");
+  Words out;
+  for (const std::string& line : lines_of_prose(text)) {
+    std::smatch found;
+    if (!std::regex_match(line, found, head)) continue;
+    std::string name;
+    for (const char c : std::regex_replace(found[1].str(), link, "$1")) {
+      if (c == ' ') name += '-';
+      if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-') name += char(std::tolower(static_cast<unsigned char>(c)));
+    }
+    out.push_back(name);
   }
   return out;
 }
@@ -106,15 +139,42 @@ TEST(Documents, ReadmeListsTheProgramsCommandsInTheirOrder) {
   EXPECT_EQ(commands_of_readme(text_of(root / "README.md")), program);
 }
 
+fs::path target_of(const fs::path& document, const Link& link) {
+  if (link.file.empty()) return document;
+  const fs::path target = (link.file.starts_with("/") ? root / link.file.substr(1) : document.parent_path() / link.file).lexically_normal();
+  return fs::exists(target / "README.md") ? (target / "README.md").lexically_normal() : target;  // a folder shows its own page
+}
+
 TEST(Documents, EveryLinkLeadsSomewhere) {
   std::size_t links = 0;
+  std::map<fs::path, Words> sections;
   for (const auto& document : documents())
-    for (const auto& target : links_of(text_of(document))) {
+    for (const Link& link : links_of(text_of(document))) {
       ++links;
-      const bool there = fs::exists(target.starts_with("/") ? root / target.substr(1) : document.parent_path() / target);
-      EXPECT_TRUE(there) << document.lexically_relative(root) << " links to " << target;
+      const fs::path target = target_of(document, link);
+      ASSERT_TRUE(fs::exists(target)) << document.lexically_relative(root) << " links to " << link.file;
+      if (link.section.empty() || target.extension() != ".md") continue;
+      if (!sections.count(target)) sections[target] = sections_of(text_of(target));
+      const Words& there = sections[target];
+      EXPECT_NE(std::find(there.begin(), there.end(), link.section), there.end())
+          << document.lexically_relative(root) << " links to a section that is not there: " << link.file << "#" << link.section;
     }
-  EXPECT_GT(links, 5u);
+  EXPECT_GT(links, 100u);
+}
+
+TEST(Documents, LinksLeadFromTheReadmeToEveryPage) {
+  std::set<fs::path> reached{root / "README.md"};
+  std::vector<fs::path> next(reached.begin(), reached.end());
+  while (!next.empty()) {
+    const fs::path page = next.back();
+    next.pop_back();
+    for (const Link& link : links_of(text_of(page)))
+      if (const fs::path target = target_of(page, link); target.extension() == ".md" && reached.insert(target).second)
+        next.push_back(target);
+  }
+  for (const auto& document : documents())
+    if (document.lexically_relative(root).begin()->string() == "docs" || document.lexically_relative(root).begin()->string() == "bench")
+      EXPECT_TRUE(reached.count(document)) << "no page that README leads to links to " << document.lexically_relative(root);
 }
 
 TEST(Documents, EveryRecordIsInTheIndexAndCitedByAPage) {
@@ -174,7 +234,9 @@ TEST(Documents, ARowOrALinkIsSeen) {
   EXPECT_EQ(commands_of_program("constexpr Command commands[] = {\n    {\"a\", \"does\", a},\n  {\"b\", \"\", b},\n};\n {\"c\", \"\"}"),
             (Words{"a", "b"}));
   EXPECT_EQ(commands_of_readme("\n| command | line |\n|---|---|\n| `a` | does |\n| `b` | |\n\n| `c` | |"), (Words{"a", "b"}));
-  EXPECT_EQ(links_of("[a](b.md) [c](https://d) [e](#f), [g](h/i.md#j)\n```cpp\n[](k)\n```\n[l](m)"), (Words{"b.md", "h/i.md", "m"}));
+  EXPECT_EQ(links_of("[a](b.md) [c](https://d) [e](#f), [g](h/i.md#j)\n```cpp\n[](k)\n```\n[l](m)"),
+            (std::vector<Link>{{"b.md", ""}, {"", "f"}, {"h/i.md", "j"}, {"m", ""}}));
+  EXPECT_EQ(sections_of("# The Page\n## `a_b`, c-d [E](f.md)\ng\n```\n# h\n```"), (Words{"the-page", "a_b-c-d-e"}));
 }
 
 }  // namespace
