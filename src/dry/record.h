@@ -199,6 +199,7 @@ enum class Said : std::uint32_t {
   static_runtime,  // a library brings its own runtime; `name` is its file
   host_full,       // the host's limit for pinned memory
   by_formula,      // a library's function: its workspace is a formula's, fitted to a few shapes that a card was asked about
+  by_rule,         // a library's function: its workspace is what a card was seen to take, give or take `bytes`
 };
 
 struct Note {  // the first time, then at counts of 2, 4, 8, …

@@ -228,6 +228,11 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   t.row.high_bytes = 1;
   fill(t, {guessing});
   EXPECT_FALSE(t.row.high_bytes);
+  ProcessStory measured = story(one_of_two_blocks(true));  // or as much as a card took, give or take what is named
+  measured.functions.push_back({"cuDNN LSTM", workspace_as_measured, "train.py:3", 1, std::uint64_t(6 * mebibyte)});
+  for (ProgramAccount& a : measured.cards) a.unsure_bytes = std::uint64_t(6 * mebibyte);
+  fill(t, {measured});
+  EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 86 * mebibyte);
 }
 
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {

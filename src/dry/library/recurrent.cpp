@@ -1,5 +1,6 @@
-// cuDNN's recurrent layers. Weights have their published sizes, layer by layer, matrices first. What a pass takes beside its tensors is not
-// published: a formula that gives what an H200 took (cuDNN 9.19), and the record names it.
+// cuDNN's recurrent layers. Weights have their published sizes, layer by layer, matrices first. What a pass takes beside its tensors follows
+// what a card was seen to take, and the record names it.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,19 +12,21 @@ using namespace headroom::dry;
 
 namespace {
 
-enum Cell { relu, tanh, lstm, gru };  // cudnnRNNMode_t
-constexpr int training = 1;           // cudnnForwardMode_t
+enum Cell { relu, tanh, lstm, gru };                             // cudnnRNNMode_t
+enum Algorithm { standard, persistent, dynamic, small_hidden };  // cudnnRNNAlgo_t
+enum Type { floats = 0, doubles = 1, halves = 2, bfloat = 9 };   // cudnnDataType_t
+constexpr int training = 1;                                      // cudnnForwardMode_t
 constexpr int no_bias = 0, both_biases = 2;
 
 struct Layers {  // a cudnnRNNDescriptor
-  int cell = lstm, bias = both_biases, both_ways = 0, type = 0, input = 0, hidden = 0, projected = 0, layers = 0;
+  int algorithm = standard, cell = lstm, bias = both_biases, both_ways = 0, type = floats, input = 0, hidden = 0, projected = 0, layers = 0;
 
   std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
   std::int64_t ways() const { return both_ways ? 2 : 1; }
   std::int64_t out() const { return projected > 0 ? projected : hidden; }
   std::int64_t in(std::int64_t layer) const { return layer == 0 ? input : ways() * out(); }
   std::int64_t biases() const { return bias == no_bias ? 0 : bias == both_biases ? 2 : 1; }
-  std::size_t element() const { return type == 1 ? 8 : type == 0 ? 4 : 2; }  // double, float, half and bfloat16
+  std::size_t element() const { return type == doubles ? 8 : type == floats ? 4 : 2; }
 
   // Elements of a layer's matrices in one direction: those of its input, those of its state, the projection.
   std::int64_t matrices(std::int64_t layer) const {
@@ -45,20 +48,39 @@ struct Tensor {  // a cudnnTensorDescriptor, as far as cudnnGetRNNWeightParams f
   int type, dims, size[3], stride[3];
 };
 
+// What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 108 passes of an H100 with cuDNN 9.19
+// (bench/results/h100_scratch_recurrent_2026-11-24.csv); a test walks them. Other shapes may take
+// more or less.
 struct Scratch {
-  std::int64_t work = 0, reserve = 0;
+  std::int64_t work = 0, reserve = 0, unsure = 0;  // bytes; `unsure`: how much more or less the work may take
+  bool known = false;                              // false: by the same sizes, but of such layers no card was asked
 };
-// Kept for backward: of each layer the activated gates and the cell's state (of a GRU its candidate's second half), and what goes from layer to
-// layer. Work: the weights in another order, gates, two states and the input. Both as of an LSTM of two layers in one direction, in FP32 and fp16,
-// whose peaks of PyTorch's allocator come out exact; other cells, depths and directions follow the same count.
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
-  const std::int64_t element = std::int64_t(l.element()), places = std::int64_t(x.length) * x.batch;
-  const std::int64_t state = places * l.hidden * l.ways() * element;
-  const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 4 : 1;
-  constexpr std::int64_t rest = 512;
+  const std::int64_t element = std::int64_t(l.element()), places = std::int64_t(x.length) * x.batch,
+                     pairs = std::int64_t(l.layers) * l.ways();
+  const std::int64_t output = places * l.hidden * l.ways(), input = places * l.input, state = std::int64_t(x.batch) * l.hidden;  // elements
+  const std::int64_t matrices = l.all_matrices(), more = 2 * (l.ways() - 1);
+  const bool small = l.algorithm == small_hidden && l.type != bfloat;  // in bfloat16 it takes what the standard one takes
+
+  // Two arrangements, and the larger one counts: every gate of a layer at once, or one layer's inputs and outputs in a copy. Layers in one
+  // direction with small matrices are computed in pieces of the sequence, and then only the second counts.
+  const std::int64_t at_once = (l.gates() + 1 + more) * output + input + ((l.cell == lstm ? 10 : 5) + more) * pairs * state;
+  const bool in_pieces = l.layers > 1 && l.ways() == 1 && l.gates() * l.hidden <= 1024;
+  const std::int64_t piece = 3 * ((std::int64_t(x.length) + 31) / 32) * state;
+  const std::int64_t copies = l.ways() == 2 ? (l.layers > 1 ? 6 : 5) * output : l.layers > 1 ? 3 * output + piece : 4 * output;
+  const std::int64_t copied = copies + 2 * input + ((in_pieces && l.cell == lstm ? 11 : 5) + more) * pairs * state;
+
+  std::int64_t elements = in_pieces ? copied : std::max(at_once, copied);
+  if (small) elements = 6 * (1 + l.ways()) * output / l.ways() + 4 * input + (5 + l.ways()) * pairs * state;
+  constexpr std::int64_t of_a_stream = 8 << 20, head = 256;
   Scratch s;
-  s.work = l.elements() * element + (l.gates() + 2) * state + places * l.input * element;
-  if (for_backward) s.reserve = state * (kept * l.layers + l.layers - 1) + rest;
+  s.work = (matrices + elements) * element + pairs * of_a_stream + head + 8 * std::int64_t(x.batch);
+  if (l.algorithm == persistent) s.work += (4 << 20) - 2 * state * element;  // one shape was measured
+  // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), and what goes from layer to layer.
+  const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
+  if (for_backward) s.reserve = output * element * (kept * l.layers + l.layers - 1) + head;
+  s.known = l.out() == l.hidden && l.type != doubles && l.algorithm != dynamic;
+  s.unsure = (output + input) * element + (l.algorithm == persistent ? 4 << 20 : 0);
   return s;
 }
 
@@ -92,9 +114,9 @@ int cudnnDestroyRNNDescriptor(Layers* l) {
   delete l;
   return ok;
 }
-int cudnnSetRNNDescriptor_v8(Layers* l, int, int cell, int bias, int direction, int, int type, int, int, int input, int hidden,
+int cudnnSetRNNDescriptor_v8(Layers* l, int algorithm, int cell, int bias, int direction, int, int type, int, int, int input, int hidden,
                              int projected, int layers, void*, unsigned) {
-  *l = {cell, bias, direction, type, input, hidden, projected, layers};
+  *l = {algorithm, cell, bias, direction, type, input, hidden, projected, layers};
   return ok;
 }
 int cudnnCreateRNNDataDescriptor(Sequences** out) {
@@ -149,7 +171,7 @@ int cudnnGetTensorNdDescriptor(const Tensor* t, int room, int* type, int* dims, 
 }
 int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequences* x, std::size_t* work, std::size_t* reserve) {
   const Scratch s = scratch_of(*l, *x, mode == training);
-  note(Said::by_formula, name_of(*l), std::uint64_t(s.work + s.reserve));
+  note(s.known ? Said::by_rule : Said::by_formula, name_of(*l), std::uint64_t(s.unsure));
   if (work) *work = std::size_t(s.work);
   if (reserve) *reserve = std::size_t(s.reserve);
   return ok;

@@ -111,13 +111,19 @@ void say(const char* what, const char* name) {
 
 void note(Said said, std::string_view name, std::uint64_t bytes) {
   static std::mutex mutex;
-  static auto& counts = *new std::map<std::pair<Said, std::string>, std::uint64_t>;
+  struct Noted {
+    std::uint64_t count = 0, bytes = 0;
+  };
+  static auto& all = *new std::map<std::pair<Said, std::string>, Noted>;
   std::uint64_t count;
   {
     const std::lock_guard lock(mutex);
-    count = ++counts[{said, std::string(name)}];
+    Noted& noted = all[{said, std::string(name)}];
+    count = ++noted.count;
+    const bool more = bytes > noted.bytes && said == Said::by_rule;  // the most counts
+    noted.bytes = std::max(noted.bytes, bytes);
+    if (!std::has_single_bit(count) && !more) return;
   }
-  if (!std::has_single_bit(count)) return;
   Recorder& record = Recorder::get();
   record.add(Note{said, record.name(name), count, bytes, std::uint32_t(device()), 0, here()});
 }

@@ -172,6 +172,7 @@ class Reading {
     if (n.said == Said::host_full) return;
     auto& row = functions_[{name, n.said}];
     row.count = std::max(row.count, std::int64_t(n.count));
+    if (n.said == Said::by_rule) row.bytes = std::max(row.bytes, n.bytes);
     if (row.line.empty()) row.line = lines_(n.place.stack).line;
   }
   void operator()(const Head&, const dry::Mark& m) {
@@ -223,8 +224,10 @@ class Reading {
       row.what = key.second == dry::Said::accepted     ? "only accepted"
                  : key.second == dry::Said::refused    ? "refused"
                  : key.second == dry::Said::by_formula ? workspace_by_a_formula
+                 : key.second == dry::Said::by_rule    ? workspace_as_measured
                                                        : workspace_taken_as_nothing;
       story_.functions.push_back(row);
+      unsure_ += row.bytes;
     }
     for (auto& [device, card] : cards_)
       if (!card.points.empty() || card.ran_out || card.driver_most > 0) story_.cards.push_back(account_of(device, card));
@@ -333,6 +336,7 @@ class Reading {
       return std::int64_t(std::upper_bound(c.step_ends.begin(), c.step_ends.end(), at) - c.step_ends.begin()) + 1;
     };
     a.peak_step = kind_of_phase(a.peak_phase) == PhaseKind::before ? 0 : step_of(peak);
+    a.unsure_bytes = unsure_;
     add_steps(c, a);
     add_phases(c, a);
     a.at_peak = rows_of(c, a.rank, peak, false);
@@ -429,6 +433,7 @@ class Reading {
   std::map<std::string, UnknownValueRow> values_;
   std::map<std::string, std::int64_t> named_values_;
   std::map<std::pair<std::string, dry::Said>, OnlyAcceptedRow> functions_;
+  std::uint64_t unsure_ = 0;
   std::string phase_;  // said by the observer
   std::uint32_t main_thread_ = 0;
   bool marked_ = false, forward_said_ = false, backward_said_ = false;

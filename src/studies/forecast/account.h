@@ -22,6 +22,7 @@ struct RanOut {             // the card had no room, and the program was told
 struct ProgramAccount {
   int pid = 0, rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+  std::uint64_t unsure_bytes = 0;                       // workspaces of libraries may take so much more or less
   std::uint64_t elsewhere_bytes = 0;                    // that the program took from the driver, not through PyTorch's allocator
   std::optional<std::uint64_t> step_allocated_bytes{};  // of the last whole step
   std::uint64_t saved_bytes = 0;                        // for backward, in the step of the peak

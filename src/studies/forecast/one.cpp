@@ -101,16 +101,17 @@ std::string where(const RanOut& r) {
   return joined(parts);
 }
 
-// Reserved bytes with segments at other addresses. The layouts that were played are a sample: an eighth of their range is added at both ends.
+// Reserved bytes with segments at other addresses, and workspaces that are not known exactly. The layouts that were played are a sample: an
+// eighth of their range is added at both ends.
 struct Reserved {
   std::uint64_t low = 0, high = 0;
 };
 Reserved reserved_of(const ProgramAccount& a) {
-  if (!a.spread) return {a.peak_reserved_bytes, a.peak_reserved_bytes};
+  const std::uint64_t low = a.spread ? a.spread->low.reserved : a.peak_reserved_bytes;
+  const std::uint64_t high = a.spread ? a.spread->high.reserved : a.peak_reserved_bytes;
   constexpr std::uint64_t segment = 2 << 20;
-  const std::uint64_t low = a.spread->low.reserved, high = a.spread->high.reserved;
-  const std::uint64_t more = ((high - low) / 8 + segment - 1) / segment * segment;
-  return {std::max(low - std::min(low, more), a.peak_allocated_bytes), high + more};
+  const std::uint64_t more = ((high - low) / 8 + a.unsure_bytes + segment - 1) / segment * segment;
+  return {std::max(low - std::min(low, more), a.peak_allocated_bytes - std::min(a.peak_allocated_bytes, a.unsure_bytes)), high + more};
 }
 
 std::uint64_t least_by_addresses(const Told& t) {
@@ -312,7 +313,8 @@ std::string verdict(const Told& t) {
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
       if (may_fit(t))
-        return fmt::format("May not fit on {}: {} {}, as addresses on the card decide.", r.device, who, of) +
+        return fmt::format("May not fit on {}: {} {}, as addresses{} on the card decide.", r.device, who, of,
+                           t.accounts.front().unsure_bytes > 0 ? " and workspaces" : "") +
                (t.ran_out ? fmt::format(" Here it ran out in {}.", where(*t.ran_out)) : "");
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
       std::string said = fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);

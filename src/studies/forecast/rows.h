@@ -182,10 +182,12 @@ void describe(Of<UnknownValueRow> auto& r, auto&& f) {
   f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
 }
 
-constexpr const char *workspace_taken_as_nothing = "workspace taken as 0", *workspace_by_a_formula = "workspace by a formula";
+constexpr const char *workspace_taken_as_nothing = "workspace taken as 0", *workspace_by_a_formula = "workspace by a formula",
+                     *workspace_as_measured = "workspace as of an H100";
 struct OnlyAcceptedRow {  // a function that was not answered as a card would
   std::string function, what, line;
   std::int64_t count = 0;
+  std::uint64_t bytes = 0;  // more or less than is counted; what may take more without a bound has none
 
   bool may_take_more() const { return what == workspace_taken_as_nothing || what == workspace_by_a_formula; }
 };
@@ -195,6 +197,7 @@ void describe(Of<OnlyAcceptedRow> auto& r, auto&& f) {
   f(r.what, {.name = "what", .role = noted});
   f(r.line, {.name = "line", .role = noted});
   f(r.count, {.name = "count", .role = noted});
+  f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
 }
 
 }  // namespace headroom::studies

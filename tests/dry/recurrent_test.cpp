@@ -1,0 +1,96 @@
+// The scratch of cuDNN's recurrent layers beside what a card took, row by row of the tables in bench/results.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Library {
+  int (*make_layers)(void**) = nullptr;
+  int (*set_layers)(void*, int, int, int, int, int, int, int, int, int, int, int, int, void*, unsigned) = nullptr;
+  int (*make_data)(void**) = nullptr;
+  int (*set_data)(void*, int, int, int, int, int, const int*, void*) = nullptr;
+  int (*sizes)(const void*, const void*, int, const void*, std::size_t*, std::size_t*) = nullptr;
+
+  Library() {
+    void* const library = dlopen(HEADROOM_BINARY_DIR "/libheadroom_dry.so", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return;
+    find(library, make_layers, "cudnnCreateRNNDescriptor");
+    find(library, set_layers, "cudnnSetRNNDescriptor_v8");
+    find(library, make_data, "cudnnCreateRNNDataDescriptor");
+    find(library, set_data, "cudnnSetRNNDataDescriptor");
+    find(library, sizes, "cudnnGetRNNTempSpaceSizes");
+  }
+  template <class F>
+  static void find(void* library, F& f, const char* name) {
+    f = reinterpret_cast<F>(dlsym(library, name));
+  }
+};
+
+struct Row {
+  std::string cell, pass, type;
+  long long batch, length, width, hidden, layers, both_ways, extra;
+};
+
+std::vector<Row> rows_of(const std::string& name) {
+  std::ifstream in(std::string(HEADROOM_SOURCE_DIR "/bench/results/") + name);
+  std::vector<Row> rows;
+  std::string line;
+  std::getline(in, line);
+  while (std::getline(in, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream words(line);
+    Row r;
+    std::string layout;
+    words >> r.cell >> r.pass >> r.type >> layout >> r.batch >> r.length >> r.width >> r.hidden >> r.layers >> r.both_ways >> r.extra;
+    if (words) rows.push_back(r);
+  }
+  return rows;
+}
+
+// PyTorch's choice of an algorithm (aten/src/ATen/native/cudnn/RNN.cpp): of plain layers with small matrices, and of an LSTM in fp16.
+int algorithm_of(const Row& r) {
+  if (r.cell == "RNN" ? r.hidden <= (r.pass == "forward" ? 384 : 256) : r.hidden <= (r.pass == "forward" ? 192 : 128)) return 3;
+  const bool persists =
+      r.type == "fp16" && r.layers == 1 && r.both_ways == 0 && r.hidden <= 1024 && r.hidden % 128 == 0 && r.width % 128 == 0;
+  return persists && r.cell == "LSTM" && r.batch % 8 == 0 && r.batch <= 128 ? 1 : 0;
+}
+
+long long extra_of(const Library& l, const Row& r) {
+  const int type = r.type == "fp32" ? 0 : r.type == "fp16" ? 2 : 9, cell = r.cell == "LSTM" ? 2 : r.cell == "GRU" ? 3 : 1;
+  const long long element = type == 0 ? 4 : 2, input = r.batch * r.length * r.width * element;
+  void *layers = nullptr, *data = nullptr;
+  l.make_layers(&layers);
+  l.make_data(&data);
+  l.set_layers(layers, algorithm_of(r), cell, 2, int(r.both_ways), 0, type, 0, 0, int(r.width), int(r.hidden), int(r.hidden), int(r.layers),
+               nullptr, 0);
+  l.set_data(data, type, 0, int(r.length), int(r.batch), int(r.width), nullptr, nullptr);
+  std::size_t work = 0, reserve = 0;
+  EXPECT_EQ(l.sizes(nullptr, layers, 1, data, &work, &reserve), 0);
+  if (r.pass == "forward") return (long long)work + input;  // a copy of the input, which is batch first
+  const long long states = (r.cell == "LSTM" ? 4 : 2) * r.layers * (1 + r.both_ways) * r.batch * r.hidden * element;
+  return (long long)(work + reserve) + input + states + 2 * element;
+}
+
+TEST(RecurrentScratch, IsWhatAnH100Took) {
+  const Library l;
+  ASSERT_TRUE(l.make_layers && l.set_layers && l.make_data && l.set_data && l.sizes);
+  const auto rows = rows_of("h100_scratch_recurrent_2026-11-24.csv");
+  ASSERT_EQ(rows.size(), 108u);
+  for (const Row& r : rows) {
+    SCOPED_TRACE(testing::Message() << r.cell << " " << r.pass << " " << r.type << " " << r.batch << " " << r.length << " " << r.width
+                                    << " " << r.hidden << " " << r.layers << " " << r.both_ways);
+    if (r.cell == "RNN" && r.pass == "backward")
+      EXPECT_LE(extra_of(l, r), r.extra);  // it keeps so little that PyTorch's gradients of the weights make the peak
+    else
+      EXPECT_EQ(extra_of(l, r), r.extra);
+  }
+}
+
+}  // namespace
