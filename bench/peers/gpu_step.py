@@ -12,8 +12,10 @@ keeps its weights and moments on the card between the rounds; it leaves the card
     python3 bench/peers/gpu_step.py --only-compile     # measures nothing; a later run compiles from inductor's cache
 """
 import argparse
+import ctypes
 import json
 import multiprocessing
+import signal
 import statistics
 import subprocess
 import time
@@ -101,6 +103,7 @@ def steps_of(model, run, tokens, targets, autocast=True):
 
 def serve(preset, mode, a, pipe):
     """A model of PyTorch's: says when it is ready, then times a round whenever it is asked."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: whoever ends the script ends its models, and the card is free
     try:
         torch.manual_seed(0)
         with torch.device("cuda"):

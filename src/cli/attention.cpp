@@ -13,6 +13,7 @@ Run attention(CLI::App& app, Common& common) {
   };
   auto asked = std::make_shared<Asked>();
   add_described(app, asked->sweep);
+  say_usual_precision(app);
   app.get_option("--seconds")->default_str("");  // its help says what it is without being asked for
   add_flag(app, "--resume", asked->resume, "Continue the interrupted run with the same settings");
   app.footer(
@@ -34,6 +35,7 @@ Run attention(CLI::App& app, Common& common) {
     if (app.count("--seconds") == 0) p.seconds = exactly ? 0 : as_long_as_needed ? 60 : 1;
     asked->sweep.seed = common.seed;
     Device device = chosen_device(common);
+    if (!names_precision(app)) asked->sweep.dtypes = {engine::usual_precision(device)};
     studies::cases_of(asked->sweep, device);  // bad settings end here, before a store is looked into
     if (const auto kept = kept_ceilings(device, common)) device.ceilings = *kept;
     return with_host("attention", common, asked->resume,

@@ -15,6 +15,13 @@ void add_model(CLI::App& app, ModelOptions& m) {
   app.get_option("--model")->type_name(names + "NAME|FILE");
 }
 
+void say_usual_precision(CLI::App& app) {
+  CLI::Option* option = app.get_option("--precision");
+  option->default_str("")->description(option->get_description() + " [bf16 on a GPU, fp32 on a CPU]");
+}
+
+bool names_precision(const CLI::App& app) { return app.count("--precision") > 0; }
+
 std::vector<engine::ModelConfig> ModelOptions::configs() const {
   std::vector<engine::ModelConfig> all;
   for (const std::string& one : parse_list(name, "--model")) {

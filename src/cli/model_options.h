@@ -30,6 +30,10 @@ void describe(Of<ModelOptions> auto& m, auto&& f) {
 }
 void add_model(CLI::App&, ModelOptions&);
 
+// --precision of what runs: where it is not given, what is usual on the device.
+void say_usual_precision(CLI::App&);  // in its help
+bool names_precision(const CLI::App&);
+
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 // Of an account, which needs no machine: without --device a GPU that is here, else an H200, whoever's step it is.

@@ -74,6 +74,7 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   return as_ranks(seat, app, common, [&](dist::Group* group) {
     const bool first = !group || group->first();
     Device d = chosen_device(common, group);
+    if (!names_precision(app)) t.levers.precision = {engine::usual_precision(d)};
     const studies::Host host = quiet_host("profile", common);
     if (first) {
       studies::check_store(host);
@@ -93,6 +94,7 @@ int run_attention(const ProfileAsked& a, const CLI::App& app, const Common& comm
   check_lengths_said_once(app, !a.attention.documents.empty(), !a.attention.cached.empty());
   Device d = chosen_device(common);
   studies::AttentionSweep sweep = a.attention;
+  if (!names_precision(app)) sweep.dtypes = {engine::usual_precision(d)};
   if (!sweep.cached.empty() && app.count("--len") == 0) sweep.lens = {1};
   sweep.seed = common.seed;
   const studies::Host host = quiet_host("profile", common);
@@ -143,6 +145,7 @@ Run profile(CLI::App& app, Common& common) {
   say_one(*step, {{"--len", "N"}, {"--warmup", "N"}});
   describe(engine::Levers{},
            [&]<class T>(const T&, const Description& d) { step->get_option(first_option_of(d))->type_name(shape_of<T>(d, "|")); });
+  say_usual_precision(*step);
   step->get_option("--steps")->description("Recorded steps");
   step->get_option("--warmup")->description("Warm-up steps");
   add_recording(*step, *a);
@@ -157,6 +160,7 @@ Run profile(CLI::App& app, Common& common) {
   add_value(*attention, a->steps, {.name = "steps", .about = "Recorded calls", .allowed = {1, 1 << 20}});
   add_value(*attention, a->warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, 1 << 20}});
   say_one(*attention, {{"--dim", "N"}, {"--len", "N"}, {"--mask", "MASK"}, {"--precision", shape_of<Precision>({}, "|")}});
+  say_usual_precision(*attention);
   attention->get_option("--dim")->description("Head dimension");
   attention->get_option("--len")->description("Length of the queries, and of the keys without --len-k");
   attention->get_option("--pass")->description("Recorded passes");

@@ -17,6 +17,7 @@ Run step(CLI::App& app, Common& common) {
   auto a = std::make_shared<Asked>();
   add_model(app, a->model);
   add_described(app, a->study);
+  say_usual_precision(app);
   add_ranks(app, a->ranks);
   add_flag(app, "--resume", a->resume, "Continue the interrupted run with the same settings");
   app.footer(
@@ -36,6 +37,7 @@ Run step(CLI::App& app, Common& common) {
       s.seed = common.seed;
       s.ranks.count = seat.ranks;
       Device d = chosen_device(common, group);
+      if (!names_precision(app)) s.levers.precision = {engine::usual_precision(d)};
       if (const auto kept = kept_ceilings(d, common)) {
         if (d.kind == DeviceKind::cuda) d.ceilings = *kept;
         // It used every core: a rank has its share of them.

@@ -33,6 +33,7 @@ Run train(CLI::App& app, Common& common) {
   app.add_option("--tokens", a->tokens, "A flat file of token numbers")->type_name("FILE")->excludes(text);
   add_value(app, a->tokens_type, {.name = "tokens_type", .about = "Integer type in the file of --tokens", .choices = number_formats});
   add_described(app, s);
+  say_usual_precision(app);
   add_ranks(app, a->ranks);
   app.add_option("--init", s.init, "Folder with the initial weights: Hugging Face's (config.json, model.safetensors), or an earlier --save")
       ->type_name("DIR");
@@ -109,6 +110,11 @@ Run train(CLI::App& app, Common& common) {
     engine::check(r.recipe);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       Device device = chosen_device(common, group);
+      if (!names_precision(app)) {
+        const auto before = r.resume ? studies::precision_of_checkpoint(r.folder) : std::nullopt;
+        r.recipe.precision = before.value_or(engine::usual_precision(device));
+        engine::check(r.recipe);
+      }
       take_kept_links(device, common);
       return with_host(
           "train", common, r.resume, [&](const studies::Host& host) { return studies::train_study(r, device, host, group); },

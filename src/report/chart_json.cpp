@@ -40,6 +40,7 @@ void read(const Json& j, Chart& c) {
   const auto words = j.at("words").get<std::vector<std::string>>();
   for (const auto& s : j.at("series")) {
     Chart::Series series{s.at("name"), points_of(s), {}, s.at("joined"), s.at("continues")};
+    if (s.contains("spread")) series.spread = s["spread"].get<std::vector<double>>();
     for (const auto& n : s.at("names")) series.names.push_back(words.at(n.get<std::size_t>()));
     c.series.push_back(std::move(series));
   }
@@ -67,6 +68,7 @@ Json json_of(const Chart& c) {
       names.push_back(at->second);
     }
     all.push_back({{"name", s.name}, {"joined", s.joined}, {"continues", s.continues}, {"x", x}, {"y", y}, {"names", names}});
+    if (!s.spread.empty()) all.back()["spread"] = s.spread;
   }
   return {{"title", c.title},
           {"kind", name_of(c.kind)},

@@ -73,15 +73,21 @@ std::vector<std::string> stacked(const Chart& c) {
   return lines;
 }
 
-std::vector<std::string> bars(const std::vector<std::pair<std::string, double>>& all, Unit unit) {
+struct Bar {
+  std::string name;
+  double value = 0, spread = 0;
+};
+
+std::vector<std::string> bars(const std::vector<Bar>& all, Unit unit) {
   std::vector<std::string> names, lines;
   double top = 1e-300;
-  for (const auto& [name, value] : all) {
-    names.push_back(name);
-    top = std::max(top, value);
+  for (const Bar& one : all) {
+    names.push_back(one.name);
+    top = std::max(top, one.value);
   }
-  for (const auto& [name, value] : all)
-    lines.push_back(padded(name, widest(names)) + "  " + padded(bar(value / top, bar_columns), bar_columns) + "  " + in_words(value, unit));
+  for (const Bar& one : all)
+    lines.push_back(padded(one.name, widest(names)) + "  " + padded(bar(one.value / top, bar_columns), bar_columns) + "  " +
+                    in_words(one.value, unit) + (one.spread > 0 ? " ± " + in_words(one.spread, unit) : ""));
   return lines;
 }
 
@@ -114,21 +120,21 @@ std::vector<std::string> stacked_bars(const Chart& c) {
   return lines;
 }
 
-std::vector<std::pair<std::string, double>> values_of(const Chart& c) {
-  std::vector<std::pair<std::string, double>> out;
+std::vector<Bar> values_of(const Chart& c) {
+  std::vector<Bar> out;
   if (c.kind == Chart::Kind::spans) {
     for (const auto& s : c.series) {
       double sum = 0;
       for (const auto& [start, end] : s.points) sum += end - start;
-      out.emplace_back(s.name, sum);
+      out.push_back({s.name, sum});
     }
     return out;
   }
   for (std::size_t t = 0; t < c.ticks.size(); ++t)
     for (const auto& s : c.series)
-      for (const auto& [x, y] : s.points)
-        if (std::size_t(x) == t && (y != 0 || c.series.size() == 1))
-          out.emplace_back(c.series.size() > 1 ? c.ticks[t] + ": " + s.name : c.ticks[t], y);
+      for (std::size_t i = 0; i < s.points.size(); ++i)
+        if (const auto [x, y] = s.points[i]; std::size_t(x) == t && (y != 0 || c.series.size() == 1))
+          out.push_back({c.series.size() > 1 ? c.ticks[t] + ": " + s.name : c.ticks[t], y, s.spread.empty() ? 0 : s.spread[i]});
   return out;
 }
 

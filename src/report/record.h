@@ -60,6 +60,7 @@ struct Chart {
     std::vector<std::string> names{};  // none, or one for each point: said on hover
     bool joined = true;                // else dots
     std::string continues{};           // the series that this one goes on with, forecast instead of measured
+    std::vector<double> spread{};      // of bars: none, or one for each point, so much up and down; 0: not known
   };
   struct Mark {  // a line across the chart, with its name
     std::string name;

@@ -81,6 +81,32 @@ TEST_F(Bench, QuickMeasuresTheSameTablesInLessTime) {
   EXPECT_NE(list.out.find("--rounds 1"), std::string::npos) << list.out;
 }
 
+TEST_F(Bench, ACardsFileKeepsItsTablesAndGetsNewOnes) {
+  put_python(three_cells);
+  ASSERT_EQ(run(bench("--out " + at("card.json"))).code, 0);
+  put_python("echo it is not to be asked again 1>&2; exit 1\n");
+  const std::string more =
+      "bench --device cpu --python " + at("python") + " --peers " + at("peers") + " --db " + db_ + " --format json --card ";
+  const Ended kept = run(more + at("card.json") + " --tables comm");
+  const Json j = Json::parse(kept.out);
+  ASSERT_EQ(j["rows"].size(), 2u) << kept.out << kept.err;
+  EXPECT_EQ(j["rows"][0]["bench"], "step-peers");
+  EXPECT_EQ(j["rows"][0]["step-peers"][1]["peer_ms"], 5);
+  EXPECT_NE(j["rows"][0]["made"].get<std::string>().find("20"), std::string::npos) << "when it was measured";
+  EXPECT_EQ(j["rows"][1]["bench"], "comm");
+  EXPECT_EQ(run(more + at("card.json") + " --tables step-peers --minutes 9").code, 1) << "a table that is named is measured again";
+  put("other.json", R"({"machine": "another", "rows": [{"bench": "device", "status": "ok", "lines": 1, "device": [{"what": "copy"}]}]})");
+  refused(more + at("other.json"), 2, "it is of another");
+}
+
+TEST_F(Bench, WaysOfOursAreNoPeers) {
+  put_python("printf 'cell,peer,ours_ms,peer_ms,why\\nx,our rows of a batch,10,5,\\n' > $cells\n");
+  const Json j = Json::parse(run(bench("--format json")).out);
+  EXPECT_DOUBLE_EQ(j["beside"][0]["mean_ratio"], 0.5);
+  EXPECT_EQ(j["losses"].size(), 0u);
+  EXPECT_NE(j["answer"].get<std::string>().find("no peer took a turn"), std::string::npos) << j["answer"];
+}
+
 TEST_F(Bench, StoppedItGoesOnWithTheTablesThatAreThere) {
   put_python("[ -e " + at("again") + " ] && { " + std::string(three_cells) + " exit 0; }\ntouch " + at("began") + "; exec sleep 60\n");
   const std::vector<std::string> words{"bench",      "--device", "cpu",       "--tables", "step-peers", "--python",

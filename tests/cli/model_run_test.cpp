@@ -164,6 +164,10 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
   fs::remove(last);
   refused(common + "fp8 --scales row" + keep, 2, "was trained with scales");
   refused(common + "bf16" + keep, 2, "was trained with precision");
+  std::string unsaid = common;
+  unsaid.erase(unsaid.find("--precision "));
+  EXPECT_EQ(answer(unsaid + keep)["validation_loss"], through["validation_loss"]) << "it goes on in the precision that it began in";
+  fs::remove(last);
   const Json ended = answer(common + "bf16 --switch-precision" + keep);
   EXPECT_EQ(ended["step"], 12);
   EXPECT_NE(ended["validation_loss"], through["validation_loss"]);

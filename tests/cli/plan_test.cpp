@@ -27,6 +27,25 @@ TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
   EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA H200: "), 0u) << j["answer"];
 }
 
+TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
+  refused("plan --model 70B", 2, "name one, as llama-3.1-70b, ");
+  refused("memory model --model 405b", 2, "name one, as llama-3.1-405b, ");
+  refused("plan --model no-such", 2, "there is no 'no-such'");
+}
+
+TEST_F(ModelProgram, WhereSeveralGpusAreTooFewItSaysHowManyWouldDo) {
+  const auto said = [&](const std::string& words) { return answer(words, 3)["answer"].get<std::string>(); };
+  const std::string serving = "memory model --phase inference --model llama-3.1-70b --device h100 --batch 32 --len 8192 --gpus ";
+  EXPECT_NE(said(serving + "2").find("As it is it takes 4 such GPUs (--gpus 4)."), std::string::npos);
+  EXPECT_EQ(answer(serving + "4")["rows"][0]["fits"], true);
+  const std::string as_pytorch = "plan --as pytorch --model llama-3.1-8b --len 2048 --device 4090 --memory 16 --gpus ";
+  EXPECT_NE(
+      said(as_pytorch + "2 --batch 2").find("All parameters, FP32, AdamW, takes 32 such GPUs with a sequence each: --gpus 32 --batch 32."),
+      std::string::npos)
+      << said(as_pytorch + "2 --batch 2");
+  EXPECT_EQ(answer(as_pytorch + "32 --batch 32")["fits"], true);
+}
+
 TEST_F(ModelProgram, ThePlanTriesEveryLeverAndTheAccountAgrees) {
   const Json j = answer("plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40 --precision bf16");
   EXPECT_EQ(j["rows"][0]["keep"], "input");

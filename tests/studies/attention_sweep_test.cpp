@@ -216,11 +216,30 @@ TEST(AttentionAnalysis, AReasonIsInItsRowAndPeopleReadItBelowTheTable) {
   const auto j = nlohmann::ordered_json::parse(render(r, Format::json));
   std::string keys;
   for (const auto& [key, value] : j.items()) keys += key + " ";
-  EXPECT_EQ(keys, "schema_version device rows analysis ");
+  EXPECT_EQ(keys, "schema_version answer device rows analysis ");
+  EXPECT_NE(j["answer"].get<std::string>().find("Nothing was measured: "), std::string::npos) << j["answer"];
   const std::string why = result.rows.at(0).why;
   EXPECT_EQ(j["rows"][0]["why"], why);
   EXPECT_NE(render(r, Format::markdown).find(why), std::string::npos);
   EXPECT_NE(render(r, Format::text).find("refused: "), std::string::npos);
+}
+
+TEST(AttentionAnalysis, TheFirstLineSaysWhichVariantIsFastest) {
+  AttentionSweep s = quick();
+  std::vector<AttentionRow> rows;
+  for (const auto& [variant, len, fwd, bwd] :
+       {std::tuple{"plain", 64, 1.0, 2.0}, {"flash", 64, 2.0, 2.0}, {"plain", 128, 8.0, 10.0}, {"flash", 128, 2.0, 4.0}}) {
+    AttentionRow& r = rows.emplace_back();
+    r.variant = variant, r.dim = 16, r.len_q = r.len_k = len, r.fwd_ms = fwd, r.bwd_ms = bwd;
+  }
+  const auto title = [&] { return attention_record(s, cpu_device(), {rows, rows.size()}).title; };
+  EXPECT_TRUE(
+      title().starts_with("flash is fastest at len 128 (fp32, dim 16, full): beside plain 4.00× as fast forward, 2.50× as fast backward."))
+      << title();
+  rows[3].fwd_ms = 30;
+  EXPECT_TRUE(title().starts_with("plain is fastest at len 128")) << title();
+  rows[3].status = Status::failed;
+  EXPECT_TRUE(title().starts_with("1 of 4 rows failed. plain takes ")) << title();
 }
 
 TEST(AttentionSweep, RefusalsCarryTheVariantsReason) {
@@ -328,7 +347,11 @@ TEST(AttentionAnalysis, StatesExponentsEdgesAndTheAccountOfWhatDoesNotFit) {
     if (r.ok()) r.peak_bytes = f.bytes.peak, r.fwd_ms = double(r.len_q) * double(r.len_q), r.bwd_ms = 2.0 * double(r.len_q);
     rows.push_back(r);
   }
-  const auto j = object_named(attention_record(s, device, {rows, rows.size()}), "analysis");
+  const Record whole = attention_record(s, device, {rows, rows.size()});
+  EXPECT_TRUE(whole.title.starts_with("flash is fastest at len 65536 (fp32, dim 16, full)") || whole.title.starts_with("flash takes "))
+      << whole.title;
+  EXPECT_NE(whole.title.find(" In 1.00 GiB "), std::string::npos) << whole.title;
+  const auto j = object_named(whole, "analysis");
   for (const auto& e : j["exponents"]) {
     EXPECT_NEAR(e["fwd_time"], 2, 1e-9);
     EXPECT_NEAR(e["bwd_time"], 1, 1e-9);

@@ -37,6 +37,18 @@ TEST(Comparison, VerdictsHeedTheSpread) {
   EXPECT_EQ(verdict(1, 1.0, 0.5, 4), "unclear") << "nothing is the same that is not known";
 }
 
+TEST(Comparison, ThePictureHasTheSpread) {
+  const auto c = compare_runs({"A", {row("flash", 64, 1, 0.1)}}, {"B", {row("flash", 64, 2, 0.1)}}, 0.02);
+  const Record r = comparison_record(c, "A", "B", 0.02);
+  const auto chart = std::find_if(r.parts.begin(), r.parts.end(), [](const Part& p) { return std::holds_alternative<Chart>(p.is); });
+  ASSERT_NE(chart, r.parts.end());
+  const Chart::Series& s = std::get<Chart>(chart->is).series.at(0);
+  ASSERT_EQ(s.spread.size(), 1u);
+  EXPECT_DOUBLE_EQ(s.points[0].second, 2);
+  EXPECT_DOUBLE_EQ(s.spread[0], 2 * c.times.at(0).spread.value());
+  EXPECT_NE(render(r, Format::text).find("2.00× ± 0."), std::string::npos) << render(r, Format::text);
+}
+
 TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {
   EXPECT_EQ(verdict(1, 3, 0, 1), "unclear");
   EXPECT_EQ(verdict(1, 1, 0, 1), "unclear");

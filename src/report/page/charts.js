@@ -88,6 +88,7 @@ const charts = (() => {
         case 'bars':
           return {...base, data: data.ticks.map((_, t) => { const i = s.x.indexOf(t); return i < 0 ? null : s.y[i]; }), maxBarThickness: 26,
                   hover_names: data.ticks.map((_, t) => { const i = s.x.indexOf(t); return i < 0 ? '' : hover(s, i); }),
+                  spread: data.ticks.map((_, t) => s.spread?.[s.x.indexOf(t)] ?? 0),
                   backgroundColor: alpha(hue, 0.85), borderWidth: 0, borderRadius: 2};
         case 'spans':
           return {...base, data: s.x.map((x, i) => ({x: [x, s.y[i]], y: s.name, name: hover(s, i)})), backgroundColor: hue,
@@ -105,7 +106,8 @@ const charts = (() => {
     if (data.kind === 'spans') return `${raw.name || name}: ${words.full(raw.x[1] - raw.x[0], data.x_unit)}`;
     if (data.kind === 'bars') {
       const more = item.dataset.hover_names[item.dataIndex];
-      return `${data.series.length > 1 ? name + ': ' : ''}${words.full(raw, data.unit)}${more ? ' · ' + more : ''}`;
+      const spread = item.dataset.spread[item.dataIndex];
+      return `${data.series.length > 1 ? name + ': ' : ''}${words.full(raw, data.unit)}${spread ? ' ± ' + words.full(spread, data.unit) : ''}${more ? ' · ' + more : ''}`;
     }
     return `${name}: ${words.full(raw.y, data.unit)}${raw.name && data.kind !== 'areas' ? ' · ' + raw.name : ''}`;
   }
@@ -126,6 +128,7 @@ const charts = (() => {
     const x_scale = scale(data, 'x', data.x_name, data.x_unit, range.x), y_scale = scale(data, 'y', data.y_name, data.unit, range.y);
     if (data.kind === 'areas' || (data.kind === 'bars' && data.series.length > 1)) y_scale.stacked = true, delete y_scale.max;
     if (data.kind === 'bars') y_scale.min = 0, y_scale.max = data.unit === 'share' && range.y[1] <= 1.06 ? 1 : undefined;
+    if (data.kind === 'bars') y_scale.suggestedMax = Math.max(...data.series.flatMap(s => (s.spread ?? []).map((by, i) => 1.03 * (s.y[i] + by))), 0);
     const scales = data.kind === 'bars' ? {x: {...y_scale}, y: {...lane_scale(), stacked: data.series.length > 1}}
       : data.kind === 'spans' ? {x: x_scale, y: lane_scale()} : {x: x_scale, y: y_scale};
     const sums = data.series.reduce((all, s) => s.y.map((y, i) => y + (all[i] ?? 0)), []);
@@ -151,7 +154,7 @@ const charts = (() => {
           },
         },
       },
-      plugins: [marks.lines],
+      plugins: [marks.lines, marks.spreads],
     };
   }
 

@@ -1,4 +1,4 @@
-// marks — what stands at the edge of a chart in words: dashed lines across it with their names, and names of bars that leave room for them.
+// marks — what is drawn over a chart: dashed lines across it with their names, the spread of bars, and names of bars that leave room for them.
 'use strict';
 
 const marks = (() => {
@@ -44,6 +44,27 @@ const marks = (() => {
     },
   };
 
+  // So much below and above the end of a bar, where it is known.
+  const spreads = {
+    id: 'spreads',
+    afterDatasetsDraw(chart) {
+      const {ctx, chartArea: area, scales: {x}} = chart;
+      ctx.save();
+      ctx.strokeStyle = css('--ink');
+      ctx.lineWidth = 1.5;
+      chart.data.datasets.forEach((set, index) => (set.spread ?? []).forEach((by, i) => {
+        const element = chart.getDatasetMeta(index).data[i];
+        if (!by || !element) return;
+        const [low, high] = [set.data[i] - by, set.data[i] + by].map(v => Math.max(area.left, Math.min(area.right, x.getPixelForValue(v))));
+        ctx.beginPath();
+        for (const end of [low, high]) ctx.moveTo(end, element.y - 4), ctx.lineTo(end, element.y + 4);
+        ctx.moveTo(low, element.y), ctx.lineTo(high, element.y);
+        ctx.stroke();
+      }));
+      ctx.restore();
+    },
+  };
+
   // A long name in two lines at most; its middle gives way, both ends tell.
   function in_lines(text) {
     const most = innerWidth < 760 ? 17 : 42;
@@ -53,5 +74,5 @@ const marks = (() => {
     return at > 0 && text.length - at <= most ? [text.slice(0, at), text.slice(at)] : [first, text.slice(most)];
   }
 
-  return {lines, room, in_lines};
+  return {lines, room, spreads, in_lines};
 })();

@@ -219,6 +219,56 @@ std::string in_common(const AttentionSweep& s) {
   return words;
 }
 
+std::optional<double> time_of(const AttentionRow& r) {
+  return r.ok() && (r.fwd_ms || r.bwd_ms) ? std::optional(r.fwd_ms.value_or(0) + r.bwd_ms.value_or(0)) : std::nullopt;
+}
+
+std::string faster_in_words(const AttentionRow& than, const AttentionRow& fastest) {
+  std::vector<std::string> words;
+  const auto add = [&](const auto& theirs, const auto& ours, const char* pass) {
+    if (theirs && ours && *ours > 0) words.push_back(fmt::format("{:.2f}× as fast {}", *theirs / *ours, pass));
+  };
+  add(than.fwd_ms, fastest.fwd_ms, "forward"), add(than.bwd_ms, fastest.bwd_ms, "backward");
+  return fmt::format("beside {} {}", than.variant, joined(words));
+}
+
+// Of the longest that was measured: which variant is fastest, beside plain or the next one; and the lengths at which memory ends.
+std::string answer_of(const std::vector<AttentionRow>& rows, const std::vector<EdgeRow>& edges) {
+  const AttentionRow* longest = nullptr;
+  for (const AttentionRow& r : rows)
+    if (time_of(r) && (!longest || r.len_q >= longest->len_q)) longest = &r;
+  if (!longest) return rows.empty() ? "Nothing was measured." : fmt::format("Nothing was measured: {}.", rows.back().why);
+  std::vector<const AttentionRow*> same;
+  for (const AttentionRow& r : rows)
+    if (time_of(r) && AttentionFamily{"", r.dtype, r.dim, r.mask} == AttentionFamily{"", longest->dtype, longest->dim, longest->mask} &&
+        r.len_q == longest->len_q && r.len_k == longest->len_k)
+      same.push_back(&r);
+  std::stable_sort(same.begin(), same.end(), [](const auto* a, const auto* b) { return *time_of(*a) < *time_of(*b); });
+  const AttentionRow& fastest = *same.front();
+  const auto plain = std::find_if(same.begin() + 1, same.end(), [](const AttentionRow* r) {
+    const auto* v = attention::variant_named(r->variant);
+    return v && v->family == "plain";
+  });
+  const AttentionRow* than = plain != same.end() ? *plain : same.size() > 1 ? same[1] : nullptr;
+  const std::string of =
+      fmt::format("at len {} ({}, dim {}, {})", fastest.len_q, name_of(fastest.dtype), fastest.dim, name_of(fastest.mask));
+  std::string answer = than ? fmt::format("{} is fastest {}: {}.", fastest.variant, of, faster_in_words(*than, fastest))
+                            : fmt::format("{} takes {} {}.", fastest.variant, time_in_words(*time_of(fastest)), of);
+  std::vector<std::string> ends;
+  std::int64_t memory = 0;
+  for (const EdgeRow& e : edges) {  // of --memory, where it is given
+    if (e.memory != edges.back().memory || e.of.dtype != fastest.dtype || e.of.dim != fastest.dim || !(e.of.mask == fastest.mask)) continue;
+    memory = e.memory_bytes;
+    if (e.of.variant == fastest.variant || (than && e.of.variant == than->variant))
+      ends.push_back(fmt::format("{} ends at len {}", e.of.variant, e.largest_len));
+  }
+  if (!ends.empty()) answer += fmt::format(" In {} {}.", bytes_in_words(double(memory)), joined(ends));
+  if (const auto wrong = std::count_if(rows.begin(), rows.end(), [](const AttentionRow& r) { return r.status == Status::failed; });
+      wrong > 0)
+    answer = fmt::format("{} of {} rows failed. ", wrong, rows.size()) + answer;
+  return answer;
+}
+
 }  // namespace
 
 std::string AttentionFamily::name() const { return fmt::format("{} {} dim {} {}", variant, name_of(dtype), dim, name_of(mask)); }
@@ -241,7 +291,8 @@ void add_analysis(const AttentionAnalysis& a, Record& into) {
 }
 
 Record attention_record(const AttentionSweep& s, const Device& device, const SweepResult& result) {
-  Record r{"attention", "", {}};
+  const AttentionAnalysis found = analysis_of(s, device, result.rows);
+  Record r{"attention", answer_of(result.rows, found.edges), {}};
   Record d{"device", fmt::format("Attention on {}", device.name), {}};
   add_fields(d, fields_of(device));
   if (!device.driver.empty()) d.add("timing", std::string(gpu_timing));
@@ -257,7 +308,7 @@ Record attention_record(const AttentionSweep& s, const Device& device, const Swe
                                   names_of<Status>.of(row.status), row.why),
                       false}});
   Record analysis{"analysis", "", {}};
-  add_analysis(analysis_of(s, device, result.rows), analysis);
+  add_analysis(found, analysis);
   Chart peak = growth(series_of(result.rows), "peak bytes over len (log)", &AttentionRow::forecast_peak_bytes, Unit::bytes);
   if (!peak.series.empty()) analysis.add(Part{std::move(peak)});
   return r.add(Part{std::move(analysis)});

@@ -27,8 +27,8 @@ std::vector<std::string> words_of(const std::string& line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// What a table takes in minutes, and in --quick: fewer rounds and cells, so that the tables of a GPU take five minutes together where the code of
-// torch.compile is in its cache. The first are those that the docs cite first.
+// In --quick fewer rounds and cells: all but the steps of torch.compile take two minutes and a half on an H100. What takes longest is last; it
+// keeps what it has when the time is over.
 std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
   const auto peers = [&](const char* more, const char* shorter) {
     return words_of(fmt::format("python3 bench/peers/attention_gpu.py libheadroom_variants.so {}{}", more, quick ? shorter : ""));
@@ -38,25 +38,21 @@ std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
   std::vector<BenchTable> all{
       {"device", "Ceilings of this machine", "docs/measuring.md", ours("device --device cuda"), "ceilings", 0.5},
       {"attention-forward", "Attention forward beside FlashAttention-3 and PyTorch's", "docs/attention.md",
-       peers("--pass forward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 0.8 : 1.5},
+       peers("--pass forward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 0.4 : 1.0},
       {"attention-backward", "Attention backward beside FlashAttention-3 and PyTorch's", "docs/attention.md",
-       peers("--pass backward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 1.2 : 3},
+       peers("--pass backward --dims 64,128,256 --peers cudnn,fa3,flash", fewer), "rows", quick ? 0.7 : 1.5},
       {"attention-documents", "Packed documents beside rows of a batch", "docs/attention.md", peers("--set documents --pass both", fewer),
        "rows", quick ? 0.5 : 1},
       {"attention-decode", "One new position against a cache beside PyTorch's", "docs/attention.md",
-       peers("--set decode --peers cudnn,flash", fewer), "rows", quick ? 0.5 : 1},
-      {"step-peers", "Training steps beside torch.compile", "docs/performance.md",
-       words_of(fmt::format("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes compile --gradients {} --rounds {}",
-                            quick ? "none" : "half,none", quick ? 1 : 3)),
-       "rows", quick ? 1.2 : 8},
+       peers("--set decode --peers cudnn,flash", fewer), "rows", quick ? 0.3 : 0.7},
       {"step", "Training steps, ours", "docs/performance.md",
        ours(quick ? "step --device cuda --model small,large,2.7B --len 1024 --batch 4 --precision bf16 --steps 5 --warmup 3"
                   : "step --device cuda --model small,large,2.7B --len 1024 --batch 4 --precision bf16 --steps 10"),
-       "rows", quick ? 0.5 : 1, true},
+       "rows", quick ? 0.2 : 0.5, true},
       {"step-fp8", "Training steps in fp8, ours", "docs/performance.md",
        ours("step --device cuda --model small,2.7B --len 1024 --batch 4 --precision fp8 --masters halves --update during --gradients half "
             "--phase train --steps 10"),
-       "rows", quick ? 0.3 : 0.5, true},
+       "rows", quick ? 0.1 : 0.2, true},
       {"attention-others", "Attention beside other kernels of PyTorch's", "docs/attention.md",
        peers("--pass both --dims 128 --lens 4096 --masks causal --peers efficient,math,flex", fewer), "rows", 0.5},
       {"attention", "Attention, ours", "docs/attention.md",
@@ -65,7 +61,11 @@ std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
                   "--seconds 0.1"
                 : "attention --device cuda --attention all --precision bf16 --batch 4 --heads 16 --dim 64,128 --len 1024,4096,16384 --mask "
                   "causal --seconds 0.3"),
-       "rows", quick ? 0.4 : 2, true}};
+       "rows", quick ? 0.3 : 2, true},
+      {"step-peers", "Training steps beside torch.compile", "docs/performance.md",
+       words_of(fmt::format("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes compile --gradients {} --rounds {}",
+                            quick ? "none" : "half,none", quick ? 1 : 3)),
+       "rows", quick ? 4.0 : 8}};
   if (gpus > 1)
     all.push_back({"comm", "Collectives between the GPUs", "docs/several-gpus.md",
                    words_of(fmt::format("headroom comm --device cuda --gpus {}", gpus)), "comm", quick ? 0.5 : 1});
@@ -94,7 +94,7 @@ std::vector<BenchTable> tables_of_cpu(bool quick) {
       {"step-peers", "Training steps beside PyTorch", "docs/engine.md",
        words_of(quick ? "python3 bench/peers/cpu_step.py --layers 4 --width 256 --heads 4 --len 256 --steps 3 --warmup 1 --rounds 1"
                       : "python3 bench/peers/cpu_step.py --layers 4 --width 256 --heads 4 --len 256 --steps 5 --warmup 2 --rounds 3"),
-       "rows", quick ? 1 : 2},
+       "rows", quick ? 1.0 : 2},
       {"comm", "Collectives between processes", "docs/several-gpus.md", words_of("headroom comm --device cpu --ranks 2 --bytes 1MB,10MB"),
        "comm", 0.5}};
 }
@@ -238,13 +238,35 @@ RowObject object_of(const Measured& m) {
   return j;
 }
 
+// What a card's file has already, by the table's name: measured on this machine, with the lines.
+std::map<std::string, Measured> measured_before(const BenchAsked& asked, const Device& device) {
+  std::map<std::string, Measured> all;
+  if (asked.card.empty()) return all;
+  for (const ReportRun& run : runs_from_file(asked.card)) {
+    check(run.machine == device.name, Code::bad_argument, "--card {}: it is of {}, this is {}", asked.card, run.machine, device.name);
+    for (const RowObject& row : run.rows()) {
+      Measured m{read_described<BenchRow>(row, asked.card)};
+      if (m.row.status != Status::ok || m.row.lines == 0) continue;
+      if (m.row.made.empty()) m.row.made = fmt::format("{}, {}", run.started, run.version);
+      for (RowObject line : run.rows(m.row.table)) {
+        line.erase("row");  // of which table of the file
+        m.lines.push_back(std::move(line));
+      }
+      all.emplace(m.row.table, std::move(m));
+    }
+  }
+  check(!all.empty(), Code::bad_argument, "--card {}: it has no table of headroom bench; leave --card out", asked.card);
+  return all;
+}
+
 std::string answer_of(const std::vector<Measured>& all, std::size_t asked, const Device& device, const std::vector<BesideRow>& beside) {
   double seconds = 0;
   const auto ok = std::count_if(all.begin(), all.end(), [](const Measured& m) { return m.row.status == Status::ok; });
   for (const Measured& m : all) seconds += m.row.seconds;
   std::vector<std::string> ratios;
   std::map<std::string, const BesideRow*> last;  // of each table the fastest peer, or the only one
-  for (const BesideRow& r : beside) last[r.table] = &r;
+  for (const BesideRow& r : beside)
+    if (!r.peer.starts_with("our ")) last[r.table] = &r;
   for (const auto& [table, r] : last)
     if (r->mean) ratios.push_back(fmt::format("{} {:.2f}× (lowest {:.2f}×)", table, *r->mean, *r->lowest));
   return fmt::format("{} of {} tables measured on {} in {}{}.", ok, asked, device.name, time_in_words(1e3 * seconds),
@@ -306,9 +328,10 @@ Record bench_list(const Device& device, int gpus, bool quick) {
 
 Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, const Host& host) {
   std::vector<BenchTable> tables = bench_tables(device, gpus, asked.quick);
-  std::erase_if(tables, [&](const BenchTable& t) {
-    return !asked.tables.empty() && std::find(asked.tables.begin(), asked.tables.end(), t.name) == asked.tables.end();
-  });
+  const auto before = measured_before(asked, device);
+  const auto named = [&](const BenchTable& t) { return std::find(asked.tables.begin(), asked.tables.end(), t.name) != asked.tables.end(); };
+  const auto kept = [&](const BenchTable& t) { return before.contains(t.name) && !named(t); };
+  std::erase_if(tables, [&](const BenchTable& t) { return !asked.tables.empty() && !named(t) && !kept(t); });
   check(!tables.empty(), Code::bad_argument, "--tables {}: {} has none of these; leave it out to see which there are",
         joined(asked.tables, ","), device.name);
   Life life(host, "bench", json_of(asked), device.name);
@@ -320,6 +343,11 @@ Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, con
   for (const BenchTable& t : tables) {
     host.progress(double(all.size()) / double(tables.size()), fmt::format("{}, {} of {}", t.name, all.size() + 1, tables.size()));
     if ((stopped = host.stop())) break;
+    if (kept(t)) {
+      all.push_back(before.at(t.name));
+      life.keep(t.name, object_of(all.back()));
+      continue;
+    }
     if (const RowObject* known = life.known(t.name); known && text_at(*known, "status") == "ok") {
       Measured m{read_described<BenchRow>(*known, "results: a stored table")};
       if (known->contains(t.name)) m.lines = (*known)[t.name];

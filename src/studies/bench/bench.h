@@ -26,7 +26,7 @@ struct BenchAsked {
   std::vector<std::string> tables{};
   bool quick = false;
   std::optional<double> minutes{};
-  std::string python = "python3", peers{};
+  std::string python = "python3", peers{}, card{};
 };
 void describe(Of<BenchAsked> auto& a, auto&& f) {
   f(a.tables, {.name = "tables", .about = "Tables to measure [all]", .choices = bench_table_names});
@@ -35,6 +35,8 @@ void describe(Of<BenchAsked> auto& a, auto&& f) {
                 .about = "Time for all of them; a table that finds less left than it takes is refused [20; 5 with --quick]",
                 .real = {0.1, 1e4}});
   f(a.python, {.name = "python", .about = "A Python that has torch, for the peers"});
+  f(a.card,
+    {.name = "card", .about = "An earlier file of this card: its tables are kept, but for those of --tables; what it lacks is measured"});
   f(a.peers, {.name = "peers", .about = "Folder of the peers' scripts [bench/peers]"});
 }
 

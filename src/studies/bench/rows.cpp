@@ -57,7 +57,8 @@ std::vector<BesideRow> beside_of(const std::string& table, std::span<const PeerC
 std::vector<LossRow> losses_of(const std::string& table, std::span<const PeerCell> cells) {
   std::vector<LossRow> rows;
   for (const PeerCell& c : cells)
-    if (const auto ratio = c.ratio(); ratio && *ratio < 1) rows.push_back({table, c.cell, c.peer, c.ours_ms, c.peer_ms, ratio});
+    if (const auto ratio = c.ratio(); ratio && *ratio < 1 && !c.of_ours())
+      rows.push_back({table, c.cell, c.peer, c.ours_ms, c.peer_ms, ratio});
   std::stable_sort(rows.begin(), rows.end(), [](const LossRow& a, const LossRow& b) { return *a.ratio < *b.ratio; });
   return rows;
 }

@@ -17,6 +17,7 @@ struct BenchRow {  // a table; its lines are in the field of its name
   std::string why{};
   std::int64_t lines = 0;
   double seconds = 0;
+  std::string made{};  // of a table that a card's file had: when and by which commit
 };
 void describe(Of<BenchRow> auto& r, auto&& f) {
   using enum Role;
@@ -26,6 +27,7 @@ void describe(Of<BenchRow> auto& r, auto&& f) {
   f(r.lines, {.name = "lines", .role = noted});
   f(r.seconds, {.name = "seconds", .role = noted});
   f(r.why, {.name = "why", .role = noted});
+  f(r.made, {.name = "made", .role = noted, .show = Show::detail});
   f(r.docs, {.name = "docs", .role = noted, .show = Show::detail});
   f(r.command, {.name = "command", .role = noted});
 }
@@ -34,6 +36,7 @@ struct PeerCell {  // as bench/peers/cells.py writes it
   std::string cell, peer;
   std::optional<double> ours_ms, peer_ms;  // empty: it could not be measured
   std::string why{};
+  bool of_ours() const { return peer.starts_with("our "); }  // another way of ours to the same end: no peer
   std::optional<double> ratio() const { return ours_ms && peer_ms && *ours_ms > 0 ? std::optional(*peer_ms / *ours_ms) : std::nullopt; }
 };
 void describe(Of<PeerCell> auto& c, auto&& f) {

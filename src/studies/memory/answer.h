@@ -69,8 +69,8 @@ Combination<Setting> least_that_fits(const Setting& now, const std::vector<Lever
 
 // The smallest power of two of GPUs whose peak holds, from 2 on; empty: not even 1024 of them.
 template <class Fits>
-std::optional<int> gpus_that_hold(Fits fits) {
-  for (int n = 2; n <= 1024; n *= 2)
+std::optional<int> gpus_that_hold(Fits fits, int more_than = 1) {
+  for (int n = 2 * more_than; n <= 1024; n *= 2)
     if (fits(n)) return n;
   return {};
 }

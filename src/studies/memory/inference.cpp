@@ -134,13 +134,15 @@ std::string least_in_words(const ModelMemory& m, const Room& room, std::int64_t 
                     needs = bytes_in_words(double(room.needed_bytes(together.peak)));
   std::string said = together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
                                    : fmt::format(" No way to hold it here fits; the nearest, {}, needs {}.", ways, needs);
-  if (m.ranks.count > 1 || m.device.kind == DeviceKind::cpu) return said;
-  const auto n = gpus_that_hold([&](int gpus) {
-    ModelMemory shared = m;
-    shared.ranks.count = gpus;
-    const auto peak = peak_of_serving(shared, batch, len, p);
-    return peak && room_of(m.device, m.memory_bytes, gpus).holds(*peak);
-  });
+  if (m.device.kind == DeviceKind::cpu) return said;
+  const auto n = gpus_that_hold(
+      [&](int gpus) {
+        ModelMemory shared = m;
+        shared.ranks.count = gpus;
+        const auto peak = peak_of_serving(shared, batch, len, p);
+        return peak && room_of(m.device, m.memory_bytes, gpus).holds(*peak);
+      },
+      int(m.ranks.count));
   return n ? said + fmt::format(" As it is it takes {} such GPUs (--gpus {}).", *n, *n) : said;
 }
 

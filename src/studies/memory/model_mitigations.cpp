@@ -193,15 +193,17 @@ Combination<Recipe> combination_of(const Recipe& now, const ModelMemory& s, cons
 }
 
 std::optional<int> gpus_that_hold(const Recipe& one, const Device& device, std::optional<std::uint64_t> memory) {
-  if (one.ranks.count > 1 || device.kind != DeviceKind::cuda || one.purpose != engine::Purpose::training) return {};
-  return gpus_that_hold([&](int n) {
-    Recipe r = one;
-    r.ranks = {n, engine::Sharding::everything, false};
-    if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
-    try {
-      return room_of(device, memory, n).holds(engine::forecast_peak(r, device, 1) + engine::stand_in_bytes(r, device));
-    } catch (const Error&) { return false; }
-  });
+  if (device.kind != DeviceKind::cuda || one.purpose != engine::Purpose::training) return {};
+  return gpus_that_hold(
+      [&](int n) {
+        Recipe r = one;
+        r.ranks = {n, engine::Sharding::everything, false};
+        if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
+        try {
+          return room_of(device, memory, n).holds(engine::forecast_peak(r, device, 1) + engine::stand_in_bytes(r, device));
+        } catch (const Error&) { return false; }
+      },
+      one.ranks.count);
 }
 
 Table mitigations_of(const Recipe& recipe, const Forecast& now, const ModelMemory& s, const Combination<Recipe>& together) {

@@ -301,9 +301,8 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
                     needs = words(room.needed_bytes(together.peak));
   answer += together.fits ? fmt::format(". Least that would: {}: {}.", ways, needs)
                           : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
-  if (last.gpus == 1)
-    if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
-      answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
+  if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
+    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
   return answer;
 }
 
@@ -338,12 +337,14 @@ std::string levers_of(const LanguageModel& m) {
 
 std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, std::optional<std::uint64_t> memory) {
   const std::uint64_t workspace = pytorch::workspace_bytes(device.sm);
-  return gpus_that_hold([&](int n) {
-    LanguageModel sharded = m;
-    sharded.gpus = n, sharded.shard = engine::Sharding::everything;
-    const auto peak = peak_or_none(sharded, workspace);
-    return peak && room_of(device, memory, n, RunBy::pytorch).holds(*peak);
-  });
+  return gpus_that_hold(
+      [&](int n) {
+        LanguageModel sharded = m;
+        sharded.gpus = n, sharded.shard = engine::Sharding::everything;
+        const auto peak = peak_or_none(sharded, workspace);
+        return peak && room_of(device, memory, n, RunBy::pytorch).holds(*peak);
+      },
+      int(m.gpus));
 }
 
 pytorch::LanguageModel language_model_of(const ModelMemory& asked) {

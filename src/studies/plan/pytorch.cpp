@@ -147,10 +147,15 @@ std::string answer_of(const Plan& p, const Room& room, const std::vector<BestOfW
   });
   std::string answer = fmt::format("{}, with {}, the least of the ways below.",
                                    fits_in_words(room, p.device, least.account.train_peak_bytes), least.way->name);
-  LanguageModel whole = ways.front().step;
-  whole.batch = 1, whole.accumulate = 1;
-  if (const auto n = gpus_that_hold(whole, p.device, p.memory_bytes))
-    answer += fmt::format(" All parameters in FP32 take {} such GPUs, a sequence each: --gpus {} --batch {}.", *n, *n, *n);
+  for (const BestOfWay& way : ways) {  // the first that more of them hold
+    LanguageModel whole = way.step;
+    whole.batch = 1, whole.accumulate = 1;
+    const auto n = gpus_that_hold(whole, p.device, p.memory_bytes);
+    if (!n) continue;
+    std::string what = way.way->name;
+    what[0] = char(std::toupper(static_cast<unsigned char>(what[0])));
+    return answer + fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
+  }
   return answer;
 }
 
@@ -233,7 +238,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   Record r{"", ways.empty() ? asked : answer_of(p, room, ways), {}};
   if (!ways.empty()) r.add(Part{Note{asked}});
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
-  r.add("settings", std::int64_t(all.size())).add("settings_that_fit", std::int64_t(fitting.size()));
+  const auto that_fit = std::int64_t(fitting.size());
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (!ways.empty()) {
     const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
@@ -244,6 +249,7 @@ Outcome plan_as_pytorch(const Plan& p) {
           Note{"checked (in csv and json): steps with all of these choices were measured on a card. Of the others, what a choice does was "
                "read in its source; docs/memory.md holds them to published peaks."}});
   }
+  r.add("settings", std::int64_t(all.size())).add("settings_that_fit", that_fit);
   if (!of_these) {
     r.add(Part{
         Note{fmt::format("With FP32 parameters and AdamW nothing fits. The nearest needs {}, {} too many.",

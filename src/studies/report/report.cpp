@@ -23,7 +23,6 @@ namespace headroom::studies {
 namespace {
 
 constexpr double tolerance = 0.02;
-constexpr std::size_t most_bars = 40;  // of differences: the largest
 
 // A line of a profile's table as a row of a comparison: what it is of, its time, and how sure that is.
 RowObject profile_line(const std::string& table, const RowObject& row) {
@@ -44,25 +43,6 @@ RowObject profile_line(const std::string& table, const RowObject& row) {
   return json_of(line);
 }
 
-Chart ratios(const std::vector<TimeRow>& rows, const std::string& b) {
-  Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
-  c.marks.push_back({"as before", 1});
-  std::vector<std::pair<double, std::string>> bars;
-  const bool one_time = std::all_of(rows.begin(), rows.end(), [&](const TimeRow& row) { return row.time == rows[0].time; });
-  for (const TimeRow& row : rows) bars.emplace_back(row.ratio, shortened(row.problem, 60) + (one_time ? "" : ", " + row.time));
-  std::stable_sort(bars.begin(), bars.end(),
-                   [](const auto& x, const auto& y) { return std::abs(std::log(x.first)) > std::abs(std::log(y.first)); });
-  if (bars.size() > most_bars) {
-    c.title += fmt::format(" (the {} largest differences of {})", most_bars, bars.size());
-    bars.resize(most_bars);
-  }
-  for (const auto& [ratio, name] : bars) {
-    c.series[0].points.emplace_back(double(c.ticks.size()), ratio);
-    c.ticks.push_back(name);
-  }
-  return c;
-}
-
 Record differences(const ReportRun& a, const ReportRun& b) {
   Record r{"differences", fmt::format("{} against {}", b.name, a.name), {}};
   const Comparison c = compare_runs(compared(a), compared(b), tolerance);
@@ -74,7 +54,8 @@ Record differences(const ReportRun& a, const ReportRun& b) {
   r.add(
       Part{Note{"A verdict needs the whole spread (two standard errors) beyond the tolerance. It is unclear if the spread crosses it, or "
                 "is not known."}});
-  if (!c.times.empty()) r.add(Part{ratios(c.times, b.name)});
+  for (Part& p : said.parts)
+    if (std::holds_alternative<Chart>(p.is)) r.add(std::move(p));
   add_loss_curves(compared(a), compared(b), r);
   for (Part& p : said.parts)
     if (std::holds_alternative<Table>(p.is)) r.add(std::move(p));

@@ -271,6 +271,33 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   return c;
 }
 
+namespace {
+
+constexpr std::size_t most_bars = 40;  // of differences: the largest
+
+// How many times as long each time of B is, with its spread.
+Chart ratios_of(const std::vector<TimeRow>& rows, const std::string& b) {
+  Chart c{fmt::format("Time of {}: how many times the other's", b), "", "", Unit::ratio, false, {{"ratio", {}}}, Chart::Kind::bars};
+  c.marks.push_back({"as before", 1});
+  std::vector<const TimeRow*> sorted;
+  const bool one_time = std::all_of(rows.begin(), rows.end(), [&](const TimeRow& row) { return row.time == rows[0].time; });
+  for (const TimeRow& row : rows) sorted.push_back(&row);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const TimeRow* x, const TimeRow* y) { return std::abs(std::log(x->ratio)) > std::abs(std::log(y->ratio)); });
+  if (sorted.size() > most_bars) {
+    c.title += fmt::format(" (the {} largest differences of {})", most_bars, sorted.size());
+    sorted.resize(most_bars);
+  }
+  for (const TimeRow* row : sorted) {
+    c.series[0].points.emplace_back(double(c.ticks.size()), row->ratio);
+    c.series[0].spread.push_back(row->ratio * row->spread.value_or(0));
+    c.ticks.push_back(shortened(row->problem, 60) + (one_time ? "" : ", " + row->time));
+  }
+  return c;
+}
+
+}  // namespace
+
 Record comparison_record(const Comparison& c, const std::string& a, const std::string& b, double tolerance) {
   const auto differences = std::count_if(c.changes.begin(), c.changes.end(), [](const ChangeRow& row) { return row.difference; });
   std::vector<std::string> verdicts;
@@ -283,6 +310,7 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
                        c.times.empty() ? "" : fmt::format("of {} times {}; ", c.times.size(), joined(verdicts)), others),
            {}};
   r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
+  if (!c.times.empty()) r.add(Part{ratios_of(c.times, b)});
   if (!c.changes.empty()) r.add(Part{table_of("changes", "What else is not as it was", c.changes)});
   if (!c.in_every_row.empty()) r.add(Part{Note{"In every row: " + c.in_every_row, false}});
   Record sum{"summary", "", {}};

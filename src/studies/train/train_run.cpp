@@ -217,6 +217,17 @@ engine::ModelConfig model_of_init(const std::string& folder) {
   return engine::pretrained_model(folder);
 }
 
+std::optional<Precision> precision_of_checkpoint(const std::string& folder) {
+  const auto newest = engine::newest_checkpoint(folder);
+  if (!newest) return {};
+  const auto settings = parse_json_or_discard(engine::describe_checkpoint(*newest).position.settings);
+  if (!settings.is_object() || !settings.contains("precision") || !settings["precision"].is_string()) return {};
+  const auto words = WordsOf<Precision>::all();
+  const std::string word = settings["precision"];
+  if (std::find(words.begin(), words.end(), word) == words.end()) return {};  // going on from it says what is wrong
+  return word_read<Precision>(word, "precision", {});
+}
+
 Outcome train_study(const TrainRun& asked, const Device& device, const Host& host, dist::Group* group) {
   TrainRun r = asked;
   const bool fp8 = r.recipe.formats().quantised();
@@ -319,7 +330,10 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const bool stopped = at.step < r.schedule.steps;
   if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
-  Record record{"", fmt::format("{} parameters on {} tokens", engine::param_count(r.recipe.model), data.size()), {}};
+  Record record{
+      "",
+      fmt::format("{} parameters in {} on {} tokens", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size()),
+      {}};
   if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);

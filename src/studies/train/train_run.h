@@ -94,6 +94,9 @@ void describe(Of<TrainRow> auto& r, auto&& f) {
 // Of init: what model its weights are of.
 engine::ModelConfig model_of_init(const std::string& folder);
 
+// What the newest checkpoint in a folder was trained in: a run that goes on from it and names no precision does so in that one.
+std::optional<Precision> precision_of_checkpoint(const std::string& folder);
+
 // The table of losses, which are kept in the store as they come; validation loss, unigram entropy, peak and forecast. A loss that is not
 // finite ends it with an Error that says at which step and where it began. A run that is stopped is saved first, and fails; one that does
 // not fit is answered no.
