@@ -34,7 +34,7 @@ using namespace headroom;
 
 class Clock {
  public:
-  Clock(const Device& device, std::string only) : device_(device), only_(std::move(only)), memory_(std::size_t(100) << 30) {
+  Clock(const Device& device, std::string only) : device_(device), only_(std::move(only)), memory_(free_memory_bytes(device) / 10 * 9) {
     copy_rate_ = time("copy 2 GiB", [](Arena& a) {
       const Tensor from = a.make("from", DType::f32, {1 << 29}), to = a.make("to", DType::f32, {1 << 29});
       return [=](Context& ctx) { copy::copy(from, to, ctx); };
@@ -49,6 +49,10 @@ class Clock {
     Context account{dry, device_};
     account.walk = &walk;
     make(dry)(account);
+    if (dry.peak() > memory_.bytes()) {
+      fmt::print("{:<44} needs {:.1f} GB, the card lends {:.1f}\n", name, double(dry.peak()) / 1e9, double(memory_.bytes()) / 1e9);
+      return 0;
+    }
     double bytes = 0;
     for (const OpCall& s : walk.steps) bytes += s.cost.bytes;
 

@@ -27,15 +27,28 @@ Device cpu_device() {
   return d;
 }
 
-const std::vector<Device>& known_devices() {
-  static const std::vector<Device> devices = [] {
-    std::vector<Device> all;
+namespace {
+
+struct Known {
+  std::vector<Device> devices;
+  std::vector<std::string> by_driver;  // the name of each
+};
+const Known& known() {
+  static const Known all = [] {
+    Known k;
     const auto file = parse_json(embedded::devices_json, "devices.json");  // named: a temporary would not outlive the loop's first line
-    for (const auto& j : file.at("devices")) all.push_back(device_from_json(j));
-    return all;
+    for (const auto& j : file.at("devices")) {
+      k.devices.push_back(device_from_json(j));
+      k.by_driver.push_back(j.value("reported", k.devices.back().name));
+    }
+    return k;
   }();
-  return devices;
+  return all;
 }
+
+}  // namespace
+
+const std::vector<Device>& known_devices() { return known().devices; }
 
 namespace {
 
@@ -58,6 +71,20 @@ const Device* known_device(std::string_view typed) {
   for (const Device& d : known_devices())
     if (wanted == plain(d.key) || wanted == plain(d.name)) return &d;
   return nullptr;
+}
+
+const Device* known_as(std::string_view driver_says) {
+  const Known& all = known();
+  for (std::size_t i = 0; i < all.devices.size(); ++i)
+    if (driver_says == all.by_driver[i] || driver_says == all.devices[i].name) return &all.devices[i];
+  return nullptr;
+}
+
+std::string name_by_driver(const Device& d) {
+  const Known& all = known();
+  for (std::size_t i = 0; i < all.devices.size(); ++i)
+    if (d.name == all.devices[i].name) return all.by_driver[i];
+  return d.name;
 }
 
 Device device_described(std::string_view name_or_file) {

@@ -12,7 +12,7 @@ inline constexpr auto names_of<DeviceKind> = names<DeviceKind>("cpu", "cuda");
 
 struct DeviceFile {  // 0: not known
   DeviceKind kind = DeviceKind::cuda;
-  std::string key, name;
+  std::string key, name, reported;
   std::int64_t sm = 0, units = 0;
   double memory_mib = 0, copy_tb_s = 0, fp32_tflops = 0, tf32_tflops = 0, bf16_tflops = 0, fp16_tflops = 0, fp8_tflops = 0, link_gb_s = 0,
          host_gb_s = 0;
@@ -25,6 +25,7 @@ void describe(Of<DeviceFile> auto& d, auto&& f) {
   f(d.kind, {.name = "kind"});
   f(d.key, {.name = "key"});
   f(d.name, {.name = "name"});
+  f(d.reported, {.name = "reported"});  // by the driver; empty: as its name
   f(d.sm, {.name = "sm", .allowed = counted});
   f(d.units, {.name = "units", .allowed = counted});
   f(d.memory_mib, {.name = "memory_mib", .real = known});

@@ -1,5 +1,6 @@
 #include "gpu/device.h"
 
+#include "base/device_names.h"
 #include "base/error.h"
 #include "gpu/check.h"
 
@@ -31,8 +32,7 @@ Device cuda_device(int index) {
   cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
   d.bus = bus;
   d.driver = fmt::format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
-  for (const Device& known : known_devices())
-    if (known.name == d.name) d.ceilings = known.ceilings;
+  if (const Device* known = known_as(d.name)) d.ceilings = known->ceilings;
   return d;
 }
 

@@ -107,5 +107,15 @@ TEST(Device, IsFoundAsPeopleTypeIt) {
     for (const std::string& name : {d.key, d.name}) EXPECT_EQ(known_device(name)->key, d.key) << name;
 }
 
+TEST(Device, IsFoundAsItsDriverNamesIt) {
+  EXPECT_EQ(known_as("NVIDIA H100 80GB HBM3")->key, "h100");
+  EXPECT_EQ(known_as("NVIDIA H200")->key, "h200");
+  EXPECT_EQ(known_as("NVIDIA H1000"), nullptr);
+  EXPECT_EQ(name_by_driver(device_described("a100-40")), "NVIDIA A100-SXM4-40GB");
+  EXPECT_EQ(name_by_driver(cpu_device()), cpu_device().name);
+  for (const Device& d : known_devices())
+    for (const std::string& name : {name_by_driver(d), d.name}) EXPECT_EQ(known_as(name)->key, d.key) << name;
+}
+
 }  // namespace
 }  // namespace headroom

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/device_names.h"
 #include "base/error.h"
 #include "report/render.h"
 #include "studies/forecast/forecast.h"
@@ -263,7 +264,7 @@ TEST(ForecastAsked, TheCardIsTheOneThatPlanAsksAbout) {
   const dry::Dry d = dry_of(h100, room, 2);
   EXPECT_EQ(d.card.memory_bytes, room_of(h100, std::nullopt).memory_bytes);
   EXPECT_EQ(d.card.context_bytes, room.overhead_bytes);
-  EXPECT_EQ(d.card.name, h100.name);
+  EXPECT_EQ(d.card.name, name_by_driver(h100));
   EXPECT_EQ(d.cards, 2);
 }
 

@@ -1,6 +1,7 @@
 // One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
 #include <algorithm>
 
+#include "base/device_names.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "gpu/architecture.h"
@@ -217,7 +218,7 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
   dry::Dry d;
   d.cards = cards;
   dry::Card& c = d.card;
-  c.name = device.name;
+  c.name = name_by_driver(device);
   c.memory_bytes = room.memory_bytes;
   c.context_bytes = room.overhead_bytes;
   c.sm = std::uint64_t(device.sm);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/device_names.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "studies/attention/analysis.h"
@@ -31,8 +32,7 @@ std::optional<std::vector<AttentionRow>> attention_rows(const ReportRun& run) {
 
 Device device_of(const ReportRun& run) {
   if (Device here = cpu_device(); here.name == run.machine) return here;
-  for (const Device& d : known_devices())
-    if (d.name == run.machine) return d;
+  if (const Device* d = known_as(run.machine)) return *d;
   Device d;
   d.name = run.machine;
   for (const char* field : {"memory_bytes", "available_bytes"})  // the second, where there is one: what could be taken

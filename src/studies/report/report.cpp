@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "base/device.h"
+#include "base/device_names.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
@@ -96,11 +96,10 @@ Record machine(const std::string& name, const std::vector<ReportRun>& runs, cons
     }
     return r.add(Part{rows_table("ceilings", fmt::format("Its ceilings, measured in run {} ({})", run.id, run.started), rows)});
   }
-  for (const Device& d : known_devices())
-    if (d.name == name) {
-      add_known(d, r);
-      return r;
-    }
+  if (const Device* d = known_as(name)) {
+    add_known(*d, r);
+    return r;
+  }
   return r.add(Part{Note{"Its ceilings are not in the store; headroom device measures and keeps them."}});
 }
 
