@@ -76,9 +76,7 @@ TEST(Device, KnownOnesAreWholeAndSayWhereTheirNumbersComeFrom) {
     EXPECT_EQ(device_described(d.key).name, d.name);
     EXPECT_GT(d.memory_bytes, 14ull << 30) << d.name;
     EXPECT_GT(d.ceilings.fp16_flops, d.ceilings.fp32_flops) << d.name;
-    if (d.sm >= 80) {
-      EXPECT_GT(d.ceilings.bf16_flops, d.ceilings.fp32_flops) << d.name;
-    }
+    if (d.sm >= 80) { EXPECT_GT(d.ceilings.bf16_flops, d.ceilings.fp32_flops) << d.name; }
     EXPECT_GT(d.ceilings.copy_bytes_per_s, 2.5e11) << d.name;
     EXPECT_FALSE(d.ceilings.source.empty()) << d.name;
   }

@@ -113,7 +113,8 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
                                   ? "the FP32 matmul that headroom device measured last"
                                   : "one FP32 matmul of 1024³ measured just now; headroom device measures longer and keeps it")}});
   record.add(Part{Note{fmt::format(
-      "MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no recomputation; {}.",
+      "MFU: 2 FLOPs for each multiplied weight and token forward, twice that backward, causal attention's visible half, no recomputation; "
+      "{}.",
       device.ceilings.source.empty() ? "the card's matmul rate is not known: headroom device measures it"
                                      : fmt::format("over the card's matmul rate in that precision ({})", device.ceilings.source))}});
   return record.add(
