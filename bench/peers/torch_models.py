@@ -129,6 +129,7 @@ def main():
         torch.manual_seed(1)
         begun = time.time()
         config = getattr(transformers, name.partition(",")[0] + "Config")(**settings)
+        config.use_cache = asked != "packed"  # transformers looks for documents only where there is no cache
         model, seen = getattr(transformers, model), Seen()
         if asked in ("static", "dynamic"):
             same = generated(model, config, asked, length)

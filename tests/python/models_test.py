@@ -153,6 +153,8 @@ class ModelsTest(unittest.TestCase):
 
     def check(self, name, model, config, padding, device, table, dropped=False):
         inputs, real = inputs_of(name, padding, device)
+        config = copy.deepcopy(config)
+        config.use_cache = padding != "packed"  # transformers looks for documents only where there is no cache
         try:
             net = made(model, config, "eager", torch.float64, device)
         except (ImportError, ValueError) as refused:
@@ -226,6 +228,82 @@ class ModelsTest(unittest.TestCase):
                         for a, b in zip(got.logits, want.logits):
                             self.assertLess((a - b).abs().max().item(), 1e-4)
                         self.assertEqual((seen.served, dict(seen.left)), (12, {}), seen.explain())
+
+    def twins(self, name, model, settings):
+        """The same tiny model with eager attention and with ours."""
+        config = getattr(transformers, name + "Config", None)
+        if config is None or not hasattr(transformers, model):
+            self.skipTest(f"transformers {transformers.__version__} has no {model}")
+        model, config = getattr(transformers, model), config(**settings)
+        torch.manual_seed(1)
+        eager = made(model, config, "eager", torch.float32, "cpu")
+        return eager, made(model, config, "headroom", torch.float32, "cpu", eager.state_dict())
+
+    def test_packed_documents_are_apart(self):
+        """Against each document alone, so that a test without documents cannot pass."""
+        settings = dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                        use_cache=False)  # fmt: skip
+        for name in ("Llama", "Mistral"):
+            _, net = self.twins(name, name + "ForCausalLM", dict(settings, sliding_window=7) if name == "Mistral" else settings)
+            inputs, _ = inputs_of(name, "packed", "cpu")
+            with ht.replace_sdpa() as seen:
+                got = net(**inputs).logits
+            self.assertEqual((seen.served, dict(seen.left)), (2, {}), seen.explain())
+            for begin, end in ((0, 20), (20, 38), (38, 48)):
+                self.assertLess((net(inputs["input_ids"][:, begin:end]).logits - got[:, begin:end]).abs().max().item(), 1e-4, name)
+
+    def test_chunks_over_a_cache(self):
+        eager, ours = self.twins("Llama4Text", "Llama4ForCausalLM", dict(
+            vocab_size=300, hidden_size=64, intermediate_size=64, intermediate_size_mlp=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=16, num_local_experts=2, attention_chunk_size=16, layer_types=["chunked_attention", "full_attention"],
+            pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        ))  # fmt: skip
+        g = torch.Generator().manual_seed(3)
+        tokens, real = torch.randint(3, 300, (2, 29), generator=g), torch.ones(2, 29, dtype=torch.long)
+        real[1, :9] = 0
+        for cache in (None, "static"):
+            with self.subTest(cache=cache), ht.replace_sdpa() as seen:
+                asked = dict(input_ids=tokens, attention_mask=real, max_new_tokens=6, do_sample=False, eos_token_id=None, output_logits=True,
+                             return_dict_in_generate=True, disable_compile=True, **({} if cache is None else {"cache_implementation": cache}))  # fmt: skip
+                want, got = eager.generate(**asked), ours.generate(**asked)
+                self.assertTrue(torch.equal(got.sequences, want.sequences))
+                for a, b in zip(got.logits, want.logits):
+                    self.assertLess((a - b).abs().max().item(), 1e-4)
+                self.assertEqual((seen.served, dict(seen.left)), (12, {}), seen.explain())
+
+    def test_models_that_read_the_mask_themselves(self):
+        """They add it to their scores, and never ask transformers' attention interface: right, and explained."""
+        sizes = dict(vocab_size=300, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+        for name, model, settings in (
+            ("Bloom", "BloomForCausalLM", dict(hidden_size=64, n_layer=2, n_head=4)),
+            ("CodeGen", "CodeGenForCausalLM", dict(n_embd=64, n_layer=2, n_head=4, rotary_dim=8, n_positions=64)),
+            ("XGLM", "XGLMForCausalLM", dict(d_model=64, ffn_dim=128, num_layers=2, attention_heads=4)),
+            ("RoFormer", "RoFormerForMaskedLM", dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4)),
+        ):
+            for padding in ("none", "left"):
+                with self.subTest(model=name, padding=padding), ht.replace_sdpa() as seen:
+                    eager, ours = self.twins(name, model, {**sizes, **settings})
+                    inputs, real = inputs_of(name, padding, "cpu")
+                    keep = slice(None) if real is None else real
+                    self.assertLess((eager(**inputs).logits - ours(**inputs).logits)[keep].abs().max().item(), 1e-5)
+                    if (name, padding) != ("RoFormer", "none"):  # it is given no mask
+                        self.assertRegex(seen.explain(), "the model adds its mask itself")
+        with self.assertRaisesRegex(ValueError, "FalconForCausalLM chooses among attention classes of its own.*'sdpa' inside .*replace_sdpa"):
+            self.twins("Falcon", "FalconForCausalLM", dict(sizes, hidden_size=64, num_hidden_layers=2, num_attention_heads=4))
+
+    def test_a_mask_is_moved_as_a_tensor_is(self):
+        _, net = self.twins("Llama", "LlamaForCausalLM", dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=1,
+                                                              num_attention_heads=4))  # fmt: skip
+        said, attended = [], net.model.layers[0].forward
+        net.model.layers[0].forward = lambda *a, **named: said.append(named["attention_mask"]) or attended(*a, **named)
+        inputs, _ = inputs_of("Llama", "left", "cpu")
+        net(**inputs)
+        (mask,) = said
+        for moved in (mask.to("meta"), mask.to(device=torch.device("meta"), non_blocking=True)):
+            self.assertIsInstance(moved, models.Mask)
+            self.assertEqual((moved.cu_q.device.type, moved.cu_k.device.type, mask.cu_q.device.type), ("meta", "meta", "cpu"))
+        self.assertEqual(mask.to(torch.float64).dtype, torch.float64)
+        self.assertTrue(torch.equal(mask[:, :, :2], mask.added()[:, :, :2]))
 
     def test_what_is_left_is_right(self):
         g = torch.Generator().manual_seed(3)

@@ -3,6 +3,7 @@
 A mask is known by the function of transformers that describes it. What it says more than that is left to transformers' own attention.
 """
 
+import copy
 import functools
 import sys
 
@@ -16,6 +17,7 @@ from .imports import when_imported
 from .sdpa import count
 
 NAME = "headroom"
+_READ_BY_THE_MODEL = "the model adds its mask itself and does not ask transformers' attention interface"
 _OPEN = 1 << 31  # keys on a side of a window that has no end there
 
 
@@ -23,18 +25,32 @@ class Mask:
     """What rows see, without a matrix of it. Documents and their masks are aligned at their last positions.
 
     causal, window: of our attention. cu_q, cu_k: documents, or None. keys: how many keys there are, from the first; None: all.
-    reason: why there is only a matrix, which as_tensor() makes of transformers' own arguments; else None.
+    plain: causal, and the last row sees every key. reason: why there is only a matrix, which as_tensor() makes of transformers' own
+    arguments; else None. A model that does not hand its mask to the attention interface gets eager attention's tensor of it.
     """
 
     ndim = 4
 
-    def __init__(self, arguments, shape, causal=None, window=None, cu_q=None, cu_k=None, keys=None, reason=None):
+    def __init__(self, arguments, shape, causal=None, window=None, cu_q=None, cu_k=None, keys=None, reason=None, plain=False):
         self.arguments, self.shape, self.causal, self.window, self.keys, self.reason = arguments, shape, causal, window, keys, reason
-        self.cu_q, self.cu_k = cu_q, cu_k
-        self._tensor = None
+        self.cu_q, self.cu_k, self.plain = cu_q, cu_k, plain
+        self._tensor = self._numbers = None
 
     def contiguous(self):  # what generate asks of a mask over a static cache
         return self
+
+    def to(self, *to, **named):
+        """The same on another device, as accelerate asks; a mask of another type is a tensor."""
+        device = named.get("device", to[0] if to else None)
+        if not isinstance(device, (str, int, torch.device)) or "dtype" in named:
+            return self.added().to(*to, **named)
+        moved = copy.copy(self)
+        moved._tensor = moved._numbers = None
+        moved.cu_q, moved.cu_k = (t if t is None else t.to(device) for t in (self.cu_q, self.cu_k))
+        moved.arguments = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in self.arguments.items()}
+        if "device" in moved.arguments:
+            moved.arguments["device"] = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        return moved
 
     def as_tensor(self):
         """The same as a tensor of booleans, made once."""
@@ -43,13 +59,40 @@ class Mask:
             self._tensor = masking.sdpa_mask(**self.arguments, allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
         return self._tensor
 
+    def added(self):
+        """What eager attention adds to the scores, for a model that reads its mask itself."""
+        if self._numbers is None:
+            count(_READ_BY_THE_MODEL)
+            seen, dtype = self.as_tensor(), self.arguments.get("dtype") or torch.float32
+            self._numbers = torch.where(seen, torch.zeros((), dtype=dtype, device=seen.device), torch.finfo(dtype).min)
+        return self._numbers
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.added(), name)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = torch.utils._pytree.tree_map_only(cls, cls.added, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def _as_its_numbers(name):
+    return lambda mask, *given: getattr(mask.added(), name)(*given)
+
+
+for _name in ("getitem", "add", "radd", "sub", "rsub", "mul", "rmul", "invert", "lt", "gt"):
+    setattr(Mask, f"__{_name}__", _as_its_numbers(f"__{_name}__"))
+
 
 class _Said:
     """What a mask's function says: keys before and after a row's own (None: all of them), and which document each position is in."""
 
     def __init__(self):
         self.before = self.after = None
-        self.documents = []  # (how, tensor or (size, tensor))
+        self.documents = []  # (how, tensor or (size, padding on the left, positions or None for those in the sequence))
+        self.positions = None  # that the function being read counts by, where they begin anew in each document
         self.reason = None
 
 
@@ -77,7 +120,11 @@ def _read(function, said):
     elif maker == "packed_sequence_mask_function":
         said.documents.append(("packed", held["packed_sequence_mask"]))
     elif maker == "chunked_overlay":
-        said.documents.append(("chunks", (held["chunk_size"], held.get("left_padding"))))
+        said.documents.append(("chunks", (held["chunk_size"], held.get("left_padding"), said.positions)))
+    elif maker == "remap_positions_for_packed_sequence":  # within a document they grow by one, as those in the sequence do
+        outer, said.positions = said.positions, held["position_ids"]
+        _read(held["mask_function"], said)
+        said.positions = outer
     else:
         said.reason = f"the mask has a part that is no window, padding or documents: transformers' {maker}"
 
@@ -94,18 +141,18 @@ def _holes(padding):
     return bool((begins.sum(1) + padding[:, 0] > 1).any())
 
 
-def _document_numbers(said, batch, length, device):
-    """[batch, length] numbers that grow where a document begins, or None; with the number of documents."""
+def _document_numbers(said, batch, kv_offset, keys, device):
+    """[batch, keys] numbers that grow where a document begins; with the number of documents."""
     numbers = None
     for how, what in said.documents:
         if how == "packed":
             one = what.expand(batch, -1)
         else:
-            size, padded = what
-            at = torch.arange(length, device=device)[None].expand(batch, -1)
-            at = at if padded is None else at - padded[:, None].to(device)
+            size, padded, positions = what
+            at = (torch.arange(keys, device=device) + kv_offset)[None] if positions is None else positions.to(device)
+            at = (at if padded is None else at - padded[:, None].to(device)).expand(batch, -1)
             one = torch.div(at, size, rounding_mode="floor")
-        change = torch.zeros(batch, length, dtype=torch.int64, device=device)
+        change = torch.zeros(batch, keys, dtype=torch.int64, device=device)
         change[:, 1:] = one[:, 1:] != one[:, :-1]
         numbers = change if numbers is None else numbers | change
     numbers = numbers.cumsum(1)
@@ -134,9 +181,9 @@ def _documents(said, arguments):
     if not said.documents:
         cu_q, cu_k = torch.stack([zero, zero, of_q], 1), torch.stack([zero, torch.minimum(first, of_k), of_k], 1)
     else:
-        numbers, documents = _document_numbers(said, batch, length, device)
+        numbers, documents = _document_numbers(said, batch, kv_offset, keys, device)
         borders = torch.searchsorted(numbers.contiguous(), torch.arange(documents + 1, device=device).expand(batch, -1).contiguous())
-        cu_q = torch.cat([zero[:, None], torch.minimum(borders, of_q[:, None])], 1)
+        cu_q = torch.cat([zero[:, None], torch.minimum((borders + kv_offset - q_offset).clamp(min=0), of_q[:, None])], 1)
         cu_k = torch.cat([zero[:, None], torch.minimum(torch.maximum(borders, first[:, None]), of_k[:, None])], 1)
     return cu_q.int(), cu_k.int()
 
@@ -145,7 +192,7 @@ def mask(
     batch_size, q_length=None, kv_length=None, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, local_size=None,
     allow_is_causal_skip=True, allow_is_bidirectional_skip=False, device=None, cache_position=None, **rest,
 ):  # fmt: skip
-    """transformers' mask interface: None for plain causal or full attention, else a Mask."""
+    """transformers' mask interface: None where every row sees every key, else a Mask."""
     if isinstance(attention_mask, Mask):  # made before, by generate
         return attention_mask
     masking = sys.modules["transformers.masking_utils"]
@@ -172,8 +219,8 @@ def mask(
     else:
         _read(mask_function, said)
     offsets = [n for n in (q_offset, kv_offset) if isinstance(n, torch.Tensor)]
-    if said.reason is None and said.documents and (offsets or q_offset or kv_offset or q_length != kv_length):
-        said.reason = "packed or chunked documents over a cache"
+    if said.reason is None and any(how == "packed" for how, _ in said.documents) and (offsets or q_offset or kv_offset or q_length != kv_length):
+        said.reason = "packed documents over a cache"
     padding = None
     if attention_mask is not None and said.reason is None:
         padding = attention_mask.bool()
@@ -186,9 +233,9 @@ def mask(
     plain = said.before is None and padding is None and not said.documents and said.reason is None
     if plain and said.after is None and allow_is_bidirectional_skip:
         return None
-    if plain and said.after == 0 and allow_is_causal_skip and ends is not None and ends[0] == ends[1] and (q_length == 1 or q_length == kv_length):
-        return None
     made = functools.partial(Mask, made_from, (batch_size, 1, q_length, kv_length))
+    if plain and said.after == 0 and allow_is_causal_skip and ends is not None and ends[0] == ends[1] and (q_length == 1 or q_length == kv_length):
+        return made(causal=True, plain=True)
     if said.reason is None and (said.before is not None or said.after) and said.after != 0 and (ends is None or ends[0] != ends[1]):
         said.reason = "a window to both sides over a cache"
     if said.reason is None and said.after == 0 and ends is not None and ends[0] > ends[1]:
@@ -230,6 +277,8 @@ def attend(
     position_bias=None, **kwargs,
 ):  # fmt: skip
     """transformers' attention interface: query [batch, heads, len, head_dim]; the result is [batch, len, heads, head_dim]."""
+    if isinstance(attention_mask, Mask) and attention_mask.plain:
+        attention_mask, is_causal = None, True
     given = is_causal
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = cu_q = cu_k = reason = None
@@ -285,7 +334,35 @@ def attend(
     return _own_attention(module, query, key, value, attention_mask, softcap, s_aux, arguments)
 
 
+def _refuse_own_classes(base):
+    """Some models look the name up among attention classes of their own, where it is not: they are refused in a sentence."""
+    for name in ("get_correct_attn_implementation", "_autoset_attn_implementation"):  # the second before transformers 4.53
+        theirs = base.__dict__.get(name)
+        if theirs is not None:
+            setattr(base, name, _checking(theirs))
+            return
+
+
+def _checking(theirs):
+    function = getattr(theirs, "__func__", theirs)
+
+    @functools.wraps(function)
+    def checked(model, *arguments, **named):
+        cls = model if isinstance(model, type) else type(model)
+        asked = next(iter((*arguments, *named.values())), None)  # the name, or a config that has it
+        if getattr(asked, "_attn_implementation", asked) == NAME:
+            for held, classes in vars(sys.modules[cls.__module__]).items():
+                if held.endswith("_ATTENTION_CLASSES") and isinstance(classes, dict) and NAME not in classes:
+                    there = "attn_implementation='sdpa' inside gpu_headroom.torch.replace_sdpa()" if "sdpa" in classes else " or ".join(map(repr, classes))
+                    raise ValueError(f"attn_implementation='headroom': {cls.__name__} chooses among attention classes of its own and does not ask "
+                                     f"transformers' attention interface: use {there}")  # fmt: skip
+        return function(model, *arguments, **named)
+
+    return classmethod(checked) if isinstance(theirs, classmethod) else checked
+
+
 def _register_attention(module):
+    _refuse_own_classes(module.PreTrainedModel)
     functions = module.ALL_ATTENTION_FUNCTIONS
     if hasattr(functions, "register"):
         functions.register(NAME, attend)
