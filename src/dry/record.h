@@ -12,7 +12,7 @@
 namespace headroom::dry {
 
 constexpr char record_magic[8] = {'H', 'R', 'D', 'R', 'Y', 'R', 'E', 'C'};
-constexpr std::uint32_t record_version = 1;
+constexpr std::uint32_t record_version = 2;
 
 struct FileHead {
   char magic[8];
@@ -93,7 +93,8 @@ struct Driver {  // the driver's memory of a device changes: cudaMalloc, cudaFre
   static constexpr Kind kind = Kind::driver;
   std::uint64_t address;
   std::int64_t bytes;
-  std::uint64_t used;  // after this, without the context
+  std::uint64_t used;    // after this, without the context
+  std::uint64_t others;  // what other processes of the run have of the same card, with their contexts
   std::uint32_t device;
   std::uint32_t name;  // the function
 };

@@ -414,6 +414,7 @@ void shared_card() {
   }
   if (::read(ready[0], &byte, 1) == 1) print(free_mib());
   print(allocate(700 * mib) == nullptr);
+  print(allocate(100 * mib) != nullptr);
   if (::write(done[1], &byte, 1) == 1) waitpid(child, nullptr, 0);
   print(allocate(700 * mib) != nullptr);
 }

@@ -56,10 +56,11 @@ std::vector<Row> rows_of(const std::string& name) {
 
 // PyTorch's choice of an algorithm (aten/src/ATen/native/cudnn/RNN.cpp): of plain layers with small matrices, and of an LSTM in fp16.
 int algorithm_of(const Row& r) {
-  if (r.cell == "RNN" ? r.hidden <= (r.pass == "forward" ? 384 : 256) : r.hidden <= (r.pass == "forward" ? 192 : 128)) return 3;
+  const bool plain = r.cell == "RNN", forward = r.pass == "forward";
+  if (r.hidden <= (plain ? (forward ? 384 : 256) : forward ? 192 : 128)) return 3;
   const bool persists =
       r.type == "fp16" && r.layers == 1 && r.both_ways == 0 && r.hidden <= 1024 && r.hidden % 128 == 0 && r.width % 128 == 0;
-  return persists && r.cell == "LSTM" && r.batch % 8 == 0 && r.batch <= 128 ? 1 : 0;
+  return persists && r.cell != "GRU" && r.batch % 8 == 0 && r.batch <= 128 ? 1 : 0;
 }
 
 long long extra_of(const Library& l, const Row& r) {
@@ -81,13 +82,16 @@ long long extra_of(const Library& l, const Row& r) {
 TEST(RecurrentScratch, IsWhatAnH100Took) {
   const Library l;
   ASSERT_TRUE(l.make_layers && l.set_layers && l.make_data && l.set_data && l.sizes);
-  const auto rows = rows_of("h100_scratch_recurrent_2026-11-24.csv");
-  ASSERT_EQ(rows.size(), 108u);
+  auto rows = rows_of("h100_scratch_recurrent_2026-11-24.csv");
+  const auto others = rows_of("h100_scratch_recurrent_others_2026-11-24.csv");
+  rows.insert(rows.end(), others.begin(), others.end());
+  ASSERT_EQ(rows.size(), 108u + 180u);
   for (const Row& r : rows) {
     SCOPED_TRACE(testing::Message() << r.cell << " " << r.pass << " " << r.type << " " << r.batch << " " << r.length << " " << r.width
                                     << " " << r.hidden << " " << r.layers << " " << r.both_ways);
-    if (r.cell == "RNN" && r.pass == "backward")
-      EXPECT_LE(extra_of(l, r), r.extra);  // it keeps so little that PyTorch's gradients of the weights make the peak
+    const bool keeps_much = r.cell == "LSTM" && r.layers > 1;
+    if (r.pass == "backward" && !keeps_much)
+      EXPECT_LE(extra_of(l, r), r.extra);  // where little is kept PyTorch's gradients of the weights may make the peak
     else
       EXPECT_EQ(extra_of(l, r), r.extra);
   }

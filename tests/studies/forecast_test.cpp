@@ -236,6 +236,31 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 86 * mebibyte);
 }
 
+TEST_F(ForecastAccount, ProcessesOnOneCardNeedTheirSum) {
+  dry::RecordWriter w;
+  w.mark("torch", "2.11.0", 1);
+  dry::Driver d{};
+  d.used = 20 * std::uint64_t(mebibyte);
+  w.add(d);
+  w.take(0x1000, 20 * std::int64_t(mebibyte));
+  d.others = 600 * std::uint64_t(mebibyte);
+  w.add(d);
+  Told t;
+  t.device = device_described("h100");
+  t.room = room_of_program(t.device, std::nullopt, 1);
+  t.row.memory_bytes = t.room.memory_bytes;
+  t.row.status = Status::ok;
+  ProcessStory alone = story(w);
+  alone.cards[0].others_bytes = 0;
+  alone.cards[0].pid = 7;
+  fill(t, {alone, story(w)});
+  EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + 620 * std::uint64_t(mebibyte));
+  EXPECT_EQ(t.row.ranks, 1);
+  EXPECT_NE(verdict(t).find("its processes together need"), std::string::npos) << verdict(t);
+  fill(t, {alone, alone});
+  EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + t.row.peak_reserved_bytes);
+}
+
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
   const std::vector<std::string> program{"python3", "t.py", "--batch", "{batch}", "--out=run-{batch}-{len}"};
   EXPECT_EQ(with_value(program, "batch", "16"), (std::vector<std::string>{"python3", "t.py", "--batch", "16", "--out=run-16-{len}"}));

@@ -97,7 +97,7 @@ void changed(const Memory& m, int device, const void* p, std::int64_t bytes, con
   const std::uint64_t now = m.devices[std::size_t(device)].addresses.used();
   publish_use(physical(device), now + card().context_bytes);
   Recorder& record = Recorder::get();
-  record.add(Driver{number(p), bytes, now, std::uint32_t(device), record.name(function)});
+  record.add(Driver{number(p), bytes, now, others_use(physical(device)), std::uint32_t(device), record.name(function)});
 }
 
 std::uint64_t pinned_limit() {

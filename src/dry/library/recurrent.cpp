@@ -48,9 +48,8 @@ struct Tensor {  // a cudnnTensorDescriptor, as far as cudnnGetRNNWeightParams f
   int type, dims, size[3], stride[3];
 };
 
-// What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 108 passes of an H100 with cuDNN 9.19
-// (bench/results/h100_scratch_recurrent_2026-11-24.csv); a test walks them. Other shapes may take
-// more or less.
+// What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 288 passes of an H100 with cuDNN 9.19
+// (bench/results/h100_scratch_recurrent*_2026-11-24.csv); a test walks them. Other shapes may take more or less.
 struct Scratch {
   std::int64_t work = 0, reserve = 0, unsure = 0;  // bytes; `unsure`: how much more or less the work may take
   bool known = false;                              // false: by the same sizes, but of such layers no card was asked
@@ -58,29 +57,30 @@ struct Scratch {
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   const std::int64_t element = std::int64_t(l.element()), places = std::int64_t(x.length) * x.batch,
                      pairs = std::int64_t(l.layers) * l.ways();
-  const std::int64_t output = places * l.hidden * l.ways(), input = places * l.input, state = std::int64_t(x.batch) * l.hidden;  // elements
-  const std::int64_t matrices = l.all_matrices(), more = 2 * (l.ways() - 1);
-  const bool small = l.algorithm == small_hidden && l.type != bfloat;  // in bfloat16 it takes what the standard one takes
+  const std::int64_t whole = places * l.hidden, output = whole * l.ways(), input = places * l.input;  // elements
+  const std::int64_t state = std::int64_t(x.batch) * l.hidden, more = 2 * (l.ways() - 1);
+  const bool one_way = l.ways() == 1, several = l.layers > 1;
+  const bool fast = l.algorithm == persistent || (l.algorithm == small_hidden && l.type != bfloat);  // in bfloat16 the standard one runs
 
-  // Two arrangements, and the larger one counts: every gate of a layer at once, or one layer's inputs and outputs in a copy. Layers in one
-  // direction with small matrices are computed in pieces of the sequence, and then only the second counts.
+  // Two arrangements: every gate of a layer at once, or one layer's inputs and outputs in a copy. Layers in one direction with small matrices
+  // are computed in pieces of the sequence, in copies.
   const std::int64_t at_once = (l.gates() + 1 + more) * output + input + ((l.cell == lstm ? 10 : 5) + more) * pairs * state;
-  const bool in_pieces = l.layers > 1 && l.ways() == 1 && l.gates() * l.hidden <= 1024;
-  const std::int64_t piece = 3 * ((std::int64_t(x.length) + 31) / 32) * state;
-  const std::int64_t copies = l.ways() == 2 ? (l.layers > 1 ? 6 : 5) * output : l.layers > 1 ? 3 * output + piece : 4 * output;
-  const std::int64_t copied = copies + 2 * input + ((in_pieces && l.cell == lstm ? 11 : 5) + more) * pairs * state;
+  const std::int64_t copied = (one_way ? 4 : 5) * output + several * output + 2 * input + (5 + more) * pairs * state;
+  const std::int64_t piece = (x.batch > 8 ? 8 : 16) * state;
+  const std::int64_t in_pieces = 3 * output + (l.layers + 1) * piece + 2 * input + (l.cell == lstm ? 11 : 5) * pairs * state;
+  std::int64_t elements = std::max(at_once, one_way && several ? in_pieces : copied);
+  if (one_way && several && l.gates() * l.hidden <= 1024) elements = in_pieces;
+  if (fast && l.cell == lstm) elements = at_once + 16 * whole - (one_way ? 2 : 3) * pairs * state;
+  if (fast && l.cell != lstm) elements = copied + (l.cell == gru ? 14 : 9) * whole + (one_way ? l.layers * state : 0);
 
-  std::int64_t elements = in_pieces ? copied : std::max(at_once, copied);
-  if (small) elements = 6 * (1 + l.ways()) * output / l.ways() + 4 * input + (5 + l.ways()) * pairs * state;
   constexpr std::int64_t of_a_stream = 8 << 20, head = 256;
   Scratch s;
-  s.work = (matrices + elements) * element + pairs * of_a_stream + head + 8 * std::int64_t(x.batch);
-  if (l.algorithm == persistent) s.work += (4 << 20) - 2 * state * element;  // one shape was measured
+  s.work = (l.all_matrices() + elements) * element + pairs * of_a_stream + head + (std::int64_t(x.batch) + 3) / 4 * 32;
   // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), and what goes from layer to layer.
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
   if (for_backward) s.reserve = output * element * (kept * l.layers + l.layers - 1) + head;
   s.known = l.out() == l.hidden && l.type != doubles && l.algorithm != dynamic;
-  s.unsure = (output + input) * element + (l.algorithm == persistent ? 4 << 20 : 0);
+  s.unsure = (output + input) * element;
   return s;
 }
 
@@ -167,6 +167,13 @@ int cudnnGetTensorNdDescriptor(const Tensor* t, int room, int* type, int* dims, 
     size[i] = t->size[i];
     stride[i] = t->stride[i];
   }
+  return ok;
+}
+// A generator's state for each thread of 1024 a unit. PyTorch keeps them as a tensor.
+int cudnnDropoutGetStatesSize(const void*, std::size_t* bytes) {
+  constexpr std::size_t threads = 1024, state = 48;
+  *bytes = std::size_t(card().units) * threads * state;
+  note(Said::by_rule, "cuDNN dropout", std::uint64_t(*bytes) / 8);
   return ok;
 }
 int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequences* x, std::size_t* work, std::size_t* reserve) {

@@ -76,7 +76,6 @@ FOUR(cusparse, csrgeam2_bufferSizeExt, std::size_t, 19)
 
 WORKSPACE(cufftXtMakePlanMany, std::size_t, 12)
 
-WORKSPACE(cudnnDropoutGetStatesSize, std::size_t, 1)
 WORKSPACE(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize, std::size_t, 8)
 WORKSPACE(cudnnGetBatchNormalizationBackwardExWorkspaceSize, std::size_t, 10)
 WORKSPACE(cudnnGetBatchNormalizationTrainingExReserveSpaceSize, std::size_t, 5)

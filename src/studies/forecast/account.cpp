@@ -106,7 +106,7 @@ struct CardLog {
   std::unordered_map<std::uint64_t, std::size_t> live;  // by address
   std::vector<Point> points;                            // after each event
   std::vector<std::uint64_t> step_ends;
-  std::uint64_t driver_most = 0, allocated = 0, reserved = 0;
+  std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> phase_changes;  // from this event on
 };
@@ -132,7 +132,11 @@ class Reading {
     c.reserved = b.reserved;
     c.points.push_back({h.at_ns, b.allocated, b.reserved, phase, b.place.stack});
   }
-  void operator()(const Head&, const dry::Driver& d) { cards_[d.device].driver_most = std::max(cards_[d.device].driver_most, d.used); }
+  void operator()(const Head&, const dry::Driver& d) {
+    CardLog& c = cards_[d.device];
+    c.driver_most = std::max(c.driver_most, d.used);
+    c.card_most = std::max(c.card_most, d.used + d.others);
+  }
   void operator()(const Head&, const dry::Host& host) {
     std::uint64_t& most = host.managed ? story_.managed_bytes : story_.pinned_bytes;
     most = std::max(most, host.used);
@@ -314,6 +318,7 @@ class Reading {
     a.rank = process_.head().rank >= 0 ? process_.head().rank : int(device);  // without a launcher: a card each
     a.card = int(device);
     a.ran_out = c.ran_out;
+    a.others_bytes = c.card_most - c.driver_most;
     if (c.points.empty()) {  // no PyTorch: what the program took from the driver
       a.peak_allocated_bytes = a.peak_reserved_bytes = c.driver_most;
       a.addresses_matter = !story_.torch.empty();  // or another allocator of PyTorch's, as cudaMallocAsync: what it keeps is not known
@@ -352,7 +357,7 @@ class Reading {
         std::ranges::any_of(requests, [](const dry::Request& r) { return r.what == std::uint32_t(dry::RequestIs::mapped); });
     if (expandable) return;
     const dry::FileHead& head = process_.head();
-    std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes);
+    std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes + a.others_bytes);
     if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
     a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit);
     if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes))

@@ -24,6 +24,7 @@ struct ProgramAccount {
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
   std::uint64_t unsure_bytes = 0;                       // workspaces of libraries may take so much more or less
   std::uint64_t elsewhere_bytes = 0;                    // that the program took from the driver, not through PyTorch's allocator
+  std::uint64_t others_bytes = 0;                       // by which the card's peak was higher, because of other processes on it
   std::optional<std::uint64_t> step_allocated_bytes{};  // of the last whole step
   std::uint64_t saved_bytes = 0;                        // for backward, in the step of the peak
   std::int64_t whole_steps = 0, blocks = 0;

@@ -115,6 +115,16 @@ Reserved reserved_of(const ProgramAccount& a) {
   return {std::max(low - std::min(low, more), a.peak_allocated_bytes - std::min(a.peak_allocated_bytes, a.unsure_bytes)), high + more};
 }
 
+// The subject of the answer: a program, the largest of its ranks, or of processes and cards that are no ranks.
+std::string who_needs(const Told& t) {
+  if (t.row.ranks > 1) return fmt::format("the largest of {} ranks needs", t.row.ranks);
+  if (t.accounts.size() < 2) return "it needs";
+  const bool together = t.accounts.front().others_bytes > 0;
+  const bool cards = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.pid == t.accounts.front().pid; });
+  if (together) return "its processes together need";
+  return fmt::format("the largest of {} {} needs", t.accounts.size(), cards ? "cards" : "processes");
+}
+
 std::uint64_t least_by_addresses(const Told& t) {
   return t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_of(t.accounts.front()).low);
 }
@@ -147,7 +157,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   for (const ProcessStory& p : stories)
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
-  const auto needs = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
+  const auto needs = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes; };
   std::stable_sort(t.accounts.begin(), t.accounts.end(),
                    [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
@@ -162,7 +172,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     row.card = a.card;
     row.peak_allocated_bytes = a.peak_allocated_bytes;
     row.peak_reserved_bytes = a.peak_reserved_bytes;
-    row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes;
+    row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes + a.others_bytes;
     row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
     set_interval(row, a, t, bounded);
     row.step_allocated_bytes = a.step_allocated_bytes;
@@ -204,7 +214,8 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
         r.accepted_functions,
         std::int64_t(std::count_if(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what != "refused"; })));
   }
-  r.ranks = std::max(std::int64_t(ranks_of(t.processes)), std::int64_t(t.ranks.size()));
+  r.ranks = ranks_of(t.processes);
+  if (r.ranks > 1) r.ranks = std::max(r.ranks, std::int64_t(t.ranks.size()));
 }
 
 Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks) {
@@ -302,8 +313,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
 std::string verdict(const Told& t) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const ForecastRow& r = t.row;
-  const std::string who = fmt::format("{}{}", r.ranks > 1 ? fmt::format("the largest of {} ranks needs", r.ranks) : "it needs",
-                                      t.at_least || !r.high_bytes ? " at least" : "");
+  const std::string who = fmt::format("{}{}", who_needs(t), t.at_least || !r.high_bytes ? " at least" : "");
   const std::string low = words(least_by_addresses(t)), high = words(r.high_bytes.value_or(r.needed_bytes));
   const std::string needed = low == high ? words(r.needed_bytes) : fmt::format("{} to {}", low, high);
   const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));

@@ -160,8 +160,9 @@ void add_beside(const Told& t, Record& r) {
   if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
     text += fmt::format(", NCCL and contexts of other ranks {}",
                         words(t.room.overhead_bytes - o.beside.context_bytes - o.beside.libraries_bytes));
-  if (const std::uint64_t elsewhere = t.row.beside_bytes - std::min(t.row.beside_bytes, t.room.overhead_bytes); elsewhere > 0)
-    text += fmt::format(", taken by the program past PyTorch {}", words(elsewhere));
+  const ProgramAccount& most = t.accounts.front();
+  if (most.elsewhere_bytes > 0) text += fmt::format(", taken by the program past PyTorch {}", words(most.elsewhere_bytes));
+  if (most.others_bytes > 0) text += fmt::format(", of its other processes on the same card {}", words(most.others_bytes));
   text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
   r.add(Part{Note{text, false}});
 }
@@ -192,7 +193,7 @@ void add_fragmentation(const Told& t, Record& r) {
 
 // For people: the rank that needs most. As data: all of them.
 void add_tables(const Told& t, bool for_people, Record& r) {
-  Table ranks = table_of("ranks", "By rank, the largest first", t.ranks);
+  Table ranks = table_of("ranks", t.row.ranks > 1 ? "By rank, the largest first" : "By process and card, the largest first", t.ranks);
   if (!for_people) {
     r.add(Part{std::move(ranks)});
     r.add(Part{table_of("phases", "", of_all(t.accounts, &ProgramAccount::phases))});
@@ -205,7 +206,7 @@ void add_tables(const Told& t, bool for_people, Record& r) {
   }
   if (t.ranks.size() > 1) r.add(Part{std::move(ranks)});
   const ProgramAccount& a = t.accounts.front();
-  const std::string whose = t.ranks.size() > 1 ? fmt::format(" of rank {}", a.rank) : "";
+  const std::string whose = t.row.ranks > 1 ? fmt::format(" of rank {}", a.rank) : t.ranks.size() > 1 ? " of the largest" : "";
   if (!a.phases.empty()) {
     Table phases = table_of("phases", "By phase" + whose, a.phases);
     leave_out(phases, "rank");
