@@ -1,9 +1,11 @@
 """gpu_headroom.torch.dist: ranks that this test forks, against one process with their micro-batches. Exit code 77 says: skipped, and why."""
 
 import copy
+import dataclasses
 import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -204,6 +206,7 @@ class CollectivesTest(unittest.TestCase):
         wrong = {
             "sums are of float32, bfloat16 and float16, not of float64": lambda comm: comm.all_reduce(torch.ones(2, dtype=torch.float64)),
             "reduction is 'max': 'sum' or 'mean'": lambda comm: comm.all_reduce(torch.ones(2), "max"),
+            "elements of the tensor share memory": lambda comm: comm.all_reduce(torch.ones(1).expand(2)),
             "a list was given": lambda comm: comm.all_reduce([1.0]),
             "root is 2: a whole number from 0 to 1": lambda comm: comm.broadcast(torch.ones(2), 2),
             "its first dimension must be the 2 ranks": lambda comm: comm.reduce_scatter(torch.ones(3)),
@@ -320,6 +323,25 @@ class TrainingTest(unittest.TestCase):
                         return model, torch.optim.AdamW(model.parameters(), lr=1e-2), model.module.state_dict
 
                     self.both(make, also=lambda step, rank: rank == 1 and step > 0)
+
+    def test_a_rank_without_gradients_in_a_dataclass(self):
+        """Its backward pass reaches no parameter, and it meets the others all the same."""
+
+        @dataclasses.dataclass
+        class Made:
+            loss: torch.Tensor
+            name: str = "a loss"
+
+        class Gate(nn.Linear):
+            def forward(self, x, used):
+                return Made((super().forward(x) if used else x).sum())
+
+        def body(comm):
+            model = hd.DistributedDataParallel(Gate(3, 2), comm)
+            model(torch.ones(4, 3, requires_grad=True), comm.rank == 0).loss.backward()
+            return model.module.bias.grad.tolist()
+
+        self.assertEqual(ranks_do(2, body), [[2.0, 2.0]] * 2)
 
     def test_replicas_that_add_before_they_meet(self):
         def body(comm):
@@ -511,6 +533,9 @@ class TrainingTest(unittest.TestCase):
                           lambda: hd.FullyShardedDataParallel(nn.MultiheadAttention(8, 2), comm), lambda: hd.FullyShardedDataParallel(Net(), comm, prefetch=-1)):  # fmt: skip
                 with self.assertRaises(ValueError):
                     wrong()
+            for copied in (copy.deepcopy, pickle.dumps):  # its hooks would stay behind, and the copy would never meet the ranks
+                with self.assertRaisesRegex(TypeError, "a Comm cannot be copied or pickled: copy or save the module that was wrapped"):
+                    copied(hd.DistributedDataParallel(Net(), comm))
 
 
 if __name__ == "__main__":

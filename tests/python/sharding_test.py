@@ -48,12 +48,44 @@ def work(rank, ranks, port):
     torch.distributed.destroy_process_group()
 
 
+def work_in_two_dimensions(rank, ranks, port):
+    """Batch over one dimension of the mesh, heads over the other: two key heads on four ranks."""
+    import gpu_headroom.torch as ht
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (2, 2))
+    torch.manual_seed(0)
+    whole = [torch.randn(2, heads, 9, 8, requires_grad=True) for heads in (4, 2, 2)]
+    want = ht.attention(*whole, is_causal=True)
+    want.sum().backward()
+    for places in ((Shard(0), Shard(1)), (Replicate(), Shard(1)), (Shard(0), Replicate())):
+        split = [distribute_tensor(t.detach(), mesh, places).requires_grad_() for t in whole]
+        with CommDebugMode() as seen:
+            o = ht.attention(*split, is_causal=True)
+            o.backward(distribute_tensor(torch.ones_like(want), mesh, places, src_data_rank=None))
+        assert seen.get_total_counts() == 0 and o.placements == places, (places, o.placements, seen.get_comm_counts())
+        assert torch.allclose(o.full_tensor(), want, atol=1e-6), places
+        for got, t in zip(split, whole):
+            assert torch.allclose(got.grad.full_tensor(), t.grad, atol=1e-6), places
+    torch.distributed.destroy_process_group()
+
+
 class ShardingTest(unittest.TestCase):
-    def test_split_by_batch_and_by_heads(self):
+    @staticmethod
+    def spawn(function, ranks):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        torch.multiprocessing.spawn(work, (2, port), 2)
+        torch.multiprocessing.spawn(function, (ranks, port), ranks)
+
+    def test_split_by_batch_and_by_heads(self):
+        self.spawn(work, 2)
+
+    def test_a_mesh_of_two_dimensions(self):
+        self.spawn(work_in_two_dimensions, 4)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,9 @@ class ReplaceTest(Base):
             self.assertTrue(torch.equal(three.unflatten(0, (2, 2)), want))
             low = torch.zeros(40, 40).masked_fill(~mask, torch.finfo(torch.float32).min)
             self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, low), want))
-        self.assertEqual((seen.served, dict(seen.left)), (7, {}))
+            of_heads = mask.expand(2, 40, 40).clone()  # torch reads three dimensions as those of heads, not of sequences
+            self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, of_heads), want))
+        self.assertEqual((seen.served, dict(seen.left)), (8, {}))
         self.assertIsNone(ht.why_not(q, k, v, mask))
         self.assertIn("flash: chosen", ht.explain(q, k, v, mask))
 
@@ -168,6 +170,7 @@ class ReplaceTest(Base):
         slopes = torch.arange(40.0)[None] * torch.tensor([0.5, 0.25])[:, None, None]
         lowest = torch.full((40, 40), torch.finfo(torch.float32).min)
         for mask, words in ((holes, "a hole"), (one_off, "its rows begin or end"), (heads[None], "differs between heads"), (prefix, "rows begin or end"),
+                            (heads, "differs between heads"),
                             (slopes[None], "a bias, as ALiBi's"), (torch.zeros(40, 40).requires_grad_(), "a bias"), (lowest, "the mean of all values")):  # fmt: skip
             with ht.replace_sdpa() as seen:
                 self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, mask), torchs(q, k, v, mask)))
@@ -176,6 +179,14 @@ class ReplaceTest(Base):
         with ht.replace_sdpa() as seen, self.assertRaises(RuntimeError):
             F.scaled_dot_product_attention(q, k, v, torch.ones(3, 40, dtype=torch.bool))
         self.assertIn("attn_mask is (3, 40), which does not fit", seen.explain())
+        several = torch.stack([visible(40, 40, window=5), visible(40, 40, is_causal=True)])
+        by_mask = torch.vmap(lambda m: F.scaled_dot_product_attention(q, k, v, m))
+        with ht.replace_sdpa() as seen:
+            self.near(by_mask(several), torch.stack([torchs(q, k, v, m) for m in several]), torch.float32)
+            meta = [t.to("meta") for t in (q, k, v, one_off)]
+            self.assertEqual(F.scaled_dot_product_attention(*meta).shape, q.shape)
+        self.assertRegex(seen.explain(), "inside torch.func's transforms")
+        self.assertRegex(seen.explain(), "on meta, where there are no numbers")
         compiled = torch.compile(lambda m: F.scaled_dot_product_attention(q, k, v, m), backend="eager")
         with ht.replace_sdpa() as seen:
             self.near(compiled(one_off), torchs(q, k, v, one_off), torch.float32)

@@ -160,6 +160,10 @@ def read(mask, q, k):
         return "a mask given as a tensor (attn_mask) cannot be read in compiled code"
     if type(mask) not in (torch.Tensor, torch.nn.Parameter) or mask.layout != torch.strided:
         return f"attn_mask is a {type(mask).__name__} that cannot be read"
+    if torch._C._functorch.is_functorch_wrapped_tensor(mask):
+        return "attn_mask is inside torch.func's transforms (vmap, grad), where its numbers cannot be read"
+    if mask.is_meta:
+        return "attn_mask is on meta, where there are no numbers to read"
     if mask.device != q.device:
         return f"attn_mask is on {mask.device}, q is on {q.device}"
     if mask.requires_grad and torch.is_grad_enabled():
@@ -167,7 +171,7 @@ def read(mask, q, k):
     batch, len_q, len_k = q.shape[0], q.shape[2], k.shape[2]
     given = mask.detach()
     try:
-        mask = given[(None,) * (4 - mask.dim())].expand(batch, -1 if mask.dim() == 4 else 1, len_q, len_k)
+        mask = given[(None,) * (4 - mask.dim())].expand(batch, -1, len_q, len_k)
     except RuntimeError:
         return f"attn_mask is {tuple(mask.shape)}, which does not fit {len_q} queries and {len_k} keys in {batch} sequences"
     if mask.shape[1] not in (1, q.shape[1]):

@@ -1,5 +1,7 @@
 """How DTensors may lie when they meet our operators: whole, or split by batch or by heads. Every other split would need communication inside."""
 
+import math
+
 import torch
 
 from .imports import when_imported
@@ -9,7 +11,8 @@ def _splits(q, k, heads_first):
     """(name, dimension of q, k and v, dimension of lse) of what may be split over the mesh."""
     rows = 1 if heads_first else 2
     splits = [("batch", 0, 0)]
-    if k.shape[rows] % q.mesh.size() == 0:  # each part has its key heads whole
+    parts = [q.mesh.size(dim) for dim, placement in enumerate(q.placements) if placement.is_shard(rows)]  # as heads are split already
+    if k.shape[rows] % (math.prod(parts) if parts else q.mesh.size()) == 0:  # each part has its key heads whole
         splits.append(("heads", rows, 1))
     return splits
 

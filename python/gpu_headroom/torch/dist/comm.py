@@ -74,6 +74,9 @@ class Comm:
     def __repr__(self) -> str:
         return f"gpu_headroom.torch.dist.Comm(rank={self.rank}, ranks={self.ranks})"
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Comm cannot be copied or pickled: copy or save the module that was wrapped (model.module), and wrap the copy")
+
     def __enter__(self) -> "Comm":
         return self
 
@@ -110,7 +113,7 @@ class Comm:
     def broadcast(self, tensor: torch.Tensor, root: int = 0, later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """Rank `root`'s values, in place."""
         name = "broadcast"
-        self._tensor(name, tensor)
+        self._written(name, tensor)
         root = self._argument(name, lambda: lib.whole(root, "root", 0, self.ranks - 1, "the rank whose values all get"))
 
         def call(host):
@@ -126,6 +129,7 @@ class Comm:
     def all_reduce(self, tensor: torch.Tensor, reduction: str = ..., *, later: Literal[True], what: str = ...) -> Work: ...
     def all_reduce(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """The ranks' sum or mean, in place."""
+        self._written("all_reduce", tensor)
         dtype, how = self._summed("all_reduce", tensor, reduction)
 
         def call(host):
@@ -198,6 +202,15 @@ class Comm:
                 raise ValueError(f"the tensor is {tensor.layout} on {tensor.device}: a dense one on cpu or cuda is needed")
             if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
                 raise ValueError("a CUDA graph is being captured: ranks meet on the host, which a graph does not record")
+
+        self._argument(name, check)
+
+    def _written(self, name, tensor):
+        self._tensor(name, tensor)
+
+        def check():
+            if any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride())):
+                raise ValueError("elements of the tensor share memory (expand), and it is written in place: give a clone of it")
 
         self._argument(name, check)
 

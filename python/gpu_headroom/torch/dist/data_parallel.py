@@ -1,6 +1,7 @@
 """Replicas of a module on all ranks, whose gradients become the ranks' mean: one by one, in buckets while backward runs, or all at once."""
 
 import contextlib
+import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -49,7 +50,6 @@ class Gradients:
         self._active = False
         for p in self.parameters:
             p.register_post_accumulate_grad_hook(self._came)
-
 
     def begin(self) -> None:
         """Called within backward: finish() runs at its end."""
@@ -101,7 +101,7 @@ class Gradients:
 
 
 def tensors_in(made: Any) -> "Iterator[torch.Tensor]":
-    """Those of tuples, lists, dicts, and what models of transformers return."""
+    """Those of tuples, lists, dicts, dataclasses, and what models of transformers return."""
     if isinstance(made, torch.Tensor):
         yield made
     elif isinstance(made, dict):
@@ -110,6 +110,9 @@ def tensors_in(made: Any) -> "Iterator[torch.Tensor]":
     elif isinstance(made, (list, tuple)):
         for one in made:
             yield from tensors_in(one)
+    elif dataclasses.is_dataclass(made) and not isinstance(made, type):
+        for field in dataclasses.fields(made):
+            yield from tensors_in(getattr(made, field.name))
 
 
 def at_backward(made: Any, begin: Callable[[], None]) -> Any:
