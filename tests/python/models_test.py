@@ -311,18 +311,24 @@ class ModelsTest(unittest.TestCase):
         holes = torch.ones(2, 30, dtype=torch.long)
         holes[0, 11:14] = 0
         four = torch.full((30, 30), torch.finfo(torch.float32).min).triu(1)[None, None].expand(2, 1, -1, -1)
+        padded = four.clone()
+        padded[1, :, :, :9] = four.min()  # so that nine rows see nothing
+        wider = torch.nn.functional.pad(four, (0, 1), value=four.min().item())  # as transformers 4.48 makes it
         five = four + torch.linspace(0, 1, 30)  # not only 0 and the lowest
         chosen = {name: (model, config(**settings)) for name, model, config, settings in kinds() if name in ("Llama", "Gemma2", "GPT2")}
         for name, (model, config) in chosen.items():
             torch.manual_seed(1)
             nets = [made(model, config, "eager", torch.float32, "cpu")]
             nets += [made(model, config, how, torch.float32, "cpu", nets[0].state_dict()) for how in ("headroom",)]
-            for said, words in ((holes, "padding between the tokens"), (five, "the mask is a tensor .*a bias"), (four, "served by headroom: 2")):
+            served = (four, padded, wider)
+            for said, words in ((holes, "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)):
                 with self.subTest(model=name, words=words), ht.replace_sdpa() as seen:
-                    want, got = (net(tokens, attention_mask=said).logits for net in nets)
+                    want, got = (net(tokens, attention_mask=four if said is wider and net is nets[0] else said).logits for net in nets)
                     keep = said.bool() if said is holes else torch.ones(2, 30, dtype=torch.bool)
+                    if said is padded:
+                        keep[1, :9] = False
                     self.assertLess((want - got)[keep].abs().max().item(), 1e-4)
-                    self.assertEqual(seen.served, 2 if said is four else 0)
+                    self.assertEqual(seen.served, 2 if any(said is one for one in served) else 0)
                     self.assertRegex(seen.explain(), words)
         net = made(*chosen["GPT2"], "headroom", torch.float32, "cpu")
         net(tokens)

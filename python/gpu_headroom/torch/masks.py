@@ -22,8 +22,9 @@ class Seen:
         self.cu_q, self.cu_k = cu_q, cu_k
 
 
-def _as_booleans(mask):
-    """(booleans, reason) of a mask with 0 where a key is seen and -inf, or the lowest finite number, where not."""
+def _as_booleans(mask, padding):
+    """(booleans, reason) of a mask with 0 where a key is seen and -inf, or the lowest finite number, where not. padding: what rows without a
+    key give does not matter."""
     if mask.dtype == torch.bool:
         return mask, None
     if not mask.is_floating_point():
@@ -32,7 +33,7 @@ def _as_booleans(mask):
     lowest = mask == torch.finfo(mask.dtype).min
     if not (seen | lowest | (mask == -torch.inf)).all():
         return None, A_BIAS
-    if lowest.any() and not seen.any(-1).all():
+    if not padding and lowest.any() and not seen.any(-1).all():
         return None, "attn_mask has rows of the lowest finite number alone: torch gives them the mean of all values"
     return seen, None
 
@@ -119,13 +120,13 @@ def _lists(blocks, len_q, batch, device):
     return [t.expand(batch, -1).contiguous().to(device) for t in made]
 
 
-def _find(mask, batch, len_q, len_k):
+def _find(mask, batch, len_q, len_k, padding):
     """A Seen, or the reason why there is none."""
     if mask.shape[1] > 1 and mask.stride(1) != 0:
         if not (mask == mask[:, :1]).all():
-            return _as_booleans(mask)[1] or "attn_mask differs between heads"
+            return _as_booleans(mask, padding)[1] or "attn_mask differs between heads"
     mask = mask[:, 0]
-    seen, reason = _as_booleans(mask if mask.stride(0) else mask[:1])
+    seen, reason = _as_booleans(mask if mask.stride(0) else mask[:1], padding)
     if reason is not None:
         return reason
     found = _intervals(seen.expand(-1, len_q, len_k))
@@ -154,8 +155,8 @@ _kept = {}
 _LARGE = 64 << 20  # bytes of a mask that is not copied, but read each time
 
 
-def read(mask, q, k):
-    """A Seen of attn_mask for q and k of four dimensions, or the reason why this call is torch's."""
+def read(mask, q, k, padding=False):
+    """A Seen of attn_mask for q and k of four dimensions, or the reason why this call is torch's. padding: rows that see no key are padding."""
     if torch.compiler.is_compiling():
         return "a mask given as a tensor (attn_mask) cannot be read in compiled code"
     if type(mask) not in (torch.Tensor, torch.nn.Parameter) or mask.layout != torch.strided:
@@ -179,14 +180,14 @@ def read(mask, q, k):
     key = None
     if not mask.is_inference() and not (mask.is_cpu and given.numel() * given.element_size() > _LARGE):
         storage = StorageWeakRef(mask.untyped_storage())
-        key = storage.cdata, mask.storage_offset(), mask.shape, mask.stride(), mask.dtype
+        key = storage.cdata, mask.storage_offset(), mask.shape, mask.stride(), mask.dtype, padding
         known = _kept.get(key)
         if known is not None and known[1] == mask._version and (known[3] is None or torch.equal(known[3], given)):
             return known[2]
     if mask.is_cuda and torch.cuda.is_current_stream_capturing():
         return "attn_mask was not read before this CUDA graph was captured: make the same call once before"
     with torch.no_grad():
-        found = _find(mask, batch, len_q, len_k)
+        found = _find(mask, batch, len_q, len_k, padding)
     if key is not None:
         if len(_kept) >= _MOST_KEPT:
             for gone in [name for name, one in _kept.items() if one[0].expired()] or list(_kept):

@@ -290,7 +290,9 @@ def attend(
         if said.keys is not None:
             k, v = k[:, :, : said.keys], v[:, :, : said.keys]
     elif attention_mask is not None:
-        found = masks.read(attention_mask, q, k) if isinstance(attention_mask, torch.Tensor) and q.dim() == k.dim() == 4 else "no mask that is known"
+        found = "no mask that is known"
+        if isinstance(attention_mask, torch.Tensor) and q.dim() == k.dim() == 4:
+            found = masks.read(attention_mask[..., : k.shape[2]], q, k, padding=True)  # transformers 4.48's has a column too many
         if isinstance(found, masks.Seen):
             causal, window, align, cu_q, cu_k = found.is_causal, found.window, found.align, found.cu_q, found.cu_k
             k, v = k[:, :, found.first : found.end], v[:, :, found.first : found.end]
@@ -352,7 +354,7 @@ def _checking(theirs):
         asked = next(iter((*arguments, *named.values())), None)  # the name, or a config that has it
         if getattr(asked, "_attn_implementation", asked) == NAME:
             for held, classes in vars(sys.modules[cls.__module__]).items():
-                if held.endswith("_ATTENTION_CLASSES") and isinstance(classes, dict) and NAME not in classes:
+                if held.endswith("ATTENTION_CLASSES") and isinstance(classes, dict) and NAME not in classes:
                     there = "attn_implementation='sdpa' inside gpu_headroom.torch.replace_sdpa()" if "sdpa" in classes else " or ".join(map(repr, classes))
                     raise ValueError(f"attn_implementation='headroom': {cls.__name__} chooses among attention classes of its own and does not ask "
                                      f"transformers' attention interface: use {there}")  # fmt: skip

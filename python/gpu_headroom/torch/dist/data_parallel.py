@@ -12,10 +12,11 @@ from .comm import Comm, join
 class _Unit:
     """Parameters whose gradients travel together."""
 
-    def __init__(self, parameters):
+    def __init__(self, parameters: "List[torch.nn.Parameter]") -> None:
         self.parameters = parameters
         self.name = ""
-        self.work = self.flat = None
+        self.work: Any = None  # while its gradients travel
+        self.flat: Any = None
 
 
 def units_of(parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> "List[_Unit]":
@@ -79,13 +80,11 @@ class Gradients:
         while self._next < len(self.units):
             self._send(self.units[self._next])
         here = torch.tensor([float(p.grad is not None) for p in self.parameters])
-        here = self.comm.all_reduce(here, later=True, what="which gradients there are")
-        somewhere = None
+        counts = self.comm.all_reduce(here, later=True, what="which gradients there are")
         for unit in self.units:
             unit.work.wait()
-            if any(p.grad is None for p in unit.parameters) and somewhere is None:
-                counts = here.wait()
-                somewhere = {id(p) for p, n in zip(self.parameters, counts.tolist()) if n}
+        somewhere = {id(p) for p, n in zip(self.parameters, counts.wait().tolist()) if n}
+        for unit in self.units:
             parts = unit.flat.split([p.numel() for p in unit.parameters]) if len(unit.parameters) > 1 else [unit.flat]
             for p, part in zip(unit.parameters, parts):
                 if p.grad is None:
@@ -95,7 +94,6 @@ class Gradients:
                     p.grad.copy_(part.view_as(p))
             unit.work = unit.flat = None
             self._missing[id(unit)] = len(unit.parameters)
-        here.wait()
         self._arrived.clear()
         self._next = 0
 
