@@ -1,5 +1,8 @@
 // What README prints of the program is what the program prints: a block that begins with "$ headroom plan …" is run again, in 100 columns, and each
 // of its lines has to come, in their order; "…" stands for lines that are left out. A forecast needs PyTorch: its block is not run here.
+// What its table of speeds says of a card is what the card's file holds.
+#include "studies/bench/rows.h"
+#include "studies/report/run.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
@@ -48,6 +51,29 @@ TEST_F(Readme, ShowsWhatTheProgramPrints) {
     }
   }
   unsetenv("COLUMNS");
+}
+
+TEST_F(Readme, SpeedsAreThoseOfTheCardsFile) {
+  const fs::path source = HEADROOM_SOURCE_DIR;
+  const std::string page = text_of(source / "README.md");
+  const auto row = [&](const std::string& begins) {
+    const auto at = page.find("| " + begins);
+    return at == std::string::npos ? std::string() : page.substr(at, page.find('\n', at) - at);
+  };
+  const auto run = studies::runs_from_file((source / "bench/cards/nvidia_h100_2026-11-24.json").string()).at(0);
+  for (const std::string pass : {"forward", "backward"}) {
+    std::map<std::string, std::string> words;
+    for (const auto& b : studies::beside_of("", studies::cells_of(run.rows("attention-" + pass))))
+      words[b.peer] = fmt::format("{:.2f} ({:.2f})", b.mean.value(), b.lowest.value());
+    const std::string said = words["FlashAttention-3"] + " · " + words["PyTorch's cudnn"];
+    EXPECT_NE(row("attention " + pass).find(said), std::string::npos) << "README is stale: " << said << " in " << row("attention " + pass);
+  }
+  for (const std::string model : {"small", "large", "2.7B"}) {
+    double best = 0;
+    for (const auto& c : studies::cells_of(run.rows("step-peers")))
+      if (c.cell.find(" " + model + " ") != std::string::npos) best = std::max(best, c.ratio().value_or(0));
+    if (best > 0) { EXPECT_NE(row("training step").find(fmt::format("{:.2f}", best)), std::string::npos) << model << " " << best; }
+  }
 }
 
 }  // namespace

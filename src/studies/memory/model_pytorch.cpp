@@ -442,7 +442,9 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           live = live_bytes_chart(
               a.account, [&](std::size_t i) { return a.account.timeline[i].what; }, room.for_peak());
           auto& components = a.account.components;
-          std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) { return x.taken > y.taken; });
+          std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) {
+            return std::pair(x.at_peak, x.taken) > std::pair(y.at_peak, y.taken);
+          });
           within.push_back({component_table(components, "components", "")});
           if (asked.use == ModelUse::train) beside = beside_of(a, asked.device, m.gpus);
         }
@@ -462,7 +464,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   if (!rows.within.empty()) {
     at_peak = rows.within.back().front();
     at_peak.name = "largest";
-    at_peak.title = "The last row's tensors, largest first, equal ones of all blocks together";
+    at_peak.title = "The last row's tensors: those at the peak, then the others; the largest first, equal ones of all blocks together";
     at_peak.rows.resize(std::min<std::size_t>(at_peak.rows.size(), 24));
   }
   r.add({rows});

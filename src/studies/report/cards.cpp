@@ -53,7 +53,7 @@ Table means(const std::vector<ReportRun>& runs) {
   for (std::size_t card = 0; card < runs.size(); ++card)
     for (const BenchRow& table : tables_in(runs[card])) {
       if (!holds_cells(runs[card].rows(table.table))) continue;
-      for (const BesideRow& b : beside_of(table.title, cells_of(runs[card].rows(table.table)))) {
+      for (const BesideRow& b : beside_of(table.table, cells_of(runs[card].rows(table.table)))) {
         const auto same = [&](const auto& row) { return row[0] == Value(b.table) && row[1] == Value(b.peer); };
         auto at = std::find_if(t.rows.begin(), t.rows.end(), same);
         if (at == t.rows.end()) {
@@ -67,20 +67,25 @@ Table means(const std::vector<ReportRun>& runs) {
   return t;
 }
 
+constexpr double widest_bar = 8;  // beyond it a bar would make the others unreadable: the table has it
+
 std::optional<Chart> picture_of_means(const Table& t) {
   if (t.rows.empty()) return {};
   Chart c{"The peer's time over ours", "", "", Unit::ratio, false, {}, Chart::Kind::bars};
   c.marks.push_back({"level", 1});
+  std::size_t beyond = 0;
   for (std::size_t card = 2; card < t.columns.size(); ++card) {  // bars of cards stand below one another, not on one another
     Chart::Series s{t.columns[card].name, {}};
     for (const auto& row : t.rows)
       if (const auto* mean = std::get_if<double>(&row[card])) {
+        if (*mean > widest_bar && ++beyond) continue;
         s.points.emplace_back(double(c.ticks.size()), *mean);
         c.ticks.push_back(fmt::format("{}, {}{}", std::get<std::string>(row[0]), std::get<std::string>(row[1]),
                                       t.columns.size() > 3 ? ": " + t.columns[card].name : ""));
       }
     c.series.push_back(std::move(s));
   }
+  if (beyond > 0) c.title += fmt::format(" ({} above {:g} {} in the table below)", beyond, widest_bar, beyond == 1 ? "is" : "are");
   return c;
 }
 
@@ -104,7 +109,7 @@ Record cards_of(const std::vector<ReportRun>& runs) {
       card.minutes += table.seconds / 60;
       if (table.status != Status::ok) missing.push_back({card.card, table.title, table.status, table.why});
       if (!holds_cells(run.rows(table.table))) continue;
-      for (const LossRow& loss : losses_of(table.title, cells_of(run.rows(table.table)))) {
+      for (const LossRow& loss : losses_of(table.table, cells_of(run.rows(table.table)))) {
         losses.add(headroom::cells_of(loss));
         losses.rows.back().insert(losses.rows.back().begin(), card.card);
       }
@@ -125,11 +130,12 @@ std::vector<ReportRun> tables_of_bench(const ReportRun& run) {
   for (const BenchRow& table : tables_in(run)) {
     if (run.rows(table.table).empty()) continue;
     ReportRun& one = all.emplace_back(run);
-    one.name = fmt::format("{} ({})", table.title, table.docs);
-    one.command = table.command;
+    one.name = table.title;
+    one.command.clear();
+    one.notes = {fmt::format("{}: {}{}{}", table.docs, table.command, table.made.empty() ? "" : "; measured " + table.made,
+                             table.why.empty() ? "" : "; " + table.why)};
     one.tables = {{"rows", run.rows(table.table)}};
     for (RowObject& line : one.tables[0].rows) line.erase("row");  // of which table of the run
-    one.notes.clear();
   }
   return all;
 }

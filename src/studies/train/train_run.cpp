@@ -151,7 +151,11 @@ void save_good(Training& t, const engine::Position& at, const std::string& folde
 }
 
 Outcome does_not_fit(const TrainRun& r, bool keep_asked, std::size_t needed, std::uint64_t memory, const std::string& on_host = "") {
-  Record record{"", fmt::format("{} parameters", engine::param_count(r.recipe.model)), {}};
+  Record record{"",
+                on_host.empty() ? fmt::format("Does not fit: {} parameters in {} need {} of {}.", engine::param_count(r.recipe.model),
+                                              name_of(r.recipe.precision), bytes_in_words(double(needed)), bytes_in_words(double(memory)))
+                                : fmt::format("Does not fit: {}.", on_host),
+                {}};
   record.add("status", std::string(names_of<Status>.of(Status::oom)));
   record.add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
   record.add("memory_bytes", std::int64_t(memory), Unit::bytes);
@@ -290,7 +294,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
   std::vector<TrainRow> rows;
   const auto from = at.step;
-  double tokens = 0;  // predicted since it began
+  double tokens = 0;                       // predicted since it began
+  double tokens_before = 0, s_before = 0;  // as of the row before
   const adamw::Hyper hyper = r.recipe.served(r.hyper);
   t.warm();
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
@@ -311,10 +316,12 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
       const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
                                             : t.state(adamw::updates) != double(at.step);
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
-      speed = tokens / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      speed = tokens / s;
       host.progress(double(at.step - from) / double(r.schedule.steps - from),
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
-      TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = speed};
+      TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = (tokens - tokens_before) / (s - s_before)};
+      if (reported) tokens_before = tokens, s_before = s;
       if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
       if (fp8) {
         const QuantisedRow q = sum_of(t.quantised());
@@ -330,14 +337,19 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const bool stopped = at.step < r.schedule.steps;
   if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
-  Record record{
-      "",
-      fmt::format("{} parameters in {} on {} tokens", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size()),
-      {}};
+  const Value validation = stopped ? Value{} : validation_loss(t, data, r.validation_batches, stop);
+  std::string answer =
+      stopped ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps) : fmt::format("{} steps are done", at.step);
+  if (!rows.empty()) answer += fmt::format(": loss {:.3f}", rows.back().loss);
+  if (const double* held_out = std::get_if<double>(&validation)) answer += fmt::format(", of held-out data {:.3f}", *held_out);
+  if (speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(speed));
+  Record record{"", fmt::format("{}, {}.", answer, bytes_in_words(double(arena.peak()))), {}};
+  record.add(Part{Note{
+      fmt::format("{} parameters in {} on {} tokens", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size())}});
   if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
-  if (!stopped) record.add("validation_loss", validation_loss(t, data, r.validation_batches, stop));
+  if (!stopped) record.add("validation_loss", validation);
   record.add("unigram_entropy", data.unigram_entropy());
   if (!keep_asked) record.add("kept", engine::kept_in_words(r.recipe));
   record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
