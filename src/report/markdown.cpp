@@ -30,9 +30,11 @@ std::string paragraph(const std::string& s) {
   return begins_something ? "\\" + out : out;
 }
 
-// Within ``` nothing is markup but its end.
+// Within ``` nothing is markup but its end; what a reader of less than Markdown would take for a tag or a link is none either.
 std::string fenced(const std::string& s) {
   std::string out = printable(s);
+  for (const auto& [tag, none] : {std::pair{"<", "‹"}, {"](", "] ("}})
+    for (auto at = out.find(tag); at != std::string::npos; at = out.find(tag, at + 1)) out.replace(at, std::string(tag).size(), none);
   for (auto at = out.find("```"); at != std::string::npos; at = out.find("```", at)) out.replace(at, 3, "'''");
   return out;
 }

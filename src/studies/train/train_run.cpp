@@ -224,11 +224,14 @@ engine::ModelConfig model_of_init(const std::string& folder) {
 std::optional<Precision> precision_of_checkpoint(const std::string& folder) {
   const auto newest = engine::newest_checkpoint(folder);
   if (!newest) return {};
-  const auto settings = parse_json_or_discard(engine::describe_checkpoint(*newest).position.settings);
+  nlohmann::json settings;
+  try {
+    settings = parse_json_or_discard(engine::describe_checkpoint(*newest).position.settings);
+  } catch (const Error&) { return {}; }  // going on from it says what is wrong
   if (!settings.is_object() || !settings.contains("precision") || !settings["precision"].is_string()) return {};
   const auto words = WordsOf<Precision>::all();
   const std::string word = settings["precision"];
-  if (std::find(words.begin(), words.end(), word) == words.end()) return {};  // going on from it says what is wrong
+  if (std::find(words.begin(), words.end(), word) == words.end()) return {};
   return word_read<Precision>(word, "precision", {});
 }
 
