@@ -483,6 +483,35 @@ class TrainingTest(unittest.TestCase):
 
         self.assertEqual(ranks_do(2, body), [[], []])
 
+    def test_a_norm_in_its_own_type_between_layers(self):
+        """As Llama's in transformers: the product with its FP32 vector is FP32, and the next layer's matrix is not."""
+
+        class Scale(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.rand(16))
+
+            def forward(self, x):
+                return self.weight * x
+
+        def body(comm):
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Linear(16, 16, bias=False), Scale(), nn.Linear(16, 16, bias=False))
+            twin, x = copy.deepcopy(net), torch.randn(4, 16)
+            model = hd.FullyShardedDataParallel(net, comm, compute_dtype=torch.bfloat16)
+            made = model(x)
+            made.float().square().sum().backward()
+            first, scale, last = (m.weight for m in twin)
+            want = (scale * (x.bfloat16() @ first.bfloat16().T)).bfloat16() @ last.bfloat16().T
+            want.float().square().sum().backward()
+            differ = [] if torch.equal(made, want) else ["result"]
+            for got, p in zip(net.parameters(), twin.parameters()):
+                part = p.grad if p.dim() == 1 else p.grad.view(comm.ranks, -1)[comm.rank]
+                differ += [] if got.grad.dtype == torch.float32 and torch.equal(got.grad, part) else ["gradient"]
+            return differ
+
+        self.assertEqual(ranks_do(2, body), [[], []])
+
     def test_a_matrix_is_whole_only_while_its_layer_runs(self):
         def body(comm):
             wholes, most = [], {"forward": 0, "backward": 0}

@@ -353,8 +353,8 @@ def _checking(theirs):
         cls = model if isinstance(model, type) else type(model)
         asked = next(iter((*arguments, *named.values())), None)  # the name, or a config that has it
         if getattr(asked, "_attn_implementation", asked) == NAME:
-            for held, classes in vars(sys.modules[cls.__module__]).items():
-                if held.endswith("ATTENTION_CLASSES") and isinstance(classes, dict) and NAME not in classes:
+            for classes in vars(sys.modules[cls.__module__]).values():
+                if isinstance(classes, dict) and "eager" in classes and NAME not in classes:
                     there = "attn_implementation='sdpa' inside gpu_headroom.torch.replace_sdpa()" if "sdpa" in classes else " or ".join(map(repr, classes))
                     raise ValueError(f"attn_implementation='headroom': {cls.__name__} chooses among attention classes of its own and does not ask "
                                      f"transformers' attention interface: use {there}")  # fmt: skip

@@ -99,8 +99,9 @@ class FullyShardedDataParallel(torch.nn.Module):
     """`module` with its matrices shared out among the ranks, from rank 0's values; each is whole only while its layer runs, forward or backward.
 
     Gradients are the ranks' mean when backward() returns; a shared parameter and its gradient are this rank's part, flat, in the parameter's
-    own type. Vectors stay on every rank. compute_dtype: in which matrices travel and send their gradients, and their layers compute. prefetch: how
-    many layers ahead are gathered. Any optimizer that treats every element alike has the bits of one process. whole_parameters() has the whole.
+    own type. Vectors stay on every rank. compute_dtype: in which matrices travel and send their gradients, and their layers take inputs and
+    compute. prefetch: how many layers ahead are gathered. Any optimizer that treats every element alike has the bits of one process.
+    whole_parameters() has the whole.
     """
 
     def __init__(
@@ -133,10 +134,15 @@ class FullyShardedDataParallel(torch.nn.Module):
         forward = layer.forward
 
         def with_whole(*arguments, **named):
+            if self._dtype is not None:  # a norm whose vector has its own type gives that type
+                arguments, named = tuple(self._as_computed(x) for x in arguments), {k: self._as_computed(x) for k, x in named.items()}
             with self._lent(layer, own):
                 return forward(*arguments, **named)
 
         layer.forward = with_whole
+
+    def _as_computed(self, x):
+        return x.to(self._dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     @contextlib.contextmanager
     def _lent(self, layer, own):
