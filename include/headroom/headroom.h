@@ -120,20 +120,20 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
 /* ---- attention: O = softmax(scale * Q K^T + mask) V, and its gradients ----
  *
  * Q, O, dO, dQ are [batch, len_q, heads, head_dim]; K, V, dK, dV [batch, len_k, kv_heads, head_dim]; V, O, dV, dO have head_dim_v
- * where it is given; any strides, but the last dimension's is 1. Outputs lie apart from each other and from the inputs. LSE and dLSE
+ * where it is given; any strides, but the last dimension's is 1. Outputs overlap neither each other nor the inputs. LSE and dLSE
  * are fp32 [batch, heads, len_q], contiguous: the natural logarithm of the softmax's sum. A row whose keys are all masked gives
  * O = 0, LSE = -infinity and zero gradients.
  *
- * What a problem may have beside that; the small tensors that it takes are contiguous:
+ * A problem may also have these; their small tensors are contiguous:
  *   sink        a logit per head joins the softmax's sum, and LSE, and has no value. Its gradient is dsink.
- *   documents   sequences lie one behind another in each row of the batch. Document d of row b has the queries cu_q[b][d] ...
- *               cu_q[b][d + 1] - 1 and the keys cu_k[b][d] ... cu_k[b][d + 1] - 1. The mask holds inside it, and nobody sees another's.
+ *   documents   each row of the batch holds sequences one behind another. Document d of row b has the queries cu_q[b][d] ...
+ *               cu_q[b][d + 1] - 1 and the keys cu_k[b][d] ... cu_k[b][d + 1] - 1. The mask holds inside it; no row sees another document's.
  *               Any may be empty. Positions behind the last one belong to none and see nothing.
  *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
  *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
  *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
  *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
- * On the CPU wrong lists are refused. On a GPU nobody looks: kernels stay inside the tensors, and the result is undefined. */
+ * On the CPU wrong lists are refused. On a GPU they are not checked: kernels stay inside the tensors, and the result is undefined. */
 
 typedef enum headroom_mask { HEADROOM_MASK_FULL = 0, HEADROOM_MASK_CAUSAL = 1, HEADROOM_MASK_WINDOW = 2 } headroom_mask;
 typedef enum headroom_align { HEADROOM_BOTTOM_RIGHT = 0, HEADROOM_TOP_LEFT = 1 } headroom_align;
@@ -142,24 +142,24 @@ typedef enum headroom_math { HEADROOM_MATH_EXACT = 0, HEADROOM_MATH_TF32 = 1 } h
 
 typedef struct headroom_attention_problem {
   uint32_t struct_size;
-  int32_t dtype; /* of Q, K, V, O and their gradients; sums are fp32 */
+  int32_t dtype; /* storage of Q, K, V, O and their gradients; sums are fp32 */
   int64_t batch, heads;
   int64_t kv_heads; /* 0: as heads; else it divides heads */
   int64_t len_q, len_k, head_dim;
   int32_t mask;          /* a headroom_mask */
   int32_t align;         /* a headroom_align: the last row sees the last key, or row i sees keys 0 ... i */
-  int64_t window;        /* of HEADROOM_MASK_WINDOW: a row sees its own position and the window - 1 before it */
+  int64_t window;        /* for HEADROOM_MASK_WINDOW: a row sees its own position and the window - 1 before it */
   float scale;           /* 0: 1 / sqrt(head_dim), unless scale_given */
   int32_t deterministic; /* 1: the same bits on every run, or HEADROOM_UNSUPPORTED */
   const char* variant;   /* NULL: the best that serves; else a name or family, as headroom_attention_explain lists them */
-  int32_t scale_given;   /* 1: `scale` is meant as it is, also where it is 0 */
+  int32_t scale_given;   /* 1: use `scale` as it is, even 0 */
   int32_t math;          /* a headroom_math: how a GPU multiplies fp32 */
-  int64_t window_after;  /* of HEADROOM_MASK_WINDOW: and this many positions after its own */
-  int64_t head_dim_v;    /* of V, O, dV and dO; 0: head_dim */
+  int64_t window_after;  /* for HEADROOM_MASK_WINDOW: it also sees so many positions after its own */
+  int64_t head_dim_v;    /* dimension of V, O, dV and dO; 0: head_dim */
   float softcap;         /* scores become softcap * tanh(score / softcap); 0: they stay */
   int32_t sink;          /* 1: there is a sink */
   int64_t documents;     /* in each row of the batch; 0: it is not packed */
-  int64_t page, pages;   /* positions of a page, and how many there are in all; 0: K and V do not lie in pages */
+  int64_t page, pages;   /* positions in a page, and the number of pages; 0: K and V are not paged */
   float dropout;         /* the chance of a probability to be dropped, at least 0 and below 1, in steps of 1/65536 */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
@@ -180,7 +180,7 @@ typedef struct headroom_attention_forward_arguments {
   headroom_tensor cu_q, cu_k; /* int32 [batch, documents + 1] */
   headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
   headroom_tensor random;     /* int32 [4], optional: seed and offset, low halves first, which the device reads when the call runs */
-  uint64_t seed, offset;      /* of dropout, where there is no `random` */
+  uint64_t seed, offset;      /* dropout's, if there is no `random` */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
@@ -193,7 +193,7 @@ typedef struct headroom_attention_backward_arguments {
   headroom_memory workspace;
   void* stream;
   headroom_tensor sink, cu_q, cu_k; /* as forward had them */
-  headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 when nobody wants it */
+  headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 if it is not needed */
   headroom_tensor random;           /* this and those below: as forward had them */
   uint64_t seed, offset;
 } headroom_attention_backward_arguments;
@@ -247,7 +247,7 @@ HEADROOM_API headroom_status headroom_plan(const char* request, char** answer);
 HEADROOM_API headroom_status headroom_memory_as_pytorch(const char* request, char** answer);
 HEADROOM_API void headroom_text_free(char* text);
 
-/* ---- ranks: processes that somebody else started, and their collectives on host memory ----
+/* ---- ranks: processes that another launcher started, and their collectives on host memory ----
  *
  * Every rank makes the same calls in the same order, with as many elements of the same type. Before anything moves, a call compares what the
  * ranks ask for; where they differ, the call fails on every rank, with the same sentence, and the ranks may go on. Any other failure ends
@@ -260,7 +260,7 @@ typedef struct headroom_comm_settings {
   uint32_t struct_size;
   int32_t rank;           /* -1: as the launcher says (torchrun, Open MPI, PMI, SLURM); where there is none, this is the only rank */
   int32_t ranks;          /* 0: as the launcher says */
-  int32_t patience_ms;    /* with a rank that lives and does not come to a call; 0: ten minutes */
+  int32_t patience_ms;    /* how long to wait for a live rank that does not make the call; 0: ten minutes */
   const char* rendezvous; /* "host:port", free on rank 0's machine, or "local:name" on one machine; NULL: as the launcher says */
 } headroom_comm_settings;
 #define HEADROOM_COMM_SETTINGS_INIT \
@@ -275,17 +275,17 @@ HEADROOM_API void headroom_comm_end(headroom_comm* comm, const char* why); /* th
 HEADROOM_API int headroom_comm_rank(const headroom_comm* comm);
 HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
 
-/* What the next call carries ("layer 3's weight"): compared as the rest is, and named where it differs. At most the last 47 bytes of it. */
+/* Names what the next call carries ("layer 3's weight"). Ranks compare it like the rest. The last 47 bytes count. */
 HEADROOM_API headroom_status headroom_comm_carries(headroom_comm* comm, const char* what);
 HEADROOM_API headroom_status headroom_comm_barrier(headroom_comm* comm);
 HEADROOM_API headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root);
 /* In place; not of i32, as every sum. */
 HEADROOM_API headroom_status headroom_comm_all_reduce(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype,
                                                       headroom_reduction reduction);
-/* `whole` has ranks * count elements, part r came from rank r; `part` may lie at its place in it. */
+/* `whole` has ranks * count elements, part r came from rank r; `part` may be its own place in `whole`. */
 HEADROOM_API headroom_status headroom_comm_all_gather(headroom_comm* comm, const void* part, void* whole, int64_t count,
                                                       headroom_dtype dtype);
-/* `whole` has ranks * count elements; `part`, apart from it, becomes the sum of everybody's part of this rank. */
+/* `whole` has ranks * count elements; `part`, apart from it, becomes the sum over all ranks of their part for this rank. */
 HEADROOM_API headroom_status headroom_comm_reduce_scatter(headroom_comm* comm, const void* whole, void* part, int64_t count,
                                                           headroom_dtype dtype, headroom_reduction reduction);
 /* Both have ranks * count elements: part r of `mine` goes to rank r, part r of `theirs` came from it. */

@@ -147,7 +147,7 @@ struct Backward {
   headroom_tensor dlse;        // {} when there is none
   headroom_tensor dq, dk, dv;  // overwritten
   headroom_tensor sink{}, cu_q{}, cu_k{};
-  headroom_tensor dsink{};  // overwritten; {} when nobody wants it
+  headroom_tensor dsink{};  // overwritten; {} if it is not needed
   headroom_tensor random{};
   uint64_t seed = 0, offset = 0;
 };

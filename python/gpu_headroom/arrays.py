@@ -14,7 +14,7 @@ _IN_WORDS = {FLOATS: f"{FLOATS_IN_WORDS} (NumPy: ml_dtypes.bfloat16, or its bits
 
 
 class View:
-    """Where an array is and how it lies. `owner` keeps its memory alive."""
+    """An array's place, shape and strides. `owner` keeps its memory alive."""
 
     __slots__ = ("data", "dtype", "shape", "stride", "bytes", "device", "owner")
 
@@ -197,7 +197,7 @@ def empty(like, dtype, shape, device):
         return torch.empty(shape, dtype=getattr(torch, dtype) if dtype else like.dtype, device=like.device)
     if package == "cupy":
         return sys.modules["cupy"].empty(shape, dtype or like.dtype)
-    if package == "jax":  # a buffer that nobody else has seen yet is filled in place
+    if package == "jax":  # a new buffer, which no other code has seen, is filled in place
         jax = sys.modules["jax"]
         with jax.default_device(next(iter(like.devices()))):
             return jax.block_until_ready(jax.numpy.zeros(shape, dtype or like.dtype))
@@ -256,7 +256,7 @@ def shape_of(x, name):
 
 
 def one_for_each(numbers, batch, room):
-    """`numbers` as an array of `batch` integers from 0 to `room`, or one that stands for all of them as a list. On a GPU nobody looks at them."""
+    """`numbers` as an array of `batch` integers from 0 to `room`, or one number for all of them as a list. On a GPU they are not checked."""
     if isinstance(numbers, int) and not isinstance(numbers, bool):
         if not 0 <= numbers <= room:
             raise ValueError(f"lengths is {numbers}, the cache has room for {room}")

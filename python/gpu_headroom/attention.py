@@ -9,7 +9,7 @@ sink          float32 [heads]: a logit per head that joins the softmax's sum and
 dropout       the chance of a probability to be dropped; seed and offset say which. The same numbers give the same on every device
 cu_seqlens_q  int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch; document d has the queries
               cu_seqlens_q[b][d] up to cu_seqlens_q[b][d + 1]. A batch of 1 may leave the first dimension out. cu_seqlens_k: the same of the
-              keys; left out, that of the queries. The mask holds inside a document; nobody sees another's.
+              keys; left out, that of the queries. The mask holds inside a document; no row sees another document's.
 """
 
 import ctypes as c
@@ -222,7 +222,7 @@ class Attention:
             self._small["cu_q"] = self._small["cu_k"] = "int32", (self._q_shape[0], documents + 1)
         if pages_of_sequence:
             self._small["pages"] = "int32", (self._q_shape[0], pages_of_sequence)
-        self._free = {}  # workspaces that nobody uses now, by the stream that used them last
+        self._free = {}  # unused workspaces, by the stream that used them last
 
     def _check(self, v, name, shape):
         if v.device != self.context.device:

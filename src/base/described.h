@@ -35,15 +35,15 @@ enum class Unit : std::uint8_t {
 enum class Show : std::uint8_t {
   always,
   detail,  // in CSV and JSON only: a page is not wide enough for everything
-  bar,     // for people a bar is drawn beside the number, as long as the largest of the column
-  spread   // of the column before it; in text and Markdown written beside that: 8.27 ± 0.07
+  bar,     // text shows a bar beside the number, full at the column's largest
+  spread   // the spread of the column before it; text and Markdown write it there: 8.27 ± 0.07
 };
 
 enum class Role : std::uint8_t {
   asked,     // part of the question: equal questions have equal keys
-  varied,    // the same where one run has several values of it; runs with one value each are paired whatever it is
+  varied,    // part of the question where one run has several values; runs with one value each are paired anyway
   measured,  // part of the answer
-  noted      // said beside it, or follows from it; neither pairs rows nor is compared. A spread is noted as its field's name and _std
+  noted      // shown beside it or derived from it; neither pairs rows nor is compared. A spread is noted as its field's name and _std
 };
 
 struct Reals {
@@ -56,13 +56,13 @@ struct Description {
   Unit unit = Unit::none;
   Show show = Show::always;
   const char* about = "";                                     // one line of --help; a field without one is no option
-  Between allowed{std::numeric_limits<std::int64_t>::min()};  // of whole numbers that are asked
-  Reals real{};                                               // of other numbers
-  std::vector<std::string> (*choices)() = nullptr;            // of words, where fewer are allowed than their type has, or it is text
-  const char* option = "";                                    // where it is not "--" and the name: "--keep,--recompute"
+  Between allowed{std::numeric_limits<std::int64_t>::min()};  // for whole numbers that are asked
+  Reals real{};                                               // for other numbers
+  std::vector<std::string> (*choices)() = nullptr;            // for words: the allowed ones, if the type has more or is text
+  const char* option = "";                                    // if it is not "--" and the name: "--keep,--recompute"
 };
 
-// Whose description: template <…> void describe(Of<Row> auto& r, auto&& f) serves reading and writing.
+// The type that is described: template <…> void describe(Of<Row> auto& r, auto&& f) serves reading and writing.
 template <class Self, class T>
 concept Of = std::same_as<std::remove_const_t<Self>, T>;
 
@@ -77,7 +77,7 @@ template <class E, std::size_t N>
 struct Names {
   std::array<std::string_view, N> name;
   constexpr std::string_view of(E e) const { return name[std::size_t(e)]; }
-  constexpr std::optional<E> named(std::string_view word) const {  // nothing where nobody has that name: never a default
+  constexpr std::optional<E> named(std::string_view word) const {  // empty if no value has that name; never a default
     for (std::size_t i = 0; i < N; ++i)
       if (name[i] == word) return E(i);
     return std::nullopt;
@@ -108,8 +108,8 @@ E value_named(std::string_view word, std::string_view who) {
                                               did_you_mean(word, names_of<E>.all())));
 }
 
-// A type whose values are single words: an enum with names, and what else says so beside it (base/precision_words.h). Options, JSON
-// and tables write and read it by that word.
+// A type whose values are single words: an enum with names, or a type that declares so (base/precision_words.h). Options, JSON and tables
+// write and read it by that word.
 template <class T>
 struct WordsOf;  // to(value), named(word): the value or nothing, all(): every word, for people
 

@@ -1,4 +1,4 @@
-// The option of a described field, and its words, read and checked: what options and requests have in common.
+// The option of a described field, and its words, read and checked: shared by options and requests.
 #pragma once
 #include <algorithm>
 
@@ -24,7 +24,7 @@ std::vector<std::string> words_allowed(const Description& d) {
   return {};
 }
 
-// `who` is named in the one line that refuses a word: "--keep", a key of a request.
+// `who` names the option or key in the line that refuses a word: "--keep".
 template <class T>
 T word_read(const std::string& word, std::string_view who, const Description& d) {
   const auto allowed = words_allowed<T>(d);
@@ -34,11 +34,11 @@ T word_read(const std::string& word, std::string_view who, const Description& d)
   else
     value = word;
   const bool any = !d.choices && value;  // a type may read more words than it lists: a mask's window has a number
-  std::string ours = word;               // and other programs' words for its own: bfloat16
+  std::string ours = word;               // translates other programs' words: bfloat16
   if constexpr (OneWord<T>)
     if (value) ours = WordsOf<T>::to(*value);
   if (any || (value && std::find(allowed.begin(), allowed.end(), ours) != allowed.end())) return *value;
-  std::string why;  // of a type that reads numbers and words inside a word
+  std::string why;  // the reason of a type that reads numbers and words inside a word
   if constexpr (requires { WordsOf<T>::why_not(word); }) why = WordsOf<T>::why_not(word);
   throw Error(Code::bad_argument,
               why.empty() ? fmt::format("{}: there is no '{}'; choose from {}{}", who, word, joined(allowed), did_you_mean(word, allowed))

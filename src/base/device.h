@@ -1,4 +1,4 @@
-// A Device is a value: what a machine is called, what it holds, how fast it is. It may be present or only described.
+// A Device is a value: a machine's name, memory and speed. The machine may be present or only described.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Ceilings {               // 0: not known
   double copy_bytes_per_s = 0;  // bytes read plus bytes written
   double fp32_flops = 0, tf32_flops = 0, bf16_flops = 0, fp16_flops = 0, fp8_flops = 0;
-  double link_bytes_per_s = 0;  // that a device sends to its peers while it receives as much
-  double host_bytes_per_s = 0;  // of a card, to or from pinned memory of its host, one way
+  double link_bytes_per_s = 0;  // sent by a device to its peers while it receives as much
+  double host_bytes_per_s = 0;  // between a card and pinned memory of its host, one way
   std::string source;           // "measured …" or "datasheet …"
   double of(Precision p) const {
     switch (p.dtype) {
@@ -33,16 +33,16 @@ struct Efficiencies;  // efficiency.h
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  std::string key;                 // as one types it: "h200"; empty for a machine that is present
-  std::string name;                // as a person says it: "NVIDIA H200"
+  std::string key;                 // the name to type: "h200"; empty for a machine that is present
+  std::string name;                // the name to read: "NVIDIA H200"
   int index = 0;                   // cuda:index
   int sm = 0;                      // 90 for Hopper, 0 for the CPU
   int units = 0;                   // cores or multiprocessors
-  std::uint64_t memory_bytes = 0;  // that may be taken: what is available now on a machine that is present, else all it has
-  std::uint64_t total_bytes = 0;   // all it has
-  std::string driver, bus;         // of a GPU that is present: the CUDA version that its driver serves; its PCI address
+  std::uint64_t memory_bytes = 0;  // usable: what is available now on a machine that is present, else everything
+  std::uint64_t total_bytes = 0;   // everything
+  std::string driver, bus;         // for a GPU that is present: the CUDA version that its driver supports; its PCI address
   Ceilings ceilings;
-  std::shared_ptr<const Efficiencies> efficiencies;  // how near to its ceilings its steps come; null: not known
+  std::shared_ptr<const Efficiencies> efficiencies;  // the share of its ceilings that steps reach; null: unknown
 };
 
 Device cpu_device();                                     // this machine

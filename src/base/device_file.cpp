@@ -68,7 +68,7 @@ template <Described T>
 Written written(const T& x) {
   Written j = Written::object();
   const T usual{};
-  std::vector<Written> otherwise;  // as a value that nobody set is written
+  std::vector<Written> otherwise;  // how a value that was not set is written
   const auto value_of = []<class M>(const M& member) -> Written {
     if constexpr (is_list<M>) {
       Written list = Written::array();

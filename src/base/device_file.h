@@ -1,4 +1,4 @@
-// A device as a file describes it: what devices.json holds of each, what --device FILE reads, what `headroom device --save` writes.
+// A device as a file describes it: an entry of devices.json, the file of --device FILE, the output of `headroom device --save`.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
@@ -41,7 +41,7 @@ void describe(Of<DeviceFile> auto& d, auto&& f) {
   f(d.efficiencies, {.name = "efficiencies"});
 }
 
-Device device_from_json(const nlohmann::json&);  // an Error says which key is wrong, and not of whom
-std::string device_file_text(const Device&);     // JSON that device_described reads; what is not known is left out
+Device device_from_json(const nlohmann::json&);  // an Error names the wrong key, but not the device
+std::string device_file_text(const Device&);     // JSON that device_described reads, without unknown fields
 
 }  // namespace headroom

@@ -1,5 +1,5 @@
-// Efficiencies — what steps of a machine took, in rooflines: what an expected time is made of (engine/expected.h). Recorded of the H200 in
-// devices.json, measured of any other machine by `headroom device --efficiencies`, and carried to another one in a device's file.
+// Efficiencies — how long steps of a machine took, as multiples of rooflines; expected times are made of them (engine/expected.h). The H200's
+// are recorded in devices.json; `headroom device --efficiencies` measures any other machine's, and a device's file carries them.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace headroom {
 
-struct Efficiency {  // of steps in one precision
+struct Efficiency {  // for steps in one precision
   Precision precision{};
-  // How many times its roofline an op of a kind takes.
+  // An op's time over its roofline, by kind.
   double product = 1, gradient_product = 1, elementwise = 1, loss = 1, update = 1;
   double attention_64 = 1, attention_64_backward = 1, attention_128 = 1,
-         attention_128_backward = 1;             // heads of up to 64 dimensions, of more
-  double forward_op_ms = 0, backward_op_ms = 0;  // and beside that each op, which may be several launches
-  double link = 0;    // of the time that the link of two cards is busy, what the work beside it loses; 0: no steps of two were measured
+         attention_128_backward = 1;             // heads of up to 64 dimensions, and wider
+  double forward_op_ms = 0, backward_op_ms = 0;  // added for each op, which may be several launches
+  double link = 0;    // share of the link's busy time that the work beside it loses; 0: no steps of two cards were measured
   double within = 1;  // the largest ratio of a measured step to its expected time, or back
 };
 void describe(Of<Efficiency> auto& e, auto&& f) {
@@ -39,7 +39,7 @@ void describe(Of<Efficiency> auto& e, auto&& f) {
 
 struct Efficiencies {
   std::vector<Efficiency> by_precision;
-  Ceilings ceilings;  // that their rooflines are made of
+  Ceilings ceilings;  // the rooflines' ceilings
   std::string source;
 };
 

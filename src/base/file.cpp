@@ -79,7 +79,7 @@ void check_no_database(const std::string& target, const std::string& path) {
   check(!database, Code::bad_argument, "'{}' is a database, such as results are kept in, or its journal; name another file", path);
 }
 
-// What is no regular file. Who opens a pipe that nobody reads would wait for ever.
+// Anything that is no regular file. Opening a pipe without a reader would wait for ever.
 Descriptor open_special(const Target& target, const std::string& path) {
   if (target.descriptor >= 0) {
     Descriptor same(fcntl(target.descriptor, F_DUPFD_CLOEXEC, 3));
@@ -99,7 +99,7 @@ bool is_special(const Target& t) {
   return t.descriptor >= 0 || (fs::exists(status) && !fs::is_regular_file(status));
 }
 
-// Its lock says that somebody is writing it; who was killed holds none.
+// Its lock says that a process is writing it; a killed process holds none.
 Descriptor begin_file(const fs::path& folder, const std::string& name, mode_t mode, std::string& unfinished) {
   unfinished = (folder / fmt::format(".{}.headroom-part", name.substr(0, 200))).string();
   for (int attempt = 0; attempt < 2; ++attempt) {

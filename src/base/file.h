@@ -1,6 +1,6 @@
-// Files as this program reads and writes them. Every file that it writes as a whole goes through AtomicFile: whoever looks sees the
-// old one or the new one, and what could not be finished is gone. What a program writes as it goes (a trace) opens with
-// open_for_writing. Both keep off databases: no output replaces a store of results, by whatever name it is reached.
+// The only way to read and write files. A file that is written as a whole goes through AtomicFile: a reader sees the old one or the new
+// one, and an unfinished one disappears. A file that is written piece by piece (a trace) opens with open_for_writing. Both refuse databases:
+// no output replaces a store of results, by whatever name it is reached.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace headroom {
 
-// All of a file, of a pipe too. `who` begins the one line that says what is wrong: "--text". What is named and is not there, or is
-// a directory, is a bad_argument; what cannot be read is io.
+// The whole of a file or a pipe. `who` begins the line that says what is wrong: "--text". A missing file or a directory is a
+// bad_argument; a file that cannot be read is io.
 std::string read_file(const std::string& path, std::string_view who, std::uint64_t most_bytes = std::uint64_t(1) << 40);
 
-bool is_regular_file(const std::string& path);                      // false where it cannot be told
-std::string why_no_file(const std::string& path);                   // "there is no 'x'", "'x' is a pipe, not a regular file"; "" of one
-bool is_database(const std::string& path);                          // of SQLite, by its first bytes
-bool is_same_file(const std::string& one, const std::string& two);  // by whatever names; files that are not there yet too
+bool is_regular_file(const std::string& path);                      // false if unknown
+std::string why_no_file(const std::string& path);                   // "there is no 'x'", "'x' is a pipe, not a regular file"; "" for a file
+bool is_database(const std::string& path);                          // an SQLite database, by its first bytes
+bool is_same_file(const std::string& one, const std::string& two);  // under any names, also for files that do not exist yet
 
 // A descriptor above 2, whatever was closed when the program started; it is closed with its owner.
 class Descriptor {
@@ -33,12 +33,12 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// An existing file's bytes go away with this; where a name stands for something that is no file (/dev/stdout, a pipe) that is
-// written to. An Error (io) when it cannot be, and when nobody reads from the pipe.
+// Truncates an existing file. A name of something else (/dev/stdout, a pipe) is written to as it is. Throws an Error (io) when it cannot
+// be opened, and when the pipe has no reader.
 Descriptor open_for_writing(const std::string& path);
 
-// Written beside the file, on the disk when put_in_place() returns, then renamed over it; what is no regular file (/dev/stdout, a
-// pipe, /dev/null) is written to as it is. A link is followed: its target is what is replaced. Every failure is an Error (io).
+// Written beside the file, on the disk when put_in_place() returns, then renamed over it; anything that is no regular file
+// (/dev/stdout, a pipe, /dev/null) is written to as it is. A link is followed, its target replaced. Every failure is an Error (io).
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -50,7 +50,7 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail() const;
-  std::string path_, target_, unfinished_;  // as asked; behind links; empty for what is no regular file
+  std::string path_, target_, unfinished_;  // as given; behind links; empty if it is no regular file
   Descriptor file_;
 };
 

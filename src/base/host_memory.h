@@ -13,11 +13,11 @@ struct HostMemory {
 };
 HostMemory host_memory();  // a control group may give this program less than the machine has
 
-// Of the host that this program runs on, what each of `programs` alike may pin: a fifth is left to everybody else. No limit is known for a
-// device that is only described.
+// What each of `programs` equal programs may pin on this host; a fifth stays free for other programs. A device that is only
+// described has no known limit.
 std::uint64_t host_memory_for(const Device&, int programs);
 
-// What a file of /proc says after the colon of the first line that begins so; "" where none does.
+// The text after the colon of the first line of a /proc file that begins so; "" if none does.
 std::string said_in(const char* file, std::string_view head);
 
 }  // namespace headroom

@@ -39,7 +39,7 @@ void listen_for_signals() {
   for (int signal : requests) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
-    if (before.sa_handler == SIG_IGN) continue;  // nohup, or a shell's background: whoever started it does not want it
+    if (before.sa_handler == SIG_IGN) continue;  // nohup, or a shell's background: its parent ignores the signal
     action.sa_handler = on_request;
     sigaction(signal, &action, nullptr);
   }

@@ -1,7 +1,7 @@
 // Ctrl-C, SIGTERM and SIGHUP ask a command to stop: what it has in hand is finished, kept and said. A second one, a second later or
 // more, ends the program at once: schedulers send the same signal twice within a moment. A file that may not grow (SIGXFSZ) and a
 // reader that is gone (SIGPIPE) are errors of the write that met them, not the end of the program.
-// The command line listens; the library in somebody else's program never does, and there interrupted() is false.
+// The command line handles signals; the library inside another program never does, and interrupted() stays false.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// The one reader of JSON: a file of somebody else's may be nested 100 000 levels deep, name a key twice or be larger than memory,
-// and every command that reads one says so in one line. Nobody else calls nlohmann's parser.
+// The only reader of JSON; no other code calls nlohmann's parser. A foreign file may be nested 100 000 levels deep, name a key twice or be
+// larger than memory; each is refused in one line.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ constexpr std::uint64_t most_json_bytes = 256u << 20;  // a value takes some ten
 template <class J = nlohmann::json>
 J parse_json(std::string_view text, const std::string& who, At code = Code::bad_argument);
 
-// The same where the caller has words of its own: nothing that is JSON is "discarded" (is_discarded()).
+// The same for a caller with error messages of its own: text that is not JSON gives a discarded value (is_discarded()).
 template <class J = nlohmann::json>
 J parse_json_or_discard(std::string_view text);
 

@@ -15,12 +15,12 @@ namespace headroom {
 enum class Cast : std::uint8_t {
   low,    // the requested dtype
   fp32,   // always
-  widest  // of the op's inputs; two different 16-bit types give fp32
+  widest  // the widest of the op's inputs; two different 16-bit types give fp32
 };
 
 std::string_view name_of(Cast);
 
-struct TensorRule {  // of tensors that are not an op's output: parameters, weight_copy, gradients, activation_gradients, optimizer
+struct TensorRule {  // for tensors that are not an op's output: parameters, weight_copy, gradients, activation_gradients, optimizer
   std::string tensor;
   Cast dtype = Cast::fp32;
   std::string why, source;

@@ -10,7 +10,7 @@ namespace headroom {
 template <>
 struct WordsOf<Precision> {
   static std::string to(Precision p) { return std::string(name_of(p)); }
-  static std::optional<Precision> named(std::string_view word) {  // also as PyTorch has it
+  static std::optional<Precision> named(std::string_view word) {  // also PyTorch's words
     constexpr std::pair<std::string_view, std::string_view> theirs[] = {
         {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float8", "fp8"}};
     for (const auto& [long_word, ours] : theirs)

@@ -1,7 +1,7 @@
 // Scaled — stored numbers and the scales they are read with: value = stored × scale. How many numbers share a scale is the ScaleKind.
 //
-// A matrix of small numbers is stored [lines, k], k being what a product adds over, with k fastest: Hopper's fp8 units take nothing else.
-// So a matrix that is multiplied from both sides is stored twice, as it is and transposed. Scales are FP32, stored as cuBLASLt and
+// A matrix of small numbers is stored [lines, k], with k, the dimension that a product sums over, fastest: Hopper's fp8 units require that.
+// So a matrix that is multiplied from both sides is stored twice, once transposed. Scales are FP32, stored as cuBLASLt and
 // TransformerEngine lay them out:
 //   one    [1]
 //   row    [lines]

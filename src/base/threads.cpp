@@ -130,7 +130,7 @@ void Threads::Pool::take_pieces(int worker) {
   try {
     for (std::int64_t piece; (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) call(callee, piece, worker);
   } catch (...) {
-    next.store(pieces, std::memory_order_relaxed);  // nobody starts another piece
+    next.store(pieces, std::memory_order_relaxed);  // no thread starts another piece
     std::lock_guard lock(mutex);
     if (!failure) failure = std::current_exception();
   }

@@ -36,7 +36,7 @@ class Threads {
   std::atomic<Pool*> pool_;
 };
 
-// How often this process's ancestors forked after the first call of this: another number than before says that threads are gone.
+// How often this process's ancestors forked since the first call. A changed number means that the pool's threads are gone.
 std::uint64_t fork_count();
 
 int available_cores();  // cores this process may run on (affinity and cgroup quota respected)

@@ -12,7 +12,7 @@ namespace headroom::capi {
 enum class Use : std::uint8_t { read, written, lent };
 struct Part {
   const char* name;
-  std::size_t at;  // of its headroom_tensor or headroom_memory in the struct
+  std::size_t at;  // offset of its headroom_tensor or headroom_memory in the struct
   Use use;
 };
 constexpr std::size_t most_parts = 17;
@@ -27,9 +27,9 @@ struct headroom_attention_call {
   headroom::attention::Pass pass;
   std::uint32_t flags;
   std::span<const headroom::capi::Part> parts;
-  std::array<headroom::Tensor, headroom::capi::most_parts> tensors;  // without data; those of lent memory stay empty
+  std::array<headroom::Tensor, headroom::capi::most_parts> tensors;  // without data; empty for lent memory
   std::array<std::size_t, headroom::capi::most_parts> lent_bytes;
-  std::uint64_t seed, offset;  // of dropout, where no tensor has them
+  std::uint64_t seed, offset;  // dropout's, if no tensor has them
 };
 
 namespace headroom::capi {
@@ -40,7 +40,7 @@ headroom_attention_call checked(headroom_context&, const attention::Problem&, co
 headroom_attention_call checked(headroom_context&, const attention::Problem&, const attention::Variant&,
                                 const headroom_attention_backward_arguments&, Pointers& at);
 
-void check_dry(const headroom_attention_call&);  // what running it would refuse whatever the pointers are
+void check_dry(const headroom_attention_call&);  // throws what running it would refuse for any pointers
 void run(const headroom_attention_call&, const Pointers& at, void* stream);
 
 DType dtype_of(std::int32_t value, const char* name);          // a headroom_dtype

@@ -1,4 +1,4 @@
-// Ranks' door: a communicator inside a process that somebody else started.
+// Ranks' door: a communicator inside a process that another launcher started.
 #include <atomic>
 #include <memory>
 #include <mutex>

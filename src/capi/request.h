@@ -13,7 +13,7 @@
 
 namespace headroom::capi {
 
-inline constexpr int json_version = 1;  // of requests and answers
+inline constexpr int json_version = 1;  // the version of requests and answers
 
 template <class T>
 concept ReadValue = OneWord<T> || std::is_same_v<T, std::string> || std::is_integral_v<T>;

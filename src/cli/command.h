@@ -63,13 +63,13 @@ Run completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
-void remember_command(std::span<char*> words);  // what was typed: pages, tables in files and JSON say it
+void remember_command(std::span<char*> words);  // keeps what was typed: pages, tables in files and JSON show it
 void print(std::string_view text);              // on standard output; an Error (io) when not all of it was
 void say(const std::string& sentence);          // a line on standard error, with nothing in it that a terminal obeys
 
 // The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.
 Device chosen_device(const Common&);
-// For what runs on the CPU alone: the CPU, or one line that says so when another was asked for. `who`: "train".
+// For commands that run on the CPU alone: the CPU, or an Error if another device was asked for. `who`: "train".
 Device chosen_cpu(const Common&, const char* who);
 
 }  // namespace headroom::cli

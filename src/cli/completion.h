@@ -11,8 +11,8 @@ namespace headroom::cli {
 struct OptionWords {
   std::vector<std::string> names;                      // "--keep", "--recompute"; none: a word that belongs to no option
   std::string about, shape, usual;                     // shape: as --help writes the value; empty: takes none. usual: without the option
-  std::vector<std::string> words;                      // that the value may be; empty: any
-  bool list = false;                                   // of such words, with commas between
+  std::vector<std::string> words;                      // allowed values; empty: any
+  bool list = false;                                   // the value is a list of such words, with commas
   bool file = false, folder = false, or_file = false;  // or_file: one of the words, or a file
 };
 struct CommandWords {

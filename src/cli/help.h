@@ -18,10 +18,10 @@ struct HelpGroup {
   const char* title;
   std::vector<std::string> options;
 };
-// Puts options under titles; those that no group names stay under "Options". A name that the command has not is passed over.
+// Puts options under titles; options in no group stay under "Options". Names that the command lacks are ignored.
 void group(CLI::App&, std::initializer_list<HelpGroup>);
 
-// What other programs call it, in their words' place: --seq-len for --len. Only where the command has no such option itself.
+// Translates other programs' option names: --seq-len means --len. Only if the command has no such option itself.
 std::string as_this_command_says(const CLI::App&, const std::string& word);
 
 }  // namespace headroom::cli

@@ -13,7 +13,7 @@ struct ModelOptions {
   std::string name = "small";
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;  // 0: as the model says
   engine::ModelConfig config() const;
-  std::vector<engine::ModelConfig> configs() const;  // of a list of names
+  std::vector<engine::ModelConfig> configs() const;  // one for each name
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};
@@ -31,14 +31,14 @@ void describe(Of<ModelOptions> auto& m, auto&& f) {
 void add_model(CLI::App&, ModelOptions&);
 
 // --precision of what runs: where it is not given, what is usual on the device.
-void say_usual_precision(CLI::App&);  // in its help
+void say_usual_precision(CLI::App&);  // writes it into the help
 bool names_precision(const CLI::App&);
 
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
-// Of an account, which needs no machine: without --device a GPU that is here, else an H200, whoever's step it is.
+// The device of an account, which needs no machine: without --device a GPU that is here, else an H200; the same for our step and PyTorch's.
 Device account_device(const Common&);
-bool is_here(const Common&);  // what --device names
+bool is_here(const Common&);  // whether the device that --device names is here
 
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.
 std::optional<Ceilings> kept_ceilings(const Device&, const Common&);

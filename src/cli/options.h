@@ -10,7 +10,7 @@
 
 namespace headroom::cli {
 
-CLI::Option* add_file(CLI::App&, const std::string& name, std::string& value, const std::string& about);  // that is written
+CLI::Option* add_file(CLI::App&, const std::string& name, std::string& value, const std::string& about);  // for a file that is written
 CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std::string& about);
 
 // A command's topic, as in `headroom memory model`: options of the command may follow it.

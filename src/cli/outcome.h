@@ -6,7 +6,7 @@
 
 namespace headroom::cli {
 
-// who: the command. elsewhere: what it says of its progress where standard error is no terminal.
+// who: the command. elsewhere: what it prints of its progress if standard error is no terminal.
 int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
               Elsewhere elsewhere = Elsewhere::nothing);
 

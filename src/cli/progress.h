@@ -7,7 +7,7 @@
 
 namespace headroom::cli {
 
-enum class Elsewhere : std::uint8_t { nothing, lines };  // where standard error is no terminal
+enum class Elsewhere : std::uint8_t { nothing, lines };  // if standard error is no terminal
 
 class Progress {
  public:

@@ -30,10 +30,10 @@ class Lane {
  public:
   virtual ~Lane() = default;
   virtual void* stream() const { return nullptr; }
-  virtual void follow(void* /*main*/) {}              // what is put here from now on runs after what main has so far
+  virtual void follow(void* /*main*/) {}              // later work here runs after what main has so far
   virtual void mark(int /*mark*/) {}                  // a point after what is here so far; a mark may be used again
-  virtual void wait(int /*mark*/, void* /*main*/) {}  // what is put on main from now on runs after that point
-  virtual void busy_for(double /*ms*/) {}             // of a forecast: a copy that is no call keeps the lane so long
+  virtual void wait(int /*mark*/, void* /*main*/) {}  // later work on main runs after that point
+  virtual void busy_for(double /*ms*/) {}             // for a forecast: a copy that is no call keeps the lane busy so long
 };
 
 std::unique_ptr<Lane> lane_of_gpu(int device, int marks);  // a stream of its own
@@ -48,14 +48,14 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   virtual Backend backend() const = 0;
-  virtual std::string route(Call) const = 0;  // what carries such a call: "copies", "kernels", "copy engines"
+  virtual std::string route(Call) const = 0;  // the transport of such a call: "copies", "kernels", "copy engines"
 
   // Tensors are contiguous. Those of exchange do not overlap; of gather, `part` may already be at its place in `whole`.
   void exchange(const Tensor& mine, const Tensor& theirs,
                 void* stream);                                         // part j of mine goes to rank j; part i of theirs came from rank i
   void gather(const Tensor& part, const Tensor& whole, void* stream);  // part i of whole came from rank i
   void broadcast(const Tensor& whole, int root, void* stream);         // root's values, everywhere
-  void barrier(void* stream);                                          // what follows runs when every rank came here
+  void barrier(void* stream);                                          // later work runs when every rank has called it
 
   // What the next calls carry, for the errors and for the forecast: "block 3 gradients". Costs nothing.
   void carries(Name what) { what_ = what; }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int patience_ms = 3000;
 
-struct Box {  // a socket of datagrams, whose name the system makes and nobody finds in a file system
+struct Box {  // a datagram socket; the system makes its name, which is in no file system
   Socket socket;
   std::string name;
 };
@@ -57,7 +57,7 @@ bool send_to(const std::string& name, const Socket& from, std::int32_t rank, int
 }
 
 struct Given {
-  std::int32_t rank = -1;  // −1: of nobody who may
+  std::int32_t rank = -1;  // −1: not of an allowed process
   Socket descriptor;
 };
 
@@ -98,7 +98,7 @@ std::vector<Socket> exchange_descriptors(Rendezvous& rendezvous, int mine) {
     while (!theirs[std::size_t(from)]) {
       pollfd waiting{box.socket.fd(), POLLIN, 0};
       if (::poll(&waiting, 1, patience_ms) != 1) return false;
-      Given given = receive_from(box.socket);  // of whoever was quick
+      Given given = receive_from(box.socket);  // from the first that sent
       if (given.rank >= 0 && given.rank < ranks && given.rank != rank) theirs[std::size_t(given.rank)] = std::move(given.descriptor);
     }
     return true;

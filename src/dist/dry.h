@@ -16,9 +16,9 @@ struct Sent {  // one call
   Call call;
   Name what;
   DType dtype;
-  std::size_t bytes;                                      // of the larger side
+  std::size_t bytes;                                      // bytes of the larger side
   std::size_t from = 0, to = 0;                           // offsets in the arena
-  double link_bytes = 0;                                  // that this rank sends
+  double link_bytes = 0;                                  // sent by this rank
   double link_ms = 0;                                     // 0 where the link is not known
   const Lane* lane = nullptr;                             // none: on the main queue
   std::size_t step = 0;                                   // ops that were noted before it
@@ -28,13 +28,13 @@ struct Sent {  // one call
   }
 };
 
-struct Joint {  // where the main queue and a lane meet, or what keeps a lane busy beside calls
+struct Joint {  // a point where the main queue and a lane meet, or work that keeps a lane busy beside calls
   enum class Kind : std::uint8_t { follow, mark, wait, takes };
   Kind kind;
   const Lane* lane;
   int mark;
   std::size_t calls, step;  // calls of the log, and ops, that were before it
-  double ms = 0;            // that the lane takes for something that is no call
+  double ms = 0;            // time of the lane for work that is no call
 };
 
 class DryComm final : public Comm {
@@ -73,7 +73,7 @@ class DryComm final : public Comm {
 // How long the main queue stands still for the link, where op i of the walk takes step_ms[i]: calls on the main queue wholly, those on a lane
 // as far as a wait comes before they are done. Lanes run beside each other, and nothing slows anything else down.
 struct Exposed {
-  double link_ms = 0, other_ms = 0;  // by lanes that carry calls; by others
+  double link_ms = 0, other_ms = 0;  // of lanes that carry calls; of others
 };
 Exposed exposed_ms(const DryComm&, std::span<const double> step_ms);
 

@@ -21,7 +21,7 @@ namespace headroom::dist {
 class Group {
  public:
   using Settings = std::vector<std::pair<std::string, std::string>>;
-  // Starts the others where nobody has; returns when all are here, of one build and with equal settings. patience: as in Coming.
+  // Starts the other ranks if no launcher did; returns when all have joined, with one build and equal settings. patience: see Coming.
   Group(const Seat&, Settings, std::optional<std::chrono::milliseconds> patience = {});
   ~Group();
 
@@ -37,7 +37,7 @@ class Group {
 
   // Memory that each rank may count on: ranks on the CPUs of one machine share it out, and all go by the one that has least. Called by all.
   std::uint64_t memory_of_each(const Device&, std::uint64_t taken = 0);
-  std::uint64_t least(std::uint64_t mine, const char* what);  // of what the ranks bring. Called by all
+  std::uint64_t least(std::uint64_t mine, const char* what);  // the least of the ranks' values; every rank calls it
   std::uint64_t most(std::uint64_t mine, const char* what);
 
   bool stop(bool mine) { return rendezvous_->agree(mine); }  // Ctrl-C on any rank, heard by all in the same call
@@ -46,7 +46,7 @@ class Group {
 
  private:
   void check_devices(const Device&);
-  [[noreturn]] void refuse(const std::string& why) const;  // what every rank finds alike: the first says it
+  [[noreturn]] void refuse(const std::string& why) const;  // for faults that all ranks find: rank 0 reports
 
   bool started_here_;
 

@@ -124,7 +124,7 @@ class MpiComm final : public Comm {
   std::chrono::steady_clock::time_point start_;
 };
 
-int free_port() {  // that nobody has at this moment
+int free_port() {  // a port that is free at this moment
   const Socket s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in at{};
   at.sin_family = AF_INET;

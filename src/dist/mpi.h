@@ -10,8 +10,8 @@ namespace headroom::dist {
 
 std::string mpi_why_not();                                 // empty where the plugin can be opened; starts nothing
 std::unique_ptr<Comm> make_mpi_comm(Rendezvous&);          // an Error where MPI counts the ranks in another way
-Address address_by_mpi(int rank, int ranks);               // where rank 0 is: told through MPI by rank 0, which looks for a free port
-void finish_mpi();                                         // on every rank, when nobody calls any more; nothing where MPI was not started
-std::string file_beside_program(const std::string& name);  // of a library that is installed with the program; empty where it is not
+Address address_by_mpi(int rank, int ranks);               // rank 0's address: it finds a free port and sends it through MPI
+void finish_mpi();                                         // every rank calls it after its last call; does nothing if MPI was not started
+std::string file_beside_program(const std::string& name);  // path of a library that is installed with the program; empty if it is not
 
 }  // namespace headroom::dist

@@ -13,8 +13,8 @@ namespace headroom::dist {
 
 enum class Route : std::uint8_t {
   automatic,    // by size, as measured: peer copies, else kernels
-  kernels,      // of NCCL
-  copy_engines  // of NCCL: gathers and exchanges; an Error where they cannot be had
+  kernels,      // NCCL's
+  copy_engines  // NCCL's, for gathers and exchanges; an Error if they are not available
 };
 
 std::unique_ptr<Comm> make_nccl_comm(Rendezvous&, int device, Route = Route::automatic);

@@ -20,7 +20,7 @@ constexpr int undefined = INT_MIN;
 constexpr int window_symmetric = 0x01;  // NCCL_WIN_COLL_SYMMETRIC
 constexpr int cta_policy_zero = 0x02;   // NCCL_CTA_POLICY_ZERO: no multiprocessors where copy engines can do it
 constexpr int version_of(int major, int minor, int patch) { return major * 10000 + minor * 100 + patch; }
-constexpr int least_version = version_of(2, 18, 1);  // what is tested against: ncclCommInitRankConfig with split and abort as of today
+constexpr int least_version = version_of(2, 18, 1);  // oldest tested version: ncclCommInitRankConfig with split and abort as of today
 // Registered windows and copy engines: the first version that they were seen to work with.
 constexpr int with_windows = version_of(2, 28, 9);       // ncclCommWindowRegister, symmetric
 constexpr int with_copy_engines = version_of(2, 28, 9);  // NCCL_CTA_POLICY_ZERO

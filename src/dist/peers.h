@@ -2,7 +2,7 @@
 // mapped. No multiprocessor is taken from the kernels beside.
 //
 // A call is: I have come (a word for each peer, in host memory that all share), wait for all to have come, copy, I am done, wait for all to be
-// done. Each word is set back by the one who waited for it, so a recorded call may be launched again and again.
+// done. The rank that waited for a word resets it, so a recorded call may be launched again and again.
 #pragma once
 #include <array>
 #include <atomic>
@@ -30,7 +30,7 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  std::shared_ptr<void> take(std::size_t bytes);  // by every rank, as many
+  std::shared_ptr<void> take(std::size_t bytes);  // every rank takes the same number
   // Queues beside the main one, opened and closed by every rank in the same order: calls of two of them may be under way at once. Calls on
   // any other stream follow each other.
   void open_lane(void* stream);
@@ -40,7 +40,7 @@ class Peers {
   void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
   void gather(const char* part, char* whole, std::size_t bytes, void* stream);
 
-  void release() noexcept;  // by another thread, when a rank is gone: nothing waits for it any more
+  void release() noexcept;  // another thread calls it when a rank is gone: nothing waits for that rank any more
 
   // Below, kernels are as fast: a call here takes some 10 µs at least. Beside other work the first is too late: a kernel that waits for
   // another rank holds a multiprocessor.
@@ -50,7 +50,7 @@ class Peers {
   struct Region {  // the same memory of all ranks
     std::shared_ptr<char> mine;
     std::size_t bytes;
-    std::vector<std::shared_ptr<char>> theirs;  // by rank; none of mine
+    std::vector<std::shared_ptr<char>> theirs;  // by rank; empty for this one
   };
   enum class Step { come, done };
 
@@ -62,8 +62,8 @@ class Peers {
   int lane_of(void* stream) const;
   std::size_t word(int rank, Step, int of, int lane) const;
   void pretend_all_came();
-  std::vector<Signal> said(Step, int lane) const;   // to every other rank
-  std::vector<Signal> heard(Step, int lane) const;  // from every other rank, and set back
+  std::vector<Signal> said(Step, int lane) const;   // words for every other rank
+  std::vector<Signal> heard(Step, int lane) const;  // words from every other rank, then reset
   template <class From>
   void send(const From&, char* whole, std::size_t part, void* stream);
   bool works();

@@ -94,7 +94,7 @@ class Rendezvous::Server {
   struct Connection {
     Socket socket;
     int rank = -1;      // −1 until it said hello
-    int expected = -1;  // of a process that was started from here; −1: of anybody
+    int expected = -1;  // rank of a process that was started from here; −1: any
     Inbox inbox{};
     Outbox outbox{};
     Clock::time_point came = Clock::now(), heard = came;
@@ -157,7 +157,7 @@ class Rendezvous::Server {
     return std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return !c.socket || c.outbox.empty(); });
   }
 
-  bool nobody_listens() const {  // all who came have closed their end, but this rank itself; and nobody is still to come
+  bool nobody_listens() const {  // all other ranks have closed their end, and none is still to join
     if (int(here_.size()) + turned_away_ < ranks_ && !gave_up_) return false;
     return std::none_of(connections_.begin(), connections_.end(),
                         [](const Connection& c) { return c.socket && c.rank != 0 && !c.stranger(); });
@@ -218,7 +218,7 @@ class Rendezvous::Server {
     }
     c.rank = f.rank;
     here_.insert(f.rank);
-    if (int(here_.size()) == ranks_) listener_.close();  // nobody is to come: strangers find no door
+    if (int(here_.size()) == ranks_) listener_.close();  // all have joined: strangers find no door
     post(c, {Frame::Kind::welcome, 0, 0, {}});
   }
 
@@ -530,7 +530,7 @@ void Rendezvous::compare(const Coming& c) {
   const auto all = unpacked(listener_->take(bring(packed(mine)), "their settings", patience_, true));
   const auto first = unpacked(all[0]);
   const auto refuse = [&](const std::string& why) {
-    over_ = true;  // everybody finds the same; rank 0 says it
+    over_ = true;  // every rank finds the same; rank 0 prints it
     if (rank_ == 0) throw Error(Code::bad_argument, why);
     throw Quiet(Code::bad_argument, why);
   };

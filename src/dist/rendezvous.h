@@ -6,7 +6,7 @@
 // and change nothing: a greeting carries the job's name, has a deadline and is read without waiting. Once all ranks are in, the port
 // is closed.
 //
-// Order of calls: construct (returns when all ranks have come and agree who they are), collect / agree, in the same order on every rank;
+// Order of calls: construct (returns when all ranks have joined and agree on their numbers), collect / agree, in the same order on every rank;
 // at the end leave(), or end(why). One thread calls; another, inside, listens.
 #pragma once
 #include <chrono>
@@ -21,25 +21,25 @@
 
 namespace headroom::dist {
 
-std::string build_id();  // of the program or library that this code is in: equal only for equal builds
+std::string build_id();  // identifies the program or library with this code: equal only for equal builds
 
 struct Coming {
   int rank = 0, ranks = 1;
-  Address address;                                                // where not all connections are given
-  std::string job{};                                              // as its launcher calls it: strangers have another name
-  std::vector<Socket> connected{};                                // to rank 0, or of rank 0 to 1, 2, …: of ranks that it started itself
-  std::vector<std::pair<std::string, std::string>> settings{};    // what must be the same on every rank
-  std::string build = build_id();                                 // and so must this
-  std::chrono::milliseconds wait = std::chrono::seconds(60);      // for all to come
-  std::chrono::milliseconds silence = std::chrono::seconds(8);    // of a machine, until it counts as dead
-  std::chrono::milliseconds patience = std::chrono::minutes(10);  // with a rank that lives and does not come to a call
+  Address address;                                                // needed unless all connections are given
+  std::string job{};                                              // the launcher's name of the job; strangers have another
+  std::vector<Socket> connected{};                                // to rank 0, or from rank 0 to 1, 2, …, if it started the ranks itself
+  std::vector<std::pair<std::string, std::string>> settings{};    // must be the same on every rank
+  std::string build = build_id();                                 // must be the same, too
+  std::chrono::milliseconds wait = std::chrono::seconds(60);      // for all ranks to join
+  std::chrono::milliseconds silence = std::chrono::seconds(8);    // after which a machine counts as dead
+  std::chrono::milliseconds patience = std::chrono::minutes(10);  // for a live rank that does not make the call
   std::function<std::string(int rank)> fate{};  // on rank 0: what became of a process that it started: "killed by signal 9"
 };
 
 class Rendezvous {
  public:
-  explicit Rendezvous(Coming);  // an Error names who did not come, or who differs in what
-  ~Rendezvous();                // as end("…") when neither leave nor end was called
+  explicit Rendezvous(Coming);  // throws an Error that names the missing rank, or the rank and setting that differ
+  ~Rendezvous();                // calls end("…") unless leave or end was called
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
@@ -51,7 +51,7 @@ class Rendezvous {
 
   // What every rank brought, by rank. `what` is for errors: "the NCCL id". Throws when a rank has ended.
   std::vector<std::string> collect(const std::string& mine, const char* what);
-  // Whether somebody said yes one call ago: the same answer on every rank, and no waiting where all are about equally far.
+  // Whether any rank said yes one call ago: the same answer on every rank, without waiting while ranks are about equally far.
   bool agree(bool mine);
 
   std::optional<std::string> ended() const;       // "rank 2 ended: …", as soon as it is heard
@@ -62,7 +62,7 @@ class Rendezvous {
   // the Rendezvous does.
   [[nodiscard]] std::shared_ptr<void> on_end(std::function<void()>);
 
-  void leave();                               // done: waits until everybody is
+  void leave();                               // done: waits until all ranks are
   bool end(const std::string& why) noexcept;  // this rank failed. True when the others know
 
  private:

@@ -24,7 +24,7 @@ struct Place {  // what a rank shows of the call that it is in
 };
 
 struct Front {                                  // at the beginning of the segment; zero when it is made
-  alignas(64) std::atomic<std::uint32_t> turn;  // how often everybody has met
+  alignas(64) std::atomic<std::uint32_t> turn;  // how often all ranks have met
   alignas(64) std::atomic<std::uint32_t> arrived;
 };
 
@@ -107,7 +107,7 @@ class SharedComm final : public Comm {
     }
   }
 
-  // Nobody goes on before everybody is here. What was written before is seen after: arriving releases, the last one's turn is acquired.
+  // No rank continues before all are here. What was written before is seen after: arriving releases, the last one's turn is acquired.
   void meet(Call call) {
     Front& f = front();
     const std::uint32_t turn = f.turn.load(std::memory_order_acquire);

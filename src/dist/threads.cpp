@@ -50,7 +50,7 @@ void Meeting::meet(int rank, Call call) {
     changed_.notify_all();
   }
   const bool in_time = changed_.wait_for(lock, limit_, [&] { return turn_ != turn || !ended_.empty(); });
-  if (turn_ != turn) return;  // everybody was here, whatever happened since
+  if (turn_ != turn) return;  // all were here, whatever happened since
   check(ended_.empty(), Code::io, "{}: {}", names_of<Call>.of(call), ended_);
   if (in_time) return;
   std::vector<std::string> missing;

@@ -13,11 +13,11 @@
 
 namespace headroom::dist {
 
-class Meeting {  // what the threads share
+class Meeting {  // shared by the threads
  public:
   explicit Meeting(int ranks, std::chrono::milliseconds limit = std::chrono::seconds(10));
 
-  struct Shown {  // what a rank brings to a call
+  struct Shown {  // one rank's arguments of a call
     Call call;
     const void* data;
     std::size_t bytes;
@@ -25,8 +25,8 @@ class Meeting {  // what the threads share
   };
   int ranks() const { return ranks_; }
   const Shown& shown(int rank) const { return shown_[std::size_t(rank)]; }
-  void show(int rank, const Shown&);  // and meet
-  void meet(int rank, Call);          // nobody goes on before everybody is here
+  void show(int rank, const Shown&);  // then meets
+  void meet(int rank, Call);          // returns when every thread has called it
   void end(int rank, const std::string& why);
   void check_alive();
 

@@ -28,17 +28,17 @@ class Socket {
 };
 
 struct Address {
-  std::string host;  // or the name, where local
+  std::string host;  // the name, if local
   int port = 0;
   bool local = false;
-  int ports = 1;  // TCP: the first of so many from `port` on that is free; those who come try all of them
+  int ports = 1;  // TCP: the number of ports from `port` on. Rank 0 takes the first free one, the others try all
   std::string text() const;
 };
 Address address_named(std::string_view text, std::string_view who);  // "host:port", "[::1]:port", "local:name"; an Error says what is wrong
 
 Socket listen_at(const Address&, int most);               // an Error says why not: a port that is taken, a host that is another machine
-Socket accept_from(const Socket& listener);               // an empty one where nobody waits; it never blocks
-Socket connect_to(const Address&, int port_after_first);  // an empty one where nobody listens; an Error for a host that does not exist
+Socket accept_from(const Socket& listener);               // empty if no process waits; never blocks
+Socket connect_to(const Address&, int port_after_first);  // empty if no process listens; throws an Error if the host does not exist
 
 struct Frame {
   enum class Kind : std::uint32_t { hello = 0x4852444d, welcome, bring, brought, end, ended, leave, beat, refused };
@@ -50,12 +50,12 @@ struct Frame {
 bool send_frame(const Socket&, const Frame&);  // waits until all is sent; false where the other side is gone
 
 enum class Got : std::uint8_t { frame, nothing, gone };
-enum class From : std::uint8_t { rank, stranger };  // of a stranger only a short frame is taken
+enum class From : std::uint8_t { rank, stranger };  // a stranger may send a short frame only
 
 // The frame that is arriving on a socket, taken byte by byte as it comes: no call waits for the other side.
 class Inbox {
  public:
-  Got take(const Socket&, Frame&, From = From::rank);  // nothing: the rest of it has not come yet. Reads nothing beyond its end
+  Got take(const Socket&, Frame&, From = From::rank);  // nothing: part of the frame has not arrived. Never reads beyond its end
 
  private:
   std::string bytes_;
@@ -65,7 +65,7 @@ class Inbox {
 class Outbox {
  public:
   void put(const Frame&);
-  bool send(const Socket&);  // what can be sent now; false where the other side is gone
+  bool send(const Socket&);  // sends what it can now; false: the other side is gone
   bool empty() const { return bytes_.size() == sent_; }
 
  private:

@@ -1,4 +1,4 @@
-// A card that is described, not present: as the library answers for it, and as text between the command and the library.
+// A described card: the library's answers about it, and the text that carries it from the command to the library.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace headroom::dry {
 
 struct Card {
   std::string name = "NVIDIA H200";
-  std::uint64_t memory_bytes = 150122528768;  // what cudaMemGetInfo calls the total
-  std::uint64_t context_bytes = 0;            // of them, what each process's context takes
-  std::uint64_t others_bytes = 0;             // and what other programs hold
+  std::uint64_t memory_bytes = 150122528768;  // cudaMemGetInfo's total
+  std::uint64_t context_bytes = 0;            // the part that each process's context takes
+  std::uint64_t others_bytes = 0;             // the part that other programs hold
   std::uint64_t unlimited = 0;                // 1: it is never full, though it says how large it is
   std::uint64_t sm = 90, units = 132;         // sm: 90 for 9.0
-  std::uint64_t shared_bytes = 232448;        // that a block may have
+  std::uint64_t shared_bytes = 232448;        // most shared memory of a block
   std::uint64_t l2_bytes = 62914560;
-  // What clocks are paced by: only the order of events matters here, times are the business of whoever reads the record.
+  // Paces the clocks: only the order of events matters here; the reader of the record computes times.
   double bytes_per_s = 4.1e12, half_flops = 6.7e14, single_flops = 5.1e13, link_bytes_per_s = 3e11, launch_s = 2e-6;
 };
 

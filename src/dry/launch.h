@@ -12,8 +12,8 @@ namespace headroom::dry {
 
 struct Dry {
   Card card;
-  int cards = 1;                   // that the host has
-  std::uint64_t pinned_bytes = 0;  // that the host may pin; 0: no limit
+  int cards = 1;                   // cards of the host
+  std::uint64_t pinned_bytes = 0;  // most that the host may pin; 0: no limit
 };
 
 // `library`: the path of libheadroom_dry.so. `folder` exists; the record goes there, and the links are made in it. Returns the variables to

@@ -86,7 +86,7 @@ void Process::look_through() {
     at += bytes;
     ++entries_;
   }
-  bytes_ = at;  // what is after the end, or makes no sense, is not given to anybody
+  bytes_ = at;  // what is after the end, or makes no sense, is dropped
 }
 
 std::string_view Process::name(std::uint32_t id) const {

@@ -18,8 +18,8 @@ struct FileHead {
   char magic[8];
   std::uint32_t version, bytes;  // bytes: of this head; entries begin there
   std::int32_t pid, parent;
-  std::int32_t rank, ranks, local_rank;  // as the launcher's variables say, when the file was begun; −1, 1 and −1 without any
-  std::int32_t devices;                  // that the process sees
+  std::int32_t rank, ranks, local_rank;  // from the launcher's variables when the file was begun; −1, 1 and −1 without any
+  std::int32_t devices;                  // cards that the process sees
   std::uint64_t begin_unix_ns;
   std::uint64_t device_bytes, context_bytes;  // a card's memory, and what a process's context takes of it
   char device[64];
@@ -50,8 +50,8 @@ enum class Kind : std::uint16_t {
 
 struct Head {
   Kind kind;
-  std::uint16_t words;   // of the whole entry, this head included
-  std::uint32_t thread;  // as the system numbers it
+  std::uint16_t words;   // words of the whole entry, with this head
+  std::uint32_t thread;  // the system's number
   std::uint64_t at_ns;   // when
 };
 
@@ -63,7 +63,7 @@ struct Name {  // followed by `length` bytes
   std::uint32_t id, length;
 };
 
-struct Frame {                   // of Python; the innermost first
+struct Frame {                   // a Python frame; the innermost first
   std::uint32_t file, function;  // names
   std::uint32_t line, reserved;
 };
@@ -84,7 +84,7 @@ struct Block {  // PyTorch's caching allocator hands out (bytes > 0) or takes ba
   static constexpr Kind kind = Kind::block;
   std::uint64_t address;
   std::int64_t bytes;
-  std::uint64_t allocated, reserved;  // of the device, after this
+  std::uint64_t allocated, reserved;  // bytes of the device after this
   std::uint32_t device, stream;       // stream: of the thread's last launch; the allocator does not say its own
   Place place;
 };
@@ -103,7 +103,7 @@ struct Host {  // pinned or managed memory
   static constexpr Kind kind = Kind::host;
   std::uint64_t address;
   std::int64_t bytes;
-  std::uint64_t used;  // of this sort, after this
+  std::uint64_t used;  // bytes of this sort after this
   std::uint32_t managed, name;
 };
 
@@ -153,7 +153,7 @@ struct Collective {
   std::uint32_t communicator, ranks;  // communicator: its number in this process
   std::int32_t peer;                  // root, or the other rank of send and receive; −1: none
   std::uint32_t moved;                // 1: its bytes were really exchanged
-  std::uint64_t bytes;                // that this rank gives in
+  std::uint64_t bytes;                // contributed by this rank
   std::int32_t type;                  // ncclDataType
   std::uint32_t graph;
 };
@@ -172,7 +172,7 @@ struct Wait {  // the host waits for the card
   static constexpr Kind kind = Kind::wait;
   WaitsFor what;
   std::uint32_t device, number, reserved;
-  std::uint64_t until_ns;  // by the virtual clock of the card
+  std::uint64_t until_ns;  // on the card's virtual clock
 };
 
 enum class GraphDone : std::uint32_t { begin, end, instantiate, launch };
@@ -186,7 +186,7 @@ struct Graph {
 struct Read {  // the program reads the card's memory
   static constexpr Kind kind = Kind::read;
   std::uint64_t address, bytes;
-  std::uint32_t known;  // 1: the bytes are what a card would give; 0: nobody knows them, the program got a guess
+  std::uint32_t known;  // 1: the bytes are those of a card; 0: they are unknown, and the program got a guess
   std::uint32_t device;
   Place place;
 };
@@ -223,7 +223,7 @@ struct Mark {  // the observer's word: headroom_dry_mark
 enum class RequestIs : std::uint32_t { taken, unused, given, segment_taken, segment_free, mapped, other };
 
 struct Request {
-  std::uint64_t address, bytes;  // as they were asked for, before any rounding
+  std::uint64_t address, bytes;  // as requested, before any rounding
   std::uint32_t what, stream;    // RequestIs; streams are numbered in the order in which they come
 };
 

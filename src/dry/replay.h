@@ -1,5 +1,5 @@
 // What PyTorch's caching allocator does with a program's requests when its segments lie at other addresses. Of free blocks of one size it takes
-// the one at the lowest address, and which of them that is, is decided by where the driver put their segments: nobody knows that without the
+// the one at the lowest address, and which of them that is, is decided by where the driver put their segments, which is unknown without the
 // card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
 // addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
 // Newer versions of PyTorch (2.15 does) take the block in the oldest segment instead: where that gives the run's own addresses, nothing differs.
@@ -18,10 +18,10 @@ struct Needs {
 };
 
 struct Spread {
-  Needs run, low, high;      // of the run itself; over all layouts, the run's included
-  std::int64_t layouts = 1;  // that were tried; 1: no two free blocks of one size were there to choose from
+  Needs run, low, high;      // the run's own; the least and most over all layouts, with the run's
+  std::int64_t layouts = 1;  // layouts that were tried; 1: there was never a choice between free blocks of one size
   std::int64_t choices = 0;  // requests for which there were
-  std::uint64_t limit = 0;   // that was given
+  std::uint64_t limit = 0;   // the given limit
   std::int64_t ran_out = 0;  // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
 };
 

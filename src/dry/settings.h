@@ -1,5 +1,5 @@
 // What libheadroom_dry.so is told: environment variables of the process that it is loaded into. The command sets them, the library reads them,
-// and nobody else needs them. All but the folder have a default.
+// and no other code needs them. All but the folder have a default.
 #pragma once
 
 namespace headroom::dry {

@@ -20,7 +20,7 @@ struct AttentionSaved {
   Tensor o, lse;    // [rows, q], FP32 [batch, heads, len]
   attention::Saved core;
   bool core_valid = false;
-  Tensor y;               // what a norm after takes [rows, width]
+  Tensor y;               // input of a norm after the half [rows, width]
   NormStats after_stats;  // of it
   Scaled n_fp8;           // transposed: in fp8 what backward reads of what the product takes, and what is kept instead of n
 
@@ -31,13 +31,13 @@ struct AttentionLayer {
   const Decoder& decoder;
   const SelfAttention& shape;
   const attention::Variant& variant;
-  attention::Problem problem;  // of this rank's tokens
+  attention::Problem problem;  // for this rank's tokens
   Products::With products;
-  Tensor rope_table;  // none: nothing turns
+  Tensor rope_table;  // none: positions do not rotate
   int layer = 0;
-  const TokenSplit* split = nullptr;  // where other ranks have the rest of every sequence
-  attention::Extras with = {};        // where documents begin, if rows are packed
-  Tensor positions = {};              // of rows, if rows are packed
+  const TokenSplit* split = nullptr;  // set if other ranks have the rest of every sequence
+  attention::Extras with = {};        // the documents' borders, if rows are packed
+  Tensor positions = {};              // each token's position, if rows are packed
 
   AttentionSaved make_kept(Keep, Context&) const;
   AttentionSaved complete(AttentionSaved kept, Pass, Context&) const;  // makes the rest in the caller's scope

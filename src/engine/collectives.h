@@ -1,4 +1,4 @@
-// Collectives on host memory that somebody else owns: a Comm moves bytes, this adds them, FP32 and in the order of ranks, rounded once.
+// Collectives on the caller's host memory: a Comm moves bytes, this adds them, FP32 and in the order of ranks, rounded once.
 //
 // Order of calls: every rank makes the same calls in the same order. Each call first compares what the ranks ask for, so a difference is an
 // Error on every rank, with the same words, and nothing has moved. After another Error the ranks have ended.
@@ -16,7 +16,7 @@ namespace headroom {
 enum class Reduction : std::uint8_t { sum, mean };
 enum class Collective : std::uint8_t { barrier, broadcast, all_reduce, all_gather, reduce_scatter, exchange, leave };
 
-struct Differs : Error {  // what ranks ask for: all of them know
+struct Differs : Error {  // ranks ask for different things; every rank knows
   using Error::Error;
 };
 

@@ -18,7 +18,7 @@ struct ModelConfig {
   std::int64_t vocab = 0, width = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
   bool tied = false;  // the head's weight is the embedding's
   double rope_theta = 10000, norm_eps = 1e-5;
-  std::vector<std::string> left_out;            // what the file describes and this engine does not have, in words
+  std::vector<std::string> left_out;            // parts of the file that this engine lacks, in words
   bool qkv_bias = false;                        // q, k, v = W·x + b, as in Qwen2
   bool qk_norm = false;                         // RMSNorm over each head of q and k before they turn, as in Qwen3
   std::shared_ptr<const Decoder> counted = {};  // set: only counted, as this says; the sizes above are then those of its first layer
@@ -43,7 +43,7 @@ std::int64_t param_count(const ModelConfig&);  // from the table of parameters
 
 Decoder decoder_of(const ModelConfig&);                   // any model, layer by layer
 bool same_model(const ModelConfig&, const ModelConfig&);  // whatever they are called
-std::string why_not_trained(const ModelConfig&);          // by this engine, as a sentence; empty: it is
+std::string why_not_trained(const ModelConfig&);          // a sentence that says why this engine does not train it; empty: it does
 void check_pytorch_account(const ModelConfig&);  // an Error (unsupported) where a step of PyTorch's holds more than that of a Llama
 void check_trained(const ModelConfig&);          // an Error (unsupported) that says what the engine lacks for one that is only counted
 

@@ -32,16 +32,16 @@ struct Generation {
   std::int64_t batch = 1, len = 1;
   Precision precision;
   std::string attention = "flash";
-  WeightFormat weights{};        // of what is not in the precision
+  WeightFormat weights{};        // formats of weights that are not in the precision
   std::optional<DType> cache{};  // its numbers; empty: the precision's
   std::int64_t page = 1;         // positions: a sequence's cache takes whole pages
   std::int64_t chunk = 0;        // tokens that prefill reads at once; 0: the prompt
-  int gpus = 1;                  // of which the decoder is one rank's share (rank_of): their sums after each half are noted
+  int gpus = 1;                  // the decoder is one rank's share of so many (rank_of); their sums after each half are noted
 };
-std::int64_t cached_positions(const SelfAttention&, const Generation&);  // of a sequence
+std::int64_t cached_positions(const SelfAttention&, const Generation&);  // positions of one sequence
 void run_inference(const Decoder&, const Generation&, Inference, Context&);
 
-const attention::Variant& counted_variant(const Decoder&, const Recipe&, Context&);  // of its first layer; may stand in
+const attention::Variant& counted_variant(const Decoder&, const Recipe&, Context&);  // the first layer's variant; may be a stand-in
 bool counted_stands_in(const Decoder&, const Recipe&, Context&);
 
 // 6 FLOPs for each weight that a token is multiplied with (2 forward alone), and attention's visible pairs.

@@ -29,14 +29,14 @@ class Data {
   Data(const std::string& path, TokenFormat, std::int64_t vocab, double held_out, const std::optional<DocumentsBy>& documents = {},
        std::int64_t len = 0);
 
-  void draw(Training&, std::uint64_t seed, std::int64_t step, int micro) const;    // of the training part
+  void draw(Training&, std::uint64_t seed, std::int64_t step, int micro) const;    // from the training part
   std::int64_t drawn(const Recipe&, std::uint64_t seed, std::int64_t step) const;  // tokens that a step of all ranks predicts
-  std::int64_t validation_batches(const Recipe&) const;                            // that lie side by side in the held-out part
+  std::int64_t validation_batches(const Recipe&) const;                            // side by side in the held-out part
   void validation(Training&, std::int64_t batch) const;
   double validated(const Recipe&, std::int64_t batch) const;  // tokens that it predicts
 
   std::size_t size() const { return tokens_.size(); }
-  std::uint64_t fingerprint() const { return fingerprint_; }  // of the file's tokens: a run goes on only with the data it began with
+  std::uint64_t fingerprint() const { return fingerprint_; }  // of the file's tokens: a run resumes only with the data it began with
   double unigram_entropy() const;                             // nats per token of the training part: what knowing only frequencies gives
   Packed packed() const;                                      // what rows hold, in both parts
   std::string documents_in_words() const;                     // empty where there are none

@@ -24,8 +24,8 @@ struct SelfAttention {
   bool qkv_bias = false, out_bias = false;
   HeadNorm norm = HeadNorm::none;
   bool sinks = false;        // a logit for each head that takes part in the softmax
-  double scale = 0;          // of scores; 0: 1/√head_dim
-  double softcap = 0;        // of scores; 0: none
+  double scale = 0;          // factor of scores; 0: 1/√head_dim
+  double softcap = 0;        // cap of scores; 0: none
   rope::Positions turned{};  // how positions turn q and k, where they are not learned
   // Multi-head latent attention, where kv_rank > 0: K and V of all heads come from one vector of kv_rank, and rope_dim of a head's
   // dimensions are turned, the same for all heads of K. q_rank 0: q is made in one product.
@@ -42,10 +42,10 @@ struct SelfAttention {
 };
 
 struct FeedForward {
-  std::int64_t width = 0;  // of one expert where there are experts
+  std::int64_t width = 0;  // width of one expert, if there are experts
   bool gated = true, bias = false;
   std::int64_t experts = 0, experts_of_token = 0;  // 0: one dense layer
-  std::int64_t shared_width = 0;                   // of the expert that every token takes; 0: none
+  std::int64_t shared_width = 0;                   // width of the expert that every token takes; 0: none
   bool router_bias = false, shared_gate = false;
   activation::Function function = activation::Function::silu;
 
@@ -67,22 +67,22 @@ struct Decoder {
   bool tied = false;
   std::int64_t positions = 0;                      // rows of learned positions; 0: rotary
   bool layer_norm = false;                         // LayerNorm, else RMSNorm
-  bool norm_bias = true;                           // of a LayerNorm
+  bool norm_bias = true;                           // a LayerNorm has a bias
   bool norms_before = true, norms_after = false;   // around each half of a layer; after: before it is added to the stream
   bool one_norm = false;                           // both halves of a layer read the first one's norm
   bool embedding_norm = false, final_norm = true;  // behind the embedding, and before the head
   bool head_bias = false;
   bool norms_less_one = false;  // files keep the norms' weights less one, as Gemma's do
   double norm_eps = 1e-5;
-  double embedding_scale = 1;  // what a token's row is multiplied with
+  double embedding_scale = 1;  // factor of a token's row
   double logit_softcap = 0;    // 0: none
   std::vector<DecoderLayer> layers;
-  std::vector<std::string> not_counted;  // what the file describes beside the decoder
-  std::string untrained;                 // what the engine has not, in words; empty: it trains this
+  std::vector<std::string> not_counted;  // parts of the file beside the decoder
+  std::string untrained;                 // what the engine lacks, in words; empty: it trains this
   std::string source;                    // the JSON text it was read from
 
   bool has_experts() const;
-  bool ffn_norm() const { return norms_before && !one_norm; }  // of its own
+  bool ffn_norm() const { return norms_before && !one_norm; }  // a norm of its own
 };
 
 // What holds other tensors in a step than a Llama, in words; empty: nothing.
@@ -103,7 +103,7 @@ void check(const Decoder&);  // an Error (bad_argument) that says what is allowe
 // Every weight, in the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].
 std::vector<ParamSpec> param_table(const Decoder&);
 
-std::int64_t active_param_count(const Decoder&);  // that one token is multiplied with, embedding and head included
+std::int64_t active_param_count(const Decoder&);  // parameters that one token is multiplied with, embedding and head included
 
 // Bytes of the keys and values of `batch` sequences of `len` tokens. A layer with a window keeps no more than that.
 std::int64_t cache_bytes(const Decoder&, std::int64_t batch, std::int64_t len, DType);

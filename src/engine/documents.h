@@ -13,25 +13,25 @@
 
 namespace headroom::engine {
 
-struct Packed {           // of a recipe: what rows hold
+struct Packed {           // what a recipe's rows hold
   std::int64_t most = 0;  // documents of a row, at most; 0: rows are not packed
   struct Some {
     std::int64_t len;
     double count;
   };
-  std::vector<Some> lengths{};  // and how many of each a row has, on average: FLOPs count them
+  std::vector<Some> lengths{};  // how many of each length a row has, on average: FLOPs count them
 
   explicit operator bool() const { return most > 0; }
   double visible(const attention::Mask&) const;     // pairs of a row and head that see each other
   attention::Problem of(attention::Problem) const;  // the same, where rows hold this
 };
-Packed packed_as(const std::vector<std::int64_t>& lengths);  // of every row; none: not packed
+Packed packed_as(const std::vector<std::int64_t>& lengths);  // the same for every row; none: not packed
 
 enum class Separator : std::uint8_t {
   line,       // every line of a text; the separator is its end
-  paragraph,  // what empty lines separate; the separator is byte 0
+  paragraph,  // separated by empty lines; the separator is byte 0
   jsonl,      // the string "text" of the JSON object on every line; byte 0 again
-  token       // what a token separates that is in the file
+  token       // separated by a token in the file
 };
 
 struct DocumentsBy {
@@ -44,7 +44,7 @@ struct DocumentsBy {
 // A text as separator, document, separator, …, separator. Documents of no tokens are left out.
 struct Separated {
   std::vector<std::int32_t> tokens;
-  std::vector<std::int64_t> begins;  // where each document's separator lies; and at the end, the last one's
+  std::vector<std::int64_t> begins;  // position of each document's separator; at the end, the last one's
   std::int64_t documents() const { return std::int64_t(begins.size()) - 1; }
 };
 // An Error (bad_argument, named after `path`) where a file has no document or is not what it should be.
@@ -64,7 +64,7 @@ class Packing {
   std::int64_t rows() const { return std::int64_t(first_.size()) - 1; }
   std::int64_t cut() const { return cut_; }    // documents that were longer than a row
   std::int64_t most() const { return most_; }  // pieces of a row
-  std::int64_t tokens() const;                 // that are predicted
+  std::int64_t tokens() const;                 // number of predicted tokens
   std::int64_t tokens_of(std::int64_t row) const;
   const Piece* begin_of(std::int64_t row) const { return pieces_.data() + first_[std::size_t(row)]; }
   const Piece* end_of(std::int64_t row) const { return pieces_.data() + first_[std::size_t(row) + 1]; }

@@ -1,5 +1,5 @@
 // Feed — what a step reads of a text: tokens, targets, and where documents lie, of every micro-batch. On a GPU the host writes them
-// into pinned memory, and copies of the step's stream bring them over; nobody waits.
+// into pinned memory, and copies on the step's stream bring them over, without waiting.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -25,8 +25,8 @@ class Feed {
   Tensor tokens(int micro) const;   // int32 [rows]
   Tensor targets(int micro) const;  // the same; below 0 is none
   // Of packed rows; else each is none.
-  Tensor positions(int micro) const;             // of each token in its document
-  attention::Extras documents(int micro) const;  // where they begin and end
+  Tensor positions(int micro) const;             // each token's position in its document
+  attention::Extras documents(int micro) const;  // the documents' borders
   const double* predicted(int micro) const;      // tokens that the whole step predicts
 
   // Whole sequences, [batch · len]; of split tokens a rank takes its stripes. Without documents every row is one, and all is predicted.

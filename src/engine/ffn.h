@@ -14,7 +14,7 @@ struct FfnSaved {
   Scaled gate_up_fp8;  // kept instead of it (Keep::gate_up_fp8)
   Tensor act;          // [rows, ffn]
   bool act_kept = false;
-  Tensor y;               // what a norm after takes [rows, width]
+  Tensor y;               // input of a norm after the half [rows, width]
   NormStats after_stats;  // of it
   Scaled n_fp8, act_fp8;  // transposed: in fp8 what backward reads of what the products take, and what is kept instead of n and act
 

@@ -12,40 +12,40 @@ namespace headroom::engine {
 struct Forecast {
   std::size_t peak_bytes = 0;
   std::size_t standing_bytes = 0;     // between steps: weights, gradients, optimiser, inputs
-  std::vector<Entry> at_peak;         // who stands at the peak
+  std::vector<Entry> at_peak;         // tensors that are live at the peak
   std::vector<Ledger::Event> events;  // takes and gives in order: the timeline
-  std::vector<Entry> entries;         // what events point to
+  std::vector<Entry> entries;         // the tensors that events refer to
   Walk walk;                          // every op with its cost
-  double flops = 0, bytes = 0;        // of the walk
+  double flops = 0, bytes = 0;        // sums over the walk
   double link_bytes = 0;              // sent to other ranks
-  double link_ms = 0;                 // that takes; 0 where the link is not known
-  double exposed_ms = 0;              // of it, what the step waits for: the rest runs beside other work
-  std::size_t host_bytes = 0;         // of pinned host memory, where what blocks keep waits
-  double host_moved_bytes = 0;        // there and back
-  double host_ms = 0;                 // that takes; 0 where the host's link is not known
-  double host_exposed_ms = 0;         // of it, what the step waits for
-  double model_flops = 0;             // what MFU is counted by: no recomputation
-  double ms = 0;                      // by roofline; 0 when a ceiling that is needed is not known
-  std::optional<Expected> expected;   // where steps of such a card are on record
+  double link_ms = 0;                 // time on the link; 0: the link's rate is unknown
+  double exposed_ms = 0;              // the part that the step waits for; the rest runs beside other work
+  std::size_t host_bytes = 0;         // pinned host memory that holds what blocks keep
+  double host_moved_bytes = 0;        // to the host and back
+  double host_ms = 0;                 // time on the host's link; 0: its rate is unknown
+  double host_exposed_ms = 0;         // the part that the step waits for
+  double model_flops = 0;             // for MFU: without recomputation
+  double ms = 0;                      // the roofline's time; 0: a ceiling that is needed is unknown
+  std::optional<Expected> expected;   // only for a card whose steps were measured
 
   std::size_t bytes_at_peak(Phase) const;
 };
 
-// Forward alone, forward and backward, or a whole step, as recipe.purpose says. workers: threads that take scratch on a CPU.
+// Forward alone, forward and backward, or a whole step, as recipe.purpose says. workers: the CPU's threads, which take scratch each.
 Forecast forecast(const Recipe&, const Device&, int workers);
 
-// Only the peak, without ledger and walk: what searches ask thousands of times.
+// The peak alone, without ledger and walk: searches call it thousands of times.
 std::size_t forecast_peak(const Recipe&, const Device&, int workers);
 
-// Where no kernel of this build serves a GPU, the CPU's tensors stand in for its kernels' (counted_by says so). This is how much more
-// than counted those may take at most; 0 where the tensors are the kernels' own.
+// If this build has no supporting kernel for a GPU, a forecast counts the CPU's tensors instead (counted_by says so). This is the most that
+// the GPU's kernels may take beyond those; 0: the counted tensors are the kernels' own.
 std::size_t stand_in_bytes(const Recipe&, const Device&);
-std::size_t stand_in_bytes(const attention::Problem&, std::string_view variant);  // where the CPU's does stand in
+std::size_t stand_in_bytes(const attention::Problem&, std::string_view variant);  // if the CPU's is counted instead
 
-// Whose kernels' tensors were counted for a GPU, in one line; nothing on a CPU, whose kernels are the ones that run.
+// One line that says which kernels' tensors were counted for a GPU; empty on a CPU, which runs its own kernels.
 std::string counted_by(std::span<const Recipe>, const Device&);
 
-// What a forecast of fp8 stands for, in one line; nothing where none of them is in fp8.
+// One line that says what a forecast of fp8 assumes; empty if no recipe is in fp8.
 std::string in_words_of_fp8(std::span<const Recipe>, const Device&);
 
 // The roofline's time of one op: the longest of its arithmetic, its traffic and what it sends.

@@ -1,12 +1,12 @@
 // Formats — which format each role of a step takes. One precision is asked for; from it follow the storage type of everything that stays
-// as it is, and how the operands of the blocks' products are stored. Engine, forecasts and studies ask here and nowhere else.
+// as it is, and how the operands of the blocks' products are stored. Engine, forecasts and studies read it only from here.
 #pragma once
 #include "base/scaled.h"
 #include "ops/matmul/matmul.h"
 
 namespace headroom::engine {
 
-enum class Scales : std::uint8_t {  // of fp8
+enum class Scales : std::uint8_t {  // fp8's
   tensor,                           // one for each tensor
   row,                              // one for each row, whichever way a tensor is read
   block                             // 1×128 of activations and gradients, 128×128 of weights

@@ -27,15 +27,15 @@ struct Head {
   Precision precision;
   std::int64_t rows;
   std::int64_t chunk = 0;          // rows of logits at once
-  DType logits_type = DType::f32;  // of the logits and, in their place, of their gradient where that is not smaller
+  DType logits_type = DType::f32;  // dtype of the logits, and of their gradient in the same place unless that is smaller
 
   struct Targets {
     Tensor tokens;                       // int32 [rows]
     Tensor losses;                       // FP32 [rows], written
     const double* loss_scale = nullptr;  // on the device
-    double share = 1;                    // of this micro-batch in the step's gradient
+    double share = 1;                    // this micro-batch's share of the step's gradient
     int parts = 1;                       // ranks that have a part of its rows each
-    const double* predicted = nullptr;   // where not every row predicts: how many of the step do, on the device; share is then 1
+    const double* predicted = nullptr;   // set if not every row predicts: how many in the step do, on the device; share is 1
   };
 
   void loss(const Tensor& x, const ParamStore::Lease&, const Targets&, Context&) const;

@@ -24,12 +24,12 @@ class HostKeep {
   ~HostKeep();
 
   bool has(int block) const { return std::size_t(block) < place_.size() && place_[std::size_t(block)] >= 0; }
-  std::size_t host_bytes() const { return host_.used(); }  // that the blocks' places on the host take
-  double moved_bytes() const { return moved_bytes_; }      // by all calls so far
+  std::size_t host_bytes() const { return host_.used(); }  // taken by the blocks' places on the host
+  double moved_bytes() const { return moved_bytes_; }      // moved by all calls so far
   double moved_ms() const { return rate_ > 0 ? 1e3 * moved_bytes_ / rate_ : 0; }
 
   void begin();             // makes the rooms, in the caller's scope
-  Context take(int block);  // whose arena is the block's room; it lasts until the next take
+  Context take(int block);  // its arena is the block's room; valid until the next take
   void leave(int block);    // its tensors are whole
   void come_back(int block);
   void done(int block);  // its room is free
@@ -47,7 +47,7 @@ class HostKeep {
   std::optional<headroom::Block> plain_;  // not a decoder's block
   std::optional<Pinned> pinned_;
   Arena host_;
-  std::vector<Tensor> there_;  // of blocks that travel
+  std::vector<Tensor> there_;  // places of the blocks that are copied
   Tensor rooms_;
   std::optional<Arena> room_;
 };

@@ -1,4 +1,4 @@
-// The keys of one object of a config.json: read, and remembered, so that one that nobody asked for is found.
+// The keys of one object of a config.json. Reads are remembered, so that keys without a reader are found.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -15,10 +15,10 @@ namespace headroom::engine {
 
 enum class Keep : std::uint8_t {
   everything,           // every input of every op
-  no_product,           // without the SwiGLU product, which backward makes again in passing
-  no_cheap,             // also without the norms' outputs: elementwise to compute again
+  no_product,           // without the SwiGLU product, which backward computes again in the same pass
+  no_cheap,             // also without the norms' outputs: elementwise work to repeat
   no_attention_inputs,  // also without q, k, v (and plain attention's P): one matmul (and the scores) again
-  input,                // the block's input alone: the whole block again
+  input,                // the block's input alone: backward repeats the whole block
   gate_up_fp8  // as no_cheap, with gate and up in E4M3 (1 × 128 scales): backward reads what rounding left of them, but of blocks made again
 };
 constexpr int exact_levels = int(Keep::input) + 1;  // the first ones, which all give the same bits, from most bytes to fewest
@@ -41,7 +41,7 @@ namespace headroom::engine {
 struct Keeping {
   static constexpr int every_block = -1;
   std::vector<Keep> levels{Keep::everything};  // one for all blocks, or one for each; none ("auto"): still to be found (keep_auto.h)
-  int group = 1;                               // consecutive blocks of a group; 0: the root of the number of blocks
+  int group = 1;                               // consecutive blocks in a group; 0: the root of the number of blocks
   int host = 0;                                // blocks whose kept tensors wait in host memory, spread evenly
 
   Keeping() = default;
@@ -76,7 +76,7 @@ template <>
 struct WordsOf<engine::Keeping> {
   static std::string to(const engine::Keeping&);
   static std::optional<engine::Keeping> named(std::string_view word);
-  static std::string why_not(std::string_view word);  // of a word that is not named
+  static std::string why_not(std::string_view word);  // the reason why a word is refused
   static std::vector<std::string> all();
 };
 

@@ -43,7 +43,7 @@ std::optional<Keeping> keep_that_fits(Recipe r, std::size_t bytes, const Device&
   for (int more = 0; more < levels; ++more) {
     if (fits(0, Keep(more), Keep(more))) {
       offer(0, Keep(more), Keep(more));
-      break;  // whoever keeps less than that is slower
+      break;  // keeping less than that is slower
     }
     for (int less = more + 1; less < levels; ++less) {
       if (!fits(layers, Keep(less), Keep(more))) continue;

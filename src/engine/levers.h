@@ -1,5 +1,5 @@
-// Levers — what may be chosen of a training step beside its model and its sizes, each described once. Options, requests in JSON, rows, the
-// keys of --resume, checkpoints, the search of `headroom plan` and what ranks agree on walk this description.
+// Levers — the choices of a training step beside its model and sizes, each described once. Options, requests in JSON, rows, the keys of
+// --resume, checkpoints, the search of `headroom plan` and the agreement between ranks walk this description.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -22,8 +22,8 @@ using Several = std::vector<T>;  // values to try
 
 template <template <class> class Say>
 struct LeversOf {
-  Say<Precision> precision{Precision{}};             // of activations and products; bf16, fp16 and fp8 keep FP32 master weights
-  Say<std::optional<Scales>> scales{std::nullopt};   // of fp8; none: the usual ones
+  Say<Precision> precision{Precision{}};             // dtype of activations and products; bf16, fp16 and fp8 keep FP32 master weights
+  Say<std::optional<Scales>> scales{std::nullopt};   // fp8's scales; none: the usual ones
   Say<std::string> attention{std::string("flash")};  // a family or a variant
   Say<Keeping> keep{Keeping()};
   Say<Logits> logits{Logits::whole};
@@ -40,7 +40,7 @@ template <template <class> class Say>
 inline constexpr bool is_levers<LeversOf<Say>> = true;
 
 std::vector<std::string> trained_precisions();  // as words
-Precision usual_precision(const Device&);       // where none is named: bf16 on a GPU, FP32 on a CPU
+Precision usual_precision(const Device&);       // the default: bf16 on a GPU, FP32 on a CPU
 std::vector<std::string> attention_families();
 
 template <class L>
@@ -56,15 +56,15 @@ void describe(L&& l, auto&& f) {
 
 // Every combination of the values, the first lever changing slowest. Without fp8 there are no scales, and such a combination comes once.
 std::vector<Levers> each_of(const LeverLists&);
-// The only one of them; an Error names the option of which several values were given. who: "a profile".
+// The only combination; an Error names an option that was given several values. who: "a profile".
 Levers only_of(const LeverLists&, std::string_view who);
-// Levers that are not as usual, by name, with the word that says how; `except`: those that are said elsewhere.
+// Names and words of the levers that differ from the default; `except`: those that are printed elsewhere.
 std::vector<std::pair<std::string, std::string>> changed(const Levers&, std::initializer_list<std::string_view> except = {});
 std::string changed_in_words(const Levers&, std::initializer_list<std::string_view> except = {});  // "masters halves, logits half"
-LeverLists lists_of(const Levers&);                                                                // of one value each
+LeverLists lists_of(const Levers&);                                                                // lists of one value each
 
 struct LeverColumns {
-  std::initializer_list<std::string_view> shown;   // always, the others in detail
+  std::initializer_list<std::string_view> shown;   // always shown; the others in detail
   std::initializer_list<std::string_view> paired;  // two runs have no row in common where these differ; the others may be compared
 };
 

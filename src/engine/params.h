@@ -21,7 +21,7 @@ enum class Role : std::uint8_t {
   k_norm,
   out,
   out_bias,
-  norm1_after,  // of the attention half's result
+  norm1_after,  // after the attention half
   norm2,
   norm2_bias,
   gate_up,
@@ -32,7 +32,7 @@ enum class Role : std::uint8_t {
   final_norm,
   final_norm_bias,
   head,
-  other  // of what is only counted: nobody asks for it
+  other  // only counted, never leased
 };
 
 struct ParamSpec {
@@ -61,13 +61,13 @@ constexpr int last_group(const ModelConfig& c) { return 1 + int(c.layers); }
 // units of that many elements (ops/adamw) has the same bits for any number of ranks.
 constexpr std::int64_t grain = 1024;
 struct Segment {
-  const char* name;  // of the run, within its layer
+  const char* name;  // the run's name within its layer
   int layer, group;
   bool multiplied;
   std::vector<int> params;  // indices into the table
   std::int64_t elements = 0;
 
-  std::int64_t part(int ranks) const { return ceil_div(elements / grain, ranks) * grain; }  // of one rank; the last may be short of work
+  std::int64_t part(int ranks) const { return ceil_div(elements / grain, ranks) * grain; }  // of one rank; the last one may have fewer
 };
 std::vector<Segment> segments_of(const std::vector<ParamSpec>&);
 

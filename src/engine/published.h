@@ -9,7 +9,7 @@ namespace headroom::engine {
 
 struct Published {
   std::string_view name;
-  std::int64_t parameters;  // that the makers or transformers' model.num_parameters() name
+  std::int64_t parameters;  // as published, or as transformers' model.num_parameters() counts
   std::string_view config;
 };
 

@@ -31,10 +31,10 @@ struct Ranks {
   Sharding sharding = Sharding::none;
   bool split_tokens = false;
 
-  int batches() const { return split_tokens ? 1 : count; }  // that they take at once
-  int parts() const { return split_tokens ? count : 1; }    // of a sequence
+  int batches() const { return split_tokens ? 1 : count; }  // batches that the ranks take at once
+  int parts() const { return split_tokens ? count : 1; }    // parts of a sequence
 };
-// Their number is mostly said by who started them, and then it is no option: a command that takes it as one says so.
+// The launcher usually gives their number, so it is no option; a command that takes it as one says so.
 void describe(Of<Ranks> auto& r, auto&& f) {
   f(r.count, {.name = "ranks", .allowed = {1, 4096}});
   f(r.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});

@@ -1,4 +1,4 @@
-// Recipe — what a step is: model, sizes, levers (levers.h), ranks. And whether such a step makes sense.
+// Recipe — everything that defines a step: model, sizes, levers (levers.h), ranks; and the checks of it.
 #pragma once
 #include <cmath>
 #include <string>
@@ -14,12 +14,12 @@ namespace headroom::engine {
 struct Recipe : Levers {
   ModelConfig model;
   std::int64_t batch = 1, len = 128;
-  int micro_batches = 1;  // of `batch` sequences each, whose gradients add up to a step
-  Ranks ranks{};          // `batch` and `micro_batches` are of each
-  Packed documents{};     // of every row; none: a row is one sequence
+  int micro_batches = 1;  // each has `batch` sequences; their gradients add up to a step
+  Ranks ranks{};          // `batch` and `micro_batches` count for each rank
+  Packed documents{};     // how rows hold documents; none: a row is one sequence
   Purpose purpose = Purpose::training;
   std::int64_t loss_rows = 0;  // rows of logits at once; 0: by chunk_of
-  bool watched = false;        // by a study that will see what products read (products.h): it is all stored
+  bool watched = false;        // a study will read the products' operands (products.h): all are stored
 
   Recipe() = default;
   Recipe(ModelConfig its_model, std::int64_t its_batch, std::int64_t its_len, Precision of_all = {}, Keeping kept = {},
@@ -30,26 +30,26 @@ struct Recipe : Levers {
   Levers& levers() { return *this; }
   const Levers& levers() const { return *this; }
 
-  // What follows from the above, said here and nowhere else.
+  // Derived values, defined only here.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
   int group() const { return keep.group > 0 ? keep.group : int(std::ceil(std::sqrt(double(model.layers)))); }
   int host() const { return keep.host == Keeping::every_block ? int(model.layers) : keep.host; }
   Keeping kept_as() const { return {keep.levels, group(), host()}; }
   Keep keep_of(int block) const { return keep.of(block); }
-  std::vector<int> blocks_that_keep() const;                               // more than their input
+  std::vector<int> blocks_that_keep() const;                               // those that keep more than their input
   std::vector<int> blocks_on_host() const;                                 // spread evenly, the first among them
-  bool knows_norm() const { return holding.updating == Updating::after; }  // of all gradients, before any weight changes
-  bool scales_loss() const { return precision.dtype == DType::f16; }       // and needs the norm, to see what is not finite
-  adamw::Hyper hyper() const { return served({}); }                        // the defaults, as far as they can be had
+  bool knows_norm() const { return holding.updating == Updating::after; }  // the norm of all gradients, before any weight changes
+  bool scales_loss() const { return precision.dtype == DType::f16; }       // this needs the norm, to find values that are not finite
+  adamw::Hyper hyper() const { return served({}); }                        // the defaults, where this step supports them
   adamw::Hyper served(adamw::Hyper asked) const {                          // no clipping without a norm; loss scaling where it is needed
     if (!knows_norm()) asked.clip = 0;
     asked.dynamic_scale = scales_loss();
     return asked;
   }
-  // The number of a micro-batch among those of all ranks: what a step's data is drawn by, and the order that gradients are added in.
+  // A micro-batch's number among those of all ranks: it seeds the data, and gradients are added in its order.
   int micro_of_all(int micro, int rank) const { return micro * ranks.batches() + batch_of(rank); }
   int micro_batches_of_all() const { return micro_batches * ranks.batches(); }
-  int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // of those that are taken at once, the one it is in
+  int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // which of the batches taken at once the rank works on
   std::int64_t rows_of_rank() const { return batch * (len / ranks.parts()); }  // tokens of a micro-batch that a rank computes
 };
 
@@ -61,15 +61,15 @@ void describe(Of<Recipe> auto& r, auto&& f) {
   describe(r.ranks, f);
 }
 
-// A step of a model, with its scales said where it is fp8.
+// Makes a recipe; in fp8 its scales are set.
 Recipe recipe_of(ModelConfig, std::int64_t batch, std::int64_t len, const Levers&, Purpose = Purpose::training, const Ranks& = {});
 
 void check(const Recipe&);
-void check_fp8(const Recipe&, const Device&);  // whether the device could take this step in fp8: an Error (unsupported) says why not
+void check_fp8(const Recipe&, const Device&);  // throws an Error (unsupported) that says why the device cannot take this step in fp8
 std::string fp8_misfit(const Recipe&,
-                       const Device&);  // which size a GPU's 8-bit units do not take; empty: all fit, or it is not fp8 on a GPU
+                       const Device&);  // names a size that a GPU's 8-bit units refuse; empty: all fit, or the step is not fp8 on a GPU
 
-// The least n from this one on with which `other` · n tokens are served: fp8 takes multiples on a GPU, everything else any number.
+// The smallest n′ ≥ n for which `other` · n′ tokens are supported: fp8 on a GPU needs multiples, everything else takes any number.
 std::int64_t served_from(const Recipe&, const Device&, std::int64_t other, std::int64_t n);
 
 }  // namespace headroom::engine

@@ -16,7 +16,7 @@ namespace headroom::engine {
 struct NamedTensor {
   std::string name;
   Tensor tensor;     // contiguous; read: the memory that its bytes go to
-  Tensor rest = {};  // with it, FP32 values lie in two halves here and whole in the file (transfer.h)
+  Tensor rest = {};  // if set, FP32 values are stored in two halves here and whole in the file (transfer.h)
   // Instead of the tensor's memory, where several ranks hold the values: the bytes of all of them. A writer asks twice.
   std::function<std::vector<char>()> bring = {};
   std::function<void(const char*)> take = {};
@@ -27,10 +27,10 @@ struct NamedTensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-struct StoredTensor {  // where a file says that one lies
-  std::string type;    // in the format's words: "F32", "BF16", …
+struct StoredTensor {  // a tensor's place in a file
+  std::string type;    // the format's word: "F32", "BF16", …
   std::vector<std::int64_t> shape;
-  std::uint64_t at = 0, bytes = 0;  // in the file
+  std::uint64_t at = 0, bytes = 0;  // place in the file
 };
 
 struct SafetensorsHeader {

@@ -60,7 +60,7 @@ std::vector<NamedTensor> tensors_of(Training& t, What what) {
 
 std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}.safetensors", step); }
 
-// The step that a file's name says, where save() could have given that name: step-best and step-00000004-keep are somebody's own.
+// The step that a file's name says, where save() could have given that name: step-best and step-00000004-keep are other files.
 std::optional<std::int64_t> step_named(const std::string& name) {
   constexpr std::string_view head = "step-";
   std::int64_t step = 0;
@@ -152,7 +152,7 @@ void save(Training& t, const Position& p, const std::string& folder) {
                      {"settings", p.settings}},
                     HostView(t.context()));
   auto all = checkpoints_in(folder);
-  std::erase_if(all, [](const CheckpointFile& c) { return !is_ours(c.path); });  // never what somebody else put there
+  std::erase_if(all, [](const CheckpointFile& c) { return !is_ours(c.path); });  // never another program's files
   for (std::size_t i = 0; i + 2 < all.size(); ++i) fs::remove(all[i].path, failed);
 }
 

@@ -11,20 +11,20 @@
 
 namespace headroom::engine {
 
-struct Position {         // what else a run needs to go on as if it had never stopped
+struct Position {         // what else a run needs to continue as if it had never stopped
   std::int64_t step = 0;  // steps done; the data of step s is drawn from (seed, s) alone
   std::uint64_t seed = 0;
   std::string settings;  // everything that must be the same for the bits to be the same, as JSON
 };
 
-void make_folder(const std::string& folder);  // or an Error that says why none can be had there, before anything is trained for it
+void make_folder(const std::string& folder);  // throws an Error that says why it cannot, before any training
 // The same, held against other trainings until the descriptor goes, however its process ends: two would replace each other's files.
 [[nodiscard]] Descriptor claim_folder(const std::string& folder);
 void save(Training&, const Position&, const std::string& folder);
 
-// What is whole and was not written here under its name is passed over: a copy, another program's.
+// Ignores complete files that this program did not write under that name: copies, another program's.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
-// An Error where such a file has the name that a checkpoint of a step after `from`, up to `to`, would have.
+// Throws an Error if such a file has the name of a checkpoint of a step after `from`, up to `to`.
 void check_free(const std::string& folder, std::int64_t from, std::int64_t to);
 
 // The position and model of a checkpoint, without its tensors: what is needed to make the Training that loads it.

@@ -9,7 +9,7 @@
 namespace headroom::engine {
 
 enum class WeightsAs : std::uint8_t {
-  checkpoint,  // as the file's quantization_config says; where it says nothing, in the precision
+  checkpoint,  // as the file's quantization_config says, else in the precision
   precision,
   fp8,   // a scale for each 128 × 128
   int8,  // a scale for each row
@@ -24,8 +24,8 @@ struct WeightFormat {
   WeightsAs as = WeightsAs::precision;
   bool experts_only = false;
 
-  bool quantises(std::string_view name) const;                               // of a product, or of a weight
-  double bytes_of(std::int64_t numbers, std::int64_t in, DType type) const;  // of a matrix with rows of `in`, where it quantises
+  bool quantises(std::string_view name) const;                               // whether a product's weight of that name is quantised
+  double bytes_of(std::int64_t numbers, std::int64_t in, DType type) const;  // bytes of a matrix with rows of `in`, if it quantises
 };
 // Empty where the file names a way that is not known here.
 std::optional<WeightFormat> weight_format(const Decoder&, WeightsAs asked);

@@ -43,8 +43,8 @@ class TokenSplit {
   attention::Problem whole_;
   dist::Comm& comm_;
   stripes::Stripes stripes_;
-  std::int64_t kv_width_;                             // of the keys alone, and of the values
-  std::array<std::array<std::size_t, 2>, 2> others_;  // by pass and stripe: scratch that another rank's takes and this one's does not
+  std::int64_t kv_width_;                             // width of the keys alone, and of the values alone
+  std::array<std::array<std::size_t, 2>, 2> others_;  // by pass and stripe: scratch that only another rank's stripe takes
 };
 
 }  // namespace headroom::engine

@@ -23,7 +23,7 @@ ParamStore::ParamStore(const ModelConfig& config, const Settings& settings, Cont
   check(alone() || (comm && comm->ranks() == settings.ranks.count), Code::bad_argument, "store: {} ranks need a way to speak to each other",
         settings.ranks.count);
   if (settings_.purpose == Purpose::gradients && settings_.holding.gradients == Gradients::none)
-    settings_.holding.gradients = Gradients::half;  // nobody updates
+    settings_.holding.gradients = Gradients::half;  // there is no update
   const auto table = param_table(config);
   params_.reserve(table.size());
   for (const ParamSpec& spec : table) params_.push_back({spec, 0, spec.shape.count(), {}, {}, {}, {}, {}});
@@ -230,7 +230,7 @@ void ParamStore::make_room_for_exchanges() {
 }
 
 // Whether both of two replicas send each other all of their gradients, and add them as they update. Exchanging parts and gathering FP32
-// sums would send as much or more, and somebody would have to add beside the step.
+// sums would send as much or more, and additions would run beside the step.
 bool ParamStore::swaps() const { return during() && !sharded(Sharding::optimizer) && settings_.ranks.count == 2; }
 
 void ParamStore::view_params() {

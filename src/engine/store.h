@@ -1,6 +1,6 @@
-// ParamStore — who owns the weights, their gradients and the optimiser's state: one rank all of it, or several ranks a part each
-// (ranks.h). A layer works on what it leases and gives back at the brace; whether the whole of it is here or a part, the model
-// file does not know. The same store is dry or wet.
+// ParamStore — owns the weights, their gradients and the optimiser's state: all of it on one rank, or a part on each of several
+// (ranks.h). A layer leases weights until the closing brace; the model's files need not know whether a rank holds all or a part.
+// The same store is dry or wet.
 //
 // Order of calls in a step: for every micro-batch begin(micro), then lease and finish of the groups in the order of the passes; then
 // norm and step. While updates happen during backward, update_with(numbers) comes first and norm and step are not called.
@@ -8,8 +8,8 @@
 //
 // Several ranks: a group's parameters are one or two runs of elements (Segment), of which each rank owns an equal part. A gradient is
 // exchanged and its parts are added in rank order in FP32, so that N ranks with one micro-batch have the bits of one rank with N:
-// there the gradient of each micro-batch is made by itself and added to the sum of those before. Collectives run on a lane beside the
-// main queue; whatever must be in memory for them is made at construction, in the same order on every rank.
+// there each micro-batch's gradient is made separately and added to the sum so far. Collectives run on a lane beside the main queue;
+// their memory is made at construction, in the same order on every rank.
 #pragma once
 #include <array>
 #include <memory>
@@ -30,19 +30,19 @@ namespace headroom::engine {
 struct Weight {
   Tensor w;   // in the compute type when it is multiplied, else FP32
   Tensor dw;  // FP32, or as Gradients say; none when the store was made for forward passes only, or where update is set
-  // Instead of dw: what makes the gradient updates the weight too, once nothing needs it as it was; numbers: of that update.
+  // Instead of dw: the op that makes the gradient also updates the weight, after its last use; `numbers` are that update's.
   const Optimizer::Update* update = nullptr;
   Tensor numbers = {};
 };
 
-enum class Pass : std::uint8_t { forward, backward };  // what a lease is for; a backward pass may run forward again
+enum class Pass : std::uint8_t { forward, backward };  // the pass that leases; a backward pass may run forward again
 
 enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
 
 // Lifetime and type of what a step holds. Each way computes the same; the later ones hold less and give something up.
 enum class Masters : std::uint8_t {
   whole,  // FP32 beside the copy that is multiplied
-  halves  // of multiplied weights the copy is one half, and the other lies beside it (ops/copy/split.h); for bf16
+  halves  // a multiplied weight's copy is one half, and the other half is stored beside it (ops/copy/split.h); for bf16
 };
 enum class Updating : std::uint8_t {
   after,  // all gradients are kept until the update: their norm can be known
@@ -50,8 +50,8 @@ enum class Updating : std::uint8_t {
 };
 enum class Gradients : std::uint8_t {
   whole,  // FP32
-  half,   // of a block's multiplied weights in the compute type: summed in FP32, rounded once, as PyTorch's autocast does
-  none    // of a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
+  half,   // for a block's multiplied weights, the compute type: summed in FP32, rounded once, as PyTorch's autocast does
+  none    // for a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
 };
 }  // namespace headroom::engine
 
@@ -73,7 +73,7 @@ constexpr std::string_view name_of(Masters m) { return names_of<Masters>.of(m); 
 constexpr std::string_view name_of(Updating u) { return names_of<Updating>.of(u); }
 constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(g); }
 
-// What a store holds, in which type, for how long. Say<T>: T of one step; a list of T where a study tries several (levers.h).
+// Lifetime and dtype of training state. Say<T>: T of one step; a list of T where a study tries several (levers.h).
 template <template <class> class Say>
 struct HoldingOf {
   Say<Masters> masters{Masters::whole};
@@ -108,10 +108,10 @@ void describe(H&& h, auto&& f) {
 
 struct Param {
   ParamSpec spec;
-  // Elements that this rank owns: everything where it is alone. What is not whole on this rank is these elements, flat.
+  // The elements that this rank owns: all of them on one rank. Tensors that are not whole here hold these elements, flat.
   std::int64_t first = 0, count = 0;
-  Tensor master, copy, rest, grad;  // copy: of multiplied weights when the compute type is not FP32; rest: then instead of master
-  std::vector<Tensor> state;        // of the optimizer, in its order
+  Tensor master, copy, rest, grad;  // copy: for multiplied weights when the compute type is not FP32; rest: then instead of master
+  std::vector<Tensor> state;        // the optimizer's tensors, in its order
 };
 
 class ParamStore {
@@ -123,7 +123,7 @@ class ParamStore {
     Ranks ranks{};
     int micro_batches = 1;
   };
-  // Makes everything in the arena. comm: of more than one rank.
+  // Makes everything in the arena. comm: needed for more than one rank.
   ParamStore(const ModelConfig&, const Settings&, Context&, dist::Comm* comm = nullptr);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
@@ -141,10 +141,10 @@ class ParamStore {
     gather(group, pass);
     return {*this, group};
   }
-  void prefetch(int group, Pass);  // as early as one knows: what the lease will need starts to come
-  void begin(int micro);           // of a forward pass alone (0), or of the forward and backward pass of a micro-batch
-  void finish(int group);          // its gradients of this micro-batch are whole
-  void end();                      // of the last pass: whatever runs beside it has been waited for
+  void prefetch(int group, Pass);  // call it early: starts to gather what the lease will need
+  void begin(int micro);           // begins a forward pass alone (0), or a micro-batch's forward and backward pass
+  void finish(int group);          // the group's gradients of this micro-batch are complete
+  void end();                      // ends the last pass: waits for everything that runs beside it
 
   // An update after backward: the norm of all gradients (over all ranks) and the numbers that follow, made in the caller's scope; then
   // AdamW. Or during backward: finish updates with these numbers (of Optimizer::begin); none when it is over.
@@ -154,10 +154,10 @@ class ParamStore {
   bool updating() const { return bool(numbers_); }
 
   void initialise(std::uint64_t seed);  // normal numbers by counter: the same for any number of threads and ranks
-  void refresh_copies();                // after the masters were written from outside
+  void refresh_copies();                // call it after writing masters from outside
 
   const std::vector<Param>& params() const { return params_; }
-  Tensor first_gradient() const;  // one element: where it is not finite, an update changes nothing
+  Tensor first_gradient() const;  // one element; if it is not finite, an update changes nothing
   // All elements of a parameter, of which this rank may hold a part, in FP32 on the host; and the bytes of the optimizer's n-th tensor for
   // it. Between steps: all wait, and those that every rank calls, which bring something, use the arena.
   std::vector<float> values(const Param&);
@@ -167,18 +167,18 @@ class ParamStore {
   void set_state(const Param&, std::size_t n, const char* whole);
 
  private:
-  struct Run : Segment {         // a segment, and what this rank holds of it; alone: nothing, each parameter has its own tensors
+  struct Run : Segment {         // a segment, and this rank's part of it; unused on one rank, where each parameter has its own tensors
     std::int64_t part = 0;       // elements that a rank owns
-    DType weight = DType::f32;   // as it is used
-    DType partial = DType::f32;  // a gradient as a micro-batch makes it
-    DType kept = DType::f32;     // and as it is kept
+    DType weight = DType::f32;   // dtype in use
+    DType partial = DType::f32;  // dtype of a micro-batch's gradient
+    DType kept = DType::f32;     // dtype of the kept gradient
     Param held;                  // master, copy, rest, state: whole, or this rank's part; grad: kept, whole
     Tensor made;                 // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
-    Tensor parts;                // where an exchange brings this rank's part of it from every rank
-    Tensor sum;                  // of these: this rank's part of the gradient of all ranks, FP32
-    Tensor whole;                // replicas: the gradient of all ranks; none where the update makes room for it
+    Tensor parts;                // receives this rank's part of it from every rank
+    Tensor sum;                  // the sum of those: this rank's part of the gradient of all ranks, FP32
+    Tensor whole;                // replicas: the gradient of all ranks; none if the update allocates it
   };
-  static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 6;  // of the lane; two of each take turns
+  static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 6;  // the lane's marks; two of each take turns
 
   bool alone() const { return settings_.ranks.count == 1; }
   bool sharded(Sharding s) const { return !alone() && settings_.ranks.sharding >= s; }
@@ -189,8 +189,8 @@ class ParamStore {
   bool swaps() const;
   bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0 && r.multiplied; }  // a tied head's weight is the embedding's
   Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
-  // The first group's gradients come where the last group's were: none is updated after it, so nothing waits beside it. Where ranks swap,
-  // they are made there too, while the group before waits for its update.
+  // Group 0 reuses the last group's buffer: no later update reads it. If ranks swap, its gradients are made there too, while the group
+  // before waits for its update.
   std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 && !swaps() ? last_group_ : group) % 2); }
 
   void describe_runs();
@@ -202,13 +202,13 @@ class ParamStore {
   void view_params();
   bool needs_weights(int group, Pass) const;
   template <class Body>
-  void each_run(int group, Body&& body) const {  // of those that a group's lease needs
+  void each_run(int group, Body&& body) const {  // calls body for the runs that a group's lease needs
     for (const Run& r : runs_)
       if (r.group == group || (group == last_group_ && shared_by_groups(r))) body(r);
   }
   std::size_t place_in_loan(int group, const Run&) const;
 
-  Tensor owned(const Param&, const Tensor&) const;           // of a tensor that is whole or owned: the owned elements, flat
+  Tensor owned(const Param&, const Tensor&) const;           // the owned elements, flat, of a tensor that is whole or owned
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
   Optimizer::Update update_of(const Param&, const Tensor& grad, int parts = 1, std::int64_t apart = 0) const;  // grad: owned, or whole
   std::vector<Optimizer::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
@@ -242,13 +242,13 @@ class ParamStore {
   std::vector<Param> params_;
   std::vector<Tensor> made_, kept_;  // views of each parameter's gradient, whole: as a micro-batch makes it, and as it is kept
   std::vector<Run> runs_;
-  std::vector<Optimizer::Update> updates_;  // of one rank alone, in the order of params_
-  std::vector<int> begin_of_;               // of a group's parameters, and the end
+  std::vector<Optimizer::Update> updates_;  // of a single rank, in the order of params_
+  std::vector<int> begin_of_;               // first parameter of each group, and the end
   int last_group_;
   bool tied_;
   int micro_ = 0;
-  std::array<Tensor, 2> loans_;      // of weights: the groups take turns
-  std::array<int, 2> lent_{-1, -1};  // which group's weights are in a loan
+  std::array<Tensor, 2> loans_;      // hold weights; the groups take turns
+  std::array<int, 2> lent_{-1, -1};  // the group whose weights are in a loan
   std::array<bool, marks> waiting_{};
   int sent_ = -1;  // the group whose gradients travel: it is updated after the next
   Tensor numbers_;

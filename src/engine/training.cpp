@@ -47,7 +47,7 @@ bool finite(const Tensor& t, const Context& ctx) {
   return true;
 }
 
-// A forecast of several ranks speaks to nobody; any of them stands for all, because they hold the same.
+// A forecast needs no communication: ranks are symmetric, so one is simulated.
 std::unique_ptr<dist::Comm> comm_of(const Recipe& r, Context& ctx, const dist::Comm* given) {
   if (r.ranks.count == 1 || given) return nullptr;
   check(ctx.dry(), Code::bad_argument, "step: {} ranks take a step together, and this one was given no way to speak to the others",
@@ -495,7 +495,7 @@ void Training::logits_at(std::int64_t row, const Tensor& out) {
   forward_blocks(x);
   int owner = 0;
   std::int64_t mine = row;
-  if (split()) {  // everybody makes a row, and the rank that has the one that was asked for hands it round
+  if (split()) {  // every rank makes a row, and the rank with the requested one sends it to the others
     const stripes::Stripes& s = split()->stripes();
     const auto at = s.by_rank(row / recipe_.len, row % recipe_.len);
     owner = int(at / s.rows_of_rank());

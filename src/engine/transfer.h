@@ -21,10 +21,10 @@ std::vector<T> values_of(const Tensor& t, const Context& ctx) {
 // the tensor is the upper half of FP32 values (ops/copy/split.h), and these are what the host sees.
 class HostView {
  public:
-  HostView() = default;  // of tensors on a CPU
+  HostView() = default;  // for tensors on a CPU
   explicit HostView(const Context& ctx) : ctx_(&ctx) {}
   const char* read(const Tensor&, const Tensor& rest = {});  // good until the next call
-  char* room(const Tensor&, const Tensor& rest = {});        // to be filled and then handed to write()
+  char* room(const Tensor&, const Tensor& rest = {});        // fill it, then hand it to write()
   void write(const Tensor&, const Tensor& rest = {});
 
  private:

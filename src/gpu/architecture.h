@@ -11,8 +11,8 @@
 
 namespace headroom {
 
-struct Beside {                          // what is taken on a card beside a program's tensors
-  std::uint64_t driver_keeps_bytes = 0;  // of the memory that the driver reports: no program gets these
+struct Beside {                          // bytes taken on a card beside a program's tensors
+  std::uint64_t driver_keeps_bytes = 0;  // reported by the driver, but not available to any program
   std::uint64_t context_bytes = 0;       // the CUDA context
   std::uint64_t libraries_bytes = 0;     // kernels' code, cuBLAS, recorded graphs, rounding of the one allocation
 };
@@ -24,7 +24,7 @@ constexpr Beside beside_reserve{.driver_keeps_bytes = 1280u << 20, .context_byte
 struct Architecture {
   int sm = 0;  // the compute capability that it begins with, 90 for 9.0
   std::string_view name;
-  int shared_bytes = 0;  // that a block may have, by the CUDA programming guide
+  int shared_bytes = 0;  // most shared memory of a block, by the CUDA programming guide
 
   // FLOPs of one multiprocessor's tensor cores in a cycle, dense; 0: none, or not known.
   double half_flops = 0, tf32_flops = 0, fp8_flops = 0;
@@ -33,15 +33,15 @@ struct Architecture {
   int clusters_of_units = 0;
   std::array<int, 8> clusters_at_once{};
 
-  std::uint64_t pytorch_workspace_bytes = 0;  // that PyTorch gives cuBLAS for each thread
+  std::uint64_t pytorch_workspace_bytes = 0;  // given to cuBLAS by PyTorch, for each thread
 
   // Between hosts, one way, of each GPU: an adapter of 100 Gb/s, and the makers' own servers where there are some (DGX A100: 200 Gb/s a GPU, DGX
   // H100, H200 and B200: 400).
   double network_bytes_per_s = 12.5e9;
 
-  Beside beside = beside_reserve;  // of a card of any name
+  Beside beside = beside_reserve;  // for a card of any name
   std::string_view measured_on{};  // a card's name; empty: none was measured
-  Beside measured{};               // of that card
+  Beside measured{};               // for that card
 
   // Communication with the first other GPU of the host. Between two H200 it took 1.80 to 1.94 GiB with the other process's context, and 2.17 GiB
   // with 8B's arena of 134 GiB (NCCL 2.28.9, 2026-11-22: driver_bytes less peak_bytes and the context, of 22 rows of `headroom step --gpus 2`).
@@ -56,7 +56,7 @@ struct Architecture {
   std::uint64_t pytorch_joining_bytes = 1064u << 20;
 };
 
-constexpr int oldest_sm = 80;  // that this library's kernels are compiled for (cmake/cuda.cmake)
+constexpr int oldest_sm = 80;  // the oldest architecture of this library's kernels (cmake/cuda.cmake)
 
 // Why this library's kernels cannot run on a device: a sentence, empty where they can, or where a description does not say its architecture.
 std::string why_no_kernels(const Device&);
@@ -66,7 +66,7 @@ std::span<const Architecture> architectures();  // oldest first
 // The row that describes this compute capability: its own, else the newest before it.
 const Architecture& architecture_of(int sm);
 
-double flops_per_cycle(const Architecture&, Precision);  // of one multiprocessor's tensor cores; 0: none, or not known
+double flops_per_cycle(const Architecture&, Precision);  // one multiprocessor's tensor cores; 0: none, or unknown
 
 // What a step takes on a device beside its tensors; on a CPU nothing.
 struct Overhead {

@@ -8,7 +8,7 @@
 
 namespace headroom::blas {
 
-constexpr std::size_t workspace_bytes = 32u << 20;  // what cuBLASLt recommends on Hopper; the caller provides it
+constexpr std::size_t workspace_bytes = 32u << 20;  // cuBLASLt's recommendation for Hopper; the caller provides it
 
 struct Matrix {
   void* data;
@@ -16,7 +16,7 @@ struct Matrix {
   std::int64_t row;             // elements from one row to the next
   std::int64_t batch;           // … from one matrix to the next
   bool transposed = false;      // stored with rows and columns swapped
-  const void* scale = nullptr;  // of A and B in 8 bits, on the card, as base/scaled.h lays it out; nullptr: 1
+  const void* scale = nullptr;  // scale of an 8-bit operand, on the card, as base/scaled.h lays it out; nullptr: 1
   ScaleKind kind = ScaleKind::one;
 };
 
@@ -25,8 +25,8 @@ struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `c
   std::int64_t m, n, k, count;
   float alpha = 1, beta = 0;
   Math math = Math::exact;
-  const void* add = nullptr;  // what beta multiplies, in c's layout; nullptr: c itself
-  bool whole_sums = false;    // of 8 bits: what a matrix unit adds over the whole of k; else added over 128 of k, and these in FP32
+  const void* add = nullptr;  // beta multiplies it, in c's layout; nullptr: c itself
+  bool whole_sums = false;    // 8 bits: one sum over the whole of k; else sums over 128 of k, added in FP32
 };
 
 void multiply(const Gemm&, void* workspace, void* stream);

@@ -20,6 +20,6 @@ void fill_bytes(void* at, int byte, std::size_t bytes, const Stream&);
 struct DeviceMemory {
   std::size_t free_bytes, total_bytes;
 };
-DeviceMemory device_memory();  // of the current device
+DeviceMemory device_memory();  // of the current CUDA device
 
 }  // namespace headroom

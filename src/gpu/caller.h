@@ -20,6 +20,6 @@ class [[nodiscard]] OnDevice {
 void check_reachable(const void* data, const Device&, const char* name);
 // The same for the CPU: refuses memory that only a GPU reads. Asks the driver only where this process has a CUDA context through us.
 void check_host_memory(const void* data, const char* name);
-void noted_cuda_use();  // somebody made a CUDA context through us: from now on the driver can be asked about pointers
+void noted_cuda_use();  // a CUDA context was made through us: from now on the driver can be asked about pointers
 
 }  // namespace headroom

@@ -15,6 +15,6 @@ struct Clocks {
   std::vector<std::string> held_back;  // why the clock is below its highest under load: "power limit", "heat", …
 };
 
-std::optional<Clocks> clocks_of(const Device&);  // of one that is present; none without NVML
+std::optional<Clocks> clocks_of(const Device&);  // for a device that is present; none without NVML
 
 }  // namespace headroom

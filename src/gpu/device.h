@@ -6,6 +6,6 @@ namespace headroom {
 
 int cuda_device_count();
 Device cuda_device(int index);                   // an Error (unsupported) that says what there is; memory_bytes is all it has
-std::uint64_t free_memory_bytes(const Device&);  // of a CUDA device that is present, now; makes its context
+std::uint64_t free_memory_bytes(const Device&);  // free now on a CUDA device that is present; makes its context
 
 }  // namespace headroom

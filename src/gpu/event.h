@@ -14,7 +14,7 @@ class Event {
     return *this;
   }
   void record(void* stream) const;   // a cudaStream_t: after what is on it so far
-  void hold_up(void* stream) const;  // what is put on it from here on runs after the point that was recorded last
+  void hold_up(void* stream) const;  // later work on the stream runs after the point that was recorded last
   bool passed() const;               // an Error if anything before it failed; never waits
 
  private:

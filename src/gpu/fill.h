@@ -9,7 +9,7 @@
 namespace headroom {
 
 template <class F>
-decltype(auto) with_filled(DType t, F&& f) {  // as with_float, of what can be filled
+decltype(auto) with_filled(DType t, F&& f) {  // as with_float, for types that can be filled
   return t == DType::e4m3 ? f.template operator()<e4m3>() : with_float(t, f);
 }
 

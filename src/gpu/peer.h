@@ -10,7 +10,7 @@ namespace headroom {
 
 inline constexpr std::size_t smallest_shared_bytes = 2 << 20;
 
-// Memory of this process's GPU that is known by a file descriptor. Who maps it needs no context on this GPU, as it does by a name.
+// Memory of this process's GPU with a file descriptor. A process that maps it needs no context on this GPU, as it would with a name.
 class SharedMemory {
  public:
   SharedMemory(int device, std::size_t bytes);  // an allocation; throws Error (out_of_memory), or (cuda) where the driver cannot
@@ -24,7 +24,7 @@ class SharedMemory {
  private:
   void map(int device);
 
-  std::size_t bytes_ = 0;  // in whole pages
+  std::size_t bytes_ = 0;  // rounded up to whole pages
   unsigned long long handle_ = 0, address_ = 0;
   bool mapped_ = false;
 };
@@ -46,14 +46,14 @@ class PeerView {  // another process's allocation, mapped here
 
 struct Signal {
   enum class What : std::uint8_t { write, wait } what;  // wait: until the word has the value
-  void* word;                                           // of 32 bits
+  void* word;                                           // a word of 32 bits
   std::uint32_t value;
 };
 void put_signals(const std::vector<Signal>&, void* stream);  // a cudaStream_t; in this order
 
 void copy_by_engine(void* to, const void* from, std::size_t bytes, void* stream);
 
-class SeenByGpu {  // host memory of somebody else's, which GPUs of this process see too
+class SeenByGpu {  // makes foreign host memory visible to this process's GPUs
  public:
   SeenByGpu(void* data, std::size_t bytes);
   ~SeenByGpu();

@@ -10,11 +10,11 @@
 namespace headroom {
 
 using Algorithm = std::array<std::uint64_t, 8>;       // opaque: cuBLASLt's description of an algorithm
-using Algorithms = std::map<std::string, Algorithm>;  // by product, written as one word
+using Algorithms = std::map<std::string, Algorithm>;  // key: the product, written as one word
 constexpr const char* plan_file_head = "headroom plans 1";
 
 Algorithms read_plans(const std::filesystem::path&);
 bool write_plans(const std::filesystem::path&, const Algorithms&);  // false: the folder cannot be written to
-std::filesystem::path plan_file_of(const std::string& card);        // in the user's cache folder; empty where there is none
+std::filesystem::path plan_file_of(const std::string& card);        // in the user's cache folder; empty if there is none
 
 }  // namespace headroom

@@ -9,6 +9,6 @@ struct Nodes {
 };
 Nodes run_and_count(void* stream, const std::function<void()>& work);  // a cudaStream_t that is not being recorded
 
-void use_cuda_device(int index);  // by this thread
+void use_cuda_device(int index);  // makes it current for this thread
 
 }  // namespace headroom

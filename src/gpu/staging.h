@@ -27,7 +27,7 @@ class Pinned {
   bool make_pages(std::size_t bytes);
 
   void* data_ = nullptr;
-  void* mapped_ = nullptr;  // what data_ lies in, where our pages were locked
+  void* mapped_ = nullptr;  // the memory around data_, if our pages were locked
   std::size_t mapped_bytes_ = 0;
 };
 

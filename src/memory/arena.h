@@ -1,4 +1,4 @@
-// Arena — a stack of named tensors in one allocation. Knows nothing of CUDA. Without memory (dry) the same calls predict the peak.
+// Arena — a stack of named tensors in one allocation. It is independent of CUDA. Without memory (dry) the same calls predict the peak.
 //
 // Order of calls: make, make, … inside a scope; the closing brace frees everything made since the scope was opened.
 // One thread uses an arena. An attached ledger records every allocation and its end; without one, nothing else is allocated.
@@ -17,7 +17,7 @@ namespace headroom {
 
 class Arena {
  public:
-  static constexpr std::size_t alignment = 256;  // as cudaMalloc aligns; enough for every vector load
+  static constexpr std::size_t alignment = 256;  // cudaMalloc's; enough for every vector load
   static constexpr std::size_t boundless = std::numeric_limits<std::size_t>::max() / 2;
   static constexpr std::size_t rounded(std::size_t bytes) { return round_up(bytes, alignment); }
 

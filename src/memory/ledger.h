@@ -15,7 +15,7 @@ enum class Phase : std::uint8_t { input, parameter, gradient, optimizer, saved, 
 constexpr int phase_count = 8;
 std::string_view name_of(Phase);
 
-struct Name {  // of a tensor; layer −1: belongs to no layer. Allocates nothing.
+struct Name {  // A tensor's name. Layer −1: it belongs to no layer. Allocates nothing.
   const char* text;
   int layer;
   Name(const char* t, int l = -1) : text(t), layer(l) {}
@@ -26,7 +26,7 @@ struct Entry {  // one tensor in the arena
   Name name;
   DType dtype;
   Shape shape;
-  std::size_t bytes;  // of its elements
+  std::size_t bytes;  // bytes of the elements
   std::size_t taken;  // after the arena's rounding; counts for the peak
   Phase phase;
 };
@@ -35,7 +35,7 @@ class Ledger {
  public:
   struct Event {
     std::uint32_t entry;  // index into entries()
-    bool take;            // false: its end
+    bool take;            // false: the entry's end
     std::size_t live;     // bytes live after it
   };
 

@@ -1,4 +1,4 @@
-// Listener — is called when an op, a module around it or a part inside it begins and ends. An instrument that keeps time
+// Listener — is called when an op, a module around it or a part inside it begins and ends. An instrument that measures time
 // implements it. Regions nest like braces. A Context without a listener does nothing here.
 #pragma once
 #include "base/dtype.h"
@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-struct Cost {  // of one op, by formula
+struct Cost {  // one op's cost, by formula
   double flops = 0;
   double bytes = 0;       // read plus written, each tensor counted once
   double link_bytes = 0;  // sent to other devices
@@ -32,7 +32,7 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void begin(const Region&) = 0;
-  virtual void end() noexcept = 0;  // of the innermost open region
+  virtual void end() noexcept = 0;  // ends the innermost open region
 };
 
 class [[nodiscard]] Running {  // a region, until the closing brace

@@ -1,4 +1,4 @@
-// Bytes that are taken once and given back by the destructor. Where they lie is said by the two functions: memory/block.h (host), gpu/buffer.h (card).
+// Bytes that are taken once and given back by the destructor. The two functions decide where: memory/block.h (host), gpu/buffer.h (card).
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -21,7 +21,7 @@ class OwnedBytes {
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  // For owners that speak C: what release() gave away, adopt() takes back.
+  // For owners in C: adopt() takes back what release() gave away.
   void* release() { return std::exchange(data_, nullptr); }
   static OwnedBytes adopt(void* data, std::size_t bytes) {
     OwnedBytes owner(0);

@@ -11,7 +11,7 @@
 
 namespace headroom {
 
-struct Support {  // whether it can serve this problem here, and if not, why not
+struct Support {  // whether a kernel can serve this problem here, and the reason if not
   bool ok = true;
   std::string why;
   explicit operator bool() const { return ok; }
@@ -23,7 +23,7 @@ struct OpCall {  // one op of a walk
   Phase phase;
   Precision precision;
   Cost cost;
-  double times = 1;  // how often it runs: micro-batches like each other are walked once
+  double times = 1;  // how often it runs: equal micro-batches are walked once
 };
 
 struct Walk {  // the ops in the order they ran (or would have run)
@@ -36,7 +36,7 @@ struct Context {
   Threads* threads = nullptr;    // for ops on the CPU
   void* stream = nullptr;        // a cudaStream_t; null on the CPU
   Walk* walk = nullptr;          // records every op, if not null
-  int dry_workers = 1;           // without threads: scratch is counted for so many
+  int dry_workers = 1;           // without threads: the number that scratch is counted for
   Listener* listener = nullptr;  // called when ops, their parts and modules begin and end
 
   bool dry() const { return arena.dry(); }

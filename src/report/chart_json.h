@@ -11,6 +11,6 @@ std::string_view name_of(Unit);
 std::string_view name_of(Chart::Kind);
 
 nlohmann::ordered_json json_of(const Chart&);
-std::optional<Chart> chart_of(const nlohmann::ordered_json&);  // nothing when it is none
+std::optional<Chart> chart_of(const nlohmann::ordered_json&);  // empty if it is no chart
 
 }  // namespace headroom

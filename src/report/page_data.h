@@ -8,8 +8,8 @@
 namespace headroom {
 
 struct PageLimits {
-  std::size_t rows = 50'000;    // of a table; the rest is counted, and the page says so
-  std::size_t points = 20'000;  // of a series; of a timeline the longest spans stay, of other lines the points lie as evenly
+  std::size_t rows = 50'000;    // most rows of a table; the page says how many more there are
+  std::size_t points = 20'000;  // most points of a series; a timeline keeps its longest spans, of other lines the points lie as evenly
 };
 
 nlohmann::ordered_json page_data(const Record&, const PageLimits& = {});

@@ -57,10 +57,10 @@ struct Chart {
   struct Series {
     std::string name;
     std::vector<std::pair<double, double>> points;
-    std::vector<std::string> names{};  // none, or one for each point: said on hover
+    std::vector<std::string> names{};  // none, or one for each point, shown on hover
     bool joined = true;                // else dots
     std::string continues{};           // the series that this one goes on with, forecast instead of measured
-    std::vector<double> spread{};      // of bars: none, or one for each point, so much up and down; 0: not known
+    std::vector<double> spread{};      // for bars: none, or one for each point, up and down; 0: unknown
   };
   struct Mark {  // a line across the chart, with its name
     std::string name;

@@ -14,17 +14,17 @@ namespace headroom {
 enum class Format : std::uint8_t { text, markdown, csv, json, html };
 
 std::optional<Format> format_named(std::string_view name);    // text md csv json html
-std::optional<Format> format_of_file(std::string_view file);  // by its ending: .txt .md .csv .json .html
+std::optional<Format> format_of_file(std::string_view file);  // from its ending: .txt .md .csv .json .html
 std::vector<std::string> format_names();
 
 std::string render(const Record&, Format);
 
 // One printer per file.
 std::string render_text(const Record&);
-struct TextLook {   // of the terminal that shows it
+struct TextLook {   // the terminal's width and colours
   int columns = 0;  // no line of words or table is wider; 0: as wide as need be
   bool colour = false;
-  enum class Answer : std::uint8_t { none, good, bad } answer = Answer::none;  // what the colour of the first line says
+  enum class Answer : std::uint8_t { none, good, bad } answer = Answer::none;  // the colour of the first line
 };
 std::string render_text(const Record&, const TextLook&);
 std::string render_markdown(const Record&);

@@ -19,7 +19,7 @@ struct Worded {
 };
 Worded worded(const Table&, int bar_columns);
 
-std::string bar(double share, int columns);  // of a full bar
+std::string bar(double share, int columns);  // share 1 is a full bar
 std::string sparkline(const std::vector<std::pair<double, double>>& points, bool log);
 
 }  // namespace headroom

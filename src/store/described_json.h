@@ -90,7 +90,7 @@ RowObject json_of(const T& x) {
   return j;
 }
 
-// `who` is named in the one line that refuses a field of another kind: "a stored row". A field that is not there is as in x.
+// `who` begins the line that refuses a field of another kind: "a stored row". A missing field stays as in x.
 template <Described T>
 T read_described(const RowObject& j, std::string_view who, T x = {}) {
   check(j.is_object(), Code::io, "{} is no JSON object", who);

@@ -52,7 +52,7 @@ class Results {
   class Transaction {
    public:
     explicit Transaction(const Results&);
-    ~Transaction();  // without commit(): nothing was written
+    ~Transaction();  // without commit(), nothing is written
     Transaction(const Transaction&) = delete;
     Transaction& operator=(const Transaction&) = delete;
     void commit();

@@ -1,4 +1,4 @@
-// launch — starts somebody else's program with settings in its environment, and waits for its end. Its standard input is ours.
+// launch — starts another program with settings in its environment, and waits for its end. Its standard input is ours.
 // Signals belong to the program: it ends as it wants to, and what it recorded is still read. A terminal sends Ctrl-C to both of us;
 // what is sent to this process alone is handed on.
 #pragma once
@@ -13,7 +13,7 @@ namespace headroom::studies {
 
 struct Launch {
   const char* who = "";                 // the command that starts it; every error begins with this word
-  const char* advice = "";              // what to give instead, where it cannot be started
+  const char* advice = "";              // what to give instead, if it cannot be started
   std::vector<std::string> command{};   // found on PATH as a shell would
   std::vector<std::string> settings{};  // NAME=value, in place of what the environment says
   // What the program writes on standard output and error, as it comes; empty: it writes where we would.
@@ -29,7 +29,7 @@ struct Ended {
   int exit_code = 0;   // the program's own; 128 + signal when one ended it
   std::string by;      // a signal's name, or empty
   bool asked = false;  // a signal asked this process to stop meanwhile
-  int asked_by = 0;    // that signal: launch() took it, whoever goes on after it may raise it for this program's own listener
+  int asked_by = 0;    // the signal that launch() took; a caller that continues may raise it for this program's own handler
   double wall_s = 0;
   std::int64_t host_peak_bytes = 0;  // resident, of the largest process
   int left_over = 0;                 // processes that were killed
@@ -55,6 +55,6 @@ std::vector<std::filesystem::path> files_with(const std::filesystem::path& folde
 
 // A library or folder of this build: beside this program, or where it was installed; empty where it is in neither.
 std::filesystem::path beside_program(const std::string& name);
-std::string places_beside_program();  // where that looks: "neither 'x' nor 'y'"
+std::string places_beside_program();  // the places that were tried: "neither 'x' nor 'y'"
 
 }  // namespace headroom::studies

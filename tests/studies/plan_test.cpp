@@ -178,7 +178,7 @@ TEST(Room, EveryKnownCardHoldsBackWhatAProgramCannotHave) {
     EXPECT_GT(room_of(d, {}, 8).overhead_bytes, room_of(d, {}, 2).overhead_bytes);
     EXPECT_EQ(overhead_of(d).measured, d.name == "NVIDIA H200");
   }
-  // bench/results/h200_step_memory_40_2026-11-21.txt: 39.3 GiB of tensors, the driver said 39.8.
+  // A step with --memory 40 on an H200, 2026-11-21: 39.3 GiB of tensors, the driver said 39.8.
   const Room h200 = room_of(device_described("h200"), {});
   EXPECT_NEAR(double(h200.overhead_bytes), 552402944 + 12e6, 8e6);
   EXPECT_EQ(h200.for_peak() + (17u << 20), 148483735552u) << "what a sweep could have";

@@ -32,7 +32,7 @@ class _Attention(torch.autograd.Function):
         return (*ctx.call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random), *(None,) * 7)
 
 
-try:  # whoever listens to operators must hear of ours: modes, functorch, tracing
+try:  # code that intercepts operators must see ours: modes, functorch, tracing
     _modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
     _transforms = torch._C._functorch.peek_interpreter_stack
     _tracing = torch._C._get_tracing_state

@@ -126,8 +126,8 @@ def attention(
     when len_q and len_k differ: "top-left" as torch's is_causal, "bottom-right" as flash-attn's. scale: None is 1/sqrt(head_dim).
     sink: [heads], a logit that joins each head's softmax and has no value, as in gpt-oss; differentiable.
     cu_seqlens_q: int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch. Document d has the
-    positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it, and nobody sees another's. cu_seqlens_k: the
-    same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA nobody looks, and the result is undefined.
+    positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it; no row sees another document's. cu_seqlens_k: the
+    same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA they are not checked, and the result is undefined.
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
     dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/65536. seed: int64 [2] beside q, which ones (seed and offset of
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.

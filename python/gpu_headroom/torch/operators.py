@@ -63,7 +63,7 @@ def remember(ctx, inputs, output):
 
 
 def gradients(ctx, d_o, dlse, backward=None):
-    """What autograd asks after `remember`; `backward`: the operator, or what stands for it."""
+    """What autograd asks after `remember`; `backward`: the operator, or its substitute."""
     nothing = (None,) * (4 + len(ctx.options))
     if d_o is None and dlse is None:
         return (None, None, None, None, *nothing)

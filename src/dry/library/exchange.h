@@ -1,5 +1,5 @@
 // Small values between the ranks of one dry run. Each rank appends what it gives to a file of its own in the record's folder, one file for each
-// group of ranks (or pair), and reads the others' when somebody wants to know. Giving never waits; reading waits for whoever is late.
+// group of ranks (or pair), and reads the others' on demand. Giving never waits; reading waits for late ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace headroom::dry {
 
-constexpr std::size_t most_exchanged_bytes = 64 << 10;  // of one rank; more is never moved
+constexpr std::size_t most_exchanged_bytes = 64 << 10;  // from one rank; more is never moved
 
 // `channel` names the group; a giver's n-th contribution has number n.
 void give_values(const std::string& channel, int rank, const void* bytes, std::size_t count, bool known);
@@ -18,6 +18,6 @@ struct Given {
   bool known = false;
   std::vector<char> bytes;
 };
-std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number);  // none: that rank did not come in time
+std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number);  // none: that rank was too late
 
 }  // namespace headroom::dry

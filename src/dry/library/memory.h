@@ -10,7 +10,7 @@ void* take(std::size_t bytes, const char* function);
 bool give(void* p, const char* function);  // false: it is not ours
 void* reserve(std::size_t bytes);          // addresses alone, each handed out once
 void module_loaded();                      // the driver takes memory of its own for machine code
-std::uint64_t used(int device);            // of a card's memory: ours, contexts, other processes
+std::uint64_t used(int device);            // used bytes of a card: ours, contexts, other processes
 std::uint64_t free_bytes(int device);
 
 bool on_device(const void* p, int* device = nullptr);
@@ -28,6 +28,6 @@ HostPart on_host(const void* p);
 // PyTorch's blocks, by address.
 void block_taken(void* p, std::size_t bytes);
 void block_given(void* p);
-std::uint64_t rest_of_block(const void* p);  // from there to the end of its block; 0: in none
+std::uint64_t rest_of_block(const void* p);  // bytes from p to the end of its block; 0: p is in none
 
 }  // namespace headroom::dry

@@ -58,7 +58,7 @@ std::string channel_of(const Id& id) {
   return text;
 }
 
-// This rank's part of a small exchange goes out; the number under which everybody's is found, or none for what is too large.
+// This rank's part of a small exchange goes out; the number under which all ranks' parts are found, or none for what is too large.
 struct Offer {
   bool made = false;
   std::uint64_t number = 0;
@@ -130,7 +130,7 @@ int ncclCommInitAll(Communicator** out, int count, const int*) {
   return success;
 }
 int ncclCommSplit(Communicator* from, int color, int key, Communicator** out, void*) {
-  // Who is in which part is known only to all together, so this waits for everybody, as NCCL does.
+  // Who is in which part is known only to all together, so this waits for all ranks, as NCCL does.
   const std::uint64_t split = from->splits++;
   const std::string channel = from->channel + ".split" + std::to_string(split);
   const int mine[2] = {color, key};

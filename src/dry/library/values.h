@@ -6,15 +6,15 @@
 
 namespace headroom::dry {
 
-constexpr std::size_t most_known_bytes = 1 << 20;  // of one copy
+constexpr std::size_t most_known_bytes = 1 << 20;  // most of one copy
 
-enum class Knowledge { none, all, guessed };  // guessed: of some bytes somebody only guessed
+enum class Knowledge { none, all, guessed };  // guessed: some bytes are guesses
 
 Knowledge known(const void* p, std::size_t bytes, void* out);  // unknown bytes of `out` become zeros
 void know(void* p, std::size_t bytes, const void* from, Knowledge = Knowledge::all);
 void know_filled(void* p, std::size_t bytes, unsigned char value);
 void forget(void* p, std::size_t bytes);
-// What is known only once somebody asks: `fetch` fills the bytes, or says that nobody knows them. It may wait for other processes.
+// Values that are computed on demand: `fetch` fills the bytes, or says that they are unknown. It may wait for other processes.
 void know_later(void* p, std::size_t bytes, std::function<bool(char* out)> fetch);
 void copy_known(void* to, const void* from, std::size_t bytes);  // on the card
 
@@ -27,6 +27,6 @@ struct Reads {
   std::uint64_t all = 0, unknown = 0;
 };
 Reads reads();
-Reads reads_here();  // of the calling thread
+Reads reads_here();  // the calling thread's
 
 }  // namespace headroom::dry

@@ -10,12 +10,12 @@
 namespace headroom::dry {
 
 const Card& card();
-int devices();             // that CUDA_VISIBLE_DEVICES leaves
+int devices();             // cards that CUDA_VISIBLE_DEVICES leaves
 int physical(int device);  // its index on the host
-int& device();             // of the calling thread
-int threads_of_unit();     // that are resident on a multiprocessor at once, by the programming guide
+int& device();             // the calling thread's
+int threads_of_unit();     // threads resident on a multiprocessor, by the programming guide
 int blocks_of_unit();
-int cuda_version();    // of the runtime that the program brings, 12040 say
+int cuda_version();    // version of the program's own runtime, such as 12040
 const char* folder();  // null: nothing is recorded
 
 // A sentence on standard error, "headroom dry: WHAT NAME", once for each pair; only if it was asked for.

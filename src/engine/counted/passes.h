@@ -15,7 +15,7 @@ using matmul::transposed;
 
 inline Tensor view(DType type, Shape shape) { return Tensor(nullptr, type, shape); }
 
-struct Item {  // of what a half of a layer makes: kept for backward at this level and those that remember more
+struct Item {  // a tensor that a half of a layer makes: kept for backward at this level and those that keep more
   const char* name;
   DType type;
   Shape shape;
@@ -31,8 +31,8 @@ struct Half {
 
 struct Passes {
   const Decoder& d;
-  std::int64_t batch, len;  // of queries
-  std::int64_t len_k;       // of keys: len, or the cache
+  std::int64_t batch, len;  // lengths of queries
+  std::int64_t len_k;       // length of keys: len, or the cache
   Precision precision;
   std::string_view wanted;
   Context& ctx;

@@ -14,7 +14,7 @@
 
 namespace headroom::engine {
 
-enum class Moments : std::uint8_t {  // of matrices and tables of rows; those of vectors always are whole
+enum class Moments : std::uint8_t {  // for matrices and tables of rows; moments of vectors are always whole
   whole,                             // FP32
   half,                              // bf16
   eight                              // 8 bits, with an FP32 scale for every 256
@@ -32,7 +32,7 @@ namespace headroom::engine {
 constexpr std::string_view name_of(Moments m) { return names_of<Moments>.of(m); }
 
 struct StateTensor {
-  const char* suffix;  // of the weight's name, in files
+  const char* suffix;  // added to the weight's name, in files
   DType type;
   std::int64_t per = 1;  // elements of the weight that share a number
   Shape shape_for(const Shape& weight) const { return per == 1 ? weight : Shape{ceil_div(weight.count(), per)}; }
@@ -41,8 +41,8 @@ struct StateTensor {
 
 // A weight, or a run of its elements from `first` on, and what an optimizer keeps for it. Tensors are contiguous.
 struct Updated {
-  Tensor grad;                // or the first of its parts
-  Tensor master, copy, rest;  // as a store holds them
+  Tensor grad;                // the gradient, or the first of its parts
+  Tensor master, copy, rest;  // in the store's formats
   std::vector<Tensor> state;
   bool decay = true;
   std::uint32_t parameter = 0;  // the weight's number

@@ -19,7 +19,7 @@ struct Stats {
   int count = 0;
   double mean = 0, std = 0, median = 0, min = 0;  // std of the samples (n − 1)
   double drift = 1;                               // median of the last quarter over that of the first: > 1 means it slowed down
-  double standard_error() const;                  // of the mean
+  double standard_error() const;                  // the mean's
 };
 Stats stats_of(std::span<const double> samples);
 

@@ -10,7 +10,7 @@
 
 namespace headroom::profile {
 
-struct Range {  // of NVTX
+struct Range {  // an NVTX range
   std::string name;
   std::uint32_t thread = 0;
   std::int64_t start_ns = 0, end_ns = 0;

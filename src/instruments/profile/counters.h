@@ -9,8 +9,8 @@ namespace headroom::profile {
 struct Counted {
   double tensor_share = 0;  // active cycles of the tensor pipe over all cycles, mean over the multiprocessors
   double sm_hz = 0;         // mean clock of the multiprocessors
-  double ms = 0;            // of the call on the device
-  std::string why;          // not empty: nothing was counted
+  double ms = 0;            // time of the call on the device
+  std::string why;          // the reason, if nothing was counted
 };
 
 // `call` queues work on the device; `wait` waits for it. They run once per pass that the counters need. No recording may be open.

@@ -14,7 +14,7 @@ struct Mark {
   Region region;
   int parent = -1;  // index of the region around it
   std::int64_t begin_ns = 0, end_ns = 0;
-  std::uint32_t events_begin = 0, events_end = 0;  // of the ledger, when it began and ended
+  std::uint32_t events_begin = 0, events_end = 0;  // numbers of the ledger's events at its begin and end
 };
 
 class Echo {

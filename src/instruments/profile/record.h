@@ -17,7 +17,7 @@ namespace headroom::profile {
 
 class Recording {
  public:
-  explicit Recording(const Ledger*, TimelineTrace* = nullptr);  // of the CPU
+  explicit Recording(const Ledger*, TimelineTrace* = nullptr);  // records the CPU
   // Throws Error (unsupported) if the GPU's activity cannot be recorded.
   Recording(const Ledger*, std::function<void()> wait_for_gpu, TimelineTrace* = nullptr);
   ~Recording();
@@ -27,13 +27,13 @@ class Recording {
   Listener* listener() { return &marks_; }
   void step(const std::function<void()>& call);
   Timeline timeline() const;
-  double overhead_ns() const;  // of one step: time taken by marks and trace, or by CUPTI
+  double overhead_ns() const;  // time that marks and trace, or CUPTI, take of one step
 
  private:
   class HostEcho;
   Timeline host_timeline() const;
   Timeline gpu_timeline() const;
-  std::vector<Slice> gpu_slices(std::size_t first) const;  // of the activity from there on
+  std::vector<Slice> gpu_slices(std::size_t first) const;  // slices of the activity from there on
   std::size_t gpu_first_event() const;
   std::vector<Moment> gpu_memory(const std::vector<Slice>&) const;
   void write_host();
@@ -45,8 +45,8 @@ class Recording {
   std::unique_ptr<Echo> echo_;
   Marks marks_;
   std::vector<Span> steps_;
-  std::size_t events_before_ = 0;  // of the ledger, when this was made
-  std::size_t first_event_ = 0;    // of the last step
+  std::size_t events_before_ = 0;  // the ledger's events when this was made
+  std::size_t first_event_ = 0;    // first event of the last step
   std::int64_t origin_ns_ = 0, step_start_ns_ = 0;
 
   struct Written {  // the last write into the trace, and its share of the steps' time

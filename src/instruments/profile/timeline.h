@@ -29,7 +29,7 @@ struct Span {
   std::int64_t ns() const { return end_ns - start_ns; }
 };
 
-struct Moment {  // of the memory timeline
+struct Moment {  // a point of the memory timeline
   std::int64_t at_ns = 0, live_bytes = 0;
   std::int64_t bytes = 0;  // allocated; negative: freed
   std::string name, shape;
@@ -40,7 +40,7 @@ struct Timeline {
   std::vector<Mark> marks;
   std::vector<Slice> slices;   // in order of their start
   std::vector<Span> steps;     // one after the other
-  std::vector<Moment> memory;  // of the last step, after what was allocated before it
+  std::vector<Moment> memory;  // the last step's, after what was allocated before it
   int repeats = 0;             // how often the whole ran, if it takes several steps; 0: every step is the whole
 };
 
@@ -57,7 +57,7 @@ struct Place {
   std::string place_name() const;  // a readable name: norms, projections, scores, softmax, values, feed-forward, …
 };
 std::vector<Place> places_of(const std::vector<Mark>&);          // one for each mark
-void add_places(std::vector<Place>&, const std::vector<Mark>&);  // of the marks that have none yet; no op of them may be open
+void add_places(std::vector<Place>&, const std::vector<Mark>&);  // adds places for marks that have none yet; no op among them may be open
 
 // On a CPU an op is its own kernel. An op with parts is split into them; the remaining time is the op's. For the marks from `first` on.
 std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Place>&, const std::vector<Span>& steps, std::int64_t origin_ns,

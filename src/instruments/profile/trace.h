@@ -13,7 +13,7 @@ namespace headroom::profile {
 // Slices of one track must not overlap, but kernels of one stream do: an overlapping slice goes to the next lane.
 class Lanes {
  public:
-  int lane_of(std::int64_t start_ns, std::int64_t end_ns);  // in the order of their start
+  int lane_of(std::int64_t start_ns, std::int64_t end_ns);  // call it in the order of starts
 
  private:
   std::vector<std::int64_t> until_;

@@ -17,12 +17,12 @@ enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped
 struct Hyper {
   double lr = 1e-3;  // the caller passes it to set_rate
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
-  double clip = 1;             // of the global norm; 0: none
+  double clip = 1;             // largest global norm; 0: no clipping
   bool dynamic_scale = false;  // halve the loss scale when a gradient is not finite, double it after growth_interval good updates
   int growth_interval = 1000;
 };
 
-struct Update {         // of one parameter, or of a run of its elements; every tensor contiguous
+struct Update {         // updates one parameter, or a run of its elements; every tensor contiguous
   Tensor grad;          // FP32 or the copy's type, with the loss scale in it
   Tensor master, m, v;  // updated; a master is FP32, moments are FP32, bf16, or 8 bits (uint8) with scales
   Tensor copy;          // optional: the weight in the compute type, one type for all parameters, written
@@ -32,18 +32,18 @@ struct Update {         // of one parameter, or of a run of its elements; every 
   // of a call have as many.
   int parts = 1;
   std::int64_t apart = 0;
-  Tensor m_scale = {}, v_scale = {};  // of 8-bit moments: FP32, one for every moments_block elements (moments.h)
+  Tensor m_scale = {}, v_scale = {};  // scales of 8-bit moments: FP32, one for every moments_block elements (moments.h)
   // Of moments that are not FP32, whose rounding depends on them: the parameter's number, and that of the first element in it, which
   // begins a block.
   std::uint32_t parameter = 0;
   std::int64_t first = 0;
 };
 constexpr std::int64_t moments_block = 256;  // elements, from a parameter's beginning, that share a scale
-double bytes_of_moments(const Update&);      // of both, for an element
+double bytes_of_moments(const Update&);      // both moments' bytes, for one element
 
 void start(const Tensor& state, double loss_scale, Context&);
 void set_rate(const Tensor& state, double lr, Context&);
-void set_seed(const Tensor& state, std::uint64_t, Context&);  // of rounding; until then it is 0
+void set_seed(const Tensor& state, std::uint64_t, Context&);  // seed of rounding; 0 until set
 
 // An update of all parameters together is squares, begin, advance; update does all three. Between squares and begin the sums of other
 // ranks can be brought beside one's own. Both tensors are made in the caller's scope.

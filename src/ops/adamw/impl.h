@@ -4,10 +4,10 @@
 
 namespace headroom::adamw {
 
-struct Numbers {  // of one update, in FP32 as the elements use them
+struct Numbers {  // one update's numbers, in FP32 as the elements use them
   float factor, beta1, beta2, rest1, rest2, step, root2, eps, keep;
   float go;              // 0: the gradient was not finite; nothing may change
-  std::uint32_t random;  // of this update, from its number and the seed
+  std::uint32_t random;  // this update's, from its number and the seed
 };
 
 constexpr std::int64_t piece = 65536;  // elements that a thread of the CPU takes at once; whole units

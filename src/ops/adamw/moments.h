@@ -24,7 +24,7 @@ struct Steps {
     const std::uint32_t c = (bits_of(std::fma(x, inverse, float_of(first))) + (noise << (shift - 16)) - first) >> shift;
     return c < most ? c : most;
   }
-  HEADROOM_CONVERT static float scale(float largest) {  // of a block; NaN stays NaN, and zero becomes the least number
+  HEADROOM_CONVERT static float scale(float largest) {  // a block's scale; NaN stays NaN, and zero becomes the least number
     const float s = largest * (1 / value(most));
     return s < 0x1p-126f ? 0x1p-126f : s;
   }

@@ -11,10 +11,10 @@
 //   softcap c    a score s becomes c · tanh(s / c)
 //   sink         a logit per head joins the softmax's sum (and LSE) and has no value; its gradient is dsink
 //   documents    sequences packed one behind another into each row of the batch: document d of row b has queries cu_q[b][d] … cu_q[b][d + 1]
-//                and keys cu_k[b][d] … cu_k[b][d + 1], the mask holds inside it, and nobody sees another's. Any may be empty; what
-//                lies past the last one belongs to none. One document whose cu_k ends early is a cache with a length of its own.
-//   dropout      a probability is dropped with this chance, the others grow so that the mean stays; LSE does not know of it. Which ones: dropout.h
-//   page         K and V lie in pages of so many positions, [pages, page, kv_heads, dim]; with.pages[b][j] is the j-th one of sequence b
+//                and keys cu_k[b][d] … cu_k[b][d + 1], the mask holds inside it, and no row sees another document's. Any may be empty;
+//                positions past the last one belong to none. One document whose cu_k ends early is a cache with a length of its own.
+//   dropout      a probability is dropped with this chance, the others grow so that the mean stays; LSE does not include it. Which ones: dropout.h
+//   page         K and V are stored in pages of so many positions, [pages, page, kv_heads, dim]; with.pages[b][j] is the j-th one of sequence b
 #pragma once
 #include <optional>
 #include <span>
@@ -28,7 +28,7 @@
 
 namespace headroom::attention {
 
-enum class ScaledBy : std::uint8_t { nothing, head };  // FP32 factors that a tensor of 8 bits is stored with: of [batch, its heads]
+enum class ScaledBy : std::uint8_t { nothing, head };  // FP32 factors of an 8-bit tensor, [batch, its heads]
 
 struct Operand {  // how a tensor is stored
   DType dtype;
@@ -42,16 +42,16 @@ struct Problem {  // what is asked, in words; nothing about how
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t len_q = 0, len_k = 0, head_dim = 0;
   Mask mask;
-  Precision precision;                        // of Q, K, V, O and their gradients; sums are FP32 everywhere
+  Precision precision;                        // storage of Q, K, V, O and their gradients; sums are FP32 everywhere
   std::optional<float> scale = std::nullopt;  // empty: 1/√head_dim
-  bool deterministic = false;                 // the caller insists on the same bits on every run
-  std::int64_t dim_v = 0;                     // of V and O; 0: head_dim
+  bool deterministic = false;                 // the caller requires the same bits on every run
+  std::int64_t dim_v = 0;                     // dimension of V and O; 0: head_dim
   float softcap = 0;                          // 0: none
   bool sink = false;
-  std::int64_t documents = 0;  // of each row of the batch; 0: not packed
+  std::int64_t documents = 0;  // in each row of the batch; 0: not packed
   double visible_in_documents =
-      0;  // pairs of a row of the batch and head that see each other, told by who knows the lengths: FLOPs count them
-  std::int64_t page = 0, pages = 0;  // positions of one, and how many there are in all; 0: K and V are not paged
+      0;  // visible pairs for each row of the batch and head, given by the caller, who has the lengths; FLOPs count them
+  std::int64_t page = 0, pages = 0;  // positions in a page, and the number of pages; 0: K and V are not paged
   float dropout = 0;                 // the chance of a probability to be dropped, below 1, in steps of 1/65 536
 
   float scale_or_default() const;
@@ -80,18 +80,18 @@ void check(const Problem&);  // an Error (bad_argument) that says what is allowe
 // differs, two products forward and five backward count what each sums over or makes.
 double forward_flops(const Problem&);
 double backward_flops(const Problem&);
-Cost forward_cost(const Problem&);  // and bytes: every tensor once
+Cost forward_cost(const Problem&);  // FLOPs, and bytes: every tensor once
 Cost backward_cost(const Problem&);
 
-struct Saved {    // what lives between forward and backward beside Q, K, V, O and LSE
+struct Saved {    // kept between forward and backward beside Q, K, V, O and LSE
   Tensor p = {};  // plain: softmax's result [batch, heads, len_q, len_k]; flash: nothing
 };
 
-struct Extras {                        // of problems that have them
+struct Extras {                        // for problems that have them
   Tensor sink = {};                    // FP32 [heads]
   Tensor cu_q = {}, cu_k = {};         // i32 [batch, documents + 1], rising from 0
   Tensor pages = {};                   // i32 [batch, pages of a sequence]
-  std::uint64_t seed = 0, offset = 0;  // of dropout; backward is given forward's
+  std::uint64_t seed = 0, offset = 0;  // dropout's; backward needs forward's
   Tensor random = {};                  // i32 [4], optional: the same two, low halves first, read by the device as the pass runs
   Tensor q_scale = {}, k_scale = {}, v_scale = {};  // FP32 [batch, heads or kv_heads], where operands() says so
 };
@@ -117,7 +117,7 @@ enum class Pass : std::uint8_t { forward, backward };
 // One row per implementation. Dispatch, tests, benchmarks, the sweep and `headroom kernels` walk the same rows.
 struct Variant {
   std::string_view name;    // in rows, tests, profiles
-  std::string_view family;  // "plain" or "flash": what a user asks for when any of them will do
+  std::string_view family;  // "plain" or "flash": a user may name the family when any of its variants will do
   std::string_view about;   // one line for `headroom kernels`
   bool deterministic;       // promises the same bits on every run, for any number of threads; on CUDA, of dQ only when the problem asks
   Support (*supports)(const Problem&, const Device&, Pass);
@@ -137,9 +137,9 @@ Saved make_saved(const Variant&, const Problem&, Context&);
 void forward(const Variant&, const Problem&, const Forward&, Context&);
 void backward(const Variant&, const Problem&, const Backward&, Context&);
 
-Extras dry_extras(const Problem&);  // of the shapes that it must have, without memory: for forecasts
+Extras dry_extras(const Problem&);  // tensors of the required shapes without memory, for forecasts
 
-// Scratch that a pass takes from the arena, from running it dry; `workers` threads on a CPU.
+// Scratch that a pass takes from the arena, found by running it dry; `workers`: threads on a CPU.
 std::size_t workspace_bytes(const Variant&, const Problem&, const Device&, Pass, int workers);
 
 }  // namespace headroom::attention

@@ -28,8 +28,8 @@ struct Divisor {
 };
 
 // Two sums of a row, or at the row's end its maximum and its sum of weights, written and read at once (16 bytes). A word is there once it carries the
-// launch's number, so that no fence and no second word is needed. Nothing has to be zeroed before: memory that nobody wrote holds the number with a chance
-// of 2⁻⁶⁴. Whoever has read a word takes the number away, for the next run of a recorded launch.
+// launch's number, so that no fence and no second word is needed. Nothing has to be zeroed before: unwritten memory holds the number with a chance
+// of 2⁻⁶⁴. The reader of a word clears the number, for the next run of a recorded launch.
 struct alignas(16) Word {
   float x, y;
   std::uint64_t number;
@@ -46,24 +46,24 @@ struct Args {
   int batch, heads, kv_heads, group, rows, row_blocks, head_dim, dim_v;
   float scale_log2;       // softmax scale · log2(e); capped: cap · log2(e)
   float to_cap;           // capped: softmax scale / cap; else 0
-  float slack;            // of a score, past the maximum that is its row's reference: its weight is 2^8 then
+  float slack;            // how far a score may pass its row's reference: its weight is 2^8 then
   int cluster, clusters;  // blocks of a cluster; and how many of them there are
   int span;               // keys of a step, all blocks' of a cluster together
   Divisor by_span, by_units, by_steps, by_clusters, by_group, by_row_blocks;  // by_steps: of every sequence, where there are no documents
   bool early;                                                                 // launched so: from sm_90 on
   Word*
       words;  // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
-  int kept_rows;         // of a block of rows
-  std::uint64_t number;  // of this launch; see Word
+  int kept_rows;         // rows kept of a block of rows
+  std::uint64_t number;  // this launch's number; see Word
 };
 
 // A block of threads: rows of Q that it serves (of one key head), its warps, and its shared memory.
 template <int head_dim, int row_count>
 struct Shape {
   static constexpr int dim = head_dim, rows = row_count, tiles = rows <= 16 ? 1 : rows / 16, warps = rows == 8 ? 8 : 4;
-  static constexpr int step_keys = 16 * warps;                                          // that it takes of a step
-  static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // of a ring; each a tile of keys or of values
-  static constexpr int rows_at_once = rows == 8 ? 4 : 8;                                // of each warp's tile, where sums meet
+  static constexpr int step_keys = 16 * warps;                                          // keys of a step that it takes
+  static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // tiles in a ring, each of keys or of values
+  static constexpr int rows_at_once = rows == 8 ? 4 : 8;                                // rows of each warp's tile, where sums meet
   static constexpr int shared_bytes = slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 /* sums */ +
                                       2 * warps * rows_at_once * 8 /* maxima and sums of weights: of warps, of the block */ +
                                       (rows == 8 ? warps * slots * 8 : 0) /* barriers of boxes */;

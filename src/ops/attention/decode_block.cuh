@@ -9,7 +9,7 @@ namespace headroom::attention::decode {
 
 template <class T, class S>
 struct Block {
-  static constexpr int whole = -1;  // the part of a unit that nobody else saw anything of
+  static constexpr int whole = -1;  // a unit that no other cluster shares
   static constexpr int dim = S::dim, warps = S::warps, tiles = S::tiles, teams = warps / tiles, team_keys = 16 * tiles, pitch = dim * 2;
   static constexpr int tile_bytes = team_keys * pitch, chunks = dim / 8;  // chunks: 16 bytes each
   static constexpr int slots = S::slots;                                  // of a team, a tile of keys or of values each
@@ -154,14 +154,14 @@ struct Block {
         }
         give(at, row, column, sum, part);
       });
-      cluster_barrier();  // nobody reads from here any more
+      cluster_barrier();  // all reads from here are done
     }
   }
 
   // The first of a unit's clusters has its beginning in its second part.
   static __device__ __forceinline__ int part_of(int first, int n) { return 2 * (first + n) + (n == 0); }
 
-  // Adds up the parts of clusters first … first + parts − 1, in that order. They were started before this one, and wait for nobody who was started later.
+  // Adds up the parts of clusters first … first + parts − 1, in that order. They were started before this one, and wait for none that was started later.
   __device__ __forceinline__ void add_parts(const Place& at, int first, int parts) const {
     for (int half = 0; half < halves(); ++half)
       each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int) {
@@ -207,7 +207,7 @@ struct Block {
     bool late;       // the unit in which it begins began before it, and has ended in it
     Place here;
   };
-  __device__ __forceinline__ Course course() const {  // nobody may read anything earlier than that
+  __device__ __forceinline__ Course course() const {  // no read may come earlier than that
     let_later_kernels_come();
     if (a.documents.count) wait_for_earlier_kernels();  // else the card can do the sums below before
     Line line(a, units);

@@ -1,7 +1,7 @@
 // flash_decode — a few new positions against a cache of keys and values, host side: what it serves, how its work is dealt, scratch.
 //
 // Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums.
-// Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, whoever made them.
+// Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, from any variant.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

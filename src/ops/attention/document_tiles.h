@@ -19,7 +19,7 @@ struct DocumentTiles {      // on a GPU
   DocumentTile* tiles;      // [batch, 2, most]: as they follow each other, the longest of a document first; and the longest of all first
   std::int32_t* count;      // [batch]
   std::int32_t most;        // a row of the batch has no more
-  std::int32_t size, step;  // of a tile, and of one that it walks
+  std::int32_t size, step;  // sizes of a tile, and of a tile that it walks
   std::int32_t tail;        // so many for each block are dealt longest first, at the end
   bool of_keys;
 };

@@ -9,7 +9,7 @@ namespace headroom::attention {
 struct DocumentsArgs {
   const std::int32_t *cu_q, *cu_k;  // [batch, count + 1]
   std::int32_t count, len_q, len_k, batch;
-  std::int32_t low, high;  // of a row, counted from its own position in its document
+  std::int32_t low, high;  // keys of a row, counted from its own position in its document
   bool from_the_end;       // the last query's position is the last key's
   Run *keys_of, *rows_of;  // [batch, len_q], [batch, len_k]
 
@@ -40,12 +40,12 @@ struct DocumentsArgs {
   }
   HEADROOM_HD Run keys_of_row(std::int32_t row, std::int32_t i) const { return keys_in(holding(cu_q, i, row), i); }
   HEADROOM_HD Run rows_of_key(std::int32_t row, std::int32_t j) const { return rows_in(holding(cu_k, j, row), j); }
-  HEADROOM_HD Run keys_in(const One& d, std::int32_t i) const {  // of row i, which lies there
+  HEADROOM_HD Run keys_in(const One& d, std::int32_t i) const {  // of row i, inside that document
     if (!d.exists) return {d.k, d.k};
     const std::int64_t position = i - d.q + (from_the_end ? d.len_k - d.len_q : 0);
     return {d.k + between(position + low, d.len_k), d.k + between(position + high + 1, d.len_k)};
   }
-  HEADROOM_HD Run rows_in(const One& d, std::int32_t j) const {  // of key j, which lies there
+  HEADROOM_HD Run rows_in(const One& d, std::int32_t j) const {  // of key j, inside that document
     if (!d.exists) return {d.q, d.q};
     const std::int64_t position = j - d.k - (from_the_end ? d.len_k - d.len_q : 0);
     return {d.q + between(position - high, d.len_q), d.q + between(position - low + 1, d.len_q)};
@@ -55,10 +55,10 @@ struct DocumentsArgs {
 // A row of the batch lies in pieces: what is before the first document, the documents, what is behind the last one. They are cut into tiles of `size`
 // positions, queries or keys.
 struct Pieces {
-  static constexpr int most_walked = 512;  // by a tile, for the sake of short documents that share it
+  static constexpr int most_walked = 512;  // most of a tile, because short documents share it
 
   const DocumentsArgs& a;
-  const std::int32_t *mine, *others;  // where documents begin
+  const std::int32_t *mine, *others;  // first positions of the documents
   int batch, size, step;
   bool of_keys;
   HEADROOM_HD Pieces(const DocumentsArgs& args, int row_of_batch, int tile_size, int tile_step, bool keys)
@@ -71,7 +71,7 @@ struct Pieces {
         of_keys(keys) {}
 
   HEADROOM_HD int count() const { return a.count + 2; }
-  HEADROOM_HD int border(int i) const { return border(mine, i, of_keys ? a.len_k : a.len_q); }  // where piece i begins
+  HEADROOM_HD int border(int i) const { return border(mine, i, of_keys ? a.len_k : a.len_q); }  // first position of piece i
   HEADROOM_HD int length(int i) const { return border(i + 1) > border(i) ? border(i + 1) - border(i) : 0; }
 
   struct Cut {
@@ -104,7 +104,7 @@ struct Pieces {
   }
 
  private:
-  HEADROOM_HD Run seen_in(int i, int at) const {  // of a position of piece i: as looking it up would say
+  HEADROOM_HD Run seen_in(int i, int at) const {  // for a position of piece i: the same as a look-up
     const bool exists = i > 0 && i <= a.count;
     const int mine_first = border(i), other_first = other(i), other_length = other(i + 1) > other_first ? other(i + 1) - other_first : 0;
     if (of_keys) return a.rows_in({exists, other_first, exists ? other_length : 0, mine_first, exists ? length(i) : 0}, at);
@@ -118,16 +118,16 @@ struct Pieces {
 // From the arena, unfilled: tiles of `size` queries or keys that walk `step` of the others at a time; `tail` of DocumentTiles.
 DocumentTiles make_tiles(const Problem&, Context&, std::int64_t size, std::int64_t step, int tail, bool of_keys);
 
-struct Lists {              // nothing where a problem has no documents
+struct Lists {              // empty if a problem has no documents
   Tensor keys_of, rows_of;  // i32 [batch, len_q, 2], [batch, len_k, 2]
   Tensor not_numbers = {};  // i32 [1], on a GPU: kernels set it where a sum of theirs is NaN (mend.h)
 };
-Lists make_lists(const Problem&, Context&);  // from the arena, unfilled
+Lists make_lists(const Problem&, Context&);  // allocates them, unfilled
 DocumentsArgs documents_args(const Problem&, const Extras&, const Lists&);
 void list_documents(const Problem&, const Extras&, const Lists&, Context&);        // fills them on the CPU
-void list_documents_on_gpu(const Problem&, const Extras&, const Lists&, Context&,  // or on the context's stream,
+void list_documents_on_gpu(const Problem&, const Extras&, const Lists&, Context&,  // the same on the context's stream,
                            int* zero = nullptr,                                    // beside a counter that is set to 0
-                           const DocumentTiles& = {}, const DocumentTiles& = {});  // and tiles, where there is room for some
+                           const DocumentTiles& = {}, const DocumentTiles& = {});  // with tiles, if there is room
 
 inline int* not_numbers_of(const Lists& lists) { return lists.not_numbers ? lists.not_numbers.as<int>() : nullptr; }
 

@@ -29,7 +29,7 @@ HEADROOM_HD FourWords philox(std::uint32_t key0, std::uint32_t key1, FourWords x
   return x;
 }
 
-struct Draws {  // of one call
+struct Draws {  // one call's random bits
   std::uint32_t key0, key1, salt;
 
   static HEADROOM_HD Draws of(std::uint32_t seed_low, std::uint32_t seed_high, std::uint32_t offset_low, std::uint32_t offset_high) {
@@ -48,11 +48,11 @@ struct Draws {  // of one call
   }
 };
 
-struct Dropout {                // of one call, as kernels are handed it
+struct Dropout {                // one call's dropout, as kernels receive it
   const std::uint32_t* random;  // seed and offset, low words first, in memory that the kernel reads; null: the numbers below
   std::uint32_t seed[2], offset[2];
   std::uint32_t below;  // draws below it are dropped: of 65 536
-  float factor;         // of what is kept: 65 536 / (65 536 − below), so that the mean stays
+  float factor;         // multiplies what is kept: 65 536 / (65 536 − below), so that the mean stays
 
   HEADROOM_HD Draws draws() const {
     if (random) return Draws::of(random[0], random[1], random[2], random[3]);
@@ -72,7 +72,7 @@ inline float factor_of(const std::optional<Dropping>& d, std::int64_t pair, std:
   if (!d) return 1;
   return d->draws.draw(std::uint32_t(pair), std::uint32_t(row), std::uint32_t(key)) < d->dropout.below ? 0 : d->dropout.factor;
 }
-std::optional<Dropping> dropping_of(const Problem&, const Extras&);  // none where the problem has no dropout
+std::optional<Dropping> dropping_of(const Problem&, const Extras&);  // none if the problem has no dropout
 
 // The factors of keys [first, last) in one row: 0 where dropped, `kept` elsewhere.
 void dropout_factors(const Dropping&, std::int64_t pair, std::int64_t row, std::int64_t first, std::int64_t last, float kept, float* to);

@@ -1,10 +1,10 @@
-// The doors of every implementation, for the table in choose.cpp. Nobody else includes this.
+// The doors of every implementation, for the table in choose.cpp. No other file includes this.
 #pragma once
 #include "ops/attention/attention.h"
 
 namespace headroom::attention {
 
-struct Asks {  // what an implementation knows beside the plain question: see attention.h
+struct Asks {  // what a problem may have beside the plain question: see attention.h
   bool softcap = false, sink = false, documents = false, dim_v = false, pages = false, dropout = false;
 };
 Support asks_no_more_than(const Problem&, Asks known);  // says what of it is not served
@@ -34,7 +34,7 @@ void sm90_fp8_forward(const Problem&, const Forward&, Context&);
 // On a CPU, for tests and studies: the arithmetic of flash_sm90_fp8, number by number. Forward alone.
 Support flash_fp8_supports(const Problem&, const Device&, Pass);
 void flash_fp8_forward(const Problem&, const Forward&, Context&);
-void no_backward(const Problem&, const Backward&, Context&);  // of rows that serve none
+void no_backward(const Problem&, const Backward&, Context&);  // for rows without a backward
 
 Support sm80_supports(const Problem&, const Device&, Pass);
 void sm80_forward(const Problem&, const Forward&, Context&);

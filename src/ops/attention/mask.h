@@ -1,5 +1,5 @@
 // Which keys a row sees, and so which tiles. Every mask here lets row i see one run of keys [first(i), last(i)), and both ends
-// never move left as i grows; kernels ask this file and repeat none of its arithmetic.
+// never move left as i grows; kernels use this file and repeat none of its arithmetic.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,7 @@ struct Mask {  // as asked
   MaskKind kind = MaskKind::full;
   Align align = Align::bottom_right;
   std::int64_t window = 0;  // a row sees its own position and the window − 1 before it
-  std::int64_t ahead = 0;   // of a window: and so many positions after its own
+  std::int64_t ahead = 0;   // in a window: so many positions after its own, too
 
   static Mask full() { return {}; }
   static Mask causal(Align a = Align::bottom_right) { return {MaskKind::causal, a, 0, 0}; }
@@ -37,17 +37,17 @@ struct Mask {  // as asked
 
 void check(const Mask&);                           // an Error (bad_argument) that says what is allowed
 std::string name_of(const Mask&);                  // one of mask_shapes, with numbers: "causal", "window:256+128"
-std::optional<Mask> mask_named(std::string_view);  // the way back
+std::optional<Mask> mask_named(std::string_view);  // the inverse of name_of
 inline constexpr std::string_view mask_shapes[] = {"full", "causal", "window:W", "window:W+A", "causal:top-left", "window:W:top-left"};
 inline constexpr const char* mask_help = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left";
 
-// What a mask limits, and so what has to be asked. A kernel that knows it at compile time asks no more than that.
+// What a mask limits. A kernel that knows it at compile time checks only that.
 enum class Reach : std::uint8_t {
   all,     // nothing: every row sees every key
   before,  // every row sees all keys up to its own end
   run,     // a row's keys begin and end
-  listed,  // the same, looked up: packed documents
-  any      // in a call: whatever the band says of itself
+  listed,  // the same, from a list: packed documents
+  any      // in a call: the band's own reach
 };
 
 // What a row sees, counted from its own position: keys low … high of it.
@@ -91,7 +91,7 @@ struct BandOf {
     if (is_listed<known>()) return keys_of[row].last;
     return clamp_key(row + high + 1);
   }
-  // The four below are not held to rows and keys that exist: enough where one that does is compared with them, and fewer instructions.
+  // The four below may name rows and keys that do not exist. That is enough to compare an existing one with, and takes fewer instructions.
   template <Reach known>
   HEADROOM_HD Int open_first(Int row) const {
     return known == Reach::run ? row + low : first<known>(row);
@@ -129,12 +129,12 @@ struct BandOf {
   HEADROOM_HD TileSpan keys_between(Int top, Int bottom, Int width) const {
     return span(first<known>(top), last<known>(bottom), first<known>(bottom), last<known>(top), width);
   }
-  // The same of rows [row, row + rows), of which those past the last do not count.
+  // The same for rows [row, row + rows); rows past the last do not count.
   template <Reach known = Reach::any>
   HEADROOM_HD TileSpan key_tiles(Int row, Int rows, Int width) const {
     return keys_between<known>(row, row + rows < len_q ? row + rows - 1 : len_q - 1, width);
   }
-  // Row tiles of `height` that see keys [key, key + keys). Keys past the last are seen by nobody: then no tile is plain.
+  // Row tiles of `height` that see keys [key, key + keys). No row sees keys past the last: then no tile is plain.
   template <Reach known = Reach::any>
   HEADROOM_HD TileSpan row_tiles(Int key, Int keys, Int height) const {
     const Int end = key + keys <= len_k ? key + keys - 1 : len_k - 1;
@@ -143,7 +143,7 @@ struct BandOf {
   }
   HEADROOM_HD bool empty_rows() const { return len_k == 0 || last(0) <= first(0) || last(len_q - 1) <= first(len_q - 1); }
 
-  // Pairs (row, key) that are visible: what FLOPs are counted by. Not of a listed band.
+  // Visible pairs (row, key), by which FLOPs are counted. Not for a listed band.
   double visible() const;
 
  private:
@@ -151,7 +151,7 @@ struct BandOf {
   HEADROOM_HD bool is_listed() const {
     return known == Reach::any ? reach == Reach::listed : known == Reach::listed;
   }
-  // [lo, hi): touched by anyone; [all_lo, all_hi): seen by everyone. None is negative.
+  // [lo, hi): seen by any of the rows; [all_lo, all_hi): seen by all. None is negative.
   static HEADROOM_HD TileSpan span(Int lo, Int hi, Int all_lo, Int all_hi, Int size) {
     using Count = std::make_unsigned_t<Int>;
     if (hi <= lo) return {0, 0, 0, 0};

@@ -9,9 +9,9 @@ namespace headroom::attention {
 // dsink from what a backward has: −Δ or Δ of every row, `padded` of them for each head, and where row r of them lies.
 struct SinkRows {
   const float* delta;  // null: all 0
-  float sign;          // of what is stored, against Δ
+  float sign;          // sign of the stored value, against Δ
   std::int64_t padded;
-  bool in_sixteens;  // as flash_sm90 keeps them: stat_at of sm90/bwd_rows.cuh
+  bool in_sixteens;  // flash_sm90's layout: stat_at of sm90/bwd_rows.cuh
 };
 inline SinkRows without_keys(const Problem& p, const Backward& t) {  // Δ is what arrives through LSE alone
   return {.delta = t.dlse ? t.dlse.as<float>() : nullptr, .sign = -1, .padded = p.len_q, .in_sixteens = false};

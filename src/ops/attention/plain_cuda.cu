@@ -83,7 +83,7 @@ struct BackwardArgs {
   const T *p, *o, *d_o;
   const float *dp, *dlse, *s;  // s: the scores before they were capped; null: they were not
   T* ds;
-  float* delta;  // kept for the sink's gradient; null: nobody asks
+  float* delta;  // kept for the sink's gradient; null: not needed
   float cap;
   std::int64_t len_q, len_k, heads, dim;
   std::int64_t o_batch, o_row, o_head, do_batch, do_row, do_head;

@@ -53,7 +53,7 @@ Cost with_scores_on_gpu(const Problem& p, Cost cost, int passes) {  // over whol
   return cost;
 }
 
-// Parts of the op, for whoever listens: `products` whole matrices of scores by head_dim, and a pass over the scores.
+// Parts of the op, for a listener: `products` whole matrices of scores by head_dim, and a pass over the scores.
 Running products(const char* part, int count, const Problem& p, const Context& ctx) {
   const double size = double(size_of(p.precision.dtype)), scores = double(p.lse_shape().count()) * double(p.len_k);
   const double tensors = size * double(p.q_shape().count() + p.k_shape().count());

@@ -34,7 +34,7 @@ std::vector<double> gathered(const Problem& p, const Tensor& t, const Tensor& pa
       const std::int64_t page = pages.as<std::int32_t>()[b * p.pages_of_sequence() + j / p.page];
       for (std::int64_t head = 0; head < p.kv_heads; ++head)
         for (std::int64_t d = 0; d < t.shape[3]; ++d)
-          out.push_back(page < 0 || page >= p.pages ? 0.0 : load(t, page, j % p.page, head, d));  // nobody sees what no page holds
+          out.push_back(page < 0 || page >= p.pages ? 0.0 : load(t, page, j % p.page, head, d));  // no row sees keys without a page
     }
   return out;
 }

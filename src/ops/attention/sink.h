@@ -8,7 +8,7 @@
 namespace headroom::attention {
 
 struct Joined {
-  float weight, lse;  // what e^(score − top) is multiplied with, and the natural logarithm of the whole sum
+  float weight, lse;  // factor of e^(score − top), and natural logarithm of the whole sum
 };
 // `sum`: of e^(score − top) over the keys seen, 0 where there is none. Either end may be infinite.
 HEADROOM_HD Joined join_sink(float top, float sum, float sink) {

@@ -35,14 +35,14 @@ __device__ void apply_mask(float (&s)[n], int column, const int (&first)[2], con
 }
 
 // Largest of the n/2 scores of row r. Floats compare like integers unless both are negative, then the other way round:
-// three-way integer maxima are half the instructions of float ones, which is why this detour pays (docs/attention.md).
+// three-way integer maxima take half the instructions of float ones, so this detour pays.
 template <int n>
 __device__ float largest(const float (&s)[n], int r) {
   const auto bits = [&](int i) { return __float_as_int(s[i]); };
   int high = max(bits(2 * r), bits(2 * r + 1));
 #pragma unroll
   for (int j = 1; j < n / 4; ++j) high = __vimax3_s32(high, bits(4 * j + 2 * r), bits(4 * j + 2 * r + 1));
-  if (__any_sync(~0u, high < 0)) {  // somebody saw only negative scores: the smallest integer is the largest float
+  if (__any_sync(~0u, high < 0)) {  // some lane saw only negative scores: the smallest integer is the largest float
     int low = min(bits(2 * r), bits(2 * r + 1));
 #pragma unroll
     for (int j = 1; j < n / 4; ++j) low = __vimin3_s32(low, bits(4 * j + 2 * r), bits(4 * j + 2 * r + 1));

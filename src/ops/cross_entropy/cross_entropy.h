@@ -18,12 +18,12 @@ struct Rows {
   float scale = 1;                     // 1 over the rows of the whole batch
   const double* loss_scale = nullptr;  // lives beside the optimiser's state, where the device can read it
   float softcap = 0;                   // 0: none
-  const double* over = nullptr;        // what scale is divided by, where it is known only on the device; null: nothing
+  const double* over = nullptr;        // scale's divisor, if only the device knows it; null: none
 };
 
 void run(const Rows&, Context&);
 
-void cap(const Tensor& logits, float softcap, Context&);  // FP32, in place: for who reads logits and not the loss
+void cap(const Tensor& logits, float softcap, Context&);  // FP32, in place: for callers that read logits and not the loss
 
 // total = scale / over · Σ losses (+ total when `add`), FP64, in a fixed order. over: as of Rows.
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context&, const double* over = nullptr);

@@ -15,12 +15,12 @@
 namespace headroom::matmul {
 
 enum class Sums : std::uint8_t {
-  whole,     // over the whole of k
-  two_level  // over 128 of k; these are scaled and added in FP32. What scales that differ along k need
+  whole,     // one sum over the whole of k
+  two_level  // sums over 128 of k, scaled and added in FP32; needed for scales that differ along k
 };
 enum class Adder : std::uint8_t {
   fp32,
-  hopper  // of an fp8 product, as Hopper's matrix units are known to add: adder.h. On the CPU, slowly, for studies
+  hopper  // adds an fp8 product as Hopper's matrix units do (hopper_adder.h); on the CPU, slowly, for studies
 };
 
 struct Product {
@@ -28,15 +28,15 @@ struct Product {
   Tensor c;  // written
   float alpha = 1, beta = 0;
   Math math = Math::exact;  // tf32: FP32 operands of which a GPU multiplies 10 bits of mantissa; the CPU multiplies them whole
-  Tensor add = {};          // what beta multiplies, with c's layout and contiguous; none: what c holds
+  Tensor add = {};          // beta multiplies it; contiguous, with c's layout; none: beta multiplies what c holds
   Sums sums = Sums::whole;
   Adder adder = Adder::fp32;
 };
 
-Support supports(const Product&, const Device&);  // whether the device multiplies these dtypes, and if not, why not
+Support supports(const Product&, const Device&);  // says whether the device multiplies these dtypes, and why not
 
 Tensor transposed(Tensor);                                                 // the last two dimensions swapped; of nothing: nothing
-Scaled transposed(const Scaled&);                                          // of the values; scales keep their lines
+Scaled transposed(const Scaled&);                                          // swaps the values; scales keep their lines
 Tensor part(Tensor, int dimension, std::int64_t begin, std::int64_t end);  // a view of [begin, end) of one dimension
 
 double flops(const Product&);

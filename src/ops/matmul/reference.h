@@ -6,7 +6,7 @@
 
 namespace headroom::matmul {
 
-struct Exact {  // of A · B, without alpha and beta
+struct Exact {  // A · B without alpha and beta
   std::int64_t m = 0, n = 0;
   std::vector<double> value;  // [m, n]
   std::vector<double> size;   // the same sum of magnitudes: what an error is a share of

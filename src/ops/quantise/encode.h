@@ -7,7 +7,7 @@
 
 namespace headroom::quantise {
 
-HEADROOM_CONVERT std::uint32_t finite_magnitude(float x) {  // as bits, which order as the magnitudes do; 0 for NaN and infinity
+HEADROOM_CONVERT std::uint32_t finite_magnitude(float x) {  // bits that order as the magnitudes do; 0 for NaN and infinity
   const std::uint32_t magnitude = bits_of(x) & 0x7fffffff;
   return magnitude < convert::fp32_infinity ? magnitude : 0;
 }
@@ -31,7 +31,7 @@ HEADROOM_CONVERT Encoded encode(float x, float inverse) {
   using B = Bits<T>;
   constexpr int drop = 23 - B::mantissa, bias = (1 << (B::exponent - 1)) - 1;
   constexpr std::uint32_t least = std::uint32_t(128 - bias) << 23;                     // FP32's bits of T's smallest normal number
-  constexpr std::uint32_t magic = std::uint32_t(127 + 24 - bias - B::mantissa) << 23;  // whose last place is T's smallest number
+  constexpr std::uint32_t magic = std::uint32_t(127 + 24 - bias - B::mantissa) << 23;  // its last place is T's smallest number
   const std::uint32_t u = bits_of(x * inverse), magnitude = u & 0x7fffffff;
   const std::uint32_t normal =
       ((magnitude + ((1u << (drop - 1)) - 1) + (magnitude >> drop & 1)) >> drop) - (std::uint32_t(127 - bias) << B::mantissa);

@@ -18,11 +18,11 @@ enum Count : std::uint8_t {
   count_size
 };
 
-enum class Of : std::uint8_t {  // what is quantised
+enum class Of : std::uint8_t {  // the source that is quantised
   stored,                       // x
   swiglu,                       // SwiGLU's product of x = gate and up beside each other, rounded to x's type as swiglu::forward stores it
-  swiglu_gradient,              // what swiglu::backward stores for this x and dact
-  rmsnorm                       // what rmsnorm::forward stores for this x, weight and rstd
+  swiglu_gradient,              // swiglu::backward's result for this x and dact
+  rmsnorm                       // rmsnorm::forward's result for this x, weight and rstd
 };
 
 struct Request {
@@ -30,8 +30,8 @@ struct Request {
   Scaled as_is = {}, transposed = {};  // written; none: left out
   Tensor counts = {};
   Of of = Of::stored;
-  Tensor dact = {};               // of swiglu_gradient
-  Tensor weight = {}, rstd = {};  // of rmsnorm: FP32 [columns], [rows]
+  Tensor dact = {};               // for swiglu_gradient
+  Tensor weight = {}, rstd = {};  // for rmsnorm: FP32 [columns], [rows]
 
   std::int64_t rows() const { return x.shape[0]; }
   std::int64_t columns() const { return of == Of::swiglu ? x.shape[1] / 2 : x.shape[1]; }
@@ -42,7 +42,7 @@ Support supports(Of, std::int64_t rows, std::int64_t columns, DType, const Devic
 
 // An operand of that format in the arena: its numbers, and its scales.
 Scaled make(Name, ScaledFormat, std::int64_t lines, std::int64_t k, Context&);
-std::size_t bytes_of(ScaledFormat, std::int64_t lines, std::int64_t k);  // that it takes there
+std::size_t bytes_of(ScaledFormat, std::int64_t lines, std::int64_t k);  // bytes that it takes there
 
 // Scratch, where scales reach beyond 128 x 128 numbers: on a CPU FP32 maxima of each 128 rows, of columns where the transposed copy has a scale a
 // row; on a GPU a 32-bit maximum of the tensor, of each row and of each column, whichever a copy needs.

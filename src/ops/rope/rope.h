@@ -12,8 +12,8 @@ namespace headroom::rope {
 
 enum class Turn : std::uint8_t { forward, back };
 
-void fill(const Tensor& table, double theta, Context&, std::int64_t first = 0);  // of positions from the first one on
-std::vector<float> table_of(const Frequencies&, std::int64_t len);  // what a table of scaled positions holds, for who fills it: [len, dim]
+void fill(const Tensor& table, double theta, Context&, std::int64_t first = 0);  // for positions from the first one on
+std::vector<float> table_of(const Frequencies&, std::int64_t len);               // the contents of a table of scaled positions: [len, dim]
 void rotate(const Tensor& x, const Tensor& table, Turn, Context&, const Tensor& positions = {});
 
 }  // namespace headroom::rope

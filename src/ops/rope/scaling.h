@@ -27,7 +27,7 @@ struct Positions {
   double low = 1, high = 4;                                   // llama3: turns over those positions, below and above which nothing is mixed
   double fast = 32, slow = 1;                                 // yarn: the same
   bool whole_ends = true;                                     // yarn: the ramp's ends are rounded to whole frequencies
-  double magnitude = 0;                                       // of the turned values; 0: as the scaling has it
+  double magnitude = 0;                                       // factor of the turned values; 0: the scaling's own
   std::vector<double> short_factors = {}, long_factors = {};  // longrope: of each frequency
 
   friend bool operator==(const Positions&, const Positions&) = default;
@@ -35,7 +35,7 @@ struct Positions {
 
 struct Frequencies {
   std::vector<double> of_pair;  // radians a position
-  double magnitude = 1;         // what the turned values are multiplied with
+  double magnitude = 1;         // factor of the turned values
 };
 
 // Of heads of `dim` elements that turn, over sequences of `len` positions.

@@ -30,8 +30,8 @@ struct Stripes {
 };
 
 // Tensors are matrices of rows; `from` and `to` of pack and `to` of add_up may have gaps between their rows, the others are contiguous.
-void pack(const Tensor& from, const Tensor& to, Context&);                         // of one type: to = from
-void in_order(const Stripes&, const Tensor& by_rank, const Tensor& to, Context&);  // of one type, 2 or 4 bytes
+void pack(const Tensor& from, const Tensor& to, Context&);                         // to = from, of one type
+void in_order(const Stripes&, const Tensor& by_rank, const Tensor& to, Context&);  // one type of 2 or 4 bytes
 // by_rank FP32 = `first`, the rows of as many first tokens of every sequence, and 0 for those behind them; or they are added.
 void add_by_rank(const Stripes&, const Tensor& first, const Tensor& by_rank, Gradient, Context&);
 void add_up(const Tensor& parts, int count, const Tensor& to,

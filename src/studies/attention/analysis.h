@@ -70,7 +70,7 @@ void describe(Of<AgainstPlainRow> auto& r, auto&& f) {
   f(r.peak_fewer, {.name = "peak_fewer", .role = Role::noted, .unit = Unit::ratio});
 }
 
-struct ComponentRow {  // of an account at its peak
+struct ComponentRow {  // a component of an account at its peak
   std::string name, shape;
   std::string dtype;
   std::int64_t bytes = 0;

@@ -15,17 +15,17 @@ enum class Passes : std::uint8_t { forward, backward, both };  // which are meas
 
 struct AttentionTensors {
   attention::Forward fwd;
-  Tensor d_o, dq, dk, dv, dsink;  // without shape until forward is over
+  Tensor d_o, dq, dk, dv, dsink;  // without shape until forward is done
 };
 
-struct AttentionVisit {  // what a wet walk does on its way; a dry one leaves them empty
+struct AttentionVisit {  // hooks of a wet walk; empty in a dry one
   std::function<void(const AttentionTensors&)> fill_inputs, fill_d_o;
   std::function<void(const std::function<void()>&)> forward, backward;  // runs the call, as often as it likes
   std::function<void(const AttentionTensors&)> judge;
 };
 
 struct AttentionBytes {
-  std::int64_t saved = 0;  // of the tensors that wait for backward: Q, K, V, O, LSE and what the variant keeps
+  std::int64_t saved = 0;  // bytes kept for backward: Q, K, V, O, LSE and the variant's own
   std::int64_t peak = 0;   // the ledger's, with the arena's rounding
 };
 
@@ -34,7 +34,7 @@ AttentionBytes walk_case(const attention::Problem&, const attention::Variant&, P
 
 struct AttentionForecast {
   AttentionBytes bytes;
-  std::vector<Entry> at_peak;  // who stands there
+  std::vector<Entry> at_peak;  // tensors that are live at the peak
 };
 AttentionForecast forecast_case(const attention::Problem&, const attention::Variant&, Passes, const Device&, int workers);
 

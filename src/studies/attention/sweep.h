@@ -34,7 +34,7 @@ struct AttentionSweep {                                    // the settings
   bench::Protocol protocol{.seconds = 1};
 
   attention::Problem problem(Precision, const attention::Mask&, std::int64_t dim, std::int64_t len) const;
-  void fill(Place&, const attention::Problem&, const attention::Extras&) const;  // what inputs have beside Q, K and V, wherever they lie
+  void fill(Place&, const attention::Problem&, const attention::Extras&) const;  // fills the inputs beside Q, K and V, on any device
   // Bytes that a case may take: the machine's, or --memory where that is less; and which of the two it is.
   std::uint64_t limit(const Device&) const;
   std::string limit_name(const Device&) const;
@@ -80,12 +80,12 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
 // cuBLAS's own memory, at most a GiB.
 std::uint64_t machine_limit(const Device&);
 
-struct AttentionCase {  // one row to be: a problem and who is asked to serve it
+struct AttentionCase {  // a row to measure: a problem and the variant that is asked for
   attention::Problem problem;
-  std::string wanted;                           // as the user said it
-  const attention::Variant* variant = nullptr;  // who will; null: refused
+  std::string wanted;                           // as typed
+  const attention::Variant* variant = nullptr;  // the variant that serves; null: refused
   std::string refusal{};
-  std::string too_large{};                       // not empty: past what any memory holds, in words
+  std::string too_large{};                       // not empty: larger than any memory, in words
   std::string key(const AttentionSweep&) const;  // the settings that ask for this row alone
 };
 

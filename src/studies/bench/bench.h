@@ -14,9 +14,9 @@ namespace headroom::studies {
 
 struct BenchTable {
   std::string name, title, docs;
-  std::vector<std::string> command;  // as a person types it, in the repository
-  std::string lines = "rows";        // what its file calls them
-  double minutes = 1;                // that it may take
+  std::vector<std::string> command;  // the command to type, in the repository
+  std::string lines = "rows";        // the lines' name in the file
+  double minutes = 1;                // its time limit
   bool resumes = false;              // its command knows --resume
 };
 

@@ -17,7 +17,7 @@ struct BenchRow {  // a table; its lines are in the field of its name
   std::string why{};
   std::int64_t lines = 0;
   double seconds = 0;
-  std::string made{};  // of a table that a card's file had: when and by which commit
+  std::string made{};  // for a table from a card's file: when and by which commit
 };
 void describe(Of<BenchRow> auto& r, auto&& f) {
   using enum Role;
@@ -32,7 +32,7 @@ void describe(Of<BenchRow> auto& r, auto&& f) {
   f(r.command, {.name = "command", .role = noted});
 }
 
-struct PeerCell {  // as bench/peers/cells.py writes it
+struct PeerCell {  // a line of bench/peers/cells.py
   std::string cell, peer;
   std::optional<double> ours_ms, peer_ms;  // empty: it could not be measured
   std::string why{};

@@ -53,7 +53,7 @@ struct Ranked {  // one size on this rank: two buffers, and what a call does wit
     if (call == CommCall::broadcast) return comm.broadcast(a, comm.ranks() - 1, s);
     Arena none(b.data, 0);
     Context ctx{.arena = none, .device = device, .threads = &place.threads(), .stream = s};
-    comm.exchange(a, b, s);  // an all-reduce: the others' parts of this rank's shard, their sum in rank order, everybody's sums
+    comm.exchange(a, b, s);  // an all-reduce: the others' parts of this rank's shard, their sum in rank order, then all ranks' sums
     gradient_sum::add(part_of(b, 0), comm.ranks(), part(), part_of(a, comm.rank()), Gradient::overwrite, ctx);
     comm.gather(part_of(a, comm.rank()), a, s);
   }

@@ -21,7 +21,7 @@ struct CeilingRow {
   std::optional<double> time_ms{}, time_ms_std{};
   std::int64_t steps = 0;
   std::optional<std::int64_t> sm_mhz{};  // a GPU's clock under this load
-  std::string held_back{};               // what kept that clock below its highest
+  std::string held_back{};               // the reason for a clock below its highest
 };
 
 void describe(Of<CeilingRow> auto& r, auto&& f) {
@@ -42,7 +42,7 @@ void describe(Of<CeilingRow> auto& r, auto&& f) {
 struct MeasuredCeilings {
   std::vector<CeilingRow> rows;
   Ceilings ceilings;                // the best of the rows
-  std::string how;                  // what a rate is the rate of
+  std::string how;                  // what the rate measures
   std::string without_host_link{};  // why it was not measured; empty: it was
 };
 

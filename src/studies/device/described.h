@@ -54,7 +54,7 @@ void describe(Of<KnownRow> auto& r, auto&& f) {
 }
 KnownRow known_row(const Device&);
 
-struct CeilingFields {  // of a machine whose ceilings are known
+struct CeilingFields {  // for a machine whose ceilings are known
   std::optional<double> copy_bytes_per_s, fp32_flops, tf32_flops, bf16_flops, fp16_flops;
   std::string source;
 };

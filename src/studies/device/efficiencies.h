@@ -17,7 +17,7 @@ struct EfficiencyStep {  // a step that was measured
   Precision precision{};
   engine::Purpose phase = engine::Purpose::training;
   double ms = 0, ms_std = 0;
-  double foretold_ms = 0, foretold = 0;  // by what the steps of all other models say; the ratio of that to what was measured
+  double foretold_ms = 0, foretold = 0;  // forecast from the steps of all other models; its ratio to the measured time
 };
 void describe(Of<EfficiencyStep> auto& s, auto&& f) {
   using enum Role;
@@ -41,7 +41,7 @@ void describe(Of<EfficiencyStep> auto& s, auto&& f) {
 
 engine::Recipe recipe_of(const EfficiencyStep&);
 
-struct EfficiencyRow {  // what they say together
+struct EfficiencyRow {  // the fit of all steps
   std::string what = "efficiency";
   Efficiency efficiency;
 };
@@ -58,7 +58,7 @@ struct MeasuredEfficiencies {
 
 struct EfficienciesAsked {
   std::vector<Precision> precisions;
-  bench::Protocol protocol;  // of each step
+  bench::Protocol protocol;  // for each step
 };
 EfficienciesAsked usual_efficiencies(const Device&);  // the precisions of the recorded H200, or of a CPU; a minute or two
 

@@ -7,10 +7,10 @@
 namespace headroom::studies {
 
 struct DeviceAsked {
-  double seconds = 1;  // of a ceiling
+  double seconds = 1;  // for each ceiling
   int steps = 50;
   bool efficiencies = false;
-  std::vector<Precision> precisions{};  // of their steps; none: the usual ones
+  std::vector<Precision> precisions{};  // precisions of the steps; none: the usual ones
 };
 void describe(Of<DeviceAsked> auto& a, auto&& f) {
   f(a.seconds, {.name = "seconds"});
@@ -21,11 +21,11 @@ void describe(Of<DeviceAsked> auto& a, auto&& f) {
     {.name = "precision", .about = "Precisions of those steps [fp32,bf16; on a CPU fp32]", .choices = engine::trained_precisions});
 }
 
-Record device_record(const Device&);  // what is here, measuring nothing
+Record device_record(const Device&);  // describes the machine without measuring
 Outcome device_study(const Device&, const DeviceAsked&, const Host&);
 Record known_devices_record();
 
-// What device_study kept last of this machine; none where nobody measured it. `store`: its file, empty for the user's own.
+// The last kept result of device_study for this machine; none if it was never measured. `store`: its file; empty: the user's own.
 std::optional<Ceilings> kept_ceilings(const Device&, const std::string& store);
 std::shared_ptr<const Efficiencies> kept_efficiencies(const Device&, const std::string& store);
 std::optional<double> kept_host_link(const Device&, const std::string& store);  // bytes/s one way, of a card

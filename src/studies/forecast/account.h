@@ -13,20 +13,20 @@
 namespace headroom::studies {
 
 struct RanOut {             // the card had no room, and the program was told
-  std::uint64_t bytes = 0;  // of the tensor; 0: not known
-  std::int64_t step = 0;    // that was under way, counted from 1
+  std::uint64_t bytes = 0;  // the tensor's bytes; 0: unknown
+  std::int64_t step = 0;    // the step under way, counted from 1
   std::string phase, line, own_line;
-  bool raised = false;  // by PyTorch, after it had given back what it caches; else the driver refused, which PyTorch may have mended
+  bool raised = false;  // PyTorch raised, after it had emptied its cache; else the driver refused, and PyTorch may have recovered
 };
 
 struct ProgramAccount {
   int pid = 0, rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
   std::uint64_t unsure_bytes = 0;                       // workspaces of libraries may take so much more or less
-  std::uint64_t elsewhere_bytes = 0;                    // that the program took from the driver, not through PyTorch's allocator
+  std::uint64_t elsewhere_bytes = 0;                    // taken from the driver, not through PyTorch's allocator
   std::uint64_t others_bytes = 0;                       // by which the card's peak was higher, because of other processes on it
-  std::optional<std::uint64_t> step_allocated_bytes{};  // of the last whole step
-  std::uint64_t saved_bytes = 0;                        // for backward, in the step of the peak
+  std::optional<std::uint64_t> step_allocated_bytes{};  // the last whole step's
+  std::uint64_t saved_bytes = 0;                        // saved for backward, in the step of the peak
   std::int64_t whole_steps = 0, blocks = 0;
   std::string peak_phase, peak_line, peak_own_line;
   std::int64_t peak_step = 0;  // 0: before the first
@@ -35,26 +35,26 @@ struct ProgramAccount {
   std::vector<ForecastBlockRow> at_peak, saved;
   std::vector<ForecastMomentRow> curve;
   std::optional<RanOut> ran_out{};
-  std::optional<dry::Spread> spread{};  // what these peaks are with segments at other addresses
-  bool addresses_matter = false;        // and how much is not known
+  std::optional<dry::Spread> spread{};  // these peaks with segments at other addresses
+  bool addresses_matter = false;        // the effect of addresses is unknown
 };
 
 // What one process did, beside its cards' bytes.
 struct ProcessStory {
   int pid = 0, rank = 0, ranks = 1;
   std::string program;
-  std::vector<ProgramAccount> cards;  // that it allocated on
+  std::vector<ProgramAccount> cards;  // cards that it allocated on
   bool collectives = false, damaged = false, observed = false;
   std::uint64_t pinned_bytes = 0, managed_bytes = 0;  // peaks
   std::vector<UnknownValueRow> values;
   std::vector<OnlyAcceptedRow> functions;
   std::vector<std::string> static_runtimes;               // files that bring a runtime of their own
-  std::vector<std::pair<std::string, std::string>> said;  // by the observer: replaced, cannot, note; and what
+  std::vector<std::pair<std::string, std::string>> said;  // the observer's remarks: kind (replaced, cannot, note) and text
   std::string end;                                        // why the observer ended the program; empty: it did not
   bool waits = false;                                     // because a loop waits for a value to change; else enough steps were done
   std::string torch;                                      // its version; empty: not known
   bool torch_with_cuda = true;
-  dry::StepTimed time;  // of a step; by story_of it has none
+  dry::StepTimed time;  // a step's; story_of leaves it empty
   std::int64_t unknown_values() const;
 };
 

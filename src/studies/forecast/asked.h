@@ -38,8 +38,8 @@ void describe(Of<Forecast> auto& a, auto&& f) {
 // A setting of the command line that is varied: "batch=1..256", "len=1024,4096".
 struct Varied {
   std::string name;
-  std::vector<std::string> values;  // of a list
-  std::int64_t low = 0, high = 0;   // of a range
+  std::vector<std::string> values;  // a list's values
+  std::int64_t low = 0, high = 0;   // a range's ends
 };
 Varied list_of_values(const std::string& text, const std::vector<std::string>& program);   // --sweep
 Varied range_of_values(const std::string& text, const std::vector<std::string>& program);  // --largest

@@ -1,4 +1,4 @@
-// forecast — does somebody else's program fit on a card, and what takes its bytes: the program itself, run dry.
+// forecast — does a program fit on a card, and what takes its bytes: the program itself, run dry.
 #pragma once
 #include <functional>
 
@@ -15,16 +15,16 @@ struct Told {
   ForecastRow row;
   std::vector<ForecastRankRow> ranks;    // the one that needs most first
   std::vector<ProgramAccount> accounts;  // the same order
-  std::vector<ProcessStory> processes;   // that did anything on a card
-  ForecastTime time;                     // of the rank whose steps take longest
+  std::vector<ProcessStory> processes;   // processes that used a card
+  ForecastTime time;                     // the slowest rank's
   std::optional<RanOut> ran_out{};       // on this card
   bool went_on = false;                  // it ran out of memory, caught that, and ended well
   bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
-  bool stopped = false;                  // by Ctrl-C
+  bool stopped = false;                  // Ctrl-C stopped it
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
   Device device;
   Room room;
-  std::optional<ForecastRow> expandable{};  // with expandable segments, where that may decide
+  std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
 };
 
 // What the program writes while it runs.

@@ -13,10 +13,10 @@ namespace headroom::studies {
 struct ForecastRow {
   std::string program;
   std::string setting;  // "batch=8"; empty where nothing is varied
-  std::string change;   // what --try changed; empty: nothing
+  std::string change;   // the change of --try; empty: none
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
-  bool fits = false;                                       // by high_bytes
-  std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // what needed_bytes may be on a card; no high: nothing bounds it
+  bool fits = false;                                       // high_bytes decides
+  std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // the interval of needed_bytes on a card; no high: no bound is known
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string time_why, time_limit;  // why there are no ms; what limits the step
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
@@ -71,7 +71,7 @@ struct ForecastRankRow {
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};
   std::optional<std::uint64_t> step_allocated_bytes{}, fragmented_bytes{};
   std::optional<std::int64_t> steps{};
-  std::string line;  // that allocated at the peak
+  std::string line;  // a line that allocated at the peak
 };
 void describe(Of<ForecastRankRow> auto& r, auto&& f) {
   using enum Role;
@@ -108,7 +108,7 @@ void describe(Of<ForecastPhaseRow> auto& r, auto&& f) {
   f(r.left_bytes, {.name = "left_bytes", .role = measured, .unit = bytes});
 }
 
-// Blocks that are allocated at the peak, or saved for backward; what they are, and who allocated them.
+// Blocks that are allocated at the peak, or saved for backward; what they are, and which line allocated them.
 struct ForecastBlockRow {
   std::int64_t rank = 0;
   std::string what, module, line;

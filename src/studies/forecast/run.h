@@ -15,7 +15,7 @@ struct DryRunAsked {
   std::vector<std::string> program;
   dry::Dry dry;
   std::int64_t steps = 0;                                                  // 0: until the peaks of two steps agree
-  std::optional<dry::Rates> rates{};                                       // of the card; without them steps have no time
+  std::optional<dry::Rates> rates{};                                       // the card's; without them steps have no time
   std::vector<std::string> settings;                                       // NAME=value, of --try
   std::function<void(std::string_view)> output = [](std::string_view) {};  // the program's own, as it comes
   std::function<void(std::int64_t steps, std::uint64_t live_bytes)> progress = [](std::int64_t, std::uint64_t) {};
@@ -29,7 +29,7 @@ struct DryRun {
 
   bool any_bytes() const;                   // a card was used
   bool says(std::string_view words) const;  // the tail has them, in whatever case
-  std::string last_line() const;            // of the tail: an exception's, else one that has something in it
+  std::string last_line() const;            // of the tail: an exception's line, else the last that is not empty
 };
 
 std::string find_dry_library();  // an Error says where it should be

@@ -18,9 +18,9 @@ struct ForecastTime {
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string why;                     // no ms
   std::string limit;                   // the part that takes most of the step: "products", "host", …
-  std::string source;                  // of the rates
-  double launches = 0, launch_us = 0;  // that the host issues in a step, and takes for each
-  double tflops = 0;                   // of products and attention, over the step
+  std::string source;                  // where the rates come from
+  double launches = 0, launch_us = 0;  // launches that the host issues in a step, and its time for each
+  double tflops = 0;                   // rate of products and attention, over the step
   std::vector<ForecastTimeRow> parts;
 };
 ForecastTime forecast_time(const dry::StepTimed&, const std::optional<dry::Rates>&, const Device&);

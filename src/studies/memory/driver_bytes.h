@@ -22,7 +22,7 @@ class DriverBytes {
     const DeviceMemory m = device_memory();
     return std::int64_t(m.total_bytes - m.free_bytes);
   }
-  std::int64_t context() const { return context_; }                               // and what other programs hold on the card
+  std::int64_t context() const { return context_; }                               // includes what other programs hold on the card
   std::int64_t loaded() const { return (before_ - context_) + (ran_ - after_); }  // kernels' code, cuBLAS, recorded graphs
   std::int64_t unexplained(std::size_t arena) const { return used() - context_ - loaded() - std::int64_t(arena); }
 

@@ -6,9 +6,9 @@ namespace headroom::studies {
 
 Outcome memory_model_as_pytorch(const ModelMemory&);  // yes: any of the rows fits
 
-pytorch::LanguageModel language_model_of(const ModelMemory&);  // of its first case; batch, len, precision and keep are each row's
+pytorch::LanguageModel language_model_of(const ModelMemory&);  // for its first case; batch, len, precision and keep differ by row
 
-std::string options_of(const pytorch::LanguageModel&);  // that `memory model --as pytorch` takes for it
+std::string options_of(const pytorch::LanguageModel&);  // the options of `memory model --as pytorch` for it
 std::string levers_of(const pytorch::LanguageModel&);   // the same without --batch, --len, --precision and --attention
 
 // How many GPUs hold the step with this batch each, as FSDP2 shards it; memory: of each, empty: all of the device.

@@ -205,7 +205,7 @@ void describe(Of<PeakPhaseRow> auto& r, auto&& f) {
 
 struct LargestRow {  // length, with this batch; batch, with this length
   Precision precision;
-  std::optional<engine::Keeping> keep{};  // of this library's step alone
+  std::optional<engine::Keeping> keep{};  // only for this library's step
   std::string with{};                     // its other levers that are not as usual
   std::int64_t batch = 0, len = 0, largest_len = 0, largest_batch = 0;
 };

@@ -36,7 +36,7 @@ inline engine::LeverLists levers_to_try() {
       for (std::size_t i = 0; i < names_of<One>.name.size(); ++i) list.push_back(One(i));
     }
   });
-  all.precision.clear();  // by the device
+  all.precision.clear();  // the device decides
   all.attention = {"flash", "plain"};
   all.keep = every_keep();
   all.logits = {engine::Logits::whole};
@@ -50,7 +50,7 @@ struct Plan {
   int gpus = 1;
   int per_host = 8;
   std::optional<LinkRate> link;
-  engine::LeverLists levers = levers_to_try();  // what may be chosen; no precision: fp32, bf16, and tf32 on a GPU
+  engine::LeverLists levers = levers_to_try();  // the values to try; no precision: fp32, bf16, and tf32 on a GPU
   std::optional<std::uint64_t> memory_bytes;
   std::int64_t most = 10;
   ModelUse use = ModelUse::train;
@@ -80,15 +80,15 @@ void describe(Of<Plan> auto& p, auto&& f) {
 }
 
 struct Setting {
-  engine::Recipe recipe;  // of one micro-batch
+  engine::Recipe recipe;  // the recipe of one micro-batch
   std::size_t peak_bytes = 0, saved_bytes = 0, standing_bytes = 0;
   std::size_t stand_in_bytes = 0;                 // engine::stand_in_bytes
-  double flops = 0, traffic = 0, link_bytes = 0;  // of the whole step, on one GPU
+  double flops = 0, traffic = 0, link_bytes = 0;  // totals of the whole step, on one GPU
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
-  std::optional<engine::Expected> expected;       // of one step
+  std::optional<engine::Expected> expected;       // the time of one step
   std::size_t host_bytes = 0;                     // pinned, of the host
-  double exposed_ms = 0;                          // of link_ms_at_least, what the step waits for: it is in ms_at_least
-  std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // that stand at the peak
+  double exposed_ms = 0;                          // the part of link_ms_at_least that the step waits for; included in ms_at_least
+  std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // bytes at the peak
 
   std::size_t peak() const { return peak_bytes + stand_in_bytes; }
 };

@@ -1,4 +1,4 @@
-// plan --as pytorch: the settings of PyTorch's training step that fit, for someone who will run torchtitan or a program like it.
+// plan --as pytorch: the settings of PyTorch's training step that fit, before a run of torchtitan or a program like it.
 #pragma once
 #include "studies/memory/pytorch/language_model.h"
 #include "studies/plan/plan.h"
@@ -29,7 +29,7 @@ void describe(Of<PyTorchPlanRow> auto& r, auto&& f) {
   f(r.gpus, {.name = "gpus", .show = Show::detail});
 }
 
-struct PyTorchWayRow {  // what is trained, by whom it is updated, and the least that this needs beside
+struct PyTorchWayRow {  // what is trained, with which optimizer, and the least other options that fit
   std::string way;
   std::uint64_t needed_bytes = 0;
   bool fits = false;

@@ -20,10 +20,10 @@ struct AccumulateSettings {
     std::int64_t count = 1000;
   };
   std::vector<Sum> sums{{0.01, 1000}, {0.001, 10000}};
-  std::vector<std::string> dtypes{"fp32", "fp16", "bf16", "e4m3", "e5m2"};  // that the sum or the addend may have
+  std::vector<std::string> dtypes{"fp32", "fp16", "bf16", "e4m3", "e5m2"};  // formats of the sum or the addend
   std::vector<std::string> methods{"sequential", "pairwise", "kahan", "blocked", "stochastic"};
   std::int64_t block = 32;  // addends that a blocked sum adds before it adds them to the total
-  std::uint64_t seed = 0;   // of stochastic rounding
+  std::uint64_t seed = 0;   // seed of stochastic rounding
 };
 
 std::vector<std::string> accumulate_methods();
@@ -45,10 +45,10 @@ struct Accumulation {
   std::string experiment, method, dtype, addend_dtype;
   double value = 0;
   std::int64_t count = 0;
-  double addend = 0;  // what the value became in the addend's format
+  double addend = 0;  // the value, rounded to the addend's format
   double result = 0, exact = 0;
   std::optional<Stall> stall;            // it did
-  std::optional<Stall> block_stall;      // of blocked sums: inside every block, counted from its first addend
+  std::optional<Stall> block_stall;      // for blocked sums: inside every block, counted from its first addend
   std::optional<double> would_stall_at;  // it has not yet, but will at this sum if the range reaches so far
   std::string why;
   std::vector<std::pair<double, double>> path;  // additions, relative error of the running sum

@@ -93,7 +93,7 @@ struct Stochastic {
   Random random;
   std::uint64_t step = 0;
   float sum = 0;
-  HEADROOM_CONVERT void add(float x) {  // to fp32 and from there to T, with bits of their own: the mean survives both
+  HEADROOM_CONVERT void add(float x) {  // rounds to fp32, then to T, each with its own bits: both keep the mean
     const std::uint64_t bits = random.bits(step++);
     sum = widen(narrow_stochastic<T>(stochastic_fp32(double(sum) + double(x), std::uint32_t(bits)), std::uint32_t(bits >> 32)));
   }

@@ -30,7 +30,7 @@ OpModel op_model_from_json(const std::string& text, const std::string& source);
 
 struct OpDTypes {
   ModelOp op;
-  std::vector<DType> inputs;  // as they come
+  std::vector<DType> inputs;  // their dtypes before casts
   DType input_cast, weights, math, output;
   OpRule rule;
 };
@@ -41,7 +41,7 @@ struct Autocast {
   std::vector<OpDTypes> ops;
   DType parameters, weight_copy, gradients, activation_gradients, optimizer;
   const OpDTypes* loss() const;  // none when the model does not end in a loss
-  DType logits() const;          // of the loss's input, or the last output
+  DType logits() const;          // dtype of the loss's input, or of the last output
 };
 
 Autocast autocast(const OpModel&, const Policy&, DType low);

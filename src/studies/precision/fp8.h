@@ -36,9 +36,9 @@ void describe(Of<Fp8Settings> auto& s, auto&& f) {
 struct ProductError {
   double snr_db = 0;                    // sums in FP32
   double worst_row_db = 0;              // the same of the worst row of C
-  double hopper_db = 0;                 // as Hopper's matrix units add, over the whole of k; two levels where scales differ along k
+  double hopper_db = 0;                 // with Hopper's sums over the whole of k; in two levels if scales differ along k
   double two_level_db = 0;              // the same adder over 128 of k, FP32 above
-  std::int64_t clipped = 0;             // of both operands
+  std::int64_t clipped = 0;             // numbers of both operands
   double flushed_a = 0, flushed_b = 0;  // share of the operand's numbers that became 0
 };
 

@@ -51,7 +51,7 @@ struct NormCase {
 
 struct NormError {  // relative to the RMS of the exact output; infinite when an output is not finite
   double max = 0, rms = 0;
-  bool equal_on_card = true;  // where there is one: its outputs have the same bits
+  bool equal_on_card = true;  // its outputs have the same bits, if there is a card
   bool epsilon_lost = false;  // adding it to the mean square changed nothing, in every row
   NormTrouble trouble = NormTrouble::none;
   bool right() const { return rms <= norm_tolerance; }

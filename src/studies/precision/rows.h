@@ -127,7 +127,7 @@ void describe(Of<Fp8AttentionBackwardRow> auto& r, auto&& f) {
 struct AccumulateRow {
   std::string experiment{};
   Value result{};
-  Value on_gpu{};                    // of a card that was asked
+  Value on_gpu{};                    // the card's value, if one was asked
   std::optional<bool> equal_bits{};  // whether its bits are the CPU's
   double exact = 0;
   Value error{};

@@ -20,11 +20,11 @@ struct ProfileOptions {
   int steps = 3, warmup = 1;  // recorded, and before them
   std::string trace;          // a file; empty: none
   bool counters = false;      // the hardware's own, where it permits
-  bool only = false;          // of a step: its last phase alone
+  bool only = false;          // profile the last phase alone
   std::uint64_t seed = 0;
   int threads = 0;  // 0: every core
   std::function<bool()> stop = [] { return false; };
-  dist::Group* group = nullptr;  // of the ranks that take the step together, each of which calls
+  dist::Group* group = nullptr;  // the ranks that take the step together; each of them calls
 };
 
 struct Profile {      // one thing that was run
@@ -32,12 +32,12 @@ struct Profile {      // one thing that was run
   profile::Timeline timeline;
   std::vector<Entry> at_peak;
   std::size_t peak_bytes = 0;
-  double recording_ms = 0;  // what the recording itself took of a step
-  double sm_hz = 0;         // of a GPU, while it was recorded
+  double recording_ms = 0;  // time of a step that recording took
+  double sm_hz = 0;         // a GPU's clock while it was recorded
   std::optional<profile::Counted> counted{};
   std::vector<std::string> notes{};
-  std::vector<engine::QuantisedCount> quantised{};  // in fp8, of the last step
-  std::vector<RankRow> ranks{};                     // of several
+  std::vector<engine::QuantisedCount> quantised{};  // for fp8: counts of the last step
+  std::vector<RankRow> ranks{};                     // one for each of several ranks
   std::vector<LaneRow> lanes{};
 };
 
@@ -60,7 +60,7 @@ struct ProfileAttention {
   attention::Problem problem;
   std::vector<std::string> variants;  // names or families
   Passes passes = Passes::both;
-  AttentionSweep of{};  // that the problem is from: it fills what inputs have beside Q, K and V
+  AttentionSweep of{};  // the problem's sweep: it fills the inputs beside Q, K and V
 };
 ProfileResult profile_attention(const ProfileAttention&, const Device&, const ProfileOptions&);
 

@@ -17,7 +17,7 @@ struct ProgramRun {
   std::string ended_by;  // a signal's name, or empty
   double wall_s = 0;
   std::vector<profile::ActivityLog> logs;  // one for each process of it that used CUDA
-  std::optional<ForecastRow> bytes{};      // of PyTorch's allocator, by the names of a forecast; none: it was not heard
+  std::optional<ForecastRow> bytes{};      // PyTorch's allocator's, by the names of a forecast; none: it was not recorded
 };
 
 // `library`: libheadroom_inject.so; empty: found beside this program, or where it was installed. An Error says what was not found.

@@ -170,7 +170,7 @@ void describe(Of<MomentRow> auto& r, auto&& f) {
 struct RankRow {  // one of several ranks in a step, on the mean
   std::int64_t rank = 0;
   double step_ms = 0, work_ms = 0, collectives_ms = 0;
-  double exposed_ms = 0;  // of the collectives, and of waits just before and after them, while nothing else ran
+  double exposed_ms = 0;  // collectives, and waits just before and after them, while nothing else ran
   double link_bytes = 0;
   std::int64_t peak_bytes = 0, forecast_peak_bytes = 0;
 };
@@ -186,7 +186,7 @@ void describe(Of<RankRow> auto& r, auto&& f) {
   f(r.forecast_peak_bytes, {.name = "forecast_peak_bytes", .role = measured, .unit = Unit::bytes});
 }
 
-struct LaneRow {  // of the last step of a rank: a collective, or the work between two
+struct LaneRow {  // in the last step of a rank: a collective, or the work between two
   std::int64_t rank = 0, stream = 0;
   double start_ms = 0, ms = 0;  // since that rank's step began
   std::string what{};
@@ -204,7 +204,7 @@ void describe(Of<LaneRow> auto& r, auto&& f) {
   f(r.link_bytes, {.name = "link_bytes", .role = noted, .unit = Unit::bytes});
 }
 
-struct StandingRow {  // who stands at the peak
+struct StandingRow {  // a tensor that is live at the peak
   std::string name, shape, dtype;
   std::int64_t bytes = 0;
   std::string phase;

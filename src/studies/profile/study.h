@@ -9,15 +9,15 @@ namespace headroom::studies {
 
 struct KeptProfile {
   ProfileResult result;
-  Outcome outcome;  // without its record: how much of a profile is shown depends on where (profile_record)
+  Outcome outcome;  // has no record: where it is shown decides how much (profile_record)
 };
 
 // Of the sweep, or of the step: one value of each list, as one step or one problem is profiled; phase: the largest, those before it are too.
 KeptProfile profile_attention_study(const AttentionSweep&, const Device&, const ProfileOptions&, const Host&);
-engine::Recipe only_step(const StepTime&, engine::Purpose phase);  // an Error where it is no one step, or none of the engine's
+engine::Recipe only_step(const StepTime&, engine::Purpose phase);  // throws an Error if it is not exactly one step of the engine
 KeptProfile profile_step_study(const StepTime&, engine::Purpose phase, const Device&, const ProfileOptions&, const Host&);
 
-// Variants that serve the sweep's one problem; who was asked for by name and does not is an Error, before the first is run.
+// Variants that serve the sweep's one problem. A named variant that does not serve is an Error, before any runs.
 std::vector<std::string> variants_that_serve(const AttentionSweep&, const Device&);
 
 }  // namespace headroom::studies

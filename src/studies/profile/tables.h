@@ -14,13 +14,13 @@ namespace headroom::studies {
 struct ProfileTables {
   const profile::Timeline& timeline;
   Ceilings ceilings;
-  Precision precision;  // of the model: what FP32 products are formed in
+  Precision precision;  // the model's: FP32 products are formed in it
 
   Table kernels() const, phases() const, modules() const, layers() const, attention() const, roofline() const, gaps() const,
       timeline_rows() const, memory() const;
   WorkRow work(const std::string& phase) const;
   double step_ms() const;                     // mean
-  std::optional<double> step_ms_std() const;  // of a step; nothing of a single one
+  std::optional<double> step_ms_std() const;  // of a step's time; none for a single step
   double steps() const;
   double covered() const;              // share of the steps in which something ran
   std::string roofline_chart() const;  // drawn in text; empty when a ceiling is missing

@@ -1,4 +1,4 @@
-// A forecast of somebody else's program: its live bytes, its phases, who is allocated at the peak; of several settings, what each needs.
+// A forecast of a program: its live bytes, its phases, what is allocated at the peak; of several settings, what each needs.
 #include <algorithm>
 #include <map>
 

@@ -62,7 +62,7 @@ Record differences(const ReportRun& a, const ReportRun& b) {
   return r;
 }
 
-// What the program knows of a machine by its name, where nobody measured one.
+// What the program knows of a machine by its name, if none was measured.
 void add_known(const Device& d, Record& into) {
   into.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes).add("units", std::int64_t(d.units));
   const Ceilings& c = d.ceilings;

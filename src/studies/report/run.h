@@ -15,10 +15,10 @@ struct RowTable {
 };
 
 struct ReportRun {
-  std::string name;                                          // as a person says it: "run 3", or the file's name
+  std::string name;                                          // the name to read: "run 3", or the file's name
   std::string command, machine, version, started, finished;  // empty: not known
   RowObject settings = RowObject::object();
-  RowObject device = RowObject::object();  // what a file says of its machine
+  RowObject device = RowObject::object();  // the machine in a file
   std::vector<std::string> notes{};
   std::vector<RowTable> tables{};
 

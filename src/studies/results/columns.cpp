@@ -135,7 +135,7 @@ const RowKind* kind_of(std::string_view table, const RowObject& row) {
   return 2 * most > fields ? best : nullptr;
 }
 
-// Of fields that nobody described.
+// For fields without a description.
 Unit unit_by_words(const std::string& field) {
   const auto is = [&](std::string_view word) {
     return field == word || (field.ends_with(word) && field[field.size() - word.size() - 1] == '_');

@@ -1,5 +1,5 @@
 // What a row's fields are: the description of the rows that a command writes, found again by their names. Rows of another program,
-// which nobody described, are read by the words in their names: "peer_ms" is a time, "dim" is part of the question.
+// which have no description, are read by the words in their names: "peer_ms" is a time, "dim" is part of the question.
 #pragma once
 #include <map>
 #include <span>
@@ -21,7 +21,7 @@ class Columns {
   bool described() const { return described_; }
 
  private:
-  mutable std::map<std::string, Column> known_;  // what another program's field seems to be is added when it is asked for
+  mutable std::map<std::string, Column> known_;  // guesses for other programs' fields are added when needed
   bool described_ = false;
 };
 

@@ -12,12 +12,12 @@
 namespace headroom::studies {
 
 struct ComparedRun {
-  std::string name;  // as the user said it
+  std::string name;  // as typed
   std::vector<RowObject> rows;
   std::vector<std::vector<RowObject>> again{};  // rows of other runs of the same settings: the spread between runs is known by them
 };
 
-struct TimedLine {  // of a profile: what a time is of; its step, each phase, module and kernel
+struct TimedLine {  // a time in a profile: the step, each phase, module and kernel
   std::string problem;
   std::optional<double> step_ms, step_ms_std, gpu_ms, ms;
   std::optional<double> steps;
@@ -37,7 +37,7 @@ enum class Verdict : std::uint8_t { same, faster, slower, unclear };
 struct TimeRow {  // one time of a pair
   std::string problem, time;
   double a_ms = 0, b_ms = 0, ratio = 0;
-  std::optional<double> spread;  // of the ratio, relative to it: between runs where there are several, else two standard errors within each
+  std::optional<double> spread;  // relative spread of the ratio: between runs if there are several, else two standard errors within each
   Verdict verdict = Verdict::same;
   std::string runs = one_run_each;
   static constexpr const char* one_run_each = "one run each";
@@ -54,7 +54,7 @@ struct ChangeRow {  // one value of a pair that is no time, and is not as it was
 struct Comparison {
   std::vector<TimeRow> times;
   std::vector<ChangeRow> changes;
-  std::string in_every_row;                       // of what was asked, said once
+  std::string in_every_row;                       // settings of all rows, shown once
   std::size_t pairs = 0, missing = 0, added = 0;  // rows without a partner: of A, of B
 
   bool slower() const;

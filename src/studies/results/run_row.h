@@ -23,6 +23,6 @@ void describe(Of<RunRow> auto& r, auto&& f) {
   f(r.settings, {.name = "settings", .role = noted, .show = Show::detail});
 }
 
-inline constexpr const char* cut_short = "cut short";  // where a run has not finished
+inline constexpr const char* cut_short = "cut short";  // a run that did not finish
 
 }  // namespace headroom::studies

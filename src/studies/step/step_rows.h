@@ -20,7 +20,7 @@ class StepRows {
   // What is asked of a row beside its recipe is in StepTime. All are borrowed.
   StepRows(const StepTime&, const Device&, const std::function<bool()>& stop, dist::Group* group = nullptr);
 
-  StepRow measured_row(const StepCase&);  // what fails or does not fit is a row too
+  StepRow measured_row(const StepCase&);  // a failure, or a step that does not fit, is a row too
   bool on_gpu() const { return place_.on_gpu(); }
   double cpu_ceiling() const { return cpu_ceiling_; }
   std::int64_t context_bytes() const { return driver_.context(); }

@@ -54,7 +54,7 @@ struct StepRow {
   std::string model;
   std::int64_t batch = 0, len = 0;
   std::string documents{};  // lengths, with commas between them
-  engine::Levers levers{};  // as they were asked
+  engine::Levers levers{};  // as asked for
   engine::Purpose phase = engine::Purpose::forward;
   bench::Stats samples{};  // not a column: its mean and spread are
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
@@ -66,7 +66,7 @@ struct StepRow {
   engine::Ranks ranks{};
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
   std::optional<double> link_ms{}, exposed_ms{};                    // forecast, where the link is known
-  std::string kept{};                                               // by which blocks
+  std::string kept{};                                               // which blocks keep what
   std::optional<std::int64_t> host_bytes{}, forecast_host_bytes{};  // pinned, where blocks keep there
   std::optional<double> host_ms{}, host_exposed_ms{};               // forecast, where the host's link is known
 };
@@ -109,10 +109,10 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.host_exposed_ms, {.name = "host_exposed_ms", .role = noted, .unit = Unit::ms, .show = detail});
 }
 
-std::string in_words(const std::vector<std::int64_t>& documents);  // as StepRow::documents has them
+std::string in_words(const std::vector<std::int64_t>& documents);  // the words of StepRow::documents
 // One of the steps that are asked for: what every command that takes a StepTime runs or forecasts.
 engine::Recipe recipe_of(const StepTime&, const engine::ModelConfig&, const engine::Levers&, std::int64_t len, engine::Purpose);
-std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, what they have together; an Error where that is nothing
+std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, their total length; an Error if that is 0
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.
 Outcome step_study(const StepTime&, const Device&, const Host&, dist::Group* group = nullptr);

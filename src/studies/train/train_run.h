@@ -19,21 +19,21 @@ struct TrainRun {
   std::optional<std::uint64_t> memory{};
   std::string data;
   engine::TokenFormat format = engine::TokenFormat::text;
-  std::optional<engine::DocumentsBy> documents{};  // what ends a document of the data; none: sequences begin anywhere
+  std::optional<engine::DocumentsBy> documents{};  // how documents end; none: sequences begin anywhere
   double held_out = 0.1;
   adamw::Hyper hyper;
   engine::Schedule schedule;
   std::uint64_t seed = 0;
   std::string init;          // a folder whose weights a fresh run begins with: Hugging Face's, or of checkpoints; empty: random ones
-  std::string folder;        // of checkpoints; empty: none are kept
+  std::string folder;        // folder of checkpoints; empty: none are kept
   std::string hugging_face;  // a folder for the weights at the end, as transformers reads them; empty: none
   std::int64_t every = 100;
   bool resume = false;
-  bool switch_precision = false;         // what it goes on from may have been trained in another precision, or with other scales
+  bool switch_precision = false;         // the checkpoint may have another precision or other scales
   std::int64_t log_every = 50;           // steps between rows
-  std::int64_t validation_batches = 64;  // of the held-out part, evenly spread; 0: all
+  std::int64_t validation_batches = 64;  // batches of the held-out part, evenly spread; 0: all
   std::int64_t sample = 0;               // tokens to print at the end: bytes of a text, else numbers
-  std::string prompt = "\n";             // what a sampled text goes on from; a document, from its beginning on
+  std::string prompt = "\n";             // start of the sampled text, or of a document
   double temperature = 0.8;
   int threads = 0;  // 0: every core
 };
@@ -76,10 +76,10 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
 struct TrainRow {
   std::int64_t step = 0;
   double loss = 0, lr = 0;
-  std::optional<double> grad_norm;  // not known where updates happen during backward
+  std::optional<double> grad_norm;  // unknown if updates happen during backward
   double tokens_per_s = 0;
-  std::optional<std::int64_t> clipped{};  // of the numbers that fp8 quantised in this step
-  std::optional<double> flushed{};        // to zero, a share of them
+  std::optional<std::int64_t> clipped{};  // numbers that fp8 clipped in this step
+  std::optional<double> flushed{};        // the share that became zero
 };
 void describe(Of<TrainRow> auto& r, auto&& f) {
   f(r.step, {.name = "step"});

@@ -23,7 +23,7 @@ def observe(torch):
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds `torch` as everybody does, and calls `observe` once its code has run."""
+    """Finds `torch` in the usual way, and calls `observe` once its code has run."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch":

@@ -42,7 +42,7 @@ LAZY = ctypes.create_string_buffer(b"\x5a", 1)
 
 
 class Lazy:
-    """An operation on the CPU that nobody has asked for yet: its arguments as they were."""
+    """An operation on the CPU whose result was not needed yet: its arguments as they were."""
     __slots__ = "run args kwargs state view begin end done".split()
 
     def __init__(self):
@@ -50,7 +50,7 @@ class Lazy:
 
 
 class Rules:
-    """What stands for values that nobody knows. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
+    """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, or all where routing is the
     worst."""
 
@@ -150,7 +150,7 @@ class Values:
     # ---- results that are computed when they are read
 
     def defer(self, op, bare, args, kwargs, t):
-        """True: `t` is known once somebody asks."""
+        """True: `t` can be computed on demand."""
         call = self.Call(later=True)
         lazy = Lazy()
         lazy.args = [self.on_cpu(x, call) for x in args]
@@ -698,7 +698,7 @@ class Values:
             return op._handle.redispatch_boxed(keyset & after, x)
         return kernel
 
-    # ---- reads of what nobody knows
+    # ---- reads of unknown values
 
     def read(self, t):
         if self.later and self.on_card(t):

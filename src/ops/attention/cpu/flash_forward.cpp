@@ -75,7 +75,7 @@ void widen_keys(const ForwardTile& t, const Tensor& from, std::int64_t kv_head, 
     if (page >= 0 && page < p.pages)
       widen_rows<T>(rows_of(from, page, kv_head), inside, here, here, dim, pitch, to + at * pitch);
     else
-      std::fill_n(to + at * pitch, here * pitch, 0.0f);  // no page: nobody sees what would be there
+      std::fill_n(to + at * pitch, here * pitch, 0.0f);  // no page: no query sees these keys
     at += here;
   }
   std::fill_n(to + keys * pitch, (whole - keys) * pitch, 0.0f);

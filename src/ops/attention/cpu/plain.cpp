@@ -87,7 +87,7 @@ std::vector<float> drop_row(const Dropping& dropping, const Problem& p, std::int
   return factors;
 }
 
-// The two products and the softmax of a plain attention, each seen apart by whoever listens.
+// The two products and the softmax of a plain attention, each seen apart by a listener.
 struct PlainParts {
   const Problem& p;
   Context& ctx;

@@ -75,7 +75,7 @@ HWY_NOINLINE void tile_product(std::int64_t rows, std::int64_t depth, Left a, Ri
 }
 
 // 2^x for x ≤ 127, x = n + f, |f| ≤ ½: a polynomial in f, then n into the exponent. Below 2⁻¹²⁶ the result is 0; NaN stays NaN.
-// The polynomial is the minimax of degree 5 among those with 2^0 = 1: relative error 1.1e-7, plus rounding (docs/attention.md).
+// The polynomial is the minimax of degree 5 among those with 2^0 = 1: relative error 1.1e-7, plus rounding (bench/lab/attention_cpu.md).
 HWY_INLINE Vec exp2(Vec x) {
   const Vec shifter = hn::Set(floats, 0x1.8p23f);  // adding it rounds to an integer that then lies in the low bits
   const Vec shifted = hn::Add(x, shifter);

@@ -229,7 +229,7 @@ struct ForwardWalk : Walk<S, false> {
       Way::fetch_tile(to, from, Way::at.head / a.group, tile, dim);
     warp::copies_commit();
   }
-  // Every row by the page that holds it; what no page holds becomes zeros, and nobody sees it. Threads take what they take of other tiles.
+  // Every row by the page that holds it; rows without a page become zeros, which no query sees. Threads take the same parts as of other tiles.
   __device__ __noinline__ void fetch_from_pages(T* to, const Strided& from, int tile, int dim) const {
     const int first = Way::first_column(tile), valid = Way::valid_columns(tile), kv_head = Way::at.head / a.group;
     const int* const pages = a.paged.table + (long long)Way::at.batch * a.paged.of_sequence;

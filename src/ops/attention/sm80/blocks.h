@@ -39,7 +39,7 @@ struct ForwardArgs {
   int heads, group, head_dim, dim_v;
   float scale, cap;  // cap: 0 where scores are not capped
   bool wide;         // every row starts and ends on 16 bytes
-  int* not_numbers;  // set where a sum is NaN (mend.h); null: nobody asks
+  int* not_numbers;  // set if a sum is NaN (mend.h); null: not needed
   Dropout dropout;
 };
 

@@ -233,7 +233,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
     constexpr bool together = Tiles::dim <= 128;  // past it both sums do not fit the registers
     constexpr bool adds_dq =
-        together && sizeof(T) == 4 && !drops;  // in 16 bits the additions cost more than two products: docs/attention.md
+        together && sizeof(T) == 4 && !drops;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;

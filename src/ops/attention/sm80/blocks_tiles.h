@@ -1,5 +1,5 @@
 // Every tuned number of flash_simt and flash_sm80, with its reason. TFLOP/s of the arithmetic really done (dQ 3 products, dK and dV 4, one of
-// them 3 or 2), 4096 queries and keys, no mask, one H200, CUDA 13.0, 2026-11-21: docs/attention.md has the tables.
+// them 3 or 2), 4096 queries and keys, no mask, one H200, CUDA 13.0, 2026-11-21; today's speed: docs/attention.md.
 #pragma once
 
 namespace headroom::attention {

@@ -1,4 +1,4 @@
-// The backward on Hopper, between its host side (flash_sm90_bwd_host.cpp) and its instances, which are compiled file by file.
+// The backward on Hopper, between its host side (bwd_host.cpp) and its instances, which are compiled file by file.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -86,13 +86,13 @@ struct PreArgs {
 
 struct PostArgs {
   const float* dq;
-  const int* turns;  // [pairs, query tiles, 2]: how often was added to dq; null: nobody counted
+  const int* turns;  // [pairs, query tiles, 2]: how often was added to dq; null: not counted
   void* out;
   Strides strides;
   BandOf<int> band;
   int heads, head_dim, query_tiles;
   float scale;
-  int* not_numbers;  // null: nobody asks
+  int* not_numbers;  // null: not needed
 };
 
 struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a key

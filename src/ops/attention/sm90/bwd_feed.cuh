@@ -125,7 +125,7 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
         at.next();
       }
     }
-    // Not before everything of this tile is on its way: who asks early holds a tile that another would begin sooner, and with few tiles that is most of the time.
+    // Claim the next tile late, when all loads of this one are under way: an early claim blocks a tile that an idle block could start.
     index = int(gridDim.x) + (dealt<C, ordered>(a) ? index : atomicAdd(a.next_tile, 1));
     if constexpr (from_list<C, ordered>) found.look_up(a, index);
     s.tile_empty[next.stage].wait_awake(next.parity ^ 1);
@@ -172,7 +172,7 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
           proxy_fence_global();
         }
         s.dq_full[full.stage + group].wait_awake(full.parity);
-        proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls nobody
+        proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls no warp
         float* const to = a.dq + std::size_t(at / 2) * (C::rows * C::dim) + group * share;
         const float* const from = s.dq[buffer] + group * share;
         const int bytes = 256 * dq_columns<C>(group);

@@ -238,7 +238,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
 }
 
 // Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Documents have it where it is the faster one
-// too: free over ordered 1.01–1.09 at 64, 1.02–1.11 at 128; 0.97 with four query heads on a key head (H200, 2026-11-22; docs/attention.md).
+// too: free over ordered 1.01–1.09 at 64, 1.02–1.11 at 128; 0.97 with four query heads on a key head (H200, 2026-11-22; bench/lab/attention_bwd.md).
 template <class T, Reach reach, bool cap>
 void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
@@ -253,7 +253,7 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   }
 }
 
-// Where the fixed order is the faster one though nobody asked for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
+// Where the fixed order is the faster one though the caller did not ask for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
 // step. FlashAttention-3's time over ours, free and fixed (one H200, bench/lab/attention_bwd.md): 64 full 1.05 and 1.12 at 512, 1.07 and 1.06 at 2k;
 // 128 full 1.00 and 1.03 at 2k, causal 0.98 and 0.99 at 2k, 0.98 and 0.97 at 4k.
 template <class Tiles>
@@ -269,7 +269,7 @@ bool better_in_order(const Problem& p, int units) {
 }
 
 // Blocks in a fixed order wait for each other. Two launches of them on streams of one priority are placed one after the other; on streams of
-// two priorities each could hold multiprocessors that the other waits for. So where nobody asked, only streams of the usual priority get them.
+// two priorities each could hold multiprocessors that the other waits for. So unless the caller asked, only streams of the usual priority get them.
 bool usual_priority(const Context& ctx) {
   int priority = 0;
   if (!ctx.dry()) cuda(cudaStreamGetPriority(cuda_stream(ctx.stream), &priority));

@@ -29,7 +29,7 @@ __device__ __forceinline__ bool dealt(const Args& a) {
 // Ordered, lists: the same, from the last key tile of a head down. Whoever waits, waits for tiles that were handed out before its own.
 // Ordered: the key tiles of a head add to a query tile one after another, and handing over takes about as long as a step at head dim 64. So every
 // 2^spread-th key tile of a head runs at the same time and the others in later rounds; those that run together walk so that they come by 2^spread
-// steps apart (full: query tiles / together steps) and nobody waits. heads_at_once such sets fill the multiprocessors, whole rounds of them:
+// steps apart (full: query tiles / together steps) and no block waits. heads_at_once such sets fill the multiprocessors, whole rounds of them:
 //   full     the j-th of them starts j strides in and wraps round
 //   causal   in even heads a key tile starts at its diagonal; in odd heads it walks from the end back, and the block that had key tile i of the
 //            even head takes the i-th longest's complement: every block has the same work
@@ -117,8 +117,8 @@ struct Walk {  // over the steps of a tile: query heads, and the query tiles of 
   }
 };
 
-// The order in which key tiles come by a query tile, made a rule: how many add to it before this one does. Rounds follow each other; in a round
-// those come first that begin nearest to the query tile (full), or those of a later place. Kept up step by step: whoever sends dQ off has little time.
+// The fixed order in which key tiles add to a query tile: how many add before this one. Rounds follow each other. Within a round, first come
+// tiles that begin nearest to the query tile (full), or those of a later place. Updated step by step: the sender is on the critical path.
 template <class C>
 struct Turns {
   const Args& a;
@@ -150,7 +150,7 @@ struct Turns {
   }
 };
 
-// The same by lists (ListedTurns). Where lists are wrong nobody's turn may ever come: a sender's patience ends, and the result is undefined.
+// The same by lists (ListedTurns). Where lists are wrong a turn may never come: a sender's patience ends, and the result is undefined.
 template <class C>
 struct TurnsOfLists {
   ListedTurns turns;

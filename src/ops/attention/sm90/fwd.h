@@ -1,4 +1,4 @@
-// The forward on Hopper, between its host side (flash_sm90_host.cpp) and its instances, which are compiled file by file.
+// The forward on Hopper, between its host side (fwd_host.cpp) and its instances, which are compiled file by file.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -47,7 +47,7 @@ __host__ __device__ inline KeyTiles key_tiles(const ForwardArgs& a, const BandOf
 }
 
 // Where tiles of query rows differ in length, a long and a short one of the same head are dealt together: every unit costs the
-// same, so nobody has to ask what is left, and a head's keys stay in L2. A middle one remains single, at the end.
+// same, so no block has to ask what is left, and a head's keys stay in L2. A middle one remains single, at the end.
 constexpr long long dealt_units(Reach reach, long long row_tiles, long long pairs) {
   return reach == Reach::all ? row_tiles * pairs : (row_tiles + 1) / 2 * pairs;
 }

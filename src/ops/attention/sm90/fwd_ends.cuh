@@ -123,7 +123,7 @@ __device__ void store_from_cluster(const ForwardArgs& a, const Tile& t, const fl
   static_assert(sizeof(float) * C::consumers * 64 * C::dim <= sizeof s.k + sizeof s.v);
   float4* const parts = reinterpret_cast<float4*>(s.k);
   const int thread = group * 128 + int(threadIdx.x) % 128, lane = thread % 32;
-  meet(everybody, threads);  // nobody reads K and V any more
+  meet(everybody, threads);  // all reads of K and V are done
 #pragma unroll
   for (int j = 0; j < C::dim / 8; ++j)
     parts[j * threads + thread] = make_float4(o[4 * j] * mine.inverse[0], o[4 * j + 1] * mine.inverse[0], o[4 * j + 2] * mine.inverse[1],
@@ -162,7 +162,7 @@ __device__ void store_from_cluster(const ForwardArgs& a, const Tile& t, const fl
       if (at + 8 < a.rows) *lse_at(1) = result.lse[1];
     }
   }
-  cluster_meet_reading();  // nobody reads from here any more
+  cluster_meet_reading();  // all reads from here are done
 }
 
 }  // namespace headroom::attention::sm90

@@ -38,7 +38,7 @@ struct Partition {
 };
 
 // The way that takes least, in steps of a block; `units` multiprocessors. Constants from one head of 128 … 65536 on an H200 (132): see
-// docs/attention.md. A cluster's blocks must be neighbours, so that not all multiprocessors can be had.
+// bench/lab/attention_fwd.md. A cluster's blocks must be neighbours, so that not all multiprocessors can be had.
 Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::int64_t key_tiles, int units, bool packed) {
   const Architecture& hopper = architecture_of(90);
   constexpr double step_of_cluster = 0.8, add_in_cluster = 0.8, add_per_block = 0.15, add_parts = 5;

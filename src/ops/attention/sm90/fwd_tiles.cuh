@@ -126,7 +126,7 @@ __device__ Tile tile_of_cluster(const ForwardArgs& a) {
   return t;
 }
 
-// The scheduler, one thread: keeps the divisions away from everybody whose time matters.
+// The scheduler, one thread: keeps the divisions off the critical path.
 template <class C, Reach reach>
 __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
   Turn<2> next;
@@ -139,7 +139,7 @@ __device__ void schedule(const ForwardArgs& a, Shared<C>& s) {
   if constexpr (C::way == Way::parts) {
     deal_parts<C, reach>(a, publish);
   } else {
-    const auto ask = [&] {  // nobody asks for a tile before everybody is at the one before it
+    const auto ask = [&] {  // claims a tile only when every warp is at the one before it
       s.tile_empty[next.stage ^ 1].wait(next.parity ^ (next.stage == 0));
       return atomicAdd(a.next_tile, 1);
     };

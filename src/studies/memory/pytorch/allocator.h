@@ -64,7 +64,7 @@ class Storage {  // gives its bytes back when the last reference goes
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void resize_to_nothing();  // references stay; whoever reads the tensor next has it refilled first
+  void resize_to_nothing();  // references stay; it is refilled before the next read
   void refill();             // as large as it was
 
  private:

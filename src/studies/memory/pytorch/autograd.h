@@ -25,7 +25,7 @@ struct Value {  // a tensor
   DType dtype = DType::f32;
   Shape shape;
   Layout layout = Layout::fresh;
-  std::shared_ptr<Node> node;  // who is owed its gradient; null: nobody asks
+  std::shared_ptr<Node> node;  // receives its gradient; null: not needed
 
   explicit operator bool() const { return bool(storage); }
   Value saved() const { return {storage, dtype, shape, layout, nullptr}; }  // what autograd keeps: the bytes, not the history
@@ -55,7 +55,7 @@ class Engine {
   Value make(const std::string& name, DType, Shape);
   Parameter parameter(const std::string& name, DType, Shape);
   Parameter parameter(const std::string& name, Value);  // of a tensor that is there
-  // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept when nobody asks.
+  // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept if no gradient is needed.
   Value record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward);
   void run_backward(Value root, Value gradient);
   void keep_history(bool on) { history_ = on; }  // torch.no_grad, and what a checkpoint's first pass comes to
