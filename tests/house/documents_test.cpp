@@ -116,7 +116,9 @@ Words folders_of_rooms() {
   for (const auto& e : fs::recursive_directory_iterator(root / "src")) {
     const fs::path folder = e.path().lexically_relative(root);
     const auto depth = std::distance(folder.begin(), folder.end());
-    if (e.is_directory() && depth > 2 && (depth > 3 || folder.parent_path() != "src/ops")) folders.push_back(folder.generic_string());
+    const bool python_made_it = folder.filename() == "__pycache__";
+    if (e.is_directory() && !python_made_it && depth > 2 && (depth > 3 || folder.parent_path() != "src/ops"))
+      folders.push_back(folder.generic_string());
   }
   return folders;
 }
