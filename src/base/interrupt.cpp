@@ -51,7 +51,7 @@ bool interrupted() { return asked_by != 0; }
 
 std::string stopped_by() {
   switch (asked_by) {
-    case 0: return "stopped by a signal to another rank";
+    case 0: return "stopped by a signal to another process";
     case SIGINT: return "stopped by Ctrl-C";
     case SIGTERM: return "stopped by SIGTERM";
     default: return "stopped by SIGHUP";
