@@ -16,12 +16,17 @@ help:  ## this list
 setup:
 	@sh tools/setup
 
+export KERNELS  # GPU kernels: ON, OFF, or AUTO where nvcc is; where it is not set, a first `make run` without a GPU builds none
+
 build: setup  ## build/release/headroom and libheadroom.so
-	@cmake --preset release --log-level=WARNING
+	@sh tools/configure
 	@cmake --build --preset release --target product
 
 run: export COLUMNS ?= 100
-run: build  ## install what is missing, build, show what fits a card and what attention takes, run a short study on this machine, write a page
+run:  ## install what is missing, build, show what fits a card and what attention takes, run a short study on this machine, write a page
+	@sh tools/setup run
+	@sh tools/configure program
+	@cmake --build --preset release --target program
 	$(BUILD)/headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 4
 	$(BUILD)/headroom memory attention --heads 32 --dim 128 --dtype bf16 --len 8192,65536 --device 4090 || test $$? = 3
 	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
@@ -43,7 +48,7 @@ no-cuda: setup
 	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(JOBS)'
 
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
-	@cmake --preset release --log-level=WARNING
+	@sh tools/configure
 	@cmake --build --preset release --target gpu_tests
 	@ctest --preset release -L gpu -j $(JOBS)
 

@@ -1,5 +1,5 @@
 # The CUDA rooms: src/gpu, *.cu (by nvcc) and *_host.cpp (their host side, by the C++ compiler), and Hopper's attention in instances
-# that are generated into the build folder. Without CUDA the files called no_cuda.cpp stand in for them.
+# that are generated into the build folder. Without CUDA, files called no_cuda.cpp refuse in place of kernels.
 set(cuda_found OFF)
 if(NOT HEADROOM_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -11,9 +11,10 @@ if(NOT HEADROOM_CUDA STREQUAL "OFF")
   endif()
 endif()
 set(HEADROOM_HAS_CUDA ${cuda_found})
+set(HEADROOM_CUDA_ARCHITECTURES "80-virtual;90-real" CACHE STRING "Cards that kernels are built for, as CMAKE_CUDA_ARCHITECTURES; Hopper's own come on top")
 
 if(HEADROOM_HAS_CUDA)
-  set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)
+  set(CMAKE_CUDA_ARCHITECTURES ${HEADROOM_CUDA_ARCHITECTURES})
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   foreach(kind STANDARD EXTENSION)  # CMake 3.25 does not know how to ask nvcc 13 for it

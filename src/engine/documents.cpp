@@ -23,7 +23,7 @@ attention::Problem Packed::of(attention::Problem p) const {
 }
 
 namespace {
-std::vector<Packed::Some> counted(const std::map<std::int64_t, std::int64_t>& of_len, double rows) {
+std::vector<Packed::Some> lengths_counted(const std::map<std::int64_t, std::int64_t>& of_len, double rows) {
   std::vector<Packed::Some> all;
   for (const auto& [len, count] : of_len) all.push_back({len, double(count) / rows});
   return all;
@@ -33,7 +33,7 @@ std::vector<Packed::Some> counted(const std::map<std::int64_t, std::int64_t>& of
 Packed packed_as(const std::vector<std::int64_t>& lengths) {
   std::map<std::int64_t, std::int64_t> of_len;
   for (const auto len : lengths) ++of_len[len];
-  return {.most = std::int64_t(lengths.size()), .lengths = counted(of_len, 1)};
+  return {.most = std::int64_t(lengths.size()), .lengths = lengths_counted(of_len, 1)};
 }
 
 namespace {
@@ -150,7 +150,7 @@ std::int64_t Packing::tokens() const {
 Packed Packing::packed() const {
   std::map<std::int64_t, std::int64_t> of_len;
   for (const Piece& p : pieces_) ++of_len[p.len];
-  return {.most = most_, .lengths = counted(of_len, double(rows()))};
+  return {.most = most_, .lengths = lengths_counted(of_len, double(rows()))};
 }
 
 // A Feistel network over the least power of 4 that is not below n; what comes out beyond n goes in again.

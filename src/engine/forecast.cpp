@@ -182,8 +182,7 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
     std::unique_ptr<Training> t;
     if (!r.model.counted) t = std::make_unique<Training>(r, ctx);
     std::string who((t ? t->variant() : counted_variant(*r.model.counted, r, ctx)).name);
-    if (t ? t->stands_in() : counted_stands_in(*r.model.counted, r, ctx))
-      who = fmt::format("the CPU's {} (no GPU kernel of this build serves it)", who);
+    if (t ? t->stands_in() : counted_stands_in(*r.model.counted, r, ctx)) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
     auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
     if (at == kernels.end()) at = kernels.insert(at, {who, ""});

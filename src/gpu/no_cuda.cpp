@@ -15,7 +15,9 @@
 namespace headroom {
 
 namespace {
-[[noreturn]] void refuse() { throw Error(Code::unsupported, "a CUDA device cannot be had: this build has no CUDA, nvcc was not found"); }
+[[noreturn]] void refuse() {
+  throw Error(Code::unsupported, "a CUDA device cannot be had: this build has no GPU kernels; 'make build' builds them where nvcc is");
+}
 }  // namespace
 
 int cuda_device_count() { return 0; }

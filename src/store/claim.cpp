@@ -16,15 +16,15 @@ namespace {
 
 // A local socket whose name is in no file system: it goes with its process, even a killed one. The name is the store's place on
 // disk, so that links and relative paths mean the same store.
-struct Place {
+struct ClaimPlace {
   sockaddr_un at{};
   socklen_t size = 0;
 };
-Place place_of(const std::string& file, std::int64_t run) {
+ClaimPlace place_of(const std::string& file, std::int64_t run) {
   struct stat s {};
   if (stat(file.c_str(), &s) != 0) return {};
   const std::string name = fmt::format("headroom/run/{}/{}/{}", s.st_dev, s.st_ino, run);
-  Place p;
+  ClaimPlace p;
   p.at.sun_family = AF_UNIX;
   std::memcpy(p.at.sun_path + 1, name.data(), name.size());
   p.size = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -34,7 +34,7 @@ Place place_of(const std::string& file, std::int64_t run) {
 }  // namespace
 
 std::optional<Claim> Claim::of(const std::string& file, std::int64_t run) {
-  const Place place = place_of(file, run);
+  const ClaimPlace place = place_of(file, run);
   Descriptor held(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!held || place.size == 0) return Claim(Descriptor());  // where the system has no such names, nothing is known of other processes
   if (bind(held.get(), reinterpret_cast<const sockaddr*>(&place.at), place.size) == 0) {
@@ -46,7 +46,7 @@ std::optional<Claim> Claim::of(const std::string& file, std::int64_t run) {
 }
 
 std::string Claim::owner(const std::string& file, std::int64_t run) {
-  const Place place = place_of(file, run);
+  const ClaimPlace place = place_of(file, run);
   const Descriptor asking(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ucred who{};
   socklen_t size = sizeof who;

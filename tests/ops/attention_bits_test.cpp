@@ -1,6 +1,6 @@
 // The same bits for any number of threads and on every run; the same answers from every instruction set.
 #include <hwy/targets.h>
-#include "ops/attention/cpu/simd_targets.h"
+#include "ops/simd_targets.h"
 
 #include "tests/attention_run.h"
 

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/attention_widen_test.cpp"
 #include <hwy/foreach_target.h>
-#include "ops/attention/cpu/simd_targets.h"
+#include "ops/simd_targets.h"
 
 #include "ops/attention/cpu/tile_rows-inl.h"
 

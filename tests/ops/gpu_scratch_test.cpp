@@ -62,10 +62,8 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
   Problem p;
   p.batch = 4, p.heads = 32, p.kv_heads = 8, p.len_q = 1, p.len_k = 8192, p.head_dim = 128, p.mask = Mask::causal();
   p.precision = {DType::bf16};
-  if (const Support s = decode->supports(p, h200(), Pass::forward); !s) {
-    EXPECT_EQ(s.why, "this build has no CUDA");
-    GTEST_SKIP() << s.why;
-  }
+  const Support s = decode->supports(p, h200(), Pass::forward);
+  ASSERT_TRUE(s) << s.why;
   const auto bytes_of = [&](std::int64_t clusters, std::int64_t rows, std::int64_t dim) {
     return Arena::rounded(std::size_t(2 * clusters * rows * (dim / 2 + 1) * 16));
   };

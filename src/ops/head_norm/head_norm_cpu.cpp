@@ -1,5 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/head_norm/head_norm_cpu.cpp"
+#include "ops/simd_targets.h"  // before anything of Highway
+
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 

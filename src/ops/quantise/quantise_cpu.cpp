@@ -2,6 +2,8 @@
 // come from maxima of all strips, taken before.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/quantise/quantise_cpu.cpp"
+#include "ops/simd_targets.h"  // before anything of Highway
+
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 

@@ -18,7 +18,7 @@ using profile::Slice;
 
 namespace {
 
-constexpr std::size_t rows_shown = 15;
+constexpr std::size_t programs_shown = 15;
 constexpr int letters_for_people = 72, letters_of_two = 48;  // a name alone in its row; one of two
 constexpr int most_streams = 1000, most_lanes = 16;          // of a device, of a stream, in a trace
 constexpr double pause_ns = 1e7;  // who waits that long does not wait for the next launch: start-up, a graph made ready, input
@@ -81,7 +81,7 @@ double sum_ns(const std::vector<const Slice*>& slices) {
 Table kernels_of(const ActivityLog& log, double all_ns, bool for_people) {
   std::vector<ProgramKernelRow> rows;
   for (const auto& [name, slices] : grouped<std::string>(log.slices, [](const Slice& s) { return s.kernel; })) {
-    if (for_people && rows.size() == rows_shown) break;
+    if (for_people && rows.size() == programs_shown) break;
     std::int64_t bytes = 0;
     for (const Slice* s : slices) bytes += s->bytes;
     const double ns = sum_ns(slices);
@@ -146,7 +146,7 @@ Table gaps_of(const Occupied& o, bool for_people) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   std::vector<ProgramGapRow> rows;
   for (const auto& [between, s] : sorted) {
-    if (for_people && rows.size() == rows_shown / 2) break;
+    if (for_people && rows.size() == programs_shown / 2) break;
     rows.push_back({.after = shown(between.first, for_people, letters_of_two),
                     .before = shown(between.second, for_people, letters_of_two),
                     .count = s.count,
@@ -163,7 +163,7 @@ Table pauses_of(const ActivityLog& log, const Occupied& o, bool for_people) {
   std::stable_sort(pauses.begin(), pauses.end(), [](const Wait& a, const Wait& b) { return a.ns() > b.ns(); });
   std::vector<PauseRow> rows;
   for (const Wait& w : pauses) {
-    if (for_people && rows.size() == rows_shown / 2) break;
+    if (for_people && rows.size() == programs_shown / 2) break;
     rows.push_back({.at_ms = double(w.after->end_ns - log.loaded_ns) / 1e6,
                     .ms = w.ns() / 1e6,
                     .after = shown(w.after->kernel, for_people, letters_of_two),

@@ -11,18 +11,18 @@ namespace headroom::studies {
 
 namespace {
 
-struct Point {
+struct OpPoint {
   char letter;
   std::string op;
   double intensity, flops;
 };
 
-std::vector<Point> points_of(const Table& t, std::size_t most) {
+std::vector<OpPoint> points_of(const Table& t, std::size_t most) {
   const auto at = [&](const char* name) {
     return std::size_t(std::find_if(t.columns.begin(), t.columns.end(), [&](const Column& c) { return c.name == name; }) -
                        t.columns.begin());
   };
-  std::vector<Point> points;
+  std::vector<OpPoint> points;
   for (const auto& row : t.rows) {
     const auto *intensity = std::get_if<double>(&row[at("intensity")]), *tflops = std::get_if<double>(&row[at("tflops")]);
     if (!intensity || !tflops || *intensity <= 0 || *tflops <= 0 || points.size() == most) continue;
@@ -39,7 +39,7 @@ std::string ProfileTables::roofline_chart() const {
   if (peak <= 0 || copy <= 0 || points.empty()) return "";
   constexpr int width = 64, height = 14;
   double left = peak / copy / 8, right = peak / copy * 8, bottom = peak / 16, top = peak * 1.5;
-  for (const Point& p : points) {
+  for (const OpPoint& p : points) {
     left = std::min(left, p.intensity);
     right = std::max(right, p.intensity);
     bottom = std::min(bottom, p.flops);
@@ -68,7 +68,7 @@ std::string ProfileTables::roofline_chart() const {
   out += fmt::format("  {:>9} +{}\n  {:>9}  {:<{}}{:>10}\n", "", std::string(width, '-'), "", fmt::format("{:.3g}", left), width - 10,
                      fmt::format("{:.3g}", right));
   std::vector<std::string> legend;
-  for (const Point& p : points) legend.push_back(fmt::format("{} {}", p.letter, p.op));
+  for (const OpPoint& p : points) legend.push_back(fmt::format("{} {}", p.letter, p.op));
   return out + "  " + joined(legend, " · ");
 }
 

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/cpu/flash_backward.cpp"
 #include <hwy/foreach_target.h>
-#include "ops/attention/cpu/simd_targets.h"
+#include "ops/simd_targets.h"
 
 #include "ops/attention/cpu/dropout-inl.h"
 #include "ops/attention/cpu/tile_product-inl.h"

@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "ops/attention/cpu/flash_forward.cpp"
 #include <hwy/foreach_target.h>
 #include "base/divide.h"
-#include "ops/attention/cpu/simd_targets.h"
+#include "ops/simd_targets.h"
 
 #include "ops/attention/cpu/dropout-inl.h"
 #include "ops/attention/cpu/tile_product-inl.h"

@@ -2,7 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/cpu/plain_softmax.cpp"
 #include <hwy/foreach_target.h>
-#include "ops/attention/cpu/simd_targets.h"
+#include "ops/simd_targets.h"
 
 #include <algorithm>
 #include <numbers>
