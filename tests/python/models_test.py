@@ -321,7 +321,8 @@ class ModelsTest(unittest.TestCase):
             nets = [made(model, config, "eager", torch.float32, "cpu")]
             nets += [made(model, config, how, torch.float32, "cpu", nets[0].state_dict()) for how in ("headroom",)]
             served = (four, padded, wider)
-            for said, words in ((holes, "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)):
+            cases = [(holes, "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)]
+            for said, words in cases:
                 with self.subTest(model=name, words=words), ht.replace_sdpa() as seen:
                     want, got = (net(tokens, attention_mask=four if said is wider and net is nets[0] else said).logits for net in nets)
                     keep = said.bool() if said is holes else torch.ones(2, 30, dtype=torch.bool)
