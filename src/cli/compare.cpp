@@ -1,5 +1,7 @@
 // headroom compare A B — compares two runs, by number or as files. Exit 3 when something in B is slower.
+#include <cmath>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -8,6 +10,7 @@
 #include "cli/described_options.h"
 #include "cli/options.h"
 #include "studies/report/report.h"
+#include "studies/results/kernels.h"
 
 namespace headroom::cli {
 
@@ -41,6 +44,15 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   return studies::compared(studies::run_from_store(results, *run));
 }
 
+// A forecast and a profile of a program, as files: what its kernels were foretold to take, and took.
+std::optional<studies::KernelsJoined> kernels_of_files(const std::string& a, const std::string& b) {
+  if (!is_regular_file(a) || !is_regular_file(b)) return {};
+  const auto parsed = [](const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); };
+  const auto files = studies::kernels_of(parsed(a), parsed(b));
+  if (!files) return {};
+  return studies::joined_kernels(files->foretold, files->ran);
+}
+
 }  // namespace
 
 Run compare(CLI::App& app, Common& common) {
@@ -58,7 +70,8 @@ Run compare(CLI::App& app, Common& common) {
       "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store\n"
       "has several of the same settings, else that of steps within a run. Other changes are listed: missing rows, lost values,\n"
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both\n"
-      "losses, and their distance at the steps that both kept.\n"
+      "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with\n"
+      "--format json, are held against each other kernel by kernel, the largest difference first.\n"
       "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
@@ -70,6 +83,12 @@ Run compare(CLI::App& app, Common& common) {
       add_again(b, results, id_b, [&](std::int64_t id) { return id_a < id_b ? id > id_a : id < id_a; });
     }
     const auto result = studies::compare_runs(a, b, asked->tolerance);
+    if (const auto kernels = kernels_of_files(asked->a, asked->b)) {
+      Record record = studies::kernels_record(*kernels);
+      if (result.pairs > 0) record.add(Part{studies::comparison_record(result, a.name, b.name, asked->tolerance)});
+      const double off = kernels->ms > 0 ? std::abs(kernels->foretold_ms / kernels->ms - 1) : 1;
+      return deliver(record, common, off > asked->tolerance ? no : yes);
+    }
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
           asked->b);
     Record record = studies::comparison_record(result, a.name, b.name, asked->tolerance);

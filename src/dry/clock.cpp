@@ -150,15 +150,16 @@ class Running {
 
   void operator()(const Head&, const Launch& l) {
     const LaunchWork work = work_of(l, process_.name(l.name), rates_);
-    give(work.part, l.device, l.stream, l.graph, work.s, work.flops, work.bytes);
+    give({work.part, l.name, l.device, l.stream, {l.grid[0], l.grid[1], l.grid[2]}, {work.s, 1, work.flops, work.bytes}}, l.graph);
   }
   void operator()(const Head&, const Product& p) {
     const double flops = 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
-    give(Part::products, p.device, p.stream, p.graph, seconds_of(p, rates_), flops, 0);
+    give({Part::products, p.name, p.device, p.stream, {p.m, p.n, p.k, p.batch}, {seconds_of(p, rates_), 1, flops, 0}}, p.graph);
   }
   void operator()(const Head&, const Attention& a) {
     const double flops = attention_flops(double(a.batch * a.heads), double(a.len_q), double(a.len_k), double(a.head_dim), a.backward != 0);
-    give(Part::attention, a.device, a.stream, a.graph, seconds_of(a, rates_), a.masked != 0 ? flops / 2 : flops, 0);
+    const PartTime time{seconds_of(a, rates_), 1, a.masked != 0 ? flops / 2 : flops, 0};
+    give({Part::attention, a.name, a.device, a.stream, {a.batch, a.heads, a.len_q, a.len_k, a.head_dim}, time}, a.graph);
   }
   void operator()(const Head&, const Copy& c) {
     if (c.way == Way::on_host) return;
@@ -167,12 +168,12 @@ class Running {
     const double over = rates_.host_copy_s + bytes / (host ? rates_.host_bytes_per_s : rates_.link_bytes_per_s);
     const double within = bytes_seconds(rates_.pointwise, c.way == Way::fill ? bytes : 2 * bytes, rates_.units, rates_);
     const double s = host || c.way == Way::between_devices ? over : within;
-    give(Part::copies, c.device, c.stream, c.graph, s, 0, bytes);
+    give({Part::copies, 0, c.device, c.stream, {std::int64_t(c.bytes), std::int64_t(c.way)}, {s, 1, 0, bytes}}, c.graph);
   }
   void operator()(const Head&, const Collective& c) {
     const double share = c.ranks > 1 ? 2.0 * (c.ranks - 1) / c.ranks : 0;
-    give(Part::collectives, c.device, c.stream, c.graph, rates_.collective_s + share * double(c.bytes) / rates_.link_bytes_per_s, 0,
-         double(c.bytes));
+    const double s = rates_.collective_s + share * double(c.bytes) / rates_.link_bytes_per_s;
+    give({Part::collectives, c.name, c.device, c.stream, {std::int64_t(c.bytes)}, {s, 1, 0, double(c.bytes)}}, c.graph);
   }
   void operator()(const Head&, const EventEntry& e) {
     double& done = stream(e.device, e.stream);
@@ -196,7 +197,7 @@ class Running {
     if (g.done != GraphDone::launch) return;
     host(rates_.graph_s);
     double& done = stream(g.device, g.stream);
-    for (const auto& [part, time] : graphs_[g.graph]) run(part, done, time);
+    for (const Given& w : graphs_[g.graph]) run(w, done);
   }
   void operator()(const Head&, const Mark& m) {
     const std::string_view what = process_.name(m.what);
@@ -232,10 +233,39 @@ class Running {
     sum.idle_s *= share;
     sum.host_s *= share;
     for (PartTime& p : sum.parts) p = {p.s * share, p.count * share, p.flops * share, p.bytes * share};
-    return {sum, ""};
+    StepTimed timed{sum, ""};
+    for (const Given& w : last_) timed.work.push_back({w.part, std::string(name_of(w)), shape_of(w), w.device, w.stream, w.time.s});
+    return timed;
   }
 
  private:
+  struct Given {  // a piece of work
+    Part part;
+    std::uint32_t name, device, stream;
+    std::array<std::int64_t, 5> sides;
+    PartTime time;
+  };
+  std::string_view name_of(const Given& w) const {
+    if (w.part != Part::copies) return process_.name(w.name);
+    switch (Way(w.sides[1])) {
+      case Way::to_device: return "copy to the card";
+      case Way::to_host: return "copy to the host";
+      case Way::fill: return "fill";
+      default: return "copy on the card";
+    }
+  }
+  static std::string shape_of(const Given& w) {
+    const auto& n = w.sides;
+    const auto text = [](std::int64_t x) { return std::to_string(x); };
+    switch (w.part) {
+      case Part::products: return text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]) + (n[3] > 1 ? ", " + text(n[3]) + " of them" : "");
+      case Part::attention:
+        if (n[4] > 0) return text(n[0]) + " x " + text(n[1]) + " heads of " + text(n[4]) + ", " + text(n[2]) + " x " + text(n[3]);
+        [[fallthrough]];
+      case Part::kernels: return "grid " + text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]);
+      default: return text(n[0]) + " bytes";
+    }
+  }
   static void add(PartTime& to, const PartTime& from) {
     to.s += from.s;
     to.count += from.count;
@@ -247,20 +277,20 @@ class Running {
     host_ += s;
     now_.host_s += s;
   }
-  void give(Part part, std::uint32_t device, std::uint32_t number, std::uint32_t graph, double s, double flops, double bytes) {
-    const PartTime time{s, 1, flops, bytes};
+  void give(const Given& w, std::uint32_t graph) {
     if (graph != 0) {
-      graphs_[graph].emplace_back(part, time);
+      graphs_[graph].push_back(w);
       return;
     }
     host(launch_s_);
-    run(part, stream(device, number), time);
+    run(w, stream(w.device, w.stream));
   }
-  void run(Part part, double& done, const PartTime& time) {
+  void run(const Given& w, double& done) {
     const double start = std::max(done + rates_.gap_s, host_);
-    done = start + time.s;
-    add(now_.parts[std::size_t(part)], time);
+    done = start + w.time.s;
+    add(now_.parts[std::size_t(w.part)], w.time);
     busy_.emplace_back(start, done);
+    given_.push_back(w);
   }
   double latest() const {
     double at = host_;
@@ -283,6 +313,8 @@ class Running {
     now_.s = now - step_began_;
     now_.idle_s = idle(step_began_, now);
     steps_.emplace_back(now_, captures_);
+    if (!captures_) std::swap(last_, given_);
+    given_.clear();
     now_ = {};
     captures_ = false;
     step_began_ = now;
@@ -293,7 +325,8 @@ class Running {
   double host_ = 0, launch_s_ = rates_.forward_s, step_began_ = 0;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> streams_;  // device and stream: when its work is done
   std::unordered_map<std::uint32_t, double> events_;
-  std::unordered_map<std::uint32_t, std::vector<std::pair<Part, PartTime>>> graphs_;
+  std::unordered_map<std::uint32_t, std::vector<Given>> graphs_;
+  std::vector<Given> given_, last_;  // in this step; in the last one that captured no graph
   std::vector<std::pair<double, double>> busy_;
   StepTime now_;
   bool captures_ = false;

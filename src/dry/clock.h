@@ -31,10 +31,17 @@ struct StepTime {
 };
 
 // The mean of the steps after the first two, or of the second alone. Without a time: why.
+struct WorkTimed {
+  Part part{};
+  std::string name, shape;  // a kernel's name as the library has it, or the function that was called; sides, or a grid
+  std::uint32_t device = 0, stream = 0;
+  double s = 0;
+};
 struct StepTimed {
   std::optional<StepTime> step{};
   std::string why{};
-  double low_s = 0, high_s = 0;  // with a host and a card as fast, and as slow, as they were seen
+  double low_s = 0, high_s = 0;   // with a host and a card as fast, and as slow, as they were seen
+  std::vector<WorkTimed> work{};  // of the last of the steps, in the order in which it was given to the card
 };
 StepTimed step_time(const Process&, const Rates&);
 

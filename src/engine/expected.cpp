@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
+#include <limits>
+#include <string>
 
+#include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
 
@@ -45,25 +47,77 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
 constexpr double noise = 0.03;  // of a step's time: what the terms cannot say of it
 using Parts = std::array<double, terms.size()>;
 
-bool is_gradient_product(std::string_view op) { return op == "product_update" || op.ends_with(".dw") || op.ends_with(".dx"); }
-
-At kind_of(std::string_view op, std::int64_t head_dim) {
-  const bool backward = op.ends_with(".backward"), pass = backward || op.ends_with(".forward");
-  if (op.starts_with("attention.") && pass)
-    return head_dim <= 64 ? backward ? attention_64_backward : attention_64 : backward ? attention_128_backward : attention_128;
-  if (op.starts_with("adamw")) return update;
-  if (op.starts_with("cross_entropy")) return loss;
-  if (is_gradient_product(op)) return gradient_product;
-  return op == "head" || op.starts_with("attention.") || (op.starts_with("ffn.") && !pass) ? product : elementwise;
+At kind_of(const OpCall& op, std::int64_t head_dim) {
+  const bool backward = op.making == Making::gradients;
+  switch (op.work) {
+    case Work::attention:
+    case Work::attention_parts:
+      return head_dim <= 64 ? backward ? attention_64_backward : attention_64 : backward ? attention_128_backward : attention_128;
+    case Work::matmul: return backward ? gradient_product : product;
+    case Work::update: return update;
+    case Work::loss: return loss;
+    default: return elementwise;
+  }
 }
 
-Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings) {
+// How much longer than its arithmetic a product takes because of its shape: tiles of its output come in waves over the card's units, and the last
+// wave is as long as a full one. Libraries have tiles of several sizes, the smaller ones slower, and cut sums into pieces. 1: nothing is lost.
+double tiled(const Sides& s, int units) {
+  struct Tile {
+    double m, n, speed;
+  };
+  constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.98}, {128, 64, 0.97}, {64, 128, 0.97}, {64, 64, 0.94}};
+  constexpr double step_k = 64, least_k = 128;
+  const auto m = double(s.m), n = double(s.n), k = double(s.k), batch = double(s.batch);
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& t : tiles)
+    for (const double pieces : {1, 2, 3, 4, 6, 8, 16}) {
+      const double depth = std::ceil(k / pieces / step_k) * step_k;
+      if (pieces > 1 && depth < least_k) break;
+      const double waves = std::ceil(std::ceil(m / t.m) * std::ceil(n / t.n) * batch * pieces / units);
+      best = std::min(best, waves * units * t.m * t.n * depth / t.speed);
+    }
+  return std::max(1.0, best / (m * n * k * batch));
+}
+
+// The same of attention: a head takes tiles of the next larger dimension, and a block with the last rows works through all keys, however few blocks
+// there are. Backward has a block for some keys of a head of keys. Hopper's kernels for 16 bits share rows out among idle units in forward.
+double tiled_attention(const OpCall& op, const Recipe& r, int units) {
+  const Sides& s = op.cost.sides;
+  const bool backward = op.making == Making::gradients, shares_rows = size_of(op.precision.dtype) == 2 && !backward;
+  double longer = 1;
+  for (const double dim : {256, 128, 64, 32})
+    if (double(s.k) <= dim) longer = dim / double(s.k);
+  if (shares_rows) return longer;
+  const double tiles = std::ceil(double(s.m) / 128), heads = r.model.heads > 0 ? double(r.model.kv_heads) / double(r.model.heads) : 1;
+  const double blocks = tiles * double(s.batch) * (backward ? heads : 1),
+               last = 2 * tiles / (tiles + 1);  // beside the mean one, which sees half
+  return longer * std::max(1.0, last * units / blocks);
+}
+
+// An op at its ceilings, its shape included. A full card holds its clock back for its power, so that of what products lose to waves a part comes back:
+// in FP32, which takes less power, less than in 16 and 8 bits.
+double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
+  const double ms = roofline_ms(op, r.precision, c);
+  const Sides& s = op.cost.sides;
+  if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
+  if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
+  const double whole = r.precision.dtype == DType::f32 ? 1 : 2,
+               longer = std::pow((whole + std::pow(tiled(s, units), 4)) / (whole + 1), 0.25);
+  OpCall moved = op;
+  moved.cost.flops = 0;
+  OpCall computed = op;
+  computed.cost.bytes = 0;
+  return std::max(roofline_ms(moved, r.precision, c), roofline_ms(computed, r.precision, c) * longer);
+}
+int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
+
+Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
   Parts p{};
   for (const OpCall& s : walk.steps) {
     if (s.cost.link_bytes > 0) continue;
-    const std::string_view op = s.op.text;
-    p[kind_of(op, r.model.head_dim)] += s.times * roofline_ms(s, r.precision, ceilings);
-    p[is_gradient_product(op) || op.ends_with(".backward") ? backward_op : forward_op] += s.times;
+    p[kind_of(s, r.model.head_dim)] += s.times * ceiling_ms(s, r, ceilings, units);
+    p[s.making == Making::gradients ? backward_op : forward_op] += s.times;
   }
   return p;
 }
@@ -114,7 +168,7 @@ struct Point {
 std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
   std::vector<Point> points;
   for (const StepMeasured& s : steps) {
-    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings), s.ms};
+    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings, units_of(device)), s.ms};
     for (double& part : p.parts) part /= s.ms;
     points.push_back(p);
   }
@@ -163,18 +217,118 @@ Efficiency fit(Precision precision, std::span<const Point> all, const ModelConfi
   return e;
 }
 
-}  // namespace
+const Efficiency* of_precision(const Efficiencies& all, Precision p) {
+  for (const Efficiency& e : all.by_precision)
+    if (e.precision == p) return &e;
+  return nullptr;
+}
 
-std::optional<Expected> expected_time(const Recipe& r, const Walk& walk, const LinkTime& link, const Device& device) {
-  if (!device.efficiencies || r.ranks.count > 2 || r.ranks.split_tokens || r.host() > 0 || r.model.counted ||
-      !r.attention.starts_with("flash") || !computes_as_llama(decoder_of(r.model)))
-    return {};
-  for (const Efficiency& e : device.efficiencies->by_precision) {
-    if (!(e.precision == r.precision) || (r.ranks.count > 1 && e.link == 0)) continue;
-    const double ms = link.exposed_ms + e.link * link.ms + time_of(parts_of(r, walk, device.efficiencies->ceilings), e);
-    return Expected{ms, ms / e.within, ms * e.within};
+// How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
+constexpr double like_bf16 = 1.06, other_products = 1.1, other_family = 1.06, scores_in_memory = 1.3;
+constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, split_link = 1.1;
+constexpr double fp8_product = 1.1, fp8_elementwise = 1.6;  // beside bf16's, of an H200: quantising is most of the elementwise work
+constexpr double updating_product = 1.25, updating_product_in_fp8 = 1.5;  // beside a gradient's product, of an H200
+constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // beside bf16's: operands of 32 bits are read, one of them across
+
+// The shares of their datasheets that an H200 and an H100 reach, in the mean; of a card with a datasheet alone as much is expected. An H200 multiplies
+// 8 bits 1.89 times as fast as 16; the H100's 8 bits are its datasheet's.
+Ceilings expected_ceilings(Ceilings c) {
+  if (c.bf16_flops > 0) c.fp8_flops = std::min(c.fp8_flops, 1.89 * c.bf16_flops);
+  if (!c.source.starts_with("datasheet")) return c;
+  c.copy_bytes_per_s *= 0.88;
+  c.fp32_flops *= 0.77;
+  c.tf32_flops *= 0.77;
+  c.bf16_flops *= 0.78;
+  c.fp16_flops *= 0.77;
+  c.fp8_flops = std::min(c.fp8_flops * 0.72, 1.89 * c.bf16_flops);
+  return c;
+}
+
+// Steps of this precision; or, where none were measured, of two that have its parts: products as in bf16, everything else as in its own types.
+struct InPrecision {
+  Efficiency efficiency;
+  double wider = 1;
+  std::string by;
+};
+std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
+  if (const Efficiency* e = of_precision(all, p)) return InPrecision{*e, 1, ""};
+  const Efficiency *half = of_precision(all, {DType::bf16}), *single = of_precision(all, {DType::f32});
+  if (p.dtype == DType::f32 && half && single) {
+    InPrecision f{*single, other_products, "steps in FP32 and bf16"};
+    f.efficiency.product = half->product * tf32_product, f.efficiency.gradient_product = half->gradient_product * tf32_gradient_product;
+    f.efficiency.within = std::max(half->within, single->within);
+    return f;
+  }
+  if (p.dtype == DType::f16 && half) return InPrecision{*half, like_bf16, "steps in bf16"};
+  if (size_of(p.dtype) == 1 && half) {
+    InPrecision f{*half, other_products, "steps in bf16"};
+    f.efficiency.product *= fp8_product, f.efficiency.gradient_product *= fp8_product, f.efficiency.elementwise *= fp8_elementwise;
+    return f;
   }
   return {};
+}
+
+// Why no step of ours can be timed so, or nothing.
+std::string why_no_step(const Recipe& r, const Device& device) {
+  const Ceilings& c = device.ceilings;
+  if (r.model.counted) return "the model is only counted: this library has no step of it that could be timed";
+  if (c.copy_bytes_per_s <= 0 || c.of(r.precision) <= 0)
+    return fmt::format("the ceilings of {} in {} are not known: headroom device --efficiencies measures them there", device.name,
+                       name_of(r.precision));
+  if (r.ranks.count > 1 && c.link_bytes_per_s <= 0) return "the rate of the link between the cards is not known";
+  return "";
+}
+
+}  // namespace
+
+OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
+  if (const std::string why = why_no_step(r, device); !why.empty()) return {{}, why};
+  const bool own = bool(device.efficiencies);
+  if (!own && device.kind == DeviceKind::cpu) return {{}, "no steps of this CPU were measured: headroom device --efficiencies"};
+  static const Device h200 = device_described("h200");
+  const auto f = in_precision(own ? *device.efficiencies : *h200.efficiencies, r.precision);
+  if (!f)
+    return {{},
+            fmt::format("no steps in {} were measured: headroom device --efficiencies --precision {}", name_of(r.precision),
+                        name_of(r.precision))};
+  OpTimes t{f->efficiency,
+            expected_ceilings(own ? device.efficiencies->ceilings : device.ceilings),
+            units_of(device),
+            f->efficiency.within * f->wider,
+            1,
+            f->by};
+  const auto also = [&](bool is, double wider, const std::string& by) {
+    if (!is) return;
+    t.faster *= wider;
+    t.by += (t.by.empty() ? "" : "; ") + by;
+  };
+  also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
+  also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
+  also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
+  also(!computes_as_llama(decoder_of(r.model)), other_family, "norms and activations as a Llama's");
+  also(!r.attention.starts_with("flash"), scores_in_memory, "scores in memory were not measured");
+  also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
+       "the link by steps of two H200");
+  if (t.efficiency.link == 0) t.efficiency.link = of_precision(*h200.efficiencies, {DType::bf16})->link;
+  t.slower = t.faster;
+  return {t, ""};
+}
+
+double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  if (op.cost.link_bytes > 0) return 0;
+  const bool backward = op.making == Making::gradients;
+  double factor = t.efficiency.*terms[kind_of(op, r.model.head_dim)].factor;
+  if (op.work == Work::matmul && op.cost.sides.m == 0)  // it updates its weights as well
+    factor *= size_of(op.precision.dtype) == 1 ? updating_product_in_fp8 : updating_product;
+  return op.times *
+         (ceiling_ms(op, r, t.ceilings, t.units) * factor + (backward ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms));
+}
+
+Expected expected_time(const Recipe& r, const Walk& walk, const LinkTime& link, const OpTimes& t) {
+  double ops = 0;
+  for (const OpCall& op : walk.steps) ops += expected_ms(op, r, t);
+  const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops + waits + beside;
+  return {ms, ms / t.faster, ms * t.slower, t.by};
 }
 
 Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {

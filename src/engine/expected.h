@@ -4,6 +4,7 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/efficiency.h"
@@ -12,15 +13,30 @@
 namespace headroom::engine {
 
 struct Expected {
-  double ms = 0, low_ms = 0, high_ms = 0;  // every measured step lay between
+  double ms = 0, low_ms = 0, high_ms = 0;
+  std::string by;  // what the interval stands on, where it is more than the card's own steps in this precision
 };
 
+// What the ops of a recipe take on a device, and how far that can be trusted: a step lies between its time over `faster` and times `slower`.
+struct OpTimes {
+  Efficiency efficiency;
+  Ceilings ceilings;  // that the rooflines are made of
+  int units = 0;      // of a card: products are tiles over them
+  double faster = 1, slower = 1;
+  std::string by;
+};
+struct OpTimesOrWhy {
+  std::optional<OpTimes> times;
+  std::string why;
+};
+OpTimesOrWhy op_times(const Recipe&, const Device&);
+double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
+
+// Other ranks and the host: how long their links are busy, and what the step waits for them, where its ops take what OpTimes says.
 struct LinkTime {
-  double ms = 0, exposed_ms = 0;  // that the link is busy, and that the step waits for it
+  double ms = 0, exposed_ms = 0, host_ms = 0, host_exposed_ms = 0;
 };
-
-// Nothing for a machine, a precision, a kind of attention or a number of ranks of which no steps were measured.
-std::optional<Expected> expected_time(const Recipe&, const Walk&, const LinkTime&, const Device&);
+Expected expected_time(const Recipe&, const Walk&, const LinkTime&, const OpTimes&);
 
 struct StepMeasured {  // on one rank
   Recipe recipe;

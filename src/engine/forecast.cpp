@@ -48,7 +48,17 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   const double link_ms = comm.link_ms(), like_it = std::max(0, micros - 3), middle_ms = end.link_ms - begin.link_ms;
   into->link_ms = link_ms + like_it * middle_ms;
   const dist::Exposed exposed = dist::exposed_ms(comm, step_ms);
-  into->exposed_ms = exposed.link_ms * (link_ms > 0 ? into->link_ms / link_ms : 1);
+  const double of_link = link_ms > 0 ? into->link_ms / link_ms : 1;
+  into->exposed_ms = exposed.link_ms * of_link;
+  const OpTimesOrWhy times = op_times(recipe, ctx.device);
+  LinkTime waits{into->link_ms};
+  if (times.times) {  // longer than at their ceilings, ops hide more of what the links do
+    std::vector<double> expected;
+    for (const OpCall& s : walk->steps) expected.push_back(expected_ms(s, recipe, *times.times));
+    const dist::Exposed beside = dist::exposed_ms(comm, expected);
+    waits.exposed_ms = beside.link_ms * of_link;
+    waits.host_exposed_ms = beside.other_ms;
+  }
   if constexpr (std::is_same_v<T, Training>) {
     if (const HostKeep* host = t.host_keep()) {
       const double of_walked = double(micros) / double(std::min(micros, 3));
@@ -56,6 +66,8 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
       into->host_moved_bytes = host->moved_bytes() * of_walked;
       into->host_ms = host->moved_ms() * of_walked;
       into->host_exposed_ms = exposed.other_ms * of_walked;
+      waits.host_ms = into->host_ms;
+      waits.host_exposed_ms *= of_walked;
     }
   }
   for (const double ms : step_ms) into->ms += ms;
@@ -64,6 +76,8 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
     walk->steps[i].times *= 1 + like_it;
   }
   into->ms += into->exposed_ms + into->host_exposed_ms;
+  into->why_no_ms = times.why;
+  if (times.times) into->expected = expected_time(recipe, *walk, waits, *times.times);
 }
 
 void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
@@ -116,7 +130,10 @@ Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
       (f.host_moved_bytes > 0 && f.host_ms <= 0 && device.kind == DeviceKind::cuda))
     f.ms = 0;
   f.model_flops = model_flops(recipe);
-  if (f.ms > 0) f.expected = expected_time(recipe, f.walk, {f.link_ms, f.exposed_ms}, device);
+  if (f.ms <= 0 && f.expected) {
+    f.expected.reset();
+    f.why_no_ms = "a ceiling that the step needs is not known";
+  }
   return f;
 }
 

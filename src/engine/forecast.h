@@ -26,7 +26,8 @@ struct Forecast {
   double host_exposed_ms = 0;         // the part that the step waits for
   double model_flops = 0;             // for MFU: without recomputation
   double ms = 0;                      // the roofline's time; 0: a ceiling that is needed is unknown
-  std::optional<Expected> expected;   // only for a card whose steps were measured
+  std::optional<Expected> expected;   // if efficiencies say something of it
+  std::string why_no_ms;              // if they do not
 
   std::size_t bytes_at_peak(Phase) const;
 };

@@ -56,8 +56,9 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
            float(t.predicted ? t.share : t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap), t.predicted},
           ctx);
       if (d) {
-        matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw");
-        matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx");  // in the place of its input
+        matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw",
+                         Making::gradients);
+        matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx", Making::gradients);  // in the place of its input
       }
       if (row == chunk && alike > 0) {
         repeat_since(from, 1 + alike, ctx);

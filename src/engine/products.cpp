@@ -92,7 +92,7 @@ Scaled Products::weight(Role role, Copies copies) {
 }
 
 void Products::multiply(Name name, Multiplied which, const matmul::Product& p, const Tensor& a, const Tensor& b) {
-  matmul::multiply(p, ctx_, name);
+  matmul::multiply(p, ctx_, name, which == Multiplied::forward ? Making::values : Making::gradients);
   if (with_.watch && !ctx_.dry()) with_.watch->product({name, which, a, b, p.c});
 }
 

@@ -6,17 +6,37 @@
 
 namespace headroom {
 
+// A product's output is m x n, its sums have k terms, and it is taken `batch` times. Of attention: len_q, len_k, the head's dimensions, and the
+// heads of all sequences. 0: the op is neither.
+struct Sides {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+};
+
 struct Cost {  // one op's cost, by formula
   double flops = 0;
   double bytes = 0;       // read plus written, each tensor counted once
   double link_bytes = 0;  // sent to other devices
+  Sides sides{};          // times go by them: tiles of a small output leave units of the card idle
 };
 
-enum class Work : std::uint8_t { other, matmul, softmax, attention };  // attention: products and softmax in one kernel
-constexpr std::string_view name_of(Work w) {
-  constexpr std::array<std::string_view, 4> names = {"other", "matmul", "softmax", "fused attention"};
-  return names[std::size_t(w)];
-}
+// The kind of work that an op does. Profiles group times by it, and expected times have a factor for each kind: an op says its own.
+enum class Work : std::uint8_t {
+  other,
+  matmul,
+  softmax,
+  attention,        // products and softmax in one kernel
+  attention_parts,  // the same, each a part of the op
+  norm,
+  rotary,
+  loss,
+  residual,
+  update
+};
+constexpr std::array<std::string_view, 10> work_names = {"other", "matmul", "softmax", "fused attention", "attention",
+                                                         "norm",  "rotary", "loss",    "residual",        "update"};
+constexpr std::string_view name_of(Work w) { return work_names[std::size_t(w)]; }
+
+enum class Making : std::uint8_t { values, gradients };  // what an op makes: gradients are made in backward alone, values also there
 
 struct Region {
   enum class Kind : std::uint8_t { module, op, part };

@@ -24,6 +24,8 @@ struct OpCall {  // one op of a walk
   Precision precision;
   Cost cost;
   double times = 1;  // how often it runs: equal micro-batches are walked once
+  Work work = Work::other;
+  Making making = Making::values;
 };
 
 struct Walk {  // the ops in the order they ran (or would have run)
@@ -48,8 +50,8 @@ struct Context {
     for (std::int64_t piece = 0; piece < pieces; ++piece) body(piece, 0);
   }
   // Every op calls this once; the result lasts until the op's closing brace: const auto op = ctx.note(…).
-  Running note(Name op, Precision precision, Cost cost, Work work = Work::other) const {
-    if (walk) walk->steps.push_back({op, arena.phase(), precision, cost, 1});
+  Running note(Name op, Precision precision, Cost cost, Work work = Work::other, Making making = Making::values) const {
+    if (walk) walk->steps.push_back({op, arena.phase(), precision, cost, 1, work, making});
     return {listener, {Region::Kind::op, op, arena.phase(), precision, cost, work}};
   }
   // A part of an op that a profile shows. A part's cost is what it computes; an op's cost follows the convention.

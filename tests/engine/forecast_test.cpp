@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 
 #include "tests/engine/dense.h"
 
@@ -85,6 +86,32 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteOfEveryDenseFamily) {
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {}", trial, m.name, r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
   }
+}
+
+// An op's name is for people: what counts and times it asks for its kind of work. So an op that forgets to say its own is found here.
+TEST(Forecast, EveryOpSaysWhatWorkItDoes) {
+  std::set<std::string> products;
+  for (const DenseModel& m : dense_models())
+    for (const char* attention : {"flash", "plain"})
+      for (const char* precision : {"bf16", "fp8"}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", m.name, attention, precision));
+        Recipe r{m.config, 2, 8, *precision_named(precision), {Keep::no_attention_inputs}, attention};
+        for (const OpCall& op : forecast(r, Device{}, 1).walk.steps) {
+          const std::string name = op.op.text;
+          const auto ends = [&](const char* with) { return name.ends_with(with); };
+          EXPECT_EQ(op.making == Making::gradients, ends(".backward") || ends(".dw") || ends(".dx")) << name;
+          EXPECT_EQ(op.work == Work::attention || op.work == Work::attention_parts,
+                    name.starts_with("attention.") && (ends(".forward") || ends(".backward")))
+              << name;
+          EXPECT_EQ(op.work == Work::norm, name.find("norm") != std::string::npos && !name.starts_with("adamw")) << name;
+          EXPECT_EQ(op.work == Work::update, name.starts_with("adamw")) << name;
+          EXPECT_EQ(op.work == Work::loss, name.starts_with("cross_entropy")) << name;
+          if (op.work == Work::matmul) products.insert(name);
+        }
+      }
+  EXPECT_EQ(products, (std::set<std::string>{"attention.out", "attention.out.dw", "attention.out.dx", "attention.qkv", "attention.qkv.dw",
+                                             "attention.qkv.dx", "ffn.down", "ffn.down.dw", "ffn.down.dx", "ffn.gate_up", "ffn.gate_up.dw",
+                                             "ffn.gate_up.dx", "head", "head.dw", "head.dx"}));
 }
 
 TEST(Forecast, LessRememberedIsLessHeld) {

@@ -25,13 +25,14 @@ void Passes::product(const char* name, int layer, std::int64_t n, std::int64_t o
 }
 
 void Passes::product_dx(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, std::int64_t weights, float beta) {
-  matmul::multiply({view(type(), {n, out}), view(type(), {out, in}), view(type(), {n, in}), 1, beta, precision.math}, ctx, {name, layer});
+  matmul::multiply({view(type(), {n, out}), view(type(), {out, in}), view(type(), {n, in}), 1, beta, precision.math}, ctx, {name, layer},
+                   Making::gradients);
   other_weights(layer, weights, double(out * in) * size());
 }
 
 void Passes::product_dw(const char* name, int layer, std::int64_t n, std::int64_t out, std::int64_t in, DType dw, std::int64_t weights) {
   matmul::multiply({transposed(view(type(), {n, out})), view(type(), {n, in}), view(dw, {out, in}), 1, 0, precision.math}, ctx,
-                   {name, layer});
+                   {name, layer}, Making::gradients);
   other_weights(layer, weights, double(out * in) * double(size_of(dw)));
 }
 

@@ -92,8 +92,9 @@ struct CountedTraining::Run {
                            ctx);
         if (backward) {
           const Tensor dw = counted::view(DType::f32, {d.vocab, d.width});
-          matmul::multiply({matmul::transposed(dlogits), part_n, dw, 1, row == 0 ? 0.0f : 1.0f, r.precision.math}, ctx, "head.dw");
-          matmul::multiply({dlogits, table, part_n, 1, 0, r.precision.math}, ctx, "head.dx");
+          matmul::multiply({matmul::transposed(dlogits), part_n, dw, 1, row == 0 ? 0.0f : 1.0f, r.precision.math}, ctx, "head.dw",
+                           Making::gradients);
+          matmul::multiply({dlogits, table, part_n, 1, 0, r.precision.math}, ctx, "head.dx", Making::gradients);
         }
         if (row == chunk && alike > 0) {
           repeat_since(from, 1 + alike, ctx);

@@ -35,7 +35,7 @@ void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
       continue;
     }
     const bool outermost = marks[i].parent < 0 || marks[std::size_t(marks[i].parent)].region.kind == Region::Kind::module;
-    if (outermost) p.op = r.name.text;
+    if (outermost) p.op = r.name.text, p.work_of_op = r.work;
     if (r.kind == Region::Kind::part) p.part = r.name.text;
     if (outermost || r.kind == Region::Kind::part) {
       p.work = r.work;
@@ -48,13 +48,16 @@ void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
 std::string Place::place_name() const {
   if (!part.empty()) return part;
   if (module == "optimiser" || module == "embedding") return module;
-  if (op.starts_with("rmsnorm")) return "norms";
-  if (op.starts_with("cross_entropy")) return "loss";
-  if (op.starts_with("rope")) return "rotary positions";
-  if (work == Work::attention || op.starts_with("attention.plain") || op.starts_with("attention.flash")) return "attention core";
-  if (op.starts_with("copy")) return "residual";
-  if (work == Work::matmul && module == "attention") return "projections";
-  return module.empty() ? op : module;
+  switch (work) {
+    case Work::norm: return "norms";
+    case Work::loss: return "loss";
+    case Work::rotary: return "rotary positions";
+    case Work::residual: return "residual";
+    case Work::attention:
+    case Work::attention_parts: return "attention core";
+    case Work::matmul: return module == "attention" ? "projections" : module.empty() ? op : module;
+    default: return module.empty() ? op : module;
+  }
 }
 
 namespace {

@@ -25,8 +25,9 @@ void backward(const Backward& t, Context& ctx) {
   check_pair(t.din, t.dact);
   check(t.din.shape == t.in.shape, Code::bad_argument, "activation: the input's gradient must have the input's shape");
   if (t.act) check_pair(t.in, t.act);
-  const auto op = ctx.note("activation.backward", {DType::f32},
-                           {16 * double(t.dact.count()), double(2 * t.in.bytes() + (t.act ? 2 : 1) * t.dact.bytes())});
+  const auto op =
+      ctx.note("activation.backward", {DType::f32},
+               {16 * double(t.dact.count()), double(2 * t.in.bytes() + (t.act ? 2 : 1) * t.dact.bytes())}, Work::other, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
 }

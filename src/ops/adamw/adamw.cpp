@@ -81,7 +81,7 @@ Tensor make_sums(int ranks, Context& ctx) { return ctx.arena.make("norm.sums", D
 void squares(std::span<const Update> all, const Tensor& sums, int rank, Context& ctx) {
   const Size size = checked(all);
   check(all.empty() || all[0].parts == 1, Code::bad_argument, "adamw: the parts of a gradient must be added before its norm is taken");
-  const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes});
+  const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes}, Work::update);
   if (ctx.dry()) return;
   ctx.on_gpu() ? squares_cuda(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
 }
@@ -97,7 +97,8 @@ Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& su
 void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const Size size = checked(all);
   const double adding = all.empty() ? 0 : all[0].parts - 1;
-  const auto op = ctx.note("adamw", {DType::f32}, {(15 + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes});
+  const auto op =
+      ctx.note("adamw", {DType::f32}, {(15 + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes}, Work::update);
   if (ctx.dry()) return;
   ctx.on_gpu() ? advance_cuda(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
 }

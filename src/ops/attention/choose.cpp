@@ -129,8 +129,11 @@ double tensor_bytes(const Problem& p) {  // Q, K, V, O
 
 double forward_flops(const Problem& p) { return 2.0 * double(p.head_dim + p.value_dim()) * pairs_of(p); }
 double backward_flops(const Problem& p) { return 2.0 * double(3 * p.head_dim + 2 * p.value_dim()) * pairs_of(p); }
-Cost forward_cost(const Problem& p) { return {forward_flops(p), tensor_bytes(p) + 4 * double(p.lse_shape().count())}; }
-Cost backward_cost(const Problem& p) { return {backward_flops(p), 2 * tensor_bytes(p) + 4 * double(p.lse_shape().count())}; }
+static Sides sides_of(const Problem& p) { return {p.len_q, p.len_k, p.head_dim, p.batch * p.heads}; }
+Cost forward_cost(const Problem& p) { return {forward_flops(p), tensor_bytes(p) + 4 * double(p.lse_shape().count()), 0, sides_of(p)}; }
+Cost backward_cost(const Problem& p) {
+  return {backward_flops(p), 2 * tensor_bytes(p) + 4 * double(p.lse_shape().count()), 0, sides_of(p)};
+}
 
 std::span<const Variant> variants() { return table; }
 

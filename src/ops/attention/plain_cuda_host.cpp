@@ -90,7 +90,7 @@ void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Lists lists = make_lists(p, ctx);
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-  const auto op = ctx.note("attention.plain_cuda.forward", p.precision, with_scores_on_gpu(p, forward_cost(p), 2));
+  const auto op = ctx.note("attention.plain_cuda.forward", p.precision, with_scores_on_gpu(p, forward_cost(p), 2), Work::attention_parts);
   if (ctx.dry() || p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const auto stream = cuda_stream(ctx.stream);
@@ -128,7 +128,8 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor delta = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
   const Lists lists = make_lists(p, ctx);
-  const auto op = ctx.note("attention.plain_cuda.backward", p.precision, with_scores_on_gpu(p, backward_cost(p), 5));
+  const auto op = ctx.note("attention.plain_cuda.backward", p.precision, with_scores_on_gpu(p, backward_cost(p), 5), Work::attention_parts,
+                           Making::gradients);
   if (ctx.dry()) return;
   const auto stream = cuda_stream(ctx.stream);
   if (p.lse_shape().count() == 0 || p.len_k == 0) {

@@ -24,8 +24,9 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, std::initi
 
 void forward(const Forward& t, Context& ctx) {
   check_rows(t.x, {t.y}, {t.weight, t.bias}, {t.mean, t.rstd}, ctx);
-  const auto op = ctx.note("layernorm.forward", {DType::f32},
-                           {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + 2 * t.weight.bytes() + 2 * t.rstd.bytes())});
+  const auto op =
+      ctx.note("layernorm.forward", {DType::f32},
+               {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + 2 * t.weight.bytes() + 2 * t.rstd.bytes())}, Work::norm);
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
@@ -37,7 +38,8 @@ void backward(const Backward& t, Context& ctx) {
   const Tensor sums = ctx.arena.make("layernorm.dweight", DType::f32, {parts.count, 2 * t.x.shape[1]});
   const auto op = ctx.note("layernorm.backward", {DType::f32},
                            {12 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
-                                                             3 * t.weight.bytes() + 2 * t.rstd.bytes())});
+                                                             3 * t.weight.bytes() + 2 * t.rstd.bytes())},
+                           Work::norm, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

@@ -1,5 +1,7 @@
 #include "ops/matmul/matmul.h"
 
+#include <algorithm>
+
 #include "gpu/blas.h"
 #include "ops/copy/copy.h"
 #include "ops/matmul/impl.h"
@@ -135,13 +137,17 @@ Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
 
 double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.values.shape[p.a.values.shape.rank - 1]); }
 
-Cost cost_of(const Product& p) { return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes())}; }
+Cost cost_of(const Product& p) {
+  const int last = p.c.shape.rank - 1;
+  const std::int64_t m = p.c.shape[last - 1], n = p.c.shape[last], k = p.a.values.shape[last], one = std::max<std::int64_t>(1, m * n);
+  return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes()), 0, {m, n, k, p.c.count() / one}};
+}
 
-void multiply(const Product& p, Context& ctx, Name name) {
+void multiply(const Product& p, Context& ctx, Name name, Making making) {
   check_product(p);
   const Support support = supports(p, ctx.device);
   check(bool(support), Code::unsupported, "matmul: {}", support.why);
-  const auto op = ctx.note(name, {p.a.values.dtype, p.math}, cost_of(p), Work::matmul);
+  const auto op = ctx.note(name, {p.a.values.dtype, p.math}, cost_of(p), Work::matmul, making);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const Tensor workspace = ctx.arena.make("matmul.workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});

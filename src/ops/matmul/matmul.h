@@ -44,7 +44,7 @@ Cost cost_of(const Product&);
 
 // Checks the shapes, notes the cost, multiplies. Scratch: on a CPU nothing for FP32, one set of tiles per worker for the small
 // formats (four with two-level sums, six with Hopper's adder); on a GPU cuBLASLt's workspace.
-void multiply(const Product&, Context&, Name name = "matmul");
+void multiply(const Product&, Context&, Name name = "matmul", Making = Making::values);
 
 }  // namespace headroom::matmul
 

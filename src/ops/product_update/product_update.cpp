@@ -96,7 +96,7 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   check(all.size() <= most_items, Code::bad_argument, "product_update: {} weights; a launch takes {}", all.size(), int(most_items));
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
-    const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul);
+    const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul, Making::gradients);
     for (const Item& i : all) {
       check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
       check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&

@@ -27,7 +27,8 @@ void forward(const Forward& t, Context& ctx) {
   const double added = t.residual ? double(t.x.count()) : 0;
   const auto op = ctx.note(t.y ? "rmsnorm.forward" : "rmsnorm.rstd", {DType::f32},
                            {(t.y ? 4 : 2) * double(t.x.count()) + added,
-                            double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes()) + added * double(size_of(t.x.dtype))});
+                            double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes()) + added * double(size_of(t.x.dtype))},
+                           Work::norm);
   if (ctx.dry()) return;
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
@@ -40,7 +41,8 @@ void backward(const Backward& t, Context& ctx) {
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts.count, t.x.shape[1]});
   const auto op = ctx.note("rmsnorm.backward", {DType::f32},
                            {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
-                                                            2 * t.weight.bytes() + t.rstd.bytes())});
+                                                            2 * t.weight.bytes() + t.rstd.bytes())},
+                           Work::norm, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

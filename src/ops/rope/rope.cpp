@@ -32,7 +32,8 @@ void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx, const
         Code::bad_argument, "rope: positions must be contiguous int32 [{}, {}]", x.shape[0], x.shape[1]);
   check((positions || table.shape[0] >= x.shape[1]) && table.shape[1] == x.shape[3], Code::bad_argument,
         "rope: the table holds {} positions of dim {}, x has {} of {}", table.shape[0], table.shape[1], x.shape[1], x.shape[3]);
-  const auto op = ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])});
+  const auto op =
+      ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])}, Work::rotary);
   if (ctx.dry()) return;
   ctx.on_gpu() ? rotate_cuda(x, table, turn, positions, ctx) : rotate_cpu(x, table, turn, positions, ctx);
 }

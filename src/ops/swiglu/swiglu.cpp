@@ -25,7 +25,8 @@ void backward(const Backward& t, Context& ctx) {
   check_pair(t.dgate_up, t.dact);
   if (t.act) check_pair(t.gate_up, t.act);
   const auto op = ctx.note("swiglu.backward", {DType::f32},
-                           {(t.act ? 13 : 12) * double(t.dact.count()), double(2 * t.gate_up.bytes() + (t.act ? 2 : 1) * t.dact.bytes())});
+                           {(t.act ? 13 : 12) * double(t.dact.count()), double(2 * t.gate_up.bytes() + (t.act ? 2 : 1) * t.dact.bytes())},
+                           Work::other, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
 }

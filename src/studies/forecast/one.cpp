@@ -89,6 +89,7 @@ ForecastTime slowest_rank(const std::vector<ProcessStory>& processes, const std:
     if (p.cards.empty()) continue;
     ForecastTime time = forecast_time(p.time, rates, device);
     for (ForecastTimeRow& row : time.parts) row.rank = p.rank;
+    for (ForecastLaunchRow& row : time.launches_of_step) row.rank = p.rank;
     const bool first_reason = !time.ms && !slowest.ms && p.time.step.has_value() == false && !p.time.why.empty();
     if (first_reason || (time.ms && time.ms > slowest.ms)) slowest = std::move(time);
   }

@@ -202,6 +202,7 @@ void add_tables(const Told& t, bool for_people, Record& r) {
     r.add(Part{table_of("saved", "", of_all(t.accounts, &ProgramAccount::saved))});
     r.add(Part{table_of("curve", "", of_all(t.accounts, &ProgramAccount::curve))});
     r.add(Part{table_of("time", "", t.time.parts)});
+    r.add(Part{table_of("launches", "", t.time.launches_of_step)});
     return;
   }
   if (t.ranks.size() > 1) r.add(Part{std::move(ranks)});

@@ -141,6 +141,23 @@ void describe(Of<ForecastTimeRow> auto& r, auto&& f) {
   f(r.count, {.name = "count", .role = noted});
 }
 
+// What a step gives to the card, in order, and how long each is foretold to take. `headroom compare` holds it against a profile's kernels.
+struct ForecastLaunchRow {
+  std::int64_t rank = 0;
+  std::string kernel, kind, shape;
+  std::int64_t stream = 0;
+  double us = 0;
+};
+void describe(Of<ForecastLaunchRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.rank, {.name = "rank"});
+  f(r.kernel, {.name = "kernel"});
+  f(r.kind, {.name = "kind"});
+  f(r.shape, {.name = "shape"});
+  f(r.stream, {.name = "stream"});
+  f(r.us, {.name = "us", .role = noted});
+}
+
 struct ForecastMomentRow {  // a point of the curve: the most within a piece of the run
   std::int64_t rank = 0;
   double at_ms = 0;

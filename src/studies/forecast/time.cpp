@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 
 namespace headroom::studies {
 
@@ -104,6 +105,8 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
   }
   t.parts.push_back({0, "the card waits for the host", s.idle_s * 1e3, s.idle_s / s.s, t.launches});
   std::stable_sort(t.parts.begin(), t.parts.end(), [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  for (const dry::WorkTimed& w : timed.work)
+    t.launches_of_step.push_back({0, profile::readable(w.name), dry::part_names[std::size_t(w.part)], w.shape, w.stream, w.s * 1e6});
   t.launch_us = t.launches > 0 ? s.host_s / t.launches * 1e6 : 0;
   t.tflops = flops / s.s * 1e-12;
   return t;

@@ -22,6 +22,7 @@ struct ForecastTime {
   double launches = 0, launch_us = 0;  // launches that the host issues in a step, and its time for each
   double tflops = 0;                   // rate of products and attention, over the step
   std::vector<ForecastTimeRow> parts;
+  std::vector<ForecastLaunchRow> launches_of_step;
 };
 ForecastTime forecast_time(const dry::StepTimed&, const std::optional<dry::Rates>&, const Device&);
 

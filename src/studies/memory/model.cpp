@@ -154,6 +154,29 @@ Table components(const Case& c, const ModelMemory& s) {
   return table_of("components", "Who holds the bytes", rows);
 }
 
+// Ops alike, those first that take longest. Without expected times: at their ceilings.
+Table times(const Case& c, const ModelMemory& s) {
+  const engine::OpTimesOrWhy says = engine::op_times(c.recipe, s.device);
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, OpTimeRow> rows;
+  for (const OpCall& op : c.step.walk.steps) {
+    const Sides& n = op.cost.sides;
+    OpTimeRow& row = rows[{op.op.text, n.m, n.n, n.k, n.batch}];
+    if (row.count == 0)
+      row = {op.op.text, std::string(name_of(op.work)), op.making == Making::gradients ? "gradients" : "values", 0, n.m, n.n,
+             n.k,        n.m > 0 ? n.batch : 0};
+    row.count += op.times;
+    row.flops += op.times * op.cost.flops;
+    row.traffic_bytes += op.times * op.cost.bytes;
+    row.ms_at_least += op.times * engine::roofline_ms(op, c.recipe.precision, s.device.ceilings);
+    if (says.times) row.ms = row.ms.value_or(0) + engine::expected_ms(op, c.recipe, *says.times);
+  }
+  std::vector<OpTimeRow> sorted;
+  for (auto& [key, row] : rows) sorted.push_back(std::move(row));
+  const auto ms = [](const OpTimeRow& r) { return r.ms.value_or(r.ms_at_least); };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const OpTimeRow& a, const OpTimeRow& b) { return ms(a) > ms(b); });
+  return table_of("time", "Where a step's time goes", sorted);
+}
+
 Table phases(const Case& c) {
   std::vector<PeakPhaseRow> rows;
   for (int p = 0; p < phase_count; ++p)
@@ -283,7 +306,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
     row.levers.keep = c.recipe.kept_as();
     if (c.step.ms > 0) row.ms_at_least = c.step.ms;
     if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
-    within.push_back({components(c, s)});
+    row.ms_by = c.step.expected ? c.step.expected->by : c.step.why_no_ms;
+    within.push_back({components(c, s), times(c, s)});
   }
   const auto together = combination_of(cases.back().recipe, s, room);
   r.title = answer_of(described, room, s, cases.back().recipe, together);

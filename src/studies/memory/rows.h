@@ -139,6 +139,7 @@ struct ModelMemoryRow {
   std::uint64_t needed_bytes = 0, standing_bytes = 0;
   double flops = 0;
   std::optional<double> ms{}, ms_low{}, ms_high{}, ms_at_least{};
+  std::string ms_by{};  // what the interval stands on, or why there is no ms
   engine::Ranks ranks{};
   double link_bytes = 0;
   std::uint64_t host_bytes = 0;
@@ -163,6 +164,7 @@ void describe(Of<ModelMemoryRow> auto& r, auto&& f) {
   f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_by, {.name = "ms_by", .role = noted, .show = detail});
   f(r.ranks.count, {.name = "ranks", .show = detail});
   f(r.ranks.sharding, {.name = "shard", .show = detail});
   f(r.ranks.split_tokens, {.name = "split_tokens", .show = detail});
@@ -190,6 +192,29 @@ void describe(Of<ModelTensorRow> auto& r, auto&& f) {
   f(r.phase, {.name = "phase"});
   f(r.at_peak_bytes, {.name = "at_peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.share, {.name = "share", .role = noted, .unit = Unit::share});
+}
+
+struct OpTimeRow {  // ops of one name, kind and shape: what they take of a step
+  std::string op, kind, making;
+  double count = 0;
+  std::int64_t m = 0, n = 0, k = 0, batch = 0;  // of a product, or of attention; 0: neither
+  double flops = 0, traffic_bytes = 0, ms_at_least = 0;
+  std::optional<double> ms{};
+};
+void describe(Of<OpTimeRow> auto& r, auto&& f) {
+  using enum Role;
+  f(r.op, {.name = "op"});
+  f(r.kind, {.name = "kind"});
+  f(r.making, {.name = "making"});
+  f(r.count, {.name = "count", .role = measured});
+  f(r.m, {.name = "m"});
+  f(r.n, {.name = "n"});
+  f(r.k, {.name = "k"});
+  f(r.batch, {.name = "batch"});
+  f(r.flops, {.name = "flops", .role = measured, .unit = Unit::flops});
+  f(r.traffic_bytes, {.name = "traffic_bytes", .role = measured, .unit = Unit::bytes});
+  f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::bar});
 }
 
 struct PeakPhaseRow {

@@ -37,6 +37,7 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
   s.link_ms_at_least = f.link_ms;
   s.exposed_ms = f.exposed_ms;
   s.expected = f.expected;
+  s.why_no_ms = f.why_no_ms;
   s.recipe = recipe;
   return s;
 }
@@ -347,6 +348,7 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
               .host_bytes = s.host_bytes};
   row.levers.keep = recipe.kept_as();
   if (f.all_timed) row.slower = f.slower(s);
+  row.ms_by = s.expected ? s.expected->by : s.why_no_ms;
   if (s.expected) row.ms = s.expected->ms, row.ms_low = s.expected->low_ms, row.ms_high = s.expected->high_ms;
   if (s.ms_at_least <= 0) return row;
   row.ms_at_least = s.ms_at_least, row.link_ms_at_least = s.link_ms_at_least, row.exposed_ms = s.exposed_ms;
@@ -370,9 +372,9 @@ void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f, const std::
                                             p.device.ceilings.source, any_expected(rows) ? "" : " Expect 1.2 to 3 times as long.")
                               : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
   if (any_expected(rows))
-    r.add(Part{
-        Note{"ms is expected, from steps of this kind of card that were measured; each of those took between ms_low and ms_high of its own "
-             "(in csv and json). Nothing was measured of the rows without it. The order, slower and the picture go by ms_at_least."}});
+    r.add(Part{Note{
+        "ms is expected, from steps that were measured; ms_low and ms_high are its interval, and ms_by says what is behind it, where that "
+        "is more than this card's own steps (in csv and json). The order, slower and the picture go by ms_at_least."}});
 }
 
 void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {

@@ -86,6 +86,7 @@ struct Setting {
   double flops = 0, traffic = 0, link_bytes = 0;  // totals of the whole step, on one GPU
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
   std::optional<engine::Expected> expected;       // the time of one step
+  std::string why_no_ms{};
   std::size_t host_bytes = 0;                     // pinned, of the host
   double exposed_ms = 0;                          // the part of link_ms_at_least that the step waits for; included in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // bytes at the peak
@@ -104,7 +105,8 @@ struct PlanRow {
   engine::Sharding sharding = engine::Sharding::none;
   bool split_tokens = false;
   std::uint64_t needed_bytes = 0, peak_bytes = 0;
-  std::optional<double> ms{}, ms_low{}, ms_high{};  // expected, where such a card was measured
+  std::optional<double> ms{}, ms_low{}, ms_high{};  // expected
+  std::string ms_by{};                              // what the interval stands on, or why there is no ms
   std::optional<double> ms_at_least{}, link_ms_at_least{}, exposed_ms{}, slower{};
   std::int64_t saves_bytes = 0;
   bool frontier = false;
@@ -132,6 +134,7 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.peak_bytes, {.name = "peak_bytes", .role = measured, .unit = Unit::bytes});
   f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_by, {.name = "ms_by", .role = noted, .show = Show::detail});
   f(r.link_ms_at_least, {.name = "link_ms_at_least", .role = measured, .unit = Unit::ms});
   f(r.exposed_ms, {.name = "exposed_ms", .role = measured, .unit = Unit::ms});
   f(r.saves_bytes, {.name = "saves_bytes", .role = noted, .unit = Unit::bytes});

@@ -179,7 +179,7 @@ Table ProfileTables::layers() const {
 WorkRow ProfileTables::work(const std::string& phase) const {
   const auto places = places_of(timeline.marks);
   const double steps = steps_of(timeline);
-  std::array<double, 4> ns{};
+  std::array<double, work_names.size()> ns{};
   for (const Slice& s : timeline.slices) ns[std::size_t(s.mark < 0 ? Work::other : places[std::size_t(s.mark)].work)] += double(s.ns());
   const auto ms = [&](Work w) { return ns[std::size_t(w)] / steps / 1e6; };
   WorkRow r;
@@ -188,7 +188,8 @@ WorkRow ProfileTables::work(const std::string& phase) const {
   r.matmul_ms = ms(Work::matmul);
   r.attention_ms = ms(Work::attention);
   r.softmax_ms = ms(Work::softmax);
-  r.other_ms = ms(Work::other);
+  for (std::size_t w = 0; w < ns.size(); ++w)
+    if (Work(w) != Work::matmul && Work(w) != Work::attention && Work(w) != Work::softmax) r.other_ms += ms(Work(w));
   r.idle_ms = (1 - covered()) * step_ms();
   r.matmul_share = r.matmul_ms / r.ms;
   return r;
@@ -199,7 +200,7 @@ Table ProfileTables::attention() const {
   const double steps = steps_of(timeline);
   std::vector<AttentionPartRow> rows;
   const auto uses = summed<std::string>(timeline, places, [](const Slice&, const profile::Place& p) -> std::string {
-    if (!p.op.starts_with("attention.plain") && p.work != Work::attention) return "";
+    if (p.work_of_op != Work::attention_parts && p.work_of_op != Work::attention) return "";
     if (p.work == Work::attention) return "products and softmax in one kernel";
     return p.part.empty() ? "between its parts" : p.work == Work::softmax ? "softmax" : "products (" + p.part + ")";
   });

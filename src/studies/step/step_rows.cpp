@@ -121,6 +121,7 @@ void StepRows::measure(const StepCase& c, StepRow& row) {
   row.kept = engine::kept_in_words(recipe);
   const engine::Forecast f = engine::forecast(recipe, device_, s_.threads);
   row.forecast_peak_bytes = std::int64_t(f.peak_bytes);
+  if (const auto& e = f.expected) row.forecast_ms = e->ms, row.forecast_ms_low = e->low_ms, row.forecast_ms_high = e->high_ms;
   const std::size_t taken = group_ ? group_->most(f.peak_bytes, "what they need") : f.peak_bytes;  // arenas of one size
   if (f.host_bytes > 0) row.forecast_host_bytes = std::int64_t(f.host_bytes);
   if (taken > memory_) {

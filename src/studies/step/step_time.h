@@ -58,6 +58,7 @@ struct StepRow {
   engine::Purpose phase = engine::Purpose::forward;
   bench::Stats samples{};  // not a column: its mean and spread are
   std::optional<double> ms{}, ms_std{}, tokens_per_s{}, model_tflops{}, mfu{};
+  std::optional<double> forecast_ms{}, forecast_ms_low{}, forecast_ms_high{};
   std::optional<std::int64_t> peak_bytes{}, forecast_peak_bytes{};
   Status status = Status::ok;
   std::string why{};
@@ -82,6 +83,9 @@ void describe(Of<StepRow> auto& r, auto&& f) {
   f(r.phase, {.name = "phase"});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(r.ms_std, {.name = "ms_std", .role = noted, .unit = Unit::ms, .show = spread});
+  f(r.forecast_ms, {.name = "forecast_ms", .role = noted, .unit = Unit::ms});
+  f(r.forecast_ms_low, {.name = "forecast_ms_low", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.forecast_ms_high, {.name = "forecast_ms_high", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.tokens_per_s, {.name = "tokens_per_s", .role = noted, .unit = Unit::per_s});
   f(r.model_tflops, {.name = "model_tflops", .role = noted, .unit = Unit::tflops});
   f(r.mfu, {.name = "mfu", .role = noted, .unit = Unit::share});

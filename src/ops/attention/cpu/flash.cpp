@@ -90,7 +90,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor parts =
       in_place ? t.dq : ctx.arena.make("attention.dq", DType::f32, {chunks.count, p.batch * p.len_q, p.heads, padded(dim)});
   const Tensor scratch = ctx.arena.make("attention.tiles", DType::f32, {ctx.workers(), floats});
-  const auto op = ctx.note("attention.flash.backward", p.precision, backward_cost(p), Work::attention);
+  const auto op = ctx.note("attention.flash.backward", p.precision, backward_cost(p), Work::attention, Making::gradients);
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
   const auto dropping = dropping_of(p, t.with);

@@ -124,7 +124,7 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Lists lists = make_lists(p, ctx);
   const Tensor s = ctx.arena.make("s", DType::f32, {p.batch, p.heads, p.len_q, p.len_k});
   const Tensor used = dropped_p(p, t.saved.p, ctx);
-  const auto op = ctx.note("attention.plain.forward", p.precision, with_scores(p, forward_cost(p), 2));
+  const auto op = ctx.note("attention.plain.forward", p.precision, with_scores(p, forward_cost(p), 2), Work::attention_parts);
   PlainParts parts(p, ctx);
   const auto group = p.group();
   const float factor = dropout_of(p, t.with).factor;
@@ -162,7 +162,8 @@ void plain_backward(const Problem& p, const Backward& t, Context& ctx) {
       p.softcap != 0 ? ctx.arena.make("s", DType::f32, scores) : Tensor();  // formed again: P alone does not tell the cap's slope
   const Tensor used = dropped_p(p, t.saved.p, ctx);
   const Tensor deltas = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
-  const auto op = ctx.note("attention.plain.backward", p.precision, with_scores(p, backward_cost(p), 4));
+  const auto op =
+      ctx.note("attention.plain.backward", p.precision, with_scores(p, backward_cost(p), 4), Work::attention_parts, Making::gradients);
   PlainParts parts(p, ctx);
   const auto group = p.group();
   const bool gathered = group > 1 && p.precision.dtype != DType::f32;  // sums over the group stay FP32 until the last is in

@@ -216,7 +216,7 @@ void zero(const Tensor& t, cudaStream_t stream) {
 template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
-  const auto op = ctx.note(Family::backward_name, p.precision, backward_cost(p), Work::attention);
+  const auto op = ctx.note(Family::backward_name, p.precision, backward_cost(p), Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     if (ctx.dry()) return;

@@ -1,0 +1,233 @@
+#include "studies/results/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "report/described_table.h"
+
+namespace headroom::studies {
+
+namespace {
+
+constexpr std::string_view products = "products", attention = "attention", copies = "copies", collectives = "collectives";
+
+bool any_of(std::string_view name, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
+// What a library's own kernels do, by their names: the forecast has the library's function in their place.
+std::string_view done_by(const RanKernel& k) {
+  if (k.kind == "copy" || k.kind == "fill") return copies;
+  if (any_of(k.kernel, {"ncclDevKernel", "ncclKernel"})) return collectives;
+  if (any_of(k.kernel, {"sdpa", "fmha", "flash_fprop", "flash_bprop", "compute_dot_do_o", "convert_dq_to_16bits"})) return attention;
+  if (any_of(k.kernel, {"gemm", "nvjet", "xmma", "gemv", "splitKreduce", "cublas"})) return products;
+  return "";
+}
+
+// A piece of work on either side: how it is joined, and the index of its first kernel. A library's call may be several kernels, one after another.
+struct Piece {
+  std::string key;
+  double us = 0;
+  std::size_t index = 0, count = 1;
+};
+
+std::vector<Piece> pieces_of(const std::vector<ForetoldKernel>& kernels) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const ForetoldKernel& k = kernels[i];
+    std::string key = k.kernel;
+    if (k.kind == copies) key = k.kernel == "fill" ? "fill" : "copy";
+    if (k.kind == products || k.kind == collectives) key = k.kind;
+    pieces.push_back({std::move(key), k.us, i});
+  }
+  return pieces;
+}
+
+// PyTorch's own kernels of attention have the same name on both sides; cuDNN's are known by what they do.
+void name_attention(std::vector<Piece>& foretold, const std::vector<ForetoldKernel>& kernels,
+                    const std::unordered_map<std::string, bool>& named) {
+  for (Piece& p : foretold)
+    if (kernels[p.index].kind == attention && !named.contains(kernels[p.index].kernel)) p.key = attention;
+}
+
+std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::unordered_map<std::string, bool>& foretold) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const RanKernel& k = kernels[i];
+    std::string key = k.kernel;
+    if (!foretold.contains(key) || k.kind != "kernel") {
+      const std::string_view what = done_by(k);
+      if (what == copies)
+        key = k.kind;
+      else if (!what.empty())
+        key = what;
+      const bool goes_on = (what == attention && !pieces.empty() && pieces.back().key == attention) ||
+                           (k.kernel.find("splitKreduce") != std::string::npos && !pieces.empty() && pieces.back().key == products);
+      if (goes_on) {
+        pieces.back().us += k.us;
+        ++pieces.back().count;
+        continue;
+      }
+    }
+    pieces.push_back({std::move(key), k.us, i});
+  }
+  return pieces;
+}
+
+// Of each piece of `a` its partner in `b`, or −1. `a` is aligned whole, `b` from wherever to wherever it is most like it; of places as good the last.
+constexpr std::size_t most_cells = 100'000'000;
+std::vector<std::ptrdiff_t> aligned(const std::vector<int>& a, const std::vector<int>& b) {
+  constexpr int same = 2, gap = -1;
+  enum Step : std::uint8_t { pair, skip_a, skip_b };
+  const std::size_t n = a.size(), m = b.size();
+  std::vector<int> before(m + 1, 0), now(m + 1);
+  std::vector<std::uint8_t> steps(n * (m + 1));
+  for (std::size_t i = 0; i < n; ++i) {
+    now[0] = gap * int(i + 1);
+    steps[i * (m + 1)] = skip_a;
+    for (std::size_t j = 1; j <= m; ++j) {
+      const int paired = a[i] == b[j - 1] ? before[j - 1] + same : -1'000'000'000, without_a = before[j] + gap,
+                without_b = now[j - 1] + gap;
+      now[j] = std::max({paired, without_a, without_b});
+      steps[i * (m + 1) + j] = now[j] == paired ? pair : now[j] == without_a ? skip_a : skip_b;
+    }
+    std::swap(before, now);
+  }
+  std::size_t j = m - std::size_t(std::max_element(before.rbegin(), before.rend()) - before.rbegin());
+  std::vector<std::ptrdiff_t> partner(n, -1);
+  for (std::size_t i = n; i > 0;) {
+    switch (steps[(i - 1) * (m + 1) + j]) {
+      case pair: partner[--i] = std::ptrdiff_t(--j); break;
+      case skip_a: --i; break;
+      default: --j;
+    }
+  }
+  return partner;
+}
+
+struct Sums {
+  KernelPairRow row;
+  double paired_foretold = 0, paired_ran = 0;
+  std::map<std::string, std::int64_t> ran;
+};
+
+}  // namespace
+
+KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const std::vector<RanKernel>& ran) {
+  std::unordered_map<std::string, bool> names_foretold, names_ran;
+  for (const ForetoldKernel& k : foretold) names_foretold.emplace(k.kernel, true);
+  for (const RanKernel& k : ran) names_ran.emplace(k.kernel, true);
+  std::vector<Piece> a = pieces_of(foretold), b = pieces_of(ran, names_foretold);
+  name_attention(a, foretold, names_ran);
+  const std::size_t most = std::max<std::size_t>(1, most_cells / std::max<std::size_t>(1, a.size()));
+  if (b.size() > most) b.erase(b.begin(), b.end() - std::ptrdiff_t(most));
+  std::unordered_map<std::string, int> numbers;
+  const auto numbered = [&](const std::vector<Piece>& pieces) {
+    std::vector<int> all;
+    for (const Piece& p : pieces) all.push_back(numbers.try_emplace(p.key, int(numbers.size())).first->second);
+    return all;
+  };
+  const std::vector<int> keys_a = numbered(a), keys_b = numbered(b);
+  std::vector<std::ptrdiff_t> partner = aligned(keys_a, keys_b);
+  // The step is what lies between the first and the last that have a partner. What is left there is joined by name alone: streams beside each
+  // other give their kernels in another order.
+  std::ptrdiff_t begin = std::ptrdiff_t(b.size()), end = 0;
+  for (const std::ptrdiff_t p : partner)
+    if (p >= 0) begin = std::min(begin, p), end = std::max(end, p + 1);
+  std::vector<char> taken(b.size(), 0);
+  for (const std::ptrdiff_t p : partner)
+    if (p >= 0) taken[std::size_t(p)] = 1;
+  std::unordered_map<int, std::vector<std::ptrdiff_t>> left;  // the last first
+  for (std::ptrdiff_t j = end; j-- > begin;)
+    if (!taken[std::size_t(j)]) left[keys_b[std::size_t(j)]].push_back(j);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (auto& same = left[keys_a[i]]; partner[i] < 0 && !same.empty()) {
+      partner[i] = same.back();
+      taken[std::size_t(same.back())] = 1;
+      same.pop_back();
+    }
+
+  KernelsJoined joined;
+  std::map<std::pair<std::string, std::string>, Sums> sums;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const ForetoldKernel& k = foretold[a[i].index];
+    const bool by_shape = k.kind == products || k.kind == attention;
+    Sums& s = sums[{k.kernel, by_shape ? k.shape : ""}];
+    s.row.kernel = k.kernel, s.row.shape = by_shape ? k.shape : "";
+    ++s.row.foretold;
+    s.row.foretold_ms += k.us / 1e3;
+    joined.foretold_ms += k.us / 1e3;
+    if (partner[i] < 0) {
+      ++joined.only_foretold;
+      continue;
+    }
+    const Piece& p = b[std::size_t(partner[i])];
+    ++joined.pairs;
+    ++s.row.seen;
+    s.row.ms += p.us / 1e3;
+    s.paired_foretold += k.us;
+    s.paired_ran += p.us;
+    if (ran[p.index].kernel != k.kernel) ++s.ran[ran[p.index].kernel];
+  }
+  for (std::ptrdiff_t j = begin; j < end; ++j) {
+    const Piece& p = b[std::size_t(j)];
+    joined.ms += p.us / 1e3;
+    if (taken[std::size_t(j)]) continue;
+    ++joined.only_seen;
+    Sums& s = sums[{ran[p.index].kernel, "not foretold"}];
+    s.row.kernel = ran[p.index].kernel, s.row.shape = "not foretold";
+    ++s.row.seen;
+    s.row.ms += p.us / 1e3;
+  }
+  for (auto& [key, s] : sums) {
+    s.row.off_ms = s.row.foretold_ms - s.row.ms;
+    if (s.paired_ran > 0) s.row.ratio = s.paired_foretold / s.paired_ran;
+    const auto most_often = std::max_element(s.ran.begin(), s.ran.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+    if (most_often != s.ran.end()) s.row.ran = most_often->first;
+    joined.rows.push_back(std::move(s.row));
+  }
+  std::stable_sort(joined.rows.begin(), joined.rows.end(),
+                   [](const KernelPairRow& x, const KernelPairRow& y) { return std::abs(x.off_ms) > std::abs(y.off_ms); });
+  return joined;
+}
+
+std::optional<KernelFiles> kernels_of(const RowObject& a, const RowObject& b) {
+  const auto has = [](const RowObject& j, const char* table) {
+    return j.is_object() && j.contains(table) && j.at(table).is_array() && !j.at(table).empty() && j.at(table).front().is_object();
+  };
+  if (!has(a, "launches") || !has(b, "timeline")) {
+    if (has(b, "launches") && has(a, "timeline")) return kernels_of(b, a);
+    return {};
+  }
+  const auto word = [](const RowObject& row, const char* name) {
+    return row.value(name, RowObject()).is_string() ? row.at(name).get<std::string>() : "";
+  };
+  const auto number = [](const RowObject& row, const char* name) {
+    return row.value(name, RowObject()).is_number() ? row.at(name).get<double>() : 0.0;
+  };
+  KernelFiles files;
+  for (const RowObject& row : a.at("launches"))
+    files.foretold.push_back({word(row, "kernel"), word(row, "kind"), word(row, "shape"), number(row, "us")});
+  for (const RowObject& row : b.at("timeline"))
+    if (number(row, "device") == 0) files.ran.push_back({word(row, "kernel"), word(row, "kind"), number(row, "ms") * 1e3});
+  return files;
+}
+
+Record kernels_record(const KernelsJoined& k) {
+  Record r{"kernels", fmt::format("Kernels of a step: {:.4g} ms foretold, {:.4g} ms measured.", k.foretold_ms, k.ms), {}};
+  r.add("foretold_ms", k.foretold_ms, Unit::ms).add("ms", k.ms, Unit::ms);
+  r.add("ratio", k.ms > 0 ? Value(k.foretold_ms / k.ms) : Value(), Unit::ratio);
+  r.add("pairs", k.pairs).add("only_foretold", k.only_foretold).add("only_seen", k.only_seen);
+  r.add(Part{table_of("kernels", "Kernels, the largest difference first; ratio is foretold over measured", k.rows)});
+  r.add(Part{
+      Note{"One step of each, the last of the profile that is like the one foretold. A product or an attention has the library's kernel "
+           "beside it, in ran. Gaps between kernels are not in these sums."}});
+  return r;
+}
+
+}  // namespace headroom::studies
