@@ -93,6 +93,15 @@ TEST(KernelsJoined, JoinsWhatAnotherStreamGaveInAnotherOrder) {
   EXPECT_EQ(j.only_seen, 0);
 }
 
+TEST(KernelsJoined, JoinsByOrderWhatAnotherVersionNamesOtherwise) {
+  std::vector<RanKernel> other = ran_step();
+  other[2].kernel = "fast_gelu<bf16>";
+  const KernelsJoined j = joined_kernels(step, other);
+  EXPECT_EQ(j.pairs, 9);
+  EXPECT_EQ(row_of(j, "gelu<bf16>").ran, "fast_gelu<bf16>");
+  EXPECT_NEAR(*row_of(j, "gelu<bf16>").ratio, 1, 1e-9);
+}
+
 TEST(KernelsJoined, OfNothingAndOfSomethingElseIsNothing) {
   EXPECT_TRUE(joined_kernels({}, {}).rows.empty());
   const KernelsJoined none = joined_kernels(step, {});

@@ -8,12 +8,14 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "instruments/profile/activity_file.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {
 
 namespace {
 
+constexpr int letters_for_people = 72;
 constexpr std::string_view products = "products", attention = "attention", copies = "copies", collectives = "collectives";
 
 bool any_of(std::string_view name, std::initializer_list<std::string_view> parts) {
@@ -110,6 +112,20 @@ std::vector<std::ptrdiff_t> aligned(const std::vector<int>& a, const std::vector
   return partner;
 }
 
+// Between two that have a partner as many are left on one side as on the other: these are partners by their order. Versions of a library name
+// kernels otherwise.
+void pair_between(std::vector<std::ptrdiff_t>& partner) {
+  std::ptrdiff_t last = -1, last_partner = -1;
+  for (std::ptrdiff_t i = 0; i < std::ptrdiff_t(partner.size()); ++i) {
+    const std::ptrdiff_t p = partner[std::size_t(i)];
+    if (p < 0) continue;
+    if (last >= 0 && i - last == p - last_partner)
+      for (std::ptrdiff_t k = 1; last + k < i; ++k) partner[std::size_t(last + k)] = last_partner + k;
+    last = i;
+    last_partner = p;
+  }
+}
+
 struct Sums {
   KernelPairRow row;
   double paired_foretold = 0, paired_ran = 0;
@@ -139,6 +155,7 @@ KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const 
   std::ptrdiff_t begin = std::ptrdiff_t(b.size()), end = 0;
   for (const std::ptrdiff_t p : partner)
     if (p >= 0) begin = std::min(begin, p), end = std::max(end, p + 1);
+  pair_between(partner);
   std::vector<char> taken(b.size(), 0);
   for (const std::ptrdiff_t p : partner)
     if (p >= 0) taken[std::size_t(p)] = 1;
@@ -189,6 +206,7 @@ KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const 
     if (s.paired_ran > 0) s.row.ratio = s.paired_foretold / s.paired_ran;
     const auto most_often = std::max_element(s.ran.begin(), s.ran.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
     if (most_often != s.ran.end()) s.row.ran = most_often->first;
+    for (std::string* name : {&s.row.kernel, &s.row.ran}) *name = shortened(profile::short_name(*name), letters_for_people);
     joined.rows.push_back(std::move(s.row));
   }
   std::stable_sort(joined.rows.begin(), joined.rows.end(),
