@@ -87,8 +87,8 @@ struct Setting {
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
   std::optional<engine::Expected> expected;       // the time of one step
   std::string why_no_ms{};
-  std::size_t host_bytes = 0;                     // pinned, of the host
-  double exposed_ms = 0;                          // the part of link_ms_at_least that the step waits for; included in ms_at_least
+  std::size_t host_bytes = 0;  // pinned, of the host
+  double exposed_ms = 0;       // the part of link_ms_at_least that the step waits for; included in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // bytes at the peak
 
   std::size_t peak() const { return peak_bytes + stand_in_bytes; }
