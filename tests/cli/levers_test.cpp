@@ -117,7 +117,8 @@ TEST_F(LeverProgram, IsWhatTrainRunsKeepsAndGoesOnFrom) {
         });
     });
     if (!engine::is_taken(other)) continue;
-    const Ended e = run(train + options_of_levers(other) + folder + " --steps 2 --resume --db " + db_);
+    const std::string said = c.lever == "precision" ? " --precision fp32" : "";  // unsaid it is the checkpoint's
+    const Ended e = run(train + options_of_levers(other) + said + folder + " --steps 2 --resume --db " + db_);
     EXPECT_EQ(e.code, 2) << e.err;
     EXPECT_NE(e.err.find("was trained with"), std::string::npos) << e.err;
   }
