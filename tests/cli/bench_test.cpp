@@ -97,6 +97,7 @@ TEST_F(Bench, ACardsFileKeepsItsTablesAndGetsNewOnes) {
   EXPECT_EQ(run(more + at("card.json") + " --tables step-peers --minutes 9").code, 1) << "a table that is named is measured again";
   put("other.json", R"({"machine": "another", "rows": [{"bench": "device", "status": "ok", "lines": 1, "device": [{"what": "copy"}]}]})");
   refused(more + at("other.json"), 2, "it is of another");
+  refused(more + at("none.json"), 2, "none.json'; leave --card out to measure every table");
 }
 
 TEST_F(Bench, WaysOfOursAreNoPeers) {

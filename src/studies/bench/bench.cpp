@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "report/described_table.h"
 #include "store/row_objects.h"
@@ -242,6 +243,8 @@ RowObject object_of(const Measured& m) {
 std::map<std::string, Measured> measured_before(const BenchAsked& asked, const Device& device) {
   std::map<std::string, Measured> all;
   if (asked.card.empty()) return all;
+  const std::string why = why_no_file(asked.card);
+  check(why.empty(), Code::bad_argument, "--card: {}; leave --card out to measure every table", why);
   for (const ReportRun& run : runs_from_file(asked.card)) {
     check(run.machine == device.name, Code::bad_argument, "--card {}: it is of {}, this is {}", asked.card, run.machine, device.name);
     for (const RowObject& row : run.rows()) {

@@ -320,7 +320,7 @@ std::string verdict(const Told& t) {
   const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));
   switch (r.status) {
     case Status::ok:
-      return fmt::format("Fits on {}: {} {} ({:.0f} %).", r.device, who, of,
+      return fmt::format("Fits{} on {}: {} {} ({:.0f} %).", r.high_bytes ? "" : " as far as is known", r.device, who, of,
                          100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
