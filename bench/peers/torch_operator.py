@@ -53,7 +53,7 @@ def overhead(device):
 
 def library_us(q, k, v, device):
     """The C call alone, its arguments ready."""
-    call, ready, _ = direct.settled((q, k, v, None, None, None, None), checks.options_of(False, None, None, "top-left", "bhld", None, False, None))
+    call, ready, _ = direct.settled((q, k, v, *[None] * 5), checks.options_of(False, None, None, "top-left", "bhld", None, False, None))
     o, lse = call.run_forward(ready, q, k, v)
     held = call.lend(0)
     pointers = calls.pack[7](*[t.data_ptr() for t in (q, k, v, o, lse)], 0, 0 if held is None else held.data_ptr() + 255 & -256)
