@@ -347,8 +347,6 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (const double* held_out = std::get_if<double>(&validation)) answer += fmt::format(", of held-out data {:.3f}", *held_out);
   if (speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(speed));
   Record record{"", fmt::format("{}, {}.", answer, bytes_in_words(double(arena.peak()))), {}};
-  record.add(Part{Note{
-      fmt::format("{} parameters in {} on {} tokens", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size())}});
   if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
   record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
@@ -365,7 +363,10 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
   Table losses = table_of("rows", "Loss", rows);
   if (!fp8) leave_out(losses, "clipped"), leave_out(losses, "flushed");
-  Outcome outcome{record.add(Part{std::move(losses)})};
+  record.add(Part{std::move(losses)});
+  record.add(Part{Note{
+      fmt::format("{} parameters in {} on {} tokens.", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size())}});
+  Outcome outcome{std::move(record)};
   outcome.answer = stopped ? Answer::failed : Answer::yes;
   if (!life) return outcome;
   outcome.said = life->name();
