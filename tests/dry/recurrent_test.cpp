@@ -16,6 +16,8 @@ struct Library {
   int (*set_layers)(void*, int, int, int, int, int, int, int, int, int, int, int, int, void*, unsigned) = nullptr;
   int (*make_data)(void**) = nullptr;
   int (*set_data)(void*, int, int, int, int, int, const int*, void*) = nullptr;
+  int (*end_layers)(void*) = nullptr;
+  int (*end_data)(void*) = nullptr;
   int (*sizes)(const void*, const void*, int, const void*, std::size_t*, std::size_t*) = nullptr;
 
   Library() {
@@ -25,6 +27,8 @@ struct Library {
     find(library, set_layers, "cudnnSetRNNDescriptor_v8");
     find(library, make_data, "cudnnCreateRNNDataDescriptor");
     find(library, set_data, "cudnnSetRNNDataDescriptor");
+    find(library, end_layers, "cudnnDestroyRNNDescriptor");
+    find(library, end_data, "cudnnDestroyRNNDataDescriptor");
     find(library, sizes, "cudnnGetRNNTempSpaceSizes");
   }
   template <class F>
@@ -74,6 +78,8 @@ long long extra_of(const Library& l, const Row& r) {
   l.set_data(data, type, 0, int(r.length), int(r.batch), int(r.width), nullptr, nullptr);
   std::size_t work = 0, reserve = 0;
   EXPECT_EQ(l.sizes(nullptr, layers, 1, data, &work, &reserve), 0);
+  l.end_layers(layers);
+  l.end_data(data);
   if (r.pass == "forward") return (long long)work + input;  // a copy of the input, which is batch first
   const long long states = (r.cell == "LSTM" ? 4 : 2) * r.layers * (1 + r.both_ways) * r.batch * r.hidden * element;
   return (long long)(work + reserve) + input + states + 2 * element;
@@ -81,7 +87,7 @@ long long extra_of(const Library& l, const Row& r) {
 
 TEST(RecurrentScratch, IsWhatAnH100Took) {
   const Library l;
-  ASSERT_TRUE(l.make_layers && l.set_layers && l.make_data && l.set_data && l.sizes);
+  ASSERT_TRUE(l.make_layers && l.set_layers && l.end_layers && l.make_data && l.set_data && l.end_data && l.sizes);
   auto rows = rows_of("h100_scratch_recurrent_2026-11-24.csv");
   const auto others = rows_of("h100_scratch_recurrent_others_2026-11-24.csv");
   rows.insert(rows.end(), others.begin(), others.end());
