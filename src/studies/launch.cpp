@@ -205,6 +205,10 @@ Ended launch(const Launch& l) {
   return e;
 }
 
+void pass_on(const Ended& e) {
+  if (e.asked) std::raise(e.asked_by);
+}
+
 ScratchFolder::ScratchFolder(const char* who, const std::string& name) {
   std::string path = (fs::temp_directory_path() / (name + "-XXXXXX")).string();
   check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder could be made in '{}': {}", who, fs::temp_directory_path().string(),

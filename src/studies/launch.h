@@ -29,13 +29,16 @@ struct Ended {
   int exit_code = 0;   // the program's own; 128 + signal when one ended it
   std::string by;      // a signal's name, or empty
   bool asked = false;  // a signal asked this process to stop meanwhile
-  int asked_by = 0;    // the signal that launch() took; a caller that continues may raise it for this program's own handler
+  int asked_by = 0;    // the signal that launch() took
   double wall_s = 0;
   std::int64_t host_peak_bytes = 0;  // resident, of the largest process
   int left_over = 0;                 // processes that were killed
 };
 
 Ended launch(const Launch&);
+
+// Where a caller continues: the signal that launch() took reaches this program's own handler too, which stops the rest and names it.
+void pass_on(const Ended&);
 
 // A folder for what the program's processes write; gone at the end. `name`: the beginning of its name.
 class ScratchFolder {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -218,7 +217,7 @@ Measured measured(const BenchTable& t, const Peers& peers, double minutes_left, 
                           .output = [&](std::string_view text) { said = tail_of(said + std::string(text)); },
                           .watch = [&] { return host.stop() || minutes() > most ? Launch::Next::end : Launch::Next::go_on; }});
   row.seconds = e.wall_s;
-  if (e.asked) std::raise(e.asked_by);
+  pass_on(e);
   m.asked_to_stop = e.asked || host.stop();
   const bool cut = !m.asked_to_stop && minutes() > most;
   m.lines = lines_of(t, out);

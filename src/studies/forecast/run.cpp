@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -187,7 +186,7 @@ DryRun run_dry(const DryRunAsked& asked) {
     return Launch::Next::go_on;
   };
   run.ended = launch(launching);
-  if (run.ended.asked) std::raise(run.ended.asked_by);  // what stops the forecast names it
+  pass_on(run.ended);
   for (const dry::Process& process : dry::read_record(folder.path().string())) {
     run.processes.push_back(story_of(process));
     if (asked.rates) run.processes.back().time = dry::step_time(process, *asked.rates);

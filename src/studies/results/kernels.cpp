@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/text.h"
 #include "instruments/profile/activity_file.h"
@@ -52,12 +53,12 @@ std::vector<Piece> pieces_of(const std::vector<ForetoldKernel>& kernels) {
 
 // PyTorch's own kernels of attention have the same name on both sides; cuDNN's are known by what they do.
 void name_attention(std::vector<Piece>& foretold, const std::vector<ForetoldKernel>& kernels,
-                    const std::unordered_map<std::string, bool>& named) {
+                    const std::unordered_set<std::string>& named) {
   for (Piece& p : foretold)
     if (kernels[p.index].kind == attention && !named.contains(kernels[p.index].kernel)) p.key = attention;
 }
 
-std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::unordered_map<std::string, bool>& foretold) {
+std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::unordered_set<std::string>& foretold) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const RanKernel& k = kernels[i];
@@ -135,9 +136,9 @@ struct Sums {
 }  // namespace
 
 KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const std::vector<RanKernel>& ran) {
-  std::unordered_map<std::string, bool> names_foretold, names_ran;
-  for (const ForetoldKernel& k : foretold) names_foretold.emplace(k.kernel, true);
-  for (const RanKernel& k : ran) names_ran.emplace(k.kernel, true);
+  std::unordered_set<std::string> names_foretold, names_ran;
+  for (const ForetoldKernel& k : foretold) names_foretold.insert(k.kernel);
+  for (const RanKernel& k : ran) names_ran.insert(k.kernel);
   std::vector<Piece> a = pieces_of(foretold), b = pieces_of(ran, names_foretold);
   name_attention(a, foretold, names_ran);
   const std::size_t most = std::max<std::size_t>(1, most_cells / std::max<std::size_t>(1, a.size()));
