@@ -30,13 +30,15 @@ struct StepTime {
   std::int64_t steps = 0;  // whose mean this is
 };
 
-// The mean of the steps after the first two, or of the second alone. Without a time: why.
+// A piece of work as a step gives it to the card.
 struct WorkTimed {
   Part part{};
   std::string name, shape;  // a kernel's name as the library has it, or the function that was called; sides, or a grid
   std::uint32_t device = 0, stream = 0;
   double s = 0;
 };
+
+// The mean of the steps after the first two, or of the second alone. Without a time: why.
 struct StepTimed {
   std::optional<StepTime> step{};
   std::string why{};

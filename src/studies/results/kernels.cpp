@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/text.h"
+#include "dry/clock.h"
 #include "instruments/profile/activity_file.h"
 #include "report/described_table.h"
 
@@ -17,7 +18,9 @@ namespace headroom::studies {
 namespace {
 
 constexpr int letters_for_people = 72;
-constexpr std::string_view products = "products", attention = "attention", copies = "copies", collectives = "collectives";
+constexpr std::string_view name_of(dry::Part part) { return dry::part_names[std::size_t(part)]; }
+constexpr std::string_view products = name_of(dry::Part::products), attention = name_of(dry::Part::attention),
+                           copies = name_of(dry::Part::copies), collectives = name_of(dry::Part::collectives);
 
 bool any_of(std::string_view name, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return name.find(part) != name.npos; });
