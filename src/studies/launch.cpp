@@ -209,18 +209,6 @@ void pass_on(const Ended& e) {
   if (e.asked) std::raise(e.asked_by);
 }
 
-ScratchFolder::ScratchFolder(const char* who, const std::string& name) {
-  std::string path = (fs::temp_directory_path() / (name + "-XXXXXX")).string();
-  check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder could be made in '{}': {}", who, fs::temp_directory_path().string(),
-        std::strerror(errno));
-  path_ = path;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 std::vector<fs::path> files_with(const fs::path& folder, const std::string& ending) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))

@@ -40,19 +40,6 @@ Ended launch(const Launch&);
 // Where a caller continues: the signal that launch() took reaches this program's own handler too, which stops the rest and names it.
 void pass_on(const Ended&);
 
-// A folder for what the program's processes write; gone at the end. `name`: the beginning of its name.
-class ScratchFolder {
- public:
-  ScratchFolder(const char* who, const std::string& name);
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 // The files of a folder with this ending, by name. Anything else there belongs to the program.
 std::vector<std::filesystem::path> files_with(const std::filesystem::path& folder, const std::string& ending);
 

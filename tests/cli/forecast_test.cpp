@@ -1,5 +1,6 @@
 // headroom forecast from the outside: programs of our own that call what PyTorch's allocator calls.
 #include <signal.h>
+#include <sys/file.h>
 
 #include <chrono>
 #include <set>
@@ -141,6 +142,14 @@ TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
   EXPECT_NE(e.out.find("there is no attention"), std::string::npos) << e.out;
 }
 
+TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
+  const std::string advice = "--try measures which allocator setting ends it";
+  const Ended without = run(line("--device h100", "batch=1 spare")), with = run(line("--try --device h100", "batch=1 spare"));
+  EXPECT_NE(without.out.find(advice), std::string::npos) << without.out;
+  EXPECT_NE(with.out.find("Reserved and never allocated at once: "), std::string::npos) << with.out;
+  EXPECT_EQ(with.out.find(advice), std::string::npos) << with.out;
+}
+
 TEST_F(Forecast, HalfTheBatchIsALeverWhereTheCommandNamesBoth) {
   const auto last = [](const std::vector<std::string>& program) { return studies::levers_for(program).back(); };
   const studies::Lever half = last({"python3", "train.py", "--batch", "8", "--accumulate", "2"});
@@ -192,6 +201,52 @@ TEST_F(Forecast, NothingIsLeftBehind) {
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "a worker that stays is not waited for";
   EXPECT_TRUE(fs::is_empty(folder_ / "tmp"));
+}
+
+// Processes whose environment names the folder.
+int processes_of(const fs::path& folder) {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    std::ifstream in(entry.path() / "environ", std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    count += text.str().find("HEADROOM_DRY_FOLDER=" + folder.string()) != std::string::npos;
+  }
+  return count;
+}
+
+TEST_F(Forecast, AKilledOneTakesItsProgramAndItsFolderAlong) {
+  const fs::path tmp = folder_ / "tmp";
+  fs::create_directory(tmp);
+  setenv("TMPDIR", tmp.c_str(), 1);
+  const pid_t child = start({"forecast", "--device", "h100", "--db", db_, "--", HEADROOM_LIKE_TORCH, "batch=8", "spins"}, true);
+  unsetenv("TMPDIR");
+  const auto until = [](auto&& is) {
+    for (int i = 0; i < 1500 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return is();
+  };
+  ASSERT_TRUE(until([&] { return text_of(at("err")).find("the program's own") != std::string::npos && processes_of(tmp) > 0; }));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(until([&] { return processes_of(tmp) == 0; }));
+  EXPECT_TRUE(until([&] { return fs::is_empty(tmp); }));
+}
+
+TEST_F(Forecast, FoldersWithoutAnOwnerAreTakenAwayByTheNext) {
+  const fs::path tmp = folder_ / "tmp", orphan = tmp / "headroom-forecast-aaaaaa", owned = tmp / "headroom-forecast-bbbbbb",
+                 other = tmp / "headroom-forecast-cccccc";
+  for (const fs::path& one : {orphan, owned, other}) fs::create_directories(one);
+  for (const fs::path& one : {orphan, owned}) std::ofstream(one / "owner");
+  std::ofstream(orphan / "1.dry") << "bytes";
+  const int lock = open((owned / "owner").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  const Ended e = shell("TMPDIR=" + tmp.string() + " $H forecast --device h100 --db " + db_ + " -- " HEADROOM_LIKE_TORCH " batch=2");
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_FALSE(fs::exists(orphan));
+  EXPECT_TRUE(fs::exists(owned)) << "its owner lives";
+  EXPECT_TRUE(fs::exists(other)) << "not a folder of ours";
+  close(lock);
 }
 
 TEST_F(Forecast, CtrlCKeepsWhatIsKnown) {

@@ -15,6 +15,7 @@
 #include "studies/launch.h"
 #include "studies/report/run.h"
 #include "studies/results/rows_table.h"
+#include "studies/scratch_folder.h"
 
 namespace headroom::studies {
 
@@ -197,7 +198,7 @@ RowObject lines_of(const BenchTable& t, const fs::path& written) {
 }
 
 Measured measured(const BenchTable& t, const Peers& peers, double minutes_left, const Host& host) {
-  const ScratchFolder scratch("bench", "headroom-bench");
+  const ScratchFolder scratch("bench", "headroom-bench", ScratchFolder::Orphans::go_on);
   const fs::path out = scratch.path() / (of_peers(t) ? "cells.csv" : "rows.json");
   const Runnable run = runnable(t, peers, out, host);
   Measured m{row_of(t)};

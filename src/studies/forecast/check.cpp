@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "dry/settings.h"
 #include "gpu/device.h"
+#include "studies/scratch_folder.h"
 
 namespace headroom::studies {
 
@@ -53,7 +54,7 @@ std::optional<Told> measured_told(const std::string& folder, const std::vector<s
 }
 
 Told check_on_card(const Forecast& a, const Told& dry, const ProgramOutput& output) {
-  const ScratchFolder folder("forecast", "headroom-forecast");
+  const ScratchFolder folder("forecast", "headroom-forecast", ScratchFolder::Orphans::end);
   const auto settings = listening(folder.path().string(), Observed::yes, dry.row.steps.value_or(1 << 30));
   check(!settings.empty(), Code::unsupported, "--check needs {}, which is in {}", listening_library, places_beside_program());
   const Ended ended = launch({.who = "forecast",

@@ -168,8 +168,9 @@ Outcome forecast(const Forecast& a, const Host& host, const ProgramOutput& outpu
       t.row.needed_bytes - t.row.memory_bytes <= t.row.fragmented_bytes.value_or(0))
     t.expandable = forecast_one(a, a.program, host, [](std::string_view) {}, {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}).row;
   keep(life, t);
+  t.tries = a.tries && (t.row.status == Status::ok || t.row.status == Status::oom);
   Outcome outcome{told_record(t, for_people)};
-  if (a.tries && (t.row.status == Status::ok || t.row.status == Status::oom)) {
+  if (t.tries) {
     const auto tries = tries_of(a, t.row, host);
     for (const ForecastTryRow& row : tries) life.keep("tries " + row.change, with_table("tries", json_of(row)));
     add_tries(tries, t.row, for_people, outcome.record);

@@ -21,6 +21,7 @@ struct Told {
   bool went_on = false;                  // it ran out of memory, caught that, and ended well
   bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
   bool stopped = false;                  // Ctrl-C stopped it
+  bool tries = false;                    // what --try runs follows
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
   Device device;
   Room room;

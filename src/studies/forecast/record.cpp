@@ -186,7 +186,7 @@ void add_fragmentation(const Told& t, Record& r) {
   if (t.expandable)
     text += fmt::format(" With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it needs {}{}.", words(t.expandable->needed_bytes),
                         t.expandable->fits && !row.fits ? " and fits" : "");
-  else if (gap > row.peak_reserved_bytes / 20)
+  else if (gap > row.peak_reserved_bytes / 20 && !t.tries)
     text += " --try measures which allocator setting ends it.";
   r.add(Part{Note{text, false}});
 }

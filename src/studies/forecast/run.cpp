@@ -1,4 +1,5 @@
 #include "studies/forecast/run.h"
+#include "studies/scratch_folder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -166,7 +167,7 @@ std::vector<std::string> observed(std::int64_t steps) {
 }  // namespace
 
 DryRun run_dry(const DryRunAsked& asked) {
-  const ScratchFolder folder("forecast", "headroom-forecast");
+  const ScratchFolder folder("forecast", "headroom-forecast", ScratchFolder::Orphans::end);
   DryRun run;
   Launch launching{.who = "forecast", .advice = "give -- and a program: headroom forecast -- python3 train.py", .command = asked.program};
   for (const auto& [name, value] : dry::environment(asked.dry, find_dry_library(), folder.path().string()))

@@ -9,6 +9,7 @@
 #include "studies/forecast/check.h"
 #include "studies/launch.h"
 #include "studies/life.h"
+#include "studies/scratch_folder.h"
 
 namespace headroom::studies {
 
@@ -30,7 +31,7 @@ ProgramRun run_profiled(const std::vector<std::string>& command, std::string lib
   ProgramRun run;
   run.command = command;
   if (library.empty()) library = find_library();
-  const ScratchFolder folder("profile", "headroom-profile");
+  const ScratchFolder folder("profile", "headroom-profile", ScratchFolder::Orphans::go_on);
   std::vector<std::string> settings = listening(folder.path().string(), Observed::no);
   settings.insert(settings.end(), {"CUDA_INJECTION64_PATH=" + library, "NVTX_INJECTION64_PATH=" + library,
                                    "HEADROOM_PROFILE_FOLDER=" + folder.path().string()});

@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool]
+// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare]
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -117,7 +117,11 @@ int main(int argc, char** argv) {
     mark("torch", "2.11.0", 1);
     report = [](void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) {};
   }
-  Segment weights, saved;
+  Segment weights, saved, spare;
+  if (said("spare")) {  // a segment that nothing uses again
+    if (!take(spare, 1024 * mib)) out_of_memory(1024 * mib);
+    give(spare, 1024 * mib);
+  }
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
   for (std::int64_t step = 1; step <= steps; ++step) {
     mark("phase", "forward", 0);
