@@ -18,7 +18,7 @@ struct KernelsAsked {
   std::int64_t batch = 1, heads = 1, kv_heads = 0, dim = 64, len = 1024, len_k = 0;
   attention::Mask mask;
   std::int64_t dim_v = 0, documents = 0, page = 0;
-  double softcap = 0;
+  double softcap = 0, dropout = 0;
   bool sink = false, deterministic = false;
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
@@ -34,6 +34,7 @@ void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.mask, asked::mask);
   f(a.documents, {.name = "documents", .about = "Documents packed into each row of the batch; 0: not packed", .allowed = {0, 1 << 30}});
   f(a.softcap, asked::softcap);
+  f(a.dropout, asked::dropout);
   f(a.sink, asked::sink);
   f(a.page, asked::page);
   f(a.deterministic, asked::deterministic);
@@ -84,7 +85,8 @@ Run kernels(CLI::App& app, Common& common) {
                                .sink = asked->sink,
                                .documents = asked->documents,
                                .page = asked->page,
-                               .pages = asked->page ? asked->batch * ceil_div(len_k, asked->page) : 0};
+                               .pages = asked->page ? asked->batch * ceil_div(len_k, asked->page) : 0,
+                               .dropout = float(asked->dropout)};
     attention::check(p);
     Record r{"kernels", fmt::format("attention on {}: {}", d.name, studies::describe(p)), {}};
     std::vector<KernelRow> rows;

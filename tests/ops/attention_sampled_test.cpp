@@ -75,5 +75,33 @@ TEST(SampledOracle, AgreesWithTheWholeOneAndCatchesAWrongElement) {
     }
 }
 
+// Dropout drops what the kernels drop: every element of a small problem is judged, and another seed is not taken for this one.
+TEST(SampledOracle, KnowsWhichProbabilitiesWereDropped) {
+  Threads threads(2);
+  for (const Mask& mask : {Mask::full(), Mask::causal()}) {
+    const Problem p{
+        .batch = 2, .heads = 4, .kv_heads = 2, .len_q = 33, .len_k = 47, .head_dim = 19, .mask = mask, .precision = {}, .dropout = 0.3f};
+    Inputs in(p);
+    const Extras with{.seed = 5, .offset = 9};
+    const Reference whole = reference(p, in.tq, in.tk, in.tv, in.td, {}, with);
+    const auto o = rounded(whole.o), lse = rounded(whole.lse), dq = rounded(whole.dq), dk = rounded(whole.dk), dv = rounded(whole.dv);
+    const auto tensor = [](const std::vector<float>& x, const Shape& shape) {
+      return Tensor(const_cast<float*>(x.data()), DType::f32, shape);
+    };
+    const auto judged = [&](const Extras& asked) {
+      return SampledOracle(p, in.tq, in.tk, in.tv, in.td, threads, 3, head_in_memory, nullptr, asked)
+          .judge(tensor(o, p.q_shape()), tensor(lse, p.lse_shape()), tensor(dq, p.q_shape()), tensor(dk, p.k_shape()),
+                 tensor(dv, p.k_shape()));
+    };
+    const Verdict right = judged(with), wrong = judged({.seed = 5, .offset = 10});
+    for (const Judged& j : {right.o, right.lse, right.dq, right.dk, right.dv}) {
+      EXPECT_LE(j.worst, 0.5) << name_of(mask);
+      EXPECT_LE(j.max_error, 1e-5) << name_of(mask);
+    }
+    for (const Judged& j : {wrong.o, wrong.dq, wrong.dk, wrong.dv}) EXPECT_GT(j.worst, 1000) << name_of(mask);
+    EXPECT_LE(wrong.lse.worst, 0.5) << "LSE does not include dropout";
+  }
+}
+
 }  // namespace
 }  // namespace headroom::attention

@@ -94,6 +94,20 @@ TEST(AttentionSweep, DocumentsCachesAndPagesAreRowsLikeAnyOther) {
   EXPECT_THROW((void)cases_of(s, cpu_device()), Error);
 }
 
+// Both variants drop what the oracle drops, and the same seed drops the same.
+TEST(AttentionSweep, DropoutIsJudgedDropByDrop) {
+  AttentionSweep s = quick();
+  s.heads = 4, s.kv_heads = 2, s.dropout = 0.25, s.masks = {attention::Mask::causal()};
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), 12u);
+  for (const AttentionRow& r : result.rows) {
+    SCOPED_TRACE(json_of(r).dump());
+    EXPECT_EQ(r.status, Status::ok) << r.why;
+    EXPECT_EQ(r.dropout, 0.25);
+    EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
+  }
+}
+
 TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
   AttentionSweep s = quick();
   s.dims = {16};
@@ -382,11 +396,11 @@ TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
   std::string names;
   const auto row = json_of(AttentionRow());
   for (const auto& [name, value] : row.items()) names += name + " ";
-  EXPECT_EQ(
-      names,
-      "variant device dtype batch heads kv_heads dim len_q len_k mask documents cached page dim_v softcap sink fwd_ms bwd_ms fwd_ms_std "
-      "bwd_ms_std fwd_tflops bwd_tflops "
-      "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
+  EXPECT_EQ(names,
+            "variant device dtype batch heads kv_heads dim len_q len_k mask documents cached page dim_v softcap dropout sink fwd_ms bwd_ms "
+            "fwd_ms_std "
+            "bwd_ms_std fwd_tflops bwd_tflops "
+            "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/divide.h"
 #include "base/random.h"
+#include "ops/attention/dropout.h"
 #include "ops/attention/reference.h"
 
 namespace headroom::attention {
@@ -91,7 +92,9 @@ std::vector<double> head_in_memory(const Tensor& t, std::int64_t b, std::int64_t
 struct SampledOracle::Work::Head {
   const Problem& p;
   Band band;
-  double scale, sink;              // sink: −∞ where there is none
+  double scale, sink;  // sink: −∞ where there is none
+  const std::optional<Dropping>& dropping;
+  std::int64_t pair;               // batch · heads + head: dropout's name of this head
   const Doubles &q, &k, &v, &d_o;  // d_o is empty without gradients
 
   // out = alpha · m[first … last) · x, a number per row of m, of dim columns.
@@ -116,6 +119,15 @@ struct SampledOracle::Work::Head {
     for (std::int64_t j = 0; j < n; ++j) s[j] /= sum;
     return sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
   }
+  // What dropout makes of row i's weights of keys [first, last): each times 0 or what keeps the mean.
+  void drop(std::int64_t i, std::int64_t first, std::int64_t last, double* weights) const {
+    if (!dropping) return;
+    std::vector<float> factors(std::size_t(last - first));
+    dropout_factors(*dropping, pair, i, first, last, 1, factors.data());
+    for (std::size_t j = 0; j < factors.size(); ++j) weights[j] *= factors[j] * growth();
+  }
+  double factor(std::int64_t i, std::int64_t j) const { return dropping && factor_of(dropping, pair, i, j) == 0 ? 0 : growth(); }
+  double growth() const { return dropping ? 65536.0 / (65536 - dropping->dropout.below) : 1; }
   RowSums row_sums(Threads&) const;
 };
 
@@ -164,7 +176,8 @@ struct SampledOracle::Work::Asked {
   }
   bool others_can_sum() const {  // the rows: what a device is asked knows none of these
     const Problem& p = problem;
-    return sum_rows && p.softcap == 0 && !p.sink && p.documents == 0 && p.page == 0 && p.value_dim() == p.head_dim && p.head_dim <= 256;
+    return sum_rows && p.softcap == 0 && p.dropout == 0 && !p.sink && p.documents == 0 && p.page == 0 && p.value_dim() == p.head_dim &&
+           p.head_dim <= 256;
   }
 };
 
@@ -199,6 +212,7 @@ RowSums SampledOracle::Work::Head::row_sums(Threads& threads) const {
       if (first < last) {
         cap(prob + first, last - first);
         sums.lse[std::size_t(i)] = softmax(prob + first, last - first);
+        drop(i, left + first, left + last, dp + first);
       }
       for (std::int64_t j = 0; j < columns; ++j)
         if (j < first || j >= last) prob[j] = 0;
@@ -209,6 +223,7 @@ RowSums SampledOracle::Work::Head::row_sums(Threads& threads) const {
       }
       sums.delta[std::size_t(i)] = delta;
       sums.delta_size[std::size_t(i)] = size;
+      if (first < last) drop(i, left + first, left + last, prob + first);  // now what O is the sum of
     }
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(here), int(dim_v), int(columns), 1, w.s.data(), int(columns),
                 row(v, dim_v, left), int(dim_v), 0, w.o.data(), int(dim_v));
@@ -229,9 +244,12 @@ void SampledOracle::Work::judge_row(const Head& h, std::size_t number, std::size
   const Doubles scores = prob;
   lse[at] = h.softmax(prob.data(), last - first);
   const auto o_at = at * std::size_t(dim_v);
-  for (std::size_t j = 0; j < prob.size(); ++j) o.add(o_at, h.row(h.v, dim_v, first + std::int64_t(j)), dim_v, prob[j], prob[j]);
+  Doubles kept = prob;
+  h.drop(i, first, last, kept.data());
+  for (std::size_t j = 0; j < kept.size(); ++j) o.add(o_at, h.row(h.v, dim_v, first + std::int64_t(j)), dim_v, kept[j], kept[j]);
   if (h.d_o.empty()) return;
   h.products(h.v, dim_v, first, last, h.row(h.d_o, dim_v, i), 1, dp);
+  h.drop(i, first, last, dp.data());
   double delta = 0, size = 0;
   for (std::size_t j = 0; j < prob.size(); ++j) {
     delta += prob[j] * dp[j];
@@ -254,10 +272,10 @@ void SampledOracle::Work::judge_key(const Head& h, const RowSums& sums, std::siz
   for (std::size_t n = 0; n < prob.size(); ++n) {
     const auto i = first + std::int64_t(n);
     const auto row = std::size_t(i);
-    const double weight = std::isinf(sums.lse[row]) ? 0 : std::exp(prob[n] - sums.lse[row]);
-    dv.add(number * std::size_t(dim_v), h.row(h.d_o, dim_v, i), dim_v, weight, weight);
-    dk.add(number * std::size_t(dim), h.row(h.q, dim, i), dim, h.scale * h.slope(prob[n]) * weight * (dp[n] - sums.delta[row]),
-           h.scale * weight * (std::abs(dp[n]) + sums.delta_size[row]));
+    const double weight = std::isinf(sums.lse[row]) ? 0 : std::exp(prob[n] - sums.lse[row]), factor = h.factor(i, j);
+    dv.add(number * std::size_t(dim_v), h.row(h.d_o, dim_v, i), dim_v, weight * factor, weight * factor);
+    dk.add(number * std::size_t(dim), h.row(h.q, dim, i), dim, h.scale * h.slope(prob[n]) * weight * (factor * dp[n] - sums.delta[row]),
+           h.scale * weight * (factor * std::abs(dp[n]) + sums.delta_size[row]));
   }
 }
 
@@ -274,7 +292,8 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
     const auto head = kv_head * p.group() + g;
     const Doubles qm = asked.queries(q, batch, head), om = d_o ? asked.read(d_o, batch, head) : Doubles();
     const double sink = p.sink ? double(asked.with.sink.as<float>()[head]) : -std::numeric_limits<double>::infinity();
-    const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, qm, km, vm, om};
+    const auto dropping = dropping_of(p, asked.with);
+    const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, dropping, batch * p.heads + head, qm, km, vm, om};
     longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
     asked.threads.share(std::int64_t(rows.size()),
                         [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });
@@ -287,7 +306,6 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
                              std::uint64_t seed, ReadHead read, const SumRows& sum_rows, const Extras& with)
     : problem_(p), lists_(p, with), with_(with), read_(std::move(read)) {
-  check(p.dropout == 0, Code::unsupported, "attention: the sampled oracle does not know dropout");
   openblas_set_num_threads(1);  // the pool shares out the work
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32    ? 0x1p-11
                                                                   : size_of(p.precision.dtype) == 1 ? matmul_unit_of_8_bits

@@ -19,6 +19,8 @@ inline constexpr Description page{.name = "page",
                                   .allowed = {0, 1 << 29}};
 inline constexpr Description softcap{
     .name = "softcap", .about = "Soft cap: each score s becomes X · tanh(s / X); 0: none", .real = {0, 1e9}};
+inline constexpr Description dropout{
+    .name = "dropout", .about = "Chance that a probability is dropped, in steps of 1/65536; 0: none", .real = {0, 0.9999}};
 inline constexpr Description sink{.name = "sink", .about = "Add a logit per head to the softmax's sum"};
 inline constexpr Description deterministic{.name = "deterministic", .about = "Only variants that promise the same bits on every run"};
 

@@ -14,8 +14,8 @@ void call(const std::function<void(const std::function<void()>&)>& how, const st
     pass();
 }
 
-attention::Extras make_extras(const attention::Problem& p, Arena& arena) {
-  attention::Extras with;
+attention::Extras make_extras(const attention::Problem& p, std::uint64_t seed, Arena& arena) {
+  attention::Extras with{.seed = seed};
   if (p.sink) with.sink = arena.make("sink", DType::f32, {p.heads});
   if (p.documents != 0) {
     with.cu_q = arena.make("cu_q", DType::i32, {p.batch, p.documents + 1});
@@ -43,7 +43,7 @@ AttentionBytes walk_case(const attention::Problem& p, const attention::Variant& 
     t.fwd.q = arena.make("q", stored.q.dtype, p.q_shape());
     t.fwd.k = arena.make("k", stored.k.dtype, p.k_shape());
     t.fwd.v = arena.make("v", stored.v.dtype, p.v_shape());
-    t.fwd.with = make_extras(p, arena);
+    t.fwd.with = make_extras(p, visit.seed, arena);
   }
   if (visit.fill_inputs) visit.fill_inputs(t);
   {

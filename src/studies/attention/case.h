@@ -22,6 +22,7 @@ struct AttentionVisit {  // hooks of a wet walk; empty in a dry one
   std::function<void(const AttentionTensors&)> fill_inputs, fill_d_o;
   std::function<void(const std::function<void()>&)> forward, backward;  // runs the call, as often as it likes
   std::function<void(const AttentionTensors&)> judge;
+  std::uint64_t seed = 0;  // dropout's
 };
 
 struct AttentionBytes {

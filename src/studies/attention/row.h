@@ -21,7 +21,7 @@ struct AttentionRow {
   std::string cached;     // the same of caches, one of each sequence
   std::int64_t page = 0;  // positions of one; 0: none
   std::int64_t dim_v = 0;
-  double softcap = 0;
+  double softcap = 0, dropout = 0;
   bool sink = false;
   std::optional<double> fwd_ms, bwd_ms, fwd_ms_std, bwd_ms_std, fwd_tflops, bwd_tflops;
   std::optional<std::int64_t> saved_bytes, peak_bytes, forecast_peak_bytes;
@@ -53,6 +53,7 @@ void describe(Of<AttentionRow> auto& r, auto&& f) {
   f(r.page, {.name = "page", .show = detail});
   f(r.dim_v, {.name = "dim_v", .show = detail});
   f(r.softcap, {.name = "softcap", .show = detail});
+  f(r.dropout, {.name = "dropout", .show = detail});
   f(r.sink, {.name = "sink", .show = detail});
   f(r.fwd_ms, {.name = "fwd_ms", .role = measured, .unit = Unit::ms});
   f(r.bwd_ms, {.name = "bwd_ms", .role = measured, .unit = Unit::ms});

@@ -74,6 +74,7 @@ class Sweep {
     r.page = p.page;
     r.dim_v = p.value_dim();
     r.softcap = s_.softcap;
+    r.dropout = s_.dropout;
     r.sink = p.sink;
     return r;
   }
@@ -116,6 +117,7 @@ class Sweep {
       row.steps = row.steps ? std::min<std::int64_t>(row.steps, stats.count) : stats.count;
     };
     AttentionVisit visit;
+    visit.seed = s_.seed;
     visit.fill_inputs = [&](const AttentionTensors& t) {
       place_.fill_normal(t.fwd.q, random.stream(1));
       place_.fill_normal(t.fwd.k, random.stream(2));
@@ -175,6 +177,8 @@ class Sweep {
                                    .cu_q = here_too(with.cu_q),
                                    .cu_k = here_too(with.cu_k),
                                    .pages = here_too(with.pages),
+                                   .seed = with.seed,
+                                   .offset = with.offset,
                                    .q_scale = here_too(with.q_scale),
                                    .k_scale = here_too(with.k_scale),
                                    .v_scale = here_too(with.v_scale)};

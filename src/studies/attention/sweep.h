@@ -26,6 +26,7 @@ struct AttentionSweep {                                    // the settings
   std::int64_t page = 0;                  // positions of a page of the cache; 0: it lies in one piece
   std::int64_t dim_v = 0;                 // 0: dim
   double softcap = 0;                     // 0: none
+  double dropout = 0;                     // 0: none
   bool sink = false;
   Passes passes = Passes::both;
   bool deterministic = false;
@@ -60,6 +61,7 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.page, asked::page);
   f(s.dim_v, asked::dim_v);
   f(s.softcap, asked::softcap);
+  f(s.dropout, asked::dropout);
   f(s.sink, asked::sink);
   f(s.passes, {.name = "pass", .about = "Passes to measure"});
   f(s.protocol.warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, most_calls}});

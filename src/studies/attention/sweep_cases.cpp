@@ -26,7 +26,8 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
             .dim_v = dim_v,
             .softcap = float(softcap),
             .sink = sink,
-            .documents = std::int64_t(documents.size())};
+            .documents = std::int64_t(documents.size()),
+            .dropout = float(dropout)};
   if (!documents.empty()) {
     p.len_q = p.len_k = std::accumulate(documents.begin(), documents.end(), std::int64_t(0));
     for (const std::int64_t one : documents) p.visible_in_documents += attention::band_of(mask, one, one).visible();
@@ -83,6 +84,7 @@ std::string describe(const Problem& p) {
   std::string more;
   if (p.value_dim() != p.head_dim) more += fmt::format(" dim_v {}", p.value_dim());
   if (p.softcap != 0) more += fmt::format(" softcap {}", p.softcap);
+  if (p.dropout != 0) more += fmt::format(" dropout {}", p.dropout);
   if (p.sink) more += " sink";
   if (p.documents != 0) more += fmt::format(" {} documents", p.documents);
   if (p.page != 0) more += fmt::format(" pages of {}", p.page);
