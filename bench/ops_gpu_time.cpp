@@ -11,7 +11,9 @@
 
 #include "base/random.h"
 #include "engine/head.h"
+#include "engine/models.h"
 #include "engine/params.h"
+#include "engine/plain_model.h"
 #include "engine/store/optimizer.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
@@ -96,7 +98,9 @@ Tensor tokens_in(Arena& a, const std::vector<std::int32_t>& values, const Stream
   return t;
 }
 
-void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
+void time_model(Clock& clock, const engine::Decoder& model, DType type) {
+  const engine::PlainModel c = sizes_of(model);
+  const std::int64_t q_width = c.heads * c.head_dim, qkv_width = q_width + 2 * c.kv_heads * c.head_dim;
   const std::int64_t batch = 4, len = 1024, rows = batch * len, w = c.width;
   const auto name = [&](const char* op) { return fmt::format("{:<24} {:<5} {}", op, c.name, name_of(type)); };
   std::vector<std::int32_t> tokens;
@@ -125,17 +129,16 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     return [=](Context& ctx) { rmsnorm::forward(t, ctx); };
   });
   const auto q_rows = [&](Arena& a) {  // of [rows, q + k + v]
-    Tensor t = a.make("qkv", type, {rows, c.qkv_width()});
-    t.shape = {rows, c.q_width()};
+    Tensor t = a.make("qkv", type, {rows, qkv_width});
+    t.shape = {rows, q_width};
     return t;
   };
   clock.time(name("rmsnorm.forward of q"), [&](Arena& a) {  // over all heads
-    const rmsnorm::Forward t{q_rows(a), a.make("w", DType::f32, {c.q_width()}), q_rows(a), a.make("rstd", DType::f32, {rows})};
+    const rmsnorm::Forward t{q_rows(a), a.make("w", DType::f32, {q_width}), q_rows(a), a.make("rstd", DType::f32, {rows})};
     return [=](Context& ctx) { rmsnorm::forward(t, ctx); };
   });
   clock.time(name("rmsnorm.backward of q"), [&](Arena& a) {
-    const Tensor x = q_rows(a), d = q_rows(a), weight = a.make("w", DType::f32, {c.q_width()}),
-                 dw = a.make("dw", DType::f32, {c.q_width()});
+    const Tensor x = q_rows(a), d = q_rows(a), weight = a.make("w", DType::f32, {q_width}), dw = a.make("dw", DType::f32, {q_width});
     const rmsnorm::Backward t{x, weight, a.make("rstd", DType::f32, {rows}), d, d, dw};
     return [=](Context& ctx) { rmsnorm::backward(t, ctx); };
   });
@@ -209,32 +212,32 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
       }
     }
   clock.time(name("rope of q and k"), [&](Arena& a) {
-    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
+    Tensor x = a.make("qkv", type, {rows, qkv_width});
     const Tensor table = a.make("table", DType::f32, {len, c.head_dim});
     x.shape = {batch, len, c.heads + c.kv_heads, c.head_dim};
-    x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    x.stride = {len * qkv_width, qkv_width, c.head_dim, 1};
     return [=](Context& ctx) { rope::rotate(x, table, rope::Turn::forward, ctx); };
   });
   clock.time(name("head_norm.forward of q"), [&](Arena& a) {
     const Tensor weight = a.make("w", DType::f32, {c.head_dim}), table = a.make("table", DType::f32, {len, c.head_dim}),
                  y = a.make("q", type, {batch, len, c.heads, c.head_dim});
-    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
-    x.shape = y.shape, x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    Tensor x = a.make("qkv", type, {rows, qkv_width});
+    x.shape = y.shape, x.stride = {len * qkv_width, qkv_width, c.head_dim, 1};
     return [=](Context& ctx) { head_norm::forward({x, weight, table, y}, ctx); };
   });
   clock.time(name("head_norm.backward of q"), [&](Arena& a) {
     const Tensor weight = a.make("w", DType::f32, {c.head_dim}), table = a.make("table", DType::f32, {len, c.head_dim}),
                  dweight = a.make("dw", DType::f32, {c.head_dim}), d = a.make("dq", type, {batch, len, c.heads, c.head_dim});
-    Tensor x = a.make("qkv", type, {rows, c.qkv_width()});
-    x.shape = d.shape, x.stride = {len * c.qkv_width(), c.qkv_width(), c.head_dim, 1};
+    Tensor x = a.make("qkv", type, {rows, qkv_width});
+    x.shape = d.shape, x.stride = {len * qkv_width, qkv_width, c.head_dim, 1};
     return [=](Context& ctx) { head_norm::backward({x, weight, table, d, dweight}, ctx); };
   });
   clock.time(name("bias"), [&](Arena& a) {
-    const Tensor y = a.make("qkv", type, {rows, c.qkv_width()}), b = a.make("bias", DType::f32, {c.qkv_width()});
+    const Tensor y = a.make("qkv", type, {rows, qkv_width}), b = a.make("bias", DType::f32, {qkv_width});
     return [=](Context& ctx) { bias::add(y, b, ctx); };
   });
   clock.time(name("bias.backward"), [&](Arena& a) {
-    const Tensor dy = a.make("dqkv", type, {rows, c.qkv_width()}), db = a.make("db", DType::f32, {c.qkv_width()});
+    const Tensor dy = a.make("dqkv", type, {rows, qkv_width}), db = a.make("db", DType::f32, {qkv_width});
     return [=](Context& ctx) { bias::backward(dy, db, Gradient::overwrite, ctx); };
   });
   clock.time(name("embedding.forward"), [&](Arena& a) {
@@ -248,7 +251,7 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     return [=](Context& ctx) { embedding::backward(t, x, table, Gradient::overwrite, ctx); };
   });
   for (const std::int64_t vocab : {c.vocab, std::int64_t(151936)}) {
-    engine::ModelConfig of_vocab = c;
+    engine::Decoder of_vocab = model;
     of_vocab.vocab = vocab;
     const std::int64_t chunk = engine::chunk_of(of_vocab, type, DType::f32, clock.device(), rows);
     for (const float cap : {0.0f, 30.0f})
@@ -264,7 +267,7 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
   }
   clock.time(name("adamw, norm and step"), [&](Arena& a) {
     std::vector<adamw::Update> all;
-    for (const engine::ParamSpec& s : engine::param_table(c)) {
+    for (const engine::ParamSpec& s : engine::param_table(model)) {
       const auto make = [&](DType t) { return a.make(s.name, t, s.shape); };
       all.push_back({make(DType::f32), make(DType::f32), make(DType::f32), make(DType::f32),
                      s.multiplied && type != DType::f32 ? make(type) : Tensor(), s.decay});
@@ -281,7 +284,7 @@ void time_model(Clock& clock, const engine::ModelConfig& c, DType type) {
     clock.time(name(what.c_str()), [&](Arena& a) {  // as --update during has it
       const engine::Optimizer optimizer(moments);
       std::vector<adamw::Update> all;
-      for (const engine::ParamSpec& s : engine::param_table(c)) {
+      for (const engine::ParamSpec& s : engine::param_table(model)) {
         const auto make = [&](DType t) { return a.make(s.name, t, s.shape); };
         engine::Updated u{.grad = make(s.multiplied ? type : DType::f32),
                           .master = s.multiplied ? Tensor() : make(DType::f32),

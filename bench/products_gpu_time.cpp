@@ -10,7 +10,9 @@
 
 #include "base/random.h"
 #include "engine/formats.h"
+#include "engine/models.h"
 #include "engine/params.h"
+#include "engine/plain_model.h"
 #include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"
@@ -77,7 +79,7 @@ Timed record(const Shape3& s, const Formats& f, bool whole, const Device& device
   return t;
 }
 
-void time_model(const engine::ModelConfig& c, std::int64_t tokens, const Device& device) {
+void time_model(const engine::PlainModel& c, std::int64_t tokens, const Device& device) {
   const Stream stream(0);
   Stopwatch watch;
   const Buffer memory(std::size_t(60) << 30);
@@ -99,7 +101,10 @@ void time_model(const engine::ModelConfig& c, std::int64_t tokens, const Device&
   constexpr int all = int(std::size(ways));
   double total_ms[all] = {}, flops = 0;
   const std::pair<const char*, std::pair<std::int64_t, std::int64_t>> weights[] = {
-      {"qkv", {c.qkv_width(), c.width}}, {"out", {c.width, c.q_width()}}, {"gate_up", {2 * c.ffn, c.width}}, {"down", {c.width, c.ffn}}};
+      {"qkv", {(c.heads + 2 * c.kv_heads) * c.head_dim, c.width}},
+      {"out", {c.width, c.heads * c.head_dim}},
+      {"gate_up", {2 * c.ffn, c.width}},
+      {"down", {c.width, c.ffn}}};
   fmt::print("{}, {} tokens: us and TFLOP/s\n{:<16}", c.name, tokens, "");
   for (const Way& w : ways) fmt::print("{:>20}", w.name);
   fmt::print("\n");
@@ -155,7 +160,7 @@ void time_model(const engine::ModelConfig& c, std::int64_t tokens, const Device&
 int main(int argc, char** argv) {
   try {
     const Device device = cuda_device(0);
-    time_model(engine::model_described(argc > 1 ? argv[1] : "2.7B"), argc > 2 ? std::stoll(argv[2]) : 4096, device);
+    time_model(sizes_of(engine::model_described(argc > 1 ? argv[1] : "2.7B")), argc > 2 ? std::stoll(argv[2]) : 4096, device);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

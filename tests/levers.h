@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/described_words.h"
+#include "engine/plain_model.h"
 #include "engine/recipe.h"
 
 namespace headroom::engine {
@@ -15,7 +16,9 @@ struct LeverCase {
 };
 
 // Sizes that every lever takes, also on a GPU: the update inside products, and fp8.
-inline ModelConfig model_of_levers() { return {"levers", 512, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}}; }
+inline Decoder model_of_levers() {
+  return decoder_of({.name = "levers", .vocab = 512, .width = 256, .layers = 2, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512});
+}
 inline Recipe step_of_levers(const Levers& l) { return recipe_of(model_of_levers(), 4, 64, l); }
 
 inline bool is_taken(const Levers& l) {

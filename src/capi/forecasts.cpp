@@ -15,6 +15,7 @@
 #include "capi/edge.h"
 #include "capi/request.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
 #include "gpu/device.h"
 #include "report/render.h"
 #include "studies/memory/model.h"
@@ -59,7 +60,7 @@ void describe(Of<ForecastAsked> auto& a, auto&& f) {
   f(a.timeline, {.name = "timeline", .about = "Every allocation and its end are part of the answer"});
 }
 
-engine::ModelConfig model_of(Request& r) {
+engine::Decoder model_of(Request& r) {
   const Json& m = r.need("model", "a preset's name, a file, or an object of its fields");
   if (m.is_object()) return engine::model_from_json(m.dump(), "given");
   check(m.is_string(), Code::bad_argument, "model is {}: a preset's name, a file, or an object of its fields", m.dump());
@@ -124,7 +125,7 @@ Json timeline_of(const engine::Forecast& f) {
   return out;
 }
 
-engine::Recipe step_of(const ForecastAsked& a, engine::ModelConfig model, bool len_given) {
+engine::Recipe step_of(const ForecastAsked& a, engine::Decoder model, bool len_given) {
   check(a.batch % a.micro_batches == 0, Code::bad_argument, "batch {} cannot be shared out to {} micro-batches; make it a multiple",
         a.batch, a.micro_batches);
   check(a.documents.empty() || !len_given, Code::bad_argument, "documents fill a row: their lengths are its len; leave len out");
@@ -142,7 +143,7 @@ engine::Recipe step_of(const ForecastAsked& a, engine::ModelConfig model, bool l
 
 Json forecast_answer(Request& r) {
   ForecastAsked asked;
-  engine::ModelConfig model = model_of(r);
+  engine::Decoder model = model_of(r);
   const Device device = device_of(r, "");
   asked.levers.precision = engine::usual_precision(device);
   describe(asked, r.reader());
@@ -203,7 +204,7 @@ Json forecast_answer(Request& r) {
   if (!room.words.empty()) notes.push_back(room.words);
   for (const std::string& said : {engine::counted_by(one, device), engine::in_words_of_fp8(one, device)})
     if (!said.empty()) notes.push_back(said);
-  for (const std::string& what : recipe.model.left_out) notes.push_back(fmt::format("Not in the forecast: {}.", what));
+  for (const std::string& what : recipe.model.not_counted) notes.push_back(fmt::format("Not in the forecast: {}.", what));
   out["notes"] = notes;
   return out;
 }

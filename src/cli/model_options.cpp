@@ -1,6 +1,8 @@
 #include "cli/model_options.h"
 
 #include "base/error.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "gpu/device.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"
@@ -11,7 +13,7 @@ namespace headroom::cli {
 void add_model(CLI::App& app, ModelOptions& m) {
   add_described(app, m);
   std::string names;
-  for (const engine::ModelConfig& c : engine::presets()) names += c.name + "|";
+  for (const engine::Decoder& one : engine::presets()) names += one.name + "|";
   app.get_option("--model")->type_name(names + "NAME|FILE");
 }
 
@@ -22,39 +24,40 @@ void say_usual_precision(CLI::App& app) {
 
 bool names_precision(const CLI::App& app) { return app.count("--precision") > 0; }
 
-std::vector<engine::ModelConfig> ModelOptions::configs() const {
-  std::vector<engine::ModelConfig> all;
+std::vector<engine::Decoder> ModelOptions::models() const {
+  std::vector<engine::Decoder> all;
   for (const std::string& one : parse_list(name, "--model")) {
     ModelOptions named = *this;
     named.name = one;
-    all.push_back(named.config());
+    all.push_back(named.model());
   }
   return all;
 }
 
-engine::ModelConfig ModelOptions::config() const {
-  engine::ModelConfig c = engine::model_described(name);
-  const bool changes = layers || width || heads || kv_heads || ffn || vocab;
-  check(!(c.counted || c.decoder) || !changes, Code::bad_argument,
+engine::Decoder ModelOptions::model() const {
+  const engine::Decoder described = engine::model_described(name);
+  if (!(layers || width || heads || kv_heads || ffn || vocab)) return described;
+  const auto sizes = engine::plain_of(described);
+  check(sizes.has_value(), Code::bad_argument,
         "--layers, --width, --heads, --kv-heads, --ffn, --vocab: {} is taken as its file says; leave these out, or change the file",
-        c.name);
-  if (changes) c.file.clear();  // it no longer says what the model is
-  if (layers) c.layers = layers;
+        described.name);
+  engine::PlainModel m = *sizes;
+  if (layers) m.layers = layers;
   if (width) {
-    c.width = width;
-    c.ffn = 4 * width;
+    m.width = width;
+    m.ffn = 4 * width;
   }
-  if (ffn) c.ffn = ffn;
-  if (vocab) c.vocab = vocab;
-  if (heads) c.heads = c.kv_heads = heads;
-  if (width && !heads && c.width % c.heads != 0 && c.width % c.head_dim == 0) c.heads = c.kv_heads = c.width / c.head_dim;
-  if (kv_heads) c.kv_heads = kv_heads;
+  if (ffn) m.ffn = ffn;
+  if (vocab) m.vocab = vocab;
+  if (heads) m.heads = m.kv_heads = heads;
+  if (width && !heads && m.width % m.heads != 0 && m.width % m.head_dim == 0) m.heads = m.kv_heads = m.width / m.head_dim;
+  if (kv_heads) m.kv_heads = kv_heads;
   if (width || heads) {
-    check(c.width % c.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; give --heads too", c.width, c.heads);
-    c.head_dim = c.width / c.heads;
+    check(m.width % m.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; give --heads too", m.width, m.heads);
+    m.head_dim = m.width / m.heads;
   }
   const auto changed = [&](const char* what, std::int64_t asked) {
-    if (asked) c.name += fmt::format(" {} {}", what, asked);
+    if (asked) m.name += fmt::format(" {} {}", what, asked);
   };
   changed("layers", layers);
   changed("width", width);
@@ -62,8 +65,8 @@ engine::ModelConfig ModelOptions::config() const {
   changed("kv-heads", kv_heads);
   changed("ffn", ffn);
   changed("vocab", vocab);
-  engine::check(c);
-  return c;
+  engine::check(m);
+  return engine::with_sizes(described, m);
 }
 
 bool is_here(const Common& common) {

@@ -12,8 +12,8 @@ namespace headroom::cli {
 struct ModelOptions {
   std::string name = "small";
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;  // 0: as the model says
-  engine::ModelConfig config() const;
-  std::vector<engine::ModelConfig> configs() const;  // one for each name
+  engine::Decoder model() const;
+  std::vector<engine::Decoder> models() const;  // one for each name
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};

@@ -28,7 +28,7 @@ Run plan(CLI::App& app, Common& common) {
   common.machine = Machine::described;
   return [a, &common] {
     studies::Plan p = a->study;
-    p.model = a->model.config();
+    p.model = a->model.model();
     p.device = account_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);

@@ -63,7 +63,7 @@ int show_profile(studies::KeptProfile kept, const std::string& trace, const Comm
 
 int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
   studies::StepTime t = a.step;
-  t.models = a.model.configs();
+  t.models = a.model.models();
   t.seed = common.seed;
   check_lengths_said_once(app, !t.documents.empty());
   check(t.warmups.size() == 1, Code::bad_argument, "--warmup: a profile takes one value; {} were given", t.warmups.size());

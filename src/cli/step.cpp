@@ -33,7 +33,7 @@ Run step(CLI::App& app, Common& common) {
     check_for_ranks(app, seat);
     return as_ranks(seat, app, common, [&](dist::Group* group) {
       studies::StepTime s = a->study;
-      s.models = a->model.configs();
+      s.models = a->model.models();
       s.seed = common.seed;
       s.ranks.count = seat.ranks;
       Device d = chosen_device(common, group);

@@ -4,6 +4,8 @@
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "studies/train/train_run.h"
 
 namespace headroom::cli {
@@ -73,8 +75,8 @@ Run train(CLI::App& app, Common& common) {
     check(!a->text.empty() || !a->tokens.empty(), Code::bad_argument, "--text FILE or --tokens FILE is needed");
     const bool bytes = !a->text.empty();
     if (bytes && a->model.vocab == 0 && r.init.empty()) {
-      const engine::ModelConfig named = engine::model_described(a->model.name);
-      const bool as_its_file_says = named.counted || named.decoder;
+      const engine::Decoder named = engine::model_described(a->model.name);
+      const bool as_its_file_says = !engine::plain_of(named);
       check(!as_its_file_says || named.vocab == 256, Code::bad_argument,
             "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", a->model.name, named.vocab);
       if (!as_its_file_says) a->model.vocab = 256;
@@ -83,7 +85,7 @@ Run train(CLI::App& app, Common& common) {
     if (r.documents && app.count("--prompt") == 0) r.prompt.clear();
     r.format = bytes ? engine::TokenFormat::text : a->tokens_type;
     if (r.init.empty()) {
-      r.recipe.model = a->model.config();
+      r.recipe.model = a->model.model();
     } else {
       for (const char* shape : {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab"})
         check(app.count(shape) == 0, Code::bad_argument, "{}: the folder of --init describes the model; leave {} out", shape, shape);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dist/dry.h"
+#include "engine/models.h"
 #include "engine/transfer.h"
 #include "store/described_json.h"
 

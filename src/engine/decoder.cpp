@@ -9,85 +9,6 @@
 
 namespace headroom::engine {
 
-namespace {
-
-struct Table {
-  std::vector<ParamSpec> specs;
-  double into_stream;
-  int layer = -1, group = 0;
-
-  void matrix(Role role, const char* name, Shape shape, bool writes_stream = false) {
-    add(role, name, shape, 0, writes_stream ? into_stream : 0.02, true, true);
-  }
-  void vector(Role role, const char* name, std::int64_t n, double mean = 0) { add(role, name, {n}, mean, 0, false, false); }
-  void add(Role role, const char* name, Shape shape, double mean, double std, bool decay, bool multiplied) {
-    ParamSpec s{};
-    s.role = role;
-    s.name = name;
-    s.layer = layer;
-    s.group = group;
-    s.looked_up = role == Role::embedding || role == Role::positions;
-    s.shape = shape;
-    s.mean = mean;
-    s.std = std;
-    s.decay = decay;
-    s.multiplied = multiplied;
-    specs.push_back(s);
-  }
-  void norm(Role role, const char* weight, std::int64_t n) { vector(role, weight, n, 1); }
-};
-
-void add_attention(Table& t, const Decoder& d, const SelfAttention& a) {
-  if (a.latent()) {
-    const std::int64_t nope = a.head_dim - a.rope_dim;
-    if (a.q_rank > 0) {
-      t.matrix(Role::other, "attention.q_down.weight", {a.q_rank, d.width});
-      t.vector(Role::other, "attention.q_latent_norm.weight", a.q_rank, 1);
-      t.matrix(Role::other, "attention.q_up.weight", {a.q_width(), a.q_rank});
-    } else {
-      t.matrix(Role::other, "attention.q.weight", {a.q_width(), d.width});
-    }
-    t.matrix(Role::other, "attention.kv_down.weight", {a.kv_rank + a.rope_dim, d.width});
-    t.vector(Role::other, "attention.kv_latent_norm.weight", a.kv_rank, 1);
-    t.matrix(Role::other, "attention.kv_up.weight", {a.heads * (nope + a.value_dim), a.kv_rank});
-  } else {
-    const std::int64_t width = a.q_width() + a.k_width() + a.v_width();
-    t.matrix(Role::qkv, "attention.qkv.weight", {width, d.width});
-    if (a.qkv_bias) t.vector(Role::qkv_bias, "attention.qkv.bias", width);
-    if (a.norm != HeadNorm::none) {
-      const bool each = a.norm == HeadNorm::each;
-      t.vector(Role::q_norm, "attention.q_norm.weight", each ? a.head_dim : a.q_width(), 1);
-      t.vector(Role::k_norm, "attention.k_norm.weight", each ? a.head_dim : a.k_width(), 1);
-    }
-  }
-  if (a.sinks) t.vector(Role::other, "attention.sinks", a.heads);
-  t.matrix(Role::out, "attention.out.weight", {d.width, a.out_width()}, true);
-  if (a.out_bias) t.vector(Role::out_bias, "attention.out.bias", d.width);
-}
-
-void add_ffn(Table& t, const Decoder& d, const FeedForward& f) {
-  if (f.experts == 0) {
-    t.matrix(Role::gate_up, f.gated ? "ffn.gate_up.weight" : "ffn.up.weight", {f.in_width(f.width), d.width});
-    if (f.bias) t.vector(Role::gate_up_bias, f.gated ? "ffn.gate_up.bias" : "ffn.up.bias", f.in_width(f.width));
-    t.matrix(Role::down, "ffn.down.weight", {d.width, f.width}, true);
-    if (f.bias) t.vector(Role::down_bias, "ffn.down.bias", d.width);
-    return;
-  }
-  t.matrix(Role::other, "router.weight", {f.experts, d.width});
-  if (f.router_bias) t.vector(Role::other, "router.bias", f.experts);
-  t.matrix(Role::other, "experts.gate_up.weight", {f.experts, f.in_width(f.width), d.width});
-  if (f.bias) t.vector(Role::other, "experts.gate_up.bias", f.experts * f.in_width(f.width));
-  t.matrix(Role::other, "experts.down.weight", {f.experts, d.width, f.width}, true);
-  if (f.bias) t.vector(Role::other, "experts.down.bias", f.experts * d.width);
-  if (f.shared_width > 0) {
-    t.matrix(Role::other, "shared.gate_up.weight", {f.in_width(f.shared_width), d.width});
-    t.matrix(Role::other, "shared.down.weight", {d.width, f.shared_width}, true);
-  }
-  if (f.shared_gate) t.matrix(Role::other, "shared.gate.weight", {1, d.width});
-}
-
-}  // namespace
-
 bool Decoder::has_experts() const {
   return std::any_of(layers.begin(), layers.end(), [](const DecoderLayer& l) { return l.ffn.experts > 0; });
 }
@@ -153,48 +74,11 @@ std::string more_than_llama(const Decoder& d) {
   return words.text();
 }
 
-std::vector<ParamSpec> param_table(const Decoder& d) {
-  Table t{{}, 0.02 / std::sqrt(2.0 * double(d.layers.size()))};
-  const auto norm = [&](Role weight, const char* name, Role bias, const char* bias_name) {
-    t.norm(weight, name, d.width);
-    if (d.layer_norm && d.norm_bias) t.vector(bias, bias_name, d.width);
-  };
-  t.add(Role::embedding, "embedding.weight", {d.vocab, d.width}, 0, 0.02, true, d.tied);
-  if (d.positions > 0) t.add(Role::positions, "positions.weight", {d.positions, d.width}, 0, 0.02, true, false);
-  if (d.embedding_norm) norm(Role::other, "embedding_norm.weight", Role::other, "embedding_norm.bias");
-  for (t.layer = 0; t.layer < int(d.layers.size()); ++t.layer) {
-    t.group = group_of_layer(t.layer);
-    const DecoderLayer& l = d.layers[std::size_t(t.layer)];
-    if (d.norms_before) norm(Role::norm1, "norm1.weight", Role::norm1_bias, "norm1.bias");
-    add_attention(t, d, l.attention);
-    if (d.norms_after) t.norm(Role::norm1_after, "norm1_after.weight", d.width);
-    if (d.ffn_norm()) norm(Role::norm2, "norm2.weight", Role::norm2_bias, "norm2.bias");
-    add_ffn(t, d, l.ffn);
-    if (d.norms_after) t.norm(Role::norm2_after, "norm2_after.weight", d.width);
-  }
-  t.layer = -1;
-  t.group = group_of_layer(int(d.layers.size()));
-  if (d.final_norm) norm(Role::final_norm, "final_norm.weight", Role::final_norm_bias, "final_norm.bias");
-  if (!d.tied) t.matrix(Role::head, "head.weight", {d.vocab, d.width});
-  if (d.head_bias) t.vector(Role::other, "head.bias", d.vocab);
-  return std::move(t.specs);
-}
-
 std::int64_t most_tokens(const Decoder& d) { return d.positions > 0 ? d.positions : std::numeric_limits<std::int64_t>::max(); }
 
-void check_tokens(const Decoder& d, std::int64_t len, const std::string& model) {
-  check(len <= most_tokens(d), Code::bad_argument, "len is {}, and model {} has {} learned positions; ask for at most as many", len, model,
+void check_tokens(const Decoder& d, std::int64_t len) {
+  check(len <= most_tokens(d), Code::bad_argument, "len is {}, and model {} has {} learned positions; ask for at most as many", len, d.name,
         d.positions);
-}
-
-std::int64_t active_param_count(const Decoder& d) {
-  std::int64_t sum = 0;
-  for (const ParamSpec& s : param_table(d)) {
-    const bool of_expert = std::string_view(s.name).starts_with("experts.");
-    const FeedForward* f = s.layer >= 0 ? &d.layers[std::size_t(s.layer)].ffn : nullptr;
-    sum += of_expert ? s.shape.count() / f->experts * f->experts_of_token : s.shape.count();
-  }
-  return sum;
 }
 
 std::int64_t cache_bytes(const Decoder& d, std::int64_t batch, std::int64_t len, DType type) {
@@ -204,6 +88,12 @@ std::int64_t cache_bytes(const Decoder& d, std::int64_t batch, std::int64_t len,
     elements += batch * (a.window > 0 ? std::min(len, a.window) : len) * a.cached();
   }
   return elements * std::int64_t(size_of(type));
+}
+
+std::string untrained_head(const Decoder& d) {
+  for (const auto& [a, f] : d.layers)
+    if (a.head_dim > 256 || (d.positions == 0 && a.turned_dim() % 2 != 0)) return fmt::format("head dimension of {}", a.head_dim);
+  return "";
 }
 
 void check(const Decoder& d) {
@@ -218,6 +108,8 @@ void check(const Decoder& d) {
   between("the width", d.width, 1, 1 << 20);
   between("the number of layers", std::int64_t(d.layers.size()), 1, 1 << 12);
   between("the number of learned positions", d.positions, 0, 1 << 28);
+  const std::string head = d.trained() ? untrained_head(d) : "";
+  check(head.empty(), Code::bad_argument, "model {}: a {} is not trained here; up to 256 are, and what rotates must be even", d.name, head);
   for (const DecoderLayer& l : d.layers) {
     const SelfAttention& a = l.attention;
     between("the number of heads", a.heads, 1, 1 << 14);
@@ -239,6 +131,20 @@ void check(const Decoder& d) {
     between("the experts of a token", f.experts_of_token, f.experts > 0 ? 1 : 0, std::max<std::int64_t>(f.experts, 0));
     between("the width of the shared expert", f.shared_width, 0, 1 << 22);
   }
+}
+
+std::string why_not_trained(const Decoder& d) {
+  return d.trained() ? "" : fmt::format("Counted, not trained here: this engine has no {}.", d.untrained);
+}
+
+void check_trained(const Decoder& d) {
+  check(d.trained(), Code::unsupported, "model {}: it is counted (memory model, plan), not trained: this engine has no {}", d.name,
+        d.untrained);
+}
+
+void check_pytorch_account(const Decoder& d) {
+  const std::string more = d.trained() ? more_than_llama(d) : d.untrained;
+  check(more.empty(), Code::unsupported, "PyTorch's step of {} is not known: it has {}; ask for this library's step", d.name, more);
 }
 
 }  // namespace headroom::engine

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/params.h"
 #include "ops/activation/activation.h"
 #include "ops/attention/attention.h"
 #include "ops/rope/scaling.h"
@@ -62,7 +61,8 @@ struct DecoderLayer {
 };
 
 struct Decoder {
-  std::string family;  // model_type
+  std::string name;
+  std::string family;  // model_type; "headroom": no config.json described it
   std::int64_t vocab = 0, width = 0;
   bool tied = false;
   std::int64_t positions = 0;                      // rows of learned positions; 0: rotary
@@ -79,8 +79,12 @@ struct Decoder {
   std::vector<DecoderLayer> layers;
   std::vector<std::string> not_counted;  // parts of the file beside the decoder
   std::string untrained;                 // what the engine lacks, in words; empty: it trains this
-  std::string source;                    // the JSON text it was read from
+  std::string source;                    // the config.json it was read from; empty: none described it, or it was changed since
 
+  friend bool operator==(const Decoder&, const Decoder&) = default;
+  bool trained() const { return untrained.empty(); }
+  std::int64_t depth() const { return std::int64_t(layers.size()); }
+  const DecoderLayer& first() const { return layers.front(); }
   bool has_experts() const;
   bool ffn_norm() const { return norms_before && !one_norm; }  // a norm of its own
 };
@@ -96,14 +100,14 @@ attention::Problem problem_of(const SelfAttention&, std::int64_t batch, std::int
 
 // Tokens that a sequence may have: as many as there are learned positions; with rotary ones there is no limit.
 std::int64_t most_tokens(const Decoder&);
-void check_tokens(const Decoder&, std::int64_t len, const std::string& model);  // an Error where there are more
+void check_tokens(const Decoder&, std::int64_t len);  // an Error where there are more
 
-void check(const Decoder&);  // an Error (bad_argument) that says what is allowed
+std::string untrained_head(const Decoder&);  // a head's dimension that the engine does not train, in words; empty: it trains all
 
-// Every weight, in the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].
-std::vector<ParamSpec> param_table(const Decoder&);
-
-std::int64_t active_param_count(const Decoder&);  // parameters that one token is multiplied with, embedding and head included
+void check(const Decoder&);                   // an Error (bad_argument) that says what is allowed
+void check_trained(const Decoder&);           // an Error (unsupported) that says what the engine lacks for one that is only counted
+std::string why_not_trained(const Decoder&);  // the same as a sentence; empty: the engine trains it
+void check_pytorch_account(const Decoder&);   // an Error (unsupported) where a step of PyTorch's holds more than that of a Llama
 
 // Bytes of the keys and values of `batch` sequences of `len` tokens. A layer with a window keeps no more than that.
 std::int64_t cache_bytes(const Decoder&, std::int64_t batch, std::int64_t len, DType);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
 
 namespace headroom::engine {
 
@@ -46,6 +47,11 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
 constexpr double noise = 0.03;  // of a step's time: what the terms cannot say of it
 using Parts = std::array<double, terms.size()>;
+
+const SelfAttention& attention_of(const Recipe& r) {  // the first layer's; a recipe of ops alone has no model
+  static const SelfAttention none;
+  return r.model.layers.empty() ? none : r.model.first().attention;
+}
 
 At kind_of(const OpCall& op, std::int64_t head_dim) {
   const bool backward = op.making == Making::gradients;
@@ -89,7 +95,8 @@ double tiled_attention(const OpCall& op, const Recipe& r, int units) {
   for (const double dim : {256, 128, 64, 32})
     if (double(s.k) <= dim) longer = dim / double(s.k);
   if (shares_rows) return longer;
-  const double tiles = std::ceil(double(s.m) / 128), heads = r.model.heads > 0 ? double(r.model.kv_heads) / double(r.model.heads) : 1;
+  const SelfAttention& attention = attention_of(r);
+  const double tiles = std::ceil(double(s.m) / 128), heads = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
   const double blocks = tiles * double(s.batch) * (backward ? heads : 1),
                last = 2 * tiles / (tiles + 1);  // beside the mean one, which sees half
   return longer * std::max(1.0, last * units / blocks);
@@ -116,7 +123,7 @@ Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int 
   Parts p{};
   for (const OpCall& s : walk.steps) {
     if (s.cost.link_bytes > 0) continue;
-    p[kind_of(s, r.model.head_dim)] += s.times * ceiling_ms(s, r, ceilings, units);
+    p[kind_of(s, attention_of(r).head_dim)] += s.times * ceiling_ms(s, r, ceilings, units);
     p[s.making == Making::gradients ? backward_op : forward_op] += s.times;
   }
   return p;
@@ -160,7 +167,7 @@ struct Sums {  // the normal equations of a least-squares fit
 };
 
 struct Point {
-  const ModelConfig* model;
+  const Decoder* model;
   Parts parts;  // of a millisecond that was measured
   double ms;
 };
@@ -195,7 +202,7 @@ Parts least_squares(std::span<const Point* const> points, std::span<const double
 }
 
 // The steps that a fit misses most weigh more in the next: an interval is as wide as the largest error, not as the mean one.
-Efficiency fit(Precision precision, std::span<const Point> all, const ModelConfig* without = nullptr) {
+Efficiency fit(Precision precision, std::span<const Point> all, const Decoder* without = nullptr) {
   constexpr int rounds = 60;
   std::vector<const Point*> points;
   for (const Point& p : all)
@@ -271,7 +278,7 @@ std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
 // Why no step of ours can be timed so, or nothing.
 std::string why_no_step(const Recipe& r, const Device& device) {
   const Ceilings& c = device.ceilings;
-  if (r.model.counted) return "the model is only counted: this library has no step of it that could be timed";
+  if (!r.model.trained()) return "the model is only counted: this library has no step of it that could be timed";
   if (c.copy_bytes_per_s <= 0 || c.of(r.precision) <= 0)
     return fmt::format("the ceilings of {} in {} are not known: headroom device --efficiencies measures them there", device.name,
                        name_of(r.precision));
@@ -305,7 +312,7 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
   also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
   also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
-  also(!computes_as_llama(decoder_of(r.model)), other_family, "norms and activations as a Llama's");
+  also(!computes_as_llama(r.model), other_family, "norms and activations as a Llama's");
   also(!r.attention.starts_with("flash"), scores_in_memory, "scores in memory were not measured");
   also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
        "the link by steps of two H200");
@@ -317,7 +324,7 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
 double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
   if (op.cost.link_bytes > 0) return 0;
   const bool backward = op.making == Making::gradients;
-  double factor = t.efficiency.*terms[kind_of(op, r.model.head_dim)].factor;
+  double factor = t.efficiency.*terms[kind_of(op, attention_of(r).head_dim)].factor;
   if (op.work == Work::matmul && op.cost.sides.m == 0)  // it updates its weights as well
     factor *= size_of(op.precision.dtype) == 1 ? updating_product_in_fp8 : updating_product;
   return op.times *

@@ -81,7 +81,7 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
 }
 
 void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
-  if (recipe.model.counted)
+  if (!recipe.model.trained())
     walk_step<CountedTraining>(recipe, ctx, how, into);
   else
     walk_step<Training>(recipe, ctx, how, into);
@@ -106,7 +106,7 @@ double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings
   return 1e3 * std::max({arithmetic, traffic, link});
 }
 
-double model_flops(const Recipe& r) { return counted_model_flops(decoder_of(r.model), r); }
+double model_flops(const Recipe& r) { return counted_model_flops(r.model, r); }
 
 Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   Forecast f;
@@ -150,19 +150,20 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   Arena arena;
   Context ctx{arena, device};
   Recipe bare = r;  // the choice of kernels does not depend on what stands
-  if (!bare.model.decoder) bare.model.layers = 1;
+  auto& layers = bare.model.layers;
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   bare.keep = {Keep::input};
   bare.holding = {};
   bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
-  const bool counted = bool(r.model.counted);
-  if (counted ? !counted_stands_in(*r.model.counted, r, ctx) : !Training(bare, ctx).stands_in()) return 0;
+  if (r.model.trained() ? !Training(bare, ctx).stands_in() : !counted_stands_in(r.model, r, ctx)) return 0;
+  const SelfAttention& a = r.model.first().attention;
   attention::Problem p;
   p.batch = r.batch;
-  p.heads = r.model.heads;
-  p.kv_heads = r.model.kv_heads;
-  p.head_dim = r.model.head_dim;
+  p.heads = a.heads;
+  p.kv_heads = a.kv_heads;
+  p.head_dim = a.head_dim;
   p.len_q = r.len / r.ranks.parts();
   p.len_k = r.len;
   return stand_in_bytes(p, r.attention);
@@ -197,9 +198,9 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
     Arena arena;
     Context ctx{arena, device};
     std::unique_ptr<Training> t;
-    if (!r.model.counted) t = std::make_unique<Training>(r, ctx);
-    std::string who((t ? t->variant() : counted_variant(*r.model.counted, r, ctx)).name);
-    if (t ? t->stands_in() : counted_stands_in(*r.model.counted, r, ctx)) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
+    if (r.model.trained()) t = std::make_unique<Training>(r, ctx);
+    std::string who((t ? t->variant() : counted_variant(r.model, r, ctx)).name);
+    if (t ? t->stands_in() : counted_stands_in(r.model, r, ctx)) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
     auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
     if (at == kernels.end()) at = kernels.insert(at, {who, ""});

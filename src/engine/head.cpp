@@ -12,15 +12,15 @@ namespace headroom::engine {
 using matmul::part;
 using matmul::transposed;
 
-std::int64_t chunk_of(const ModelConfig& config, DType compute, DType logits, const Device& device, std::int64_t rows) {
+std::int64_t chunk_of(const Decoder& d, DType compute, DType logits, const Device& device, std::int64_t rows) {
   constexpr std::int64_t cpu_bytes = 1 << 24, least_bytes = 1 << 28, most_bytes = std::int64_t(1) << 31, least_rows = 256;
   std::int64_t bytes = cpu_bytes;
   if (device.kind == DeviceKind::cuda) {
     const double kept =
-        double(rows) * double(config.layers) * (8.0 * double(config.width) + 3.0 * double(config.ffn)) * double(size_of(compute));
+        double(rows) * double(d.layers.size()) * (8.0 * double(d.width) + 3.0 * double(d.first().ffn.width)) * double(size_of(compute));
     bytes = std::clamp(std::int64_t(std::min(kept / 16, double(most_bytes))), least_bytes, most_bytes);
   }
-  const std::int64_t most = std::max(least_rows, bytes / (std::int64_t(size_of(logits)) * config.vocab) / 64 * 64);
+  const std::int64_t most = std::max(least_rows, bytes / (std::int64_t(size_of(logits)) * d.vocab) / 64 * 64);
   const std::int64_t chunks = ceil_div(rows, most);
   return std::min(rows, round_up(ceil_div(rows, chunks), 64));
 }

@@ -2,7 +2,7 @@
 // into their own gradient, and used for the gradients of the head's weight and input before the next chunk is made.
 #pragma once
 #include "base/described.h"
-#include "engine/config.h"
+#include "engine/decoder.h"
 #include "engine/norm.h"
 #include "ops/gradient.h"
 
@@ -52,6 +52,6 @@ struct Head {
 // Rows of logits at once, the same number in every chunk. Every chunk reads and writes the whole gradient of the head's weight, so
 // wide chunks are faster; their logits stand at the peak. On a GPU they may take a sixteenth of what the blocks keep for backward when
 // they keep everything, and at least 256 MiB; on a CPU 16 MiB. Never fewer than 256 rows.
-std::int64_t chunk_of(const ModelConfig&, DType compute, DType logits, const Device&, std::int64_t rows);
+std::int64_t chunk_of(const Decoder&, DType compute, DType logits, const Device&, std::int64_t rows);
 
 }  // namespace headroom::engine

@@ -88,34 +88,13 @@ Decoder decoder_from(const Json& j) {
     if (const auto unread = r.finish(); !unread.empty())
       d.not_counted.push_back(fmt::format("keys that transformers' class of {} does not read: {}", type, joined(unread)));
     if (*f.untrained) d.untrained = f.untrained;
+    if (d.trained()) d.untrained = untrained_head(d);
     d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
     check(d);
     return d;
   }
   throw Error(Code::bad_argument, fmt::format("model: model_type '{}' is not known{}; known are {}", type.substr(0, 80),
                                               did_you_mean(type, known), joined(known)));
-}
-
-ModelConfig model_of(const Decoder& d) {
-  const SelfAttention& a = d.layers[0].attention;
-  ModelConfig c;
-  c.vocab = d.vocab, c.width = d.width, c.layers = std::int64_t(d.layers.size()), c.tied = d.tied;
-  c.heads = a.heads, c.kv_heads = a.kv_heads, c.head_dim = a.head_dim, c.ffn = d.layers[0].ffn.width;
-  c.qkv_bias = a.qkv_bias, c.qk_norm = a.norm == HeadNorm::each, c.norm_eps = d.norm_eps, c.rope_theta = a.turned.theta;
-  c.left_out = d.not_counted, c.file = d.source;
-  Decoder whole = d;
-  const bool rotary = d.positions == 0;
-  if (whole.untrained.empty() && (a.head_dim > 256 || (rotary && a.turned_dim() % 2 != 0)))
-    whole.untrained = fmt::format("head dimension of {}", a.head_dim);
-  if (!whole.untrained.empty()) {
-    c.counted = std::make_shared<const Decoder>(std::move(whole));
-    return c;
-  }
-  Decoder plain = decoder_of(c);
-  const bool all_said = plain.layers == d.layers && !d.layer_norm && d.norms_before && !d.norms_after && !d.norms_less_one && rotary &&
-                        d.embedding_scale == 1 && d.logit_softcap == 0;
-  if (!all_said) c.decoder = std::make_shared<const Decoder>(std::move(whole));
-  return c;
 }
 
 }  // namespace headroom::engine

@@ -3,15 +3,11 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "engine/config.h"
 #include "engine/decoder.h"
 
 namespace headroom::engine {
 
 bool is_hugging_face(const nlohmann::json&);  // by its keys
 Decoder decoder_from(const nlohmann::json&);
-
-// The ModelConfig of a decoder: what the engine trains, or one that is only counted.
-ModelConfig model_of(const Decoder&);
 
 }  // namespace headroom::engine

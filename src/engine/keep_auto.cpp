@@ -18,13 +18,13 @@ std::vector<Keep> mixed(std::int64_t layers, std::int64_t less_of, Keep less, Ke
 }
 
 bool may_wait_on_host(const Recipe& r, const Device& device) {
-  return device.kind == DeviceKind::cuda && device.ceilings.host_bytes_per_s > 0 && !r.model.counted && r.purpose != Purpose::forward;
+  return device.kind == DeviceKind::cuda && device.ceilings.host_bytes_per_s > 0 && r.model.trained() && r.purpose != Purpose::forward;
 }
 
 }  // namespace
 
 std::optional<Keeping> keep_that_fits(Recipe r, std::size_t bytes, const Device& device, int workers) {
-  const std::int64_t layers = r.model.layers;
+  const std::int64_t layers = r.model.depth();
   r.keep.group = 1, r.keep.host = 0;
   const auto fits = [&](std::int64_t less_of, Keep less, Keep more) {
     r.keep.levels = mixed(layers, less_of, less, more);

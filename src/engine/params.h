@@ -6,7 +6,7 @@
 
 #include "base/divide.h"
 #include "base/tensor.h"
-#include "engine/config.h"
+#include "engine/decoder.h"
 
 namespace headroom::engine {
 
@@ -51,10 +51,13 @@ struct ParamSpec {
   std::string full_name() const;  // "blocks.3.attention.qkv.weight", as in files
 };
 
-std::vector<ParamSpec> param_table(const ModelConfig&);  // in the order of the forward pass
+// In the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].
+std::vector<ParamSpec> param_table(const Decoder&);
+std::int64_t param_count(const Decoder&);
+std::int64_t active_param_count(const Decoder&);  // parameters that one token is multiplied with, embedding and head included
 
 constexpr int group_of_layer(int layer) { return 1 + layer; }
-constexpr int last_group(const ModelConfig& c) { return 1 + int(c.layers); }
+int last_group(const Decoder&);
 
 // How parameters are split over ranks: those of a group that are multiplied lie in one run of elements, those that are not in another, and
 // each rank owns an equal part of a run. Parameters begin, and parts end, at multiples of `grain`, so that whatever is summed by

@@ -1,5 +1,6 @@
 #include "engine/pretrained.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -9,6 +10,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "engine/safetensors.h"
 #include "engine/save.h"
 #include "engine/transfer.h"
@@ -33,25 +36,27 @@ struct Names {
   bool fused = false;              // q, k and v in one tensor, gate and up in another
 };
 
-std::string family_of(const ModelConfig& c) {
-  if (c.decoder) return c.decoder->family;
-  if (!c.file.empty()) return parse_json(c.file, "config.json")["model_type"].get<std::string>();
-  return c.qk_norm ? "qwen3" : c.qkv_bias ? "qwen2" : "llama";
+std::string family_of(const Decoder& d) {
+  if (!d.source.empty()) return d.family;
+  const SelfAttention& a = d.first().attention;
+  return a.norm == HeadNorm::each ? "qwen3" : a.qkv_bias ? "qwen2" : "llama";
 }
 
-Names names_of_model(const ModelConfig& c) {
-  const std::string family = family_of(c);
+Names names_of_model(const Decoder& d) {
+  const std::string family = family_of(d);
   return {family, family == "gpt2" ? "transformer." : "model.", "lm_head.weight", family == "phi3"};
 }
 
-std::vector<Source> sources_of(const ParamSpec& s, const ModelConfig& c, const Decoder& d, const Names& names) {
+std::vector<Source> sources_of(const ParamSpec& s, const Decoder& d, const Names& names) {
   const bool gpt2 = names.family == "gpt2";
   const std::string block = fmt::format("{}{}.{}.", names.stem, gpt2 ? "h" : "layers", s.layer),
                     attention = block + (gpt2 ? "attn." : "self_attn.");
-  const std::int64_t ffn = c.ffn;
+  const DecoderLayer& layer = d.layers[std::size_t(std::max(0, s.layer))];
+  const std::int64_t ffn = layer.ffn.width;
   const auto stacked = [&](const char* of) {
+    const SelfAttention& a = layer.attention;
     return std::vector<Source>{
-        {attention + "q_proj." + of, c.q_width()}, {attention + "k_proj." + of, c.kv_width()}, {attention + "v_proj." + of, c.kv_width()}};
+        {attention + "q_proj." + of, a.q_width()}, {attention + "k_proj." + of, a.k_width()}, {attention + "v_proj." + of, a.v_width()}};
   };
   const auto whole = [&](const std::string& name) { return std::vector<Source>{{name, s.shape[0]}}; };
   const auto norm = [&](const std::string& name) { return std::vector<Source>{{name, s.shape[0], false, d.norms_less_one}}; };
@@ -136,8 +141,8 @@ DType type_of(const Found& f, const std::string& name) {
 }
 
 // As the files themselves name things: a decoder may be saved alone or as a part of a larger model, with fused products or without.
-Names names_in(const Files& files, const ModelConfig& c) {
-  Names names = names_of_model(c);
+Names names_in(const Files& files, const Decoder& d) {
+  Names names = names_of_model(d);
   const bool gpt2 = names.family == "gpt2";
   for (const char* stem : {"transformer.", "model.", "", "language_model.model.", "model.language_model."})
     if (files.contains(stem + std::string(gpt2 ? "wte.weight" : "embed_tokens.weight"))) {
@@ -151,8 +156,8 @@ Names names_in(const Files& files, const ModelConfig& c) {
 }
 
 // Buffers that say nothing, the head of a model that has the embedding's, and what lies beside a decoder.
-bool says_nothing(const std::string& name, const ModelConfig& c, const Names& names) {
-  if (name.ends_with("rotary_emb.inv_freq") || (c.tied && name == names.head)) return true;
+bool says_nothing(const std::string& name, const Decoder& d, const Names& names) {
+  if (name.ends_with("rotary_emb.inv_freq") || (d.tied && name == names.head)) return true;
   if (names.family == "gpt2") return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
   return names.family == "gemma3_text" &&
          (name.find("vision_tower.") != std::string::npos || name.find("multi_modal_projector.") != std::string::npos);
@@ -164,12 +169,11 @@ std::string first_of(const std::vector<std::string>& names) {
   return joined(some);
 }
 
-void check_all(const Files& files, const std::vector<Param>& params, const ModelConfig& c, const Decoder& d, const Names& names,
-               const std::string& folder) {
+void check_all(const Files& files, const std::vector<Param>& params, const Decoder& d, const Names& names, const std::string& folder) {
   std::set<std::string> used;
   std::vector<std::string> missing, other;
   for (const Param& p : params)
-    for (const Source& source : sources_of(p.spec, c, d, names)) {
+    for (const Source& source : sources_of(p.spec, d, names)) {
       const auto at = files.find(source.name);
       if (at == files.end()) {
         missing.push_back(source.name);
@@ -184,7 +188,7 @@ void check_all(const Files& files, const std::vector<Param>& params, const Model
     }
   std::vector<std::string> left;
   for (const auto& [name, found] : files)
-    if (!used.contains(name) && !says_nothing(name, c, names)) left.push_back(name);
+    if (!used.contains(name) && !says_nothing(name, d, names)) left.push_back(name);
   check(missing.empty(), Code::bad_argument, "'{}' lacks {} of its model's tensors: {}", folder, missing.size(), first_of(missing));
   check(other.empty(), Code::bad_argument, "'{}': {} tensors have another shape: {}", folder, other.size(), first_of(other));
   check(left.empty(), Code::bad_argument, "'{}' has {} tensors that the model does not have: {}", folder, left.size(), first_of(left));
@@ -192,7 +196,7 @@ void check_all(const Files& files, const std::vector<Param>& params, const Model
 
 }  // namespace
 
-ModelConfig pretrained_model(const std::string& folder) {
+Decoder pretrained_model(const std::string& folder) {
   const fs::path config = fs::path(folder) / "config.json";
   std::error_code ignored;
   check(fs::exists(config, ignored), Code::bad_argument,
@@ -201,11 +205,10 @@ ModelConfig pretrained_model(const std::string& folder) {
 }
 
 void load_pretrained(Training& t, const std::string& folder) {
-  const ModelConfig& c = t.recipe().model;
-  const Decoder d = decoder_of(c);
+  const Decoder& d = t.recipe().model;
   const Files files = tensors_in(folder);
-  const Names names = names_in(files, c);
-  check_all(files, t.store().params(), c, d, names, folder);
+  const Names names = names_in(files, d);
+  check_all(files, t.store().params(), d, names, folder);
   std::vector<char> bytes;
   std::vector<float> all;  // where several ranks each take a part
   HostView view(t.context());
@@ -213,7 +216,7 @@ void load_pretrained(Training& t, const std::string& folder) {
     const Tensor& whole = p.rest ? p.copy : p.master;
     if (t.comm()) all.resize(std::size_t(p.spec.shape.count()));
     float* to = t.comm() ? all.data() : reinterpret_cast<float*>(view.room(whole, p.rest));
-    for (const Source& source : sources_of(p.spec, c, d, names)) {
+    for (const Source& source : sources_of(p.spec, d, names)) {
       const Found& from = files.at(source.name);
       std::ifstream in(from.file, std::ios::binary);
       bytes.resize(from.tensor.bytes);
@@ -238,8 +241,9 @@ void load_pretrained(Training& t, const std::string& folder) {
 namespace {
 
 // The config.json of a model that none described: the class of transformers that computes the same.
-Json config_of(const ModelConfig& c, std::int64_t len) {
-  const std::string family = family_of(c);
+Json config_of(const Decoder& d, std::int64_t len) {
+  const std::string family = family_of(d);
+  const PlainModel c = sizes_of(d);
   Json j{{"architectures",
           {family == "llama"   ? "LlamaForCausalLM"
            : family == "qwen2" ? "Qwen2ForCausalLM"
@@ -261,8 +265,8 @@ Json config_of(const ModelConfig& c, std::int64_t len) {
   return j;
 }
 
-Json config_to_write(const ModelConfig& c, std::int64_t len) {
-  Json j = c.file.empty() ? config_of(c, len) : parse_json(c.file, "config.json");
+Json config_to_write(const Decoder& d, std::int64_t len) {
+  Json j = d.source.empty() ? config_of(d, len) : parse_json(d.source, "config.json");
   if (j.contains("text_config") && j["text_config"].is_object()) {  // the decoder alone is what was trained
     Json text = j["text_config"];
     for (const char* outer : {"vocab_size", "tie_word_embeddings"})
@@ -279,13 +283,12 @@ Json config_to_write(const ModelConfig& c, std::int64_t len) {
 constexpr const char* producer = "headroom";
 
 std::vector<NamedTensor> tensors_to_write(Training& t) {
-  const ModelConfig& c = t.recipe().model;
-  const Decoder d = decoder_of(c);
-  const Names names = names_of_model(c);
+  const Decoder& d = t.recipe().model;
+  const Names names = names_of_model(d);
   std::vector<NamedTensor> all;
   for (const Param& p : t.store().params()) {
     std::int64_t first = 0;
-    for (const Source& source : sources_of(p.spec, c, d, names)) {
+    for (const Source& source : sources_of(p.spec, d, names)) {
       const auto shape = shape_of(source, p.spec);
       const std::int64_t columns = p.spec.shape.rank == 2 ? p.spec.shape[1] : 1;
       const auto bring = [&t, &p, source, first, columns] {
@@ -307,8 +310,9 @@ std::vector<NamedTensor> tensors_to_write(Training& t) {
 
 }  // namespace
 
-void check_pretrained_place(const ModelConfig& c, const std::string& folder) {
-  check(c.decoder || !c.file.empty() || !(c.qk_norm && c.qkv_bias), Code::unsupported,
+void check_pretrained_place(const Decoder& d, const std::string& folder) {
+  const PlainModel sizes = sizes_of(d);
+  check(!d.source.empty() || !(sizes.qk_norm && sizes.qkv_bias), Code::unsupported,
         "--save-hf: no class of transformers has biases of q, k and v beside norms of q and k");
   make_folder(folder);
   const fs::path weights = fs::path(folder) / "model.safetensors";

@@ -11,12 +11,12 @@
 
 namespace headroom::engine {
 
-ModelConfig pretrained_model(const std::string& folder);
+Decoder pretrained_model(const std::string& folder);
 void load_pretrained(Training&, const std::string& folder);  // into a Training of that model
 
 // Whether a model can be written there, or an Error that says why not: before anything is trained for it. A folder that holds somebody
 // else's model is left alone.
-void check_pretrained_place(const ModelConfig&, const std::string& folder);
+void check_pretrained_place(const Decoder&, const std::string& folder);
 void save_pretrained(Training&, const std::string& folder);  // every rank calls; the first writes
 
 }  // namespace headroom::engine

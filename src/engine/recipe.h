@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine/config.h"
+#include "engine/decoder.h"
 #include "engine/documents.h"
 #include "engine/levers.h"
 
 namespace headroom::engine {
 
 struct Recipe : Levers {
-  ModelConfig model;
+  Decoder model;
   std::int64_t batch = 1, len = 128;
   int micro_batches = 1;  // each has `batch` sequences; their gradients add up to a step
   Ranks ranks{};          // `batch` and `micro_batches` count for each rank
@@ -22,7 +22,7 @@ struct Recipe : Levers {
   bool watched = false;        // a study will read the products' operands (products.h): all are stored
 
   Recipe() = default;
-  Recipe(ModelConfig its_model, std::int64_t its_batch, std::int64_t its_len, Precision of_all = {}, Keeping kept = {},
+  Recipe(Decoder its_model, std::int64_t its_batch, std::int64_t its_len, Precision of_all = {}, Keeping kept = {},
          std::string variant = "flash")
       : model(std::move(its_model)), batch(its_batch), len(its_len) {
     precision = of_all, keep = std::move(kept), attention = std::move(variant);
@@ -32,8 +32,8 @@ struct Recipe : Levers {
 
   // Derived values, defined only here.
   Formats formats() const { return formats_of(precision, scales.value_or(usual_scales)); }
-  int group() const { return keep.group > 0 ? keep.group : int(std::ceil(std::sqrt(double(model.layers)))); }
-  int host() const { return keep.host == Keeping::every_block ? int(model.layers) : keep.host; }
+  int group() const { return keep.group > 0 ? keep.group : int(std::ceil(std::sqrt(double(model.layers.size())))); }
+  int host() const { return keep.host == Keeping::every_block ? int(model.depth()) : keep.host; }
   Keeping kept_as() const { return {keep.levels, group(), host()}; }
   Keep keep_of(int block) const { return keep.of(block); }
   std::vector<int> blocks_that_keep() const;                               // those that keep more than their input
@@ -62,7 +62,7 @@ void describe(Of<Recipe> auto& r, auto&& f) {
 }
 
 // Makes a recipe; in fp8 its scales are set.
-Recipe recipe_of(ModelConfig, std::int64_t batch, std::int64_t len, const Levers&, Purpose = Purpose::training, const Ranks& = {});
+Recipe recipe_of(Decoder, std::int64_t batch, std::int64_t len, const Levers&, Purpose = Purpose::training, const Ranks& = {});
 
 void check(const Recipe&);
 void check_fp8(const Recipe&, const Device&);  // throws an Error (unsupported) that says why the device cannot take this step in fp8

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/models.h"
 
 namespace headroom::engine {
 

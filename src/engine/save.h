@@ -30,7 +30,7 @@ void check_free(const std::string& folder, std::int64_t from, std::int64_t to);
 // The position and model of a checkpoint, without its tensors: what is needed to make the Training that loads it.
 struct Described {
   Position position;
-  ModelConfig model;
+  Decoder model;
 };
 Described describe_checkpoint(const std::string& path);
 void load(Training&, const std::string& path);          // into a Training of the same model

@@ -13,18 +13,13 @@
 
 namespace headroom::engine {
 
-ParamStore::ParamStore(const ModelConfig& config, const Settings& settings, Context& ctx, dist::Comm* comm)
-    : settings_(settings),
-      optimizer_(settings.holding.moments),
-      ctx_(ctx),
-      comm_(comm),
-      last_group_(last_group(config)),
-      tied_(config.tied) {
+ParamStore::ParamStore(const Decoder& d, const Settings& settings, Context& ctx, dist::Comm* comm)
+    : settings_(settings), optimizer_(settings.holding.moments), ctx_(ctx), comm_(comm), last_group_(last_group(d)), tied_(d.tied) {
   check(alone() || (comm && comm->ranks() == settings.ranks.count), Code::bad_argument, "store: {} ranks need a way to speak to each other",
         settings.ranks.count);
   if (settings_.purpose == Purpose::gradients && settings_.holding.gradients == Gradients::none)
     settings_.holding.gradients = Gradients::half;  // there is no update
-  const auto table = param_table(config);
+  const auto table = param_table(d);
   params_.reserve(table.size());
   for (const ParamSpec& spec : table) params_.push_back({spec, 0, spec.shape.count(), {}, {}, {}, {}, {}});
   made_.resize(table.size());

@@ -124,7 +124,7 @@ class ParamStore {
     int micro_batches = 1;
   };
   // Makes everything in the arena. comm: needed for more than one rank.
-  ParamStore(const ModelConfig&, const Settings&, Context&, dist::Comm* comm = nullptr);
+  ParamStore(const Decoder&, const Settings&, Context&, dist::Comm* comm = nullptr);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 

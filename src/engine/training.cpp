@@ -71,7 +71,6 @@ Training::~Training() = default;
 
 Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     : recipe_(checked(recipe, ctx)),
-      decoder_(decoder_of(recipe_.model)),
       ctx_(ctx),
       owned_comm_(comm_of(recipe_, ctx, comm)),
       comm_(recipe_.ranks.count == 1 ? nullptr
@@ -79,13 +78,13 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
                                      : owned_comm_.get()),
       store_(recipe_.model, {stored_type(), recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
       products_{.formats = recipe_.formats(), .watched = recipe_.watched},
-      head_{.decoder = decoder_,
+      head_{.decoder = recipe_.model,
             .precision = products_.formats.stored,
             .rows = recipe_.rows_of_rank(),
             .logits_type = type_of(recipe_.logits, stored_type())},
       feed_(recipe_, head_.rows, ctx) {
   const auto rows = head_.rows;
-  kept_.resize(std::size_t(recipe_.model.layers));
+  kept_.resize(recipe_.model.layers.size());
   head_.chunk = recipe_.loss_rows > 0 ? std::min(recipe_.loss_rows, rows)
                                       : chunk_of(recipe_.model, stored_type(), head_.logits_type, ctx.device, rows);
   {
@@ -94,7 +93,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     losses_ = ctx.arena.make("losses", DType::f32, {rows});
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
     if (products_.formats.quantised())
-      products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.layers, quantised_count, quantise::count_size});
+      products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.depth(), quantised_count, quantise::count_size});
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = Optimizer::make_scalars(ctx);
@@ -124,12 +123,12 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
 void Training::make_attention() {
   const std::int64_t len = recipe_.len / recipe_.ranks.parts();
   std::vector<std::pair<const SelfAttention*, Tensor>> tables;
-  for (const DecoderLayer& layer : decoder_.layers) {
+  for (const DecoderLayer& layer : recipe_.model.layers) {
     const SelfAttention& a = layer.attention;
     LayerAttention of{.asked = recipe_.documents.of(asked_of(a, recipe_)),
                       .problem = recipe_.documents.of(problem_of(a, recipe_.batch, len, len, recipe_.formats().stored))};
     for (std::size_t i = 0; i < attention_.size() && !of.variant; ++i)
-      if (same_kernel(decoder_.layers[i].attention, a)) of.variant = attention_[i].variant, of.split = attention_[i].split;
+      if (same_kernel(recipe_.model.layers[i].attention, a)) of.variant = attention_[i].variant, of.split = attention_[i].split;
     if (!of.variant) {
       of.variant = &variant_of(of.asked, recipe_, ctx_);
       if (recipe_.ranks.split_tokens) {
@@ -138,7 +137,7 @@ void Training::make_attention() {
       }
     }
     attention_.push_back(of);
-    if (decoder_.positions > 0) continue;
+    if (recipe_.model.positions > 0) continue;
     auto same = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.first->turned == a.turned; });
     if (same == tables.end()) {
       const Name name{"rope.table", tables.empty() ? -1 : int(attention_.size()) - 1};
@@ -243,10 +242,10 @@ Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_t
 
 Block Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
-  const DecoderLayer& layer = decoder_.layers[std::size_t(i)];
-  return {{decoder_, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), feed_.documents(micro_),
+  const DecoderLayer& layer = recipe_.model.layers[std::size_t(i)];
+  return {{recipe_.model, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), feed_.documents(micro_),
            feed_.positions(micro_)},
-          {decoder_, layer.ffn, products_, head_.rows, i}};
+          {recipe_.model, layer.ffn, products_, head_.rows, i}};
 }
 
 void Training::begin_counts() {
@@ -258,7 +257,7 @@ std::vector<QuantisedCount> Training::quantised() const {
   std::vector<QuantisedCount> all;
   if (!products_.counts) return all;
   const auto n = values_of<std::int64_t>(products_.counts, ctx_);
-  for (int layer = 0; layer < int(recipe_.model.layers); ++layer)
+  for (int layer = 0; layer < int(recipe_.model.depth()); ++layer)
     for (int which = 0; which < quantised_count; ++which) {
       const auto* at = n.data() + (layer * quantised_count + which) * quantise::count_size;
       all.push_back({layer, Quantised(which), at[quantise::numbers], at[quantise::clipped], at[quantise::flushed], at[quantise::nan]});
@@ -269,28 +268,28 @@ std::vector<QuantisedCount> Training::quantised() const {
 // Learned positions are one row of len · width numbers that every sequence adds; where documents are packed, a row for each token.
 void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& x) {
   const auto here = ctx_.inside("embedding");
-  embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(decoder_.embedding_scale));
-  if (decoder_.positions == 0) return;
+  embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(recipe_.model.embedding_scale));
+  if (recipe_.model.positions == 0) return;
   if (recipe_.documents) return embedding::add(w[Role::positions].w, feed_.positions(micro_), x, ctx_);
-  const std::int64_t each = recipe_.len * decoder_.width;
+  const std::int64_t each = recipe_.len * recipe_.model.width;
   bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[Role::positions].w.data, DType::f32, {each}), ctx_);
 }
 
 void Training::embedding_gradients(int micro, const Tensor& d) {
   const auto here = ctx_.inside("embedding");
   const auto w = store_.lease(0, Pass::backward);
-  const auto into = decoder_.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
-  embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(decoder_.embedding_scale));
-  if (decoder_.positions == 0) return;
+  const auto into = recipe_.model.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
+  embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(recipe_.model.embedding_scale));
+  if (recipe_.model.positions == 0) return;
   if (recipe_.documents) return embedding::backward(feed_.positions(micro_), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
-  const std::int64_t each = recipe_.len * decoder_.width, rest = (decoder_.positions - recipe_.len) * decoder_.width;
+  const std::int64_t each = recipe_.len * recipe_.model.width, rest = (recipe_.model.positions - recipe_.len) * recipe_.model.width;
   auto* dw = w[Role::positions].dw.as<float>();
   bias::backward(Tensor(d.data, d.dtype, {recipe_.batch, each}), Tensor(dw, DType::f32, {each}), Gradient::overwrite, ctx_);
   if (rest > 0 && !ctx_.dry()) fill::constant(Tensor(dw + each, DType::f32, {rest}), 0, ctx_);
 }
 
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
-  const int layers = int(recipe_.model.layers);
+  const int layers = int(recipe_.model.depth());
   {
     const auto w = store_.lease(0, Pass::forward);
     store_.prefetch(1, Pass::forward);
@@ -371,7 +370,7 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
     return store_.finish(group);
   }
   auto scope = ctx_.arena.scope();
-  const int end = std::min(i + recipe_.group(), int(recipe_.model.layers));
+  const int end = std::min(i + recipe_.group(), int(recipe_.model.depth()));
   const Tensor y = stream({"y", end - 1});
   if (recipe_.group() > 1)
     forward_group(i, end, x, y);

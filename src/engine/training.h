@@ -112,7 +112,6 @@ class Training {
   };
 
   Recipe recipe_;
-  const Decoder decoder_;
   Context& ctx_;
   std::vector<LayerAttention> attention_;  // one for each layer
   std::unique_ptr<dist::Comm> owned_comm_;

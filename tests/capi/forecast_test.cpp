@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "headroom/headroom.h"
 #include "studies/memory/pytorch/language_model.h"
 
@@ -61,7 +63,7 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_EQ(a.at("host_bytes"), 0);
   const Json host = ask(headroom_forecast,
                         R"({"model": "small", "batch": 4, "len": 256, "precision": "bf16", "keep": "host:no-cheap", "device": "h200"})");
-  r.keep.host = int(r.model.layers);
+  r.keep.host = int(r.model.depth());
   EXPECT_EQ(host.at("host_bytes"), engine::forecast(r, h200, 1).host_bytes);
   EXPECT_GT(host.at("host_bytes"), 0);
   EXPECT_LT(host.at("peak_bytes"), a.at("peak_bytes"));
@@ -147,7 +149,7 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   EXPECT_EQ(a.at("version"), 1);
   ASSERT_EQ(a.at("rows").size(), 2u);
   studies::pytorch::LanguageModel m;
-  const auto c = engine::model_described("small");
+  const auto c = sizes_of(engine::model_described("small"));
   m.vocab = c.vocab, m.width = c.width, m.ffn = c.ffn, m.layers = c.layers, m.heads = c.heads, m.batch = 2, m.len = 256;
   m.precision = {DType::bf16}, m.fused_attention = true;
   const auto account = studies::pytorch::account(m, studies::pytorch::workspace_bytes(90));

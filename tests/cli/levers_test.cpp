@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "engine/keep_auto.h"
+#include "engine/models.h"
 #include "tests/cli/model_program.h"
 
 namespace headroom {

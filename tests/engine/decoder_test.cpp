@@ -13,7 +13,7 @@
 namespace headroom::engine {
 namespace {
 
-ModelConfig model_published(std::string_view name) {
+Decoder model_published(std::string_view name) {
   const Published* p = published_model(name);
   check(p, Code::bad_argument, "no such model");
   return model_from_json(p->config, p->name);
@@ -21,14 +21,11 @@ ModelConfig model_published(std::string_view name) {
 
 TEST(Decoder, HasThePublishedParameters) {
   for (const Published& p : published_models()) {
-    const ModelConfig c = model_from_json(p.config, p.name);
+    const Decoder c = model_from_json(p.config, p.name);
     EXPECT_EQ(param_count(c), p.parameters) << p.name;
-    std::int64_t sum = 0;
-    for (const ParamSpec& s : param_table(decoder_of(c))) sum += s.shape.count();
-    EXPECT_EQ(sum, p.parameters) << p.name << ": the decoder's own table";
     EXPECT_EQ(param_count(model_from_json(to_json(c), "again")), p.parameters) << p.name << " through its own JSON";
   }
-  const auto active = [](const char* name) { return double(active_param_count(decoder_of(model_published(name)))) / 1e9; };
+  const auto active = [](const char* name) { return double(active_param_count(model_published(name))) / 1e9; };
   EXPECT_NEAR(active("Mixtral-8x7B"), 12.9, 0.1) << "as published";
   EXPECT_NEAR(active("Qwen3-30B-A3B"), 3.3, 0.1);
   EXPECT_NEAR(active("Qwen3-235B-A22B"), 22, 0.3);
@@ -38,21 +35,21 @@ TEST(Decoder, HasThePublishedParameters) {
 
 TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
   for (const char* trained : {"Llama-2-7b", "Mistral-Nemo", "Qwen2.5-7B", "Qwen3-8B", "Phi-3-medium", "phi-4"}) {
-    EXPECT_FALSE(model_published(trained).counted) << trained;
-    EXPECT_FALSE(model_published(trained).decoder) << trained << " is as plain as ours";
+    EXPECT_TRUE(model_published(trained).trained()) << trained;
+    EXPECT_TRUE(plain_of(model_published(trained))) << trained << " is as plain as ours";
   }
   for (const char* trained : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Phi-3-mini", "gpt2", "gpt2-xl", "gemma-2b", "gemma-2-2b", "gemma-3-1b",
                               "gemma-3-4b", "OLMo-2-7B"}) {
-    EXPECT_FALSE(model_published(trained).counted) << trained;
-    EXPECT_TRUE(model_published(trained).decoder) << trained;
+    EXPECT_TRUE(model_published(trained).trained()) << trained;
+    EXPECT_FALSE(plain_of(model_published(trained))) << trained;
   }
   const std::pair<const char*, const char*> counted[] = {{"Mixtral-8x7B", "mixture of experts"},
                                                          {"DeepSeek-V3", "latent attention"},
                                                          {"gpt-oss-20b", "sinks"},
                                                          {"Phi-4-mini", "without 'max_position_embeddings'"}};
   for (const auto& [name, why] : counted) {
-    const ModelConfig c = model_published(name);
-    ASSERT_TRUE(c.counted) << name;
+    const Decoder c = model_published(name);
+    ASSERT_FALSE(c.trained()) << name;
     Arena arena;
     const Device device;
     Context ctx{arena, device};
@@ -64,12 +61,12 @@ TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
       EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
     }
   }
-  EXPECT_EQ(model_published("gemma-3-4b").left_out.size(), 1u) << "the vision tower";
-  EXPECT_EQ(model_published("DeepSeek-V3").left_out.size(), 2u) << "quantised weights, layers that predict further";
+  EXPECT_EQ(model_published("gemma-3-4b").not_counted.size(), 1u) << "the vision tower";
+  EXPECT_EQ(model_published("DeepSeek-V3").not_counted.size(), 2u) << "quantised weights, layers that predict further";
 }
 
 TEST(Decoder, ArithmeticThatChangesNoBytesIsReadToo) {
-  const auto of = [](const char* name) { return decoder_of(model_published(name)); };
+  const auto& of = model_published;
   const rope::Positions llama = of("Llama-3.1-8B").layers[0].attention.turned;
   EXPECT_EQ(llama, (rope::Positions{.theta = 500000, .scaling = rope::Scaling::llama3, .factor = 8, .original = 8192}));
   const Decoder gemma2 = of("gemma-2-2b"), gemma3 = of("gemma-3-4b"), gpt2 = of("gpt2"), phi3 = of("Phi-3-mini");
@@ -87,13 +84,13 @@ TEST(Decoder, ArithmeticThatChangesNoBytesIsReadToo) {
   EXPECT_EQ(phi3.layers[3].attention.window, 2047);
   const std::string mistral = R"({"model_type":"mistral","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
     "num_attention_heads":4)";
-  EXPECT_EQ(decoder_of(model_from_json(mistral + "}", "m")).layers[0].attention.window, 4096) << "its class's, where nothing is said";
-  EXPECT_EQ(decoder_of(model_from_json(mistral + R"(,"sliding_window":null})", "m")).layers[0].attention.window, 0);
-  EXPECT_TRUE(model_from_json(mistral + R"(,"rope_scaling":{"type":"yarn"}})", "m").counted) << "a factor is not guessed";
+  EXPECT_EQ(model_from_json(mistral + "}", "m").layers[0].attention.window, 4096) << "its class's, where nothing is said";
+  EXPECT_EQ(model_from_json(mistral + R"(,"sliding_window":null})", "m").layers[0].attention.window, 0);
+  EXPECT_FALSE(model_from_json(mistral + R"(,"rope_scaling":{"type":"yarn"}})", "m").trained()) << "a factor is not guessed";
 }
 
 TEST(Decoder, KnowsWhoseOpsAreALlamas) {
-  const auto as_llama = [](const char* name) { return computes_as_llama(decoder_of(model_published(name))); };
+  const auto as_llama = [](const char* name) { return computes_as_llama(model_published(name)); };
   for (const char* same : {"Llama-3.1-8B", "Mistral-7B-v0.1", "Qwen3-8B", "Phi-3-mini"}) EXPECT_TRUE(as_llama(same)) << same;
   for (const char* other : {"gpt2", "gemma-2-2b", "OLMo-2-7B"}) EXPECT_FALSE(as_llama(other)) << other;
 }
@@ -101,7 +98,7 @@ TEST(Decoder, KnowsWhoseOpsAreALlamas) {
 TEST(Decoder, WindowsAreKeptByTheLayersThatHaveThem) {
   const auto windows = [](const char* name) {
     std::string each;
-    for (const auto& l : decoder_of(model_published(name)).layers) each += l.attention.window > 0 ? 's' : 'f';
+    for (const auto& l : model_published(name).layers) each += l.attention.window > 0 ? 's' : 'f';
     return each;
   };
   EXPECT_EQ(windows("gemma-2-2b").substr(0, 6), "sfsfsf");
@@ -111,13 +108,13 @@ TEST(Decoder, WindowsAreKeptByTheLayersThatHaveThem) {
 
 TEST(Decoder, TheCacheKnowsGroupsLatentsAndWindows) {
   const DType bf16 = DType::bf16;
-  const auto cache = [&](const char* name, std::int64_t len) { return cache_bytes(decoder_of(model_published(name)), 1, len, bf16); };
+  const auto cache = [&](const char* name, std::int64_t len) { return cache_bytes(model_published(name), 1, len, bf16); };
   EXPECT_EQ(cache("Llama-3.1-8B", 1), 32 * 2 * 8 * 128 * 2) << "128 KiB a token";
   EXPECT_EQ(cache("Llama-2-7b", 1), 32 * 2 * 4096 * 2) << "512 KiB a token";
   EXPECT_EQ(cache("DeepSeek-V3", 1000), 61 * 576 * 2 * 1000) << "a latent of 512 and 64 rotary";
   EXPECT_EQ(cache("gemma-2-2b", 100000), std::int64_t(13) * (4096 + 100000) * 2 * 4 * 256 * 2);
   for (const char* name : {"Llama-3.1-8B", "DeepSeek-V2-Lite", "gpt-oss-20b"}) {  // the dry run holds exactly that
-    const Decoder d = decoder_of(model_published(name));
+    const Decoder d = model_published(name);
     const Device device;
     Ledger ledger;
     Arena arena(&ledger);
@@ -140,10 +137,11 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
   const auto dense = dense_models();
   for (int trial = 0; trial < 240; ++trial) {
     Recipe r;
-    r.model = tiny();
-    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 2 * among(1, 12);
-    r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700);
-    r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1);
+    PlainModel m{.name = "tiny"};
+    m.kv_heads = among(1, 3), m.heads = m.kv_heads * among(1, 3), m.head_dim = 2 * among(1, 12);
+    m.width = among(1, 70), m.layers = among(1, 4), m.ffn = among(1, 90), m.vocab = among(2, 700);
+    m.tied = among(0, 1), m.qkv_bias = among(0, 1), m.qk_norm = among(0, 1);
+    r.model = decoder_of(m);
     r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
     r.precision = *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))]);
     r.attention = among(0, 1) ? "flash" : "plain";
@@ -155,14 +153,14 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
     if (r.holding.masters == Masters::halves && r.holding.updating == Updating::during && among(0, 1))
       r.holding.gradients = Gradients::none;
     r.keep.levels.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
-    if (std::int64_t(r.keep.levels.size()) != r.model.layers) r.keep.levels.resize(1);
+    for (std::int64_t l = among(0, 1) ? 1 : r.model.depth(); l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
+    if (std::int64_t(r.keep.levels.size()) != r.model.depth()) r.keep.levels.resize(1);
     if (trial >= 120) {  // what is not as plain
-      r.model = dense[std::size_t(trial) % dense.size()].config;
+      r.model = dense[std::size_t(trial) % dense.size()].model;
       r.keep.levels.resize(r.keep.levels.size() > 1 ? 2 : 1, Keep(among(0, 4)));
       if (r.model.tied) r.holding.updating = Updating::after, r.holding.gradients = std::min(r.holding.gradients, Gradients::half);
     }
-    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.layers));
+    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.depth()));
     Device device;
     if (among(0, 1)) device.kind = DeviceKind::cuda, device.sm = 90;
     if (r.holding.gradients == Gradients::none && device.kind == DeviceKind::cuda)
@@ -178,8 +176,7 @@ TEST(Counted, IsTheStepWhereTheEngineHasOne) {
       f = forecast(r, device, workers);
     } catch (const Error& e) { FAIL() << "the engine's own: " << e.what(); }
     Recipe other = r;  // the same model, as one that is only counted
-    Decoder d = decoder_of(r.model);
-    other.model.counted = std::make_shared<const Decoder>(std::move(d));
+    other.model.untrained = "a kernel for it";
     const Forecast counted = forecast(other, device, workers);
     EXPECT_EQ(counted.standing_bytes, f.standing_bytes);
     EXPECT_EQ(counted.peak_bytes, f.peak_bytes);
@@ -193,7 +190,7 @@ TEST(Counted, StepsAndInferenceOfEveryPublishedModelAddUp) {
   const Device h200 = device_described("h200");
   for (const Published& p : published_models()) {
     SCOPED_TRACE(p.name);
-    const ModelConfig c = model_from_json(p.config, p.name);
+    const Decoder c = model_from_json(p.config, p.name);
     Recipe r{c, 1, 256, *precision_named("bf16")};
     const Forecast all = forecast(r, h200, 1);
     r.keep = {Keep::input};
@@ -206,17 +203,21 @@ TEST(Counted, StepsAndInferenceOfEveryPublishedModelAddUp) {
     const std::size_t shared = forecast(r, h200, 1).standing_bytes;  // an eighth, and whole groups on loan
     EXPECT_GE(shared, all.standing_bytes / 8);
     EXPECT_LT(shared, all.standing_bytes * 7 / 10);
-    const Decoder d = decoder_of(c);
     std::size_t peaks[2];
     for (const Inference how : {Inference::prefill, Inference::decode}) {
       Arena arena;
       Context ctx{arena, h200};
-      run_inference(d, {1, 1024, *precision_named("bf16")}, how, ctx);
+      run_inference(c, {1, 1024, *precision_named("bf16")}, how, ctx);
       peaks[int(how)] = arena.peak();
-      EXPECT_GT(arena.peak(), std::size_t(2 * p.parameters + cache_bytes(d, 1, 1024, DType::bf16)));
+      EXPECT_GT(arena.peak(), std::size_t(2 * p.parameters + cache_bytes(c, 1, 1024, DType::bf16)));
     }
     EXPECT_GT(peaks[0], peaks[1]);
   }
+}
+
+TEST(Counted, AStepIsNoLongerThanTheLearnedPositions) {
+  EXPECT_NO_THROW(check(Recipe(model_published("opt-125m"), 1, 2048)));
+  EXPECT_THROW(check(Recipe(model_published("opt-125m"), 1, 4096)), Error);
 }
 
 void expect_refused(const std::string& config, const std::string& word, Code code = Code::bad_argument) {
@@ -247,10 +248,10 @@ TEST(Decoder, AKeyThatChangesNothingIsPassedOverAndNamed) {
       {"Llama-2-7b", R"({"is_llama_config":true,"_num_labels":2})", "_num_labels, is_llama_config"},
       {"Llama-2-7b", R"({"model_max_length":4096,"pad_token":"x"})", "model_max_length, pad_token"}};
   for (const auto& [name, more, words] : unread) {
-    const ModelConfig c = with(name, more);
+    const Decoder c = with(name, more);
     EXPECT_EQ(param_count(c), param_count(model_published(name)));
-    ASSERT_EQ(c.left_out.size(), 1u) << name;
-    EXPECT_NE(c.left_out[0].find(words), std::string::npos) << c.left_out[0];
+    ASSERT_EQ(c.not_counted.size(), 1u) << name;
+    EXPECT_NE(c.not_counted[0].find(words), std::string::npos) << c.not_counted[0];
   }
   const char* smollm3 = R"({"architectures":["SmolLM3ForCausalLM"],"attention_bias":false,"hidden_act":"silu","hidden_size":2048,
       "intermediate_size":11008,"max_window_layers":28,"mlp_bias":false,"model_type":"smollm3","no_rope_layer_interval":4,"num_attention_heads":16,
@@ -266,11 +267,11 @@ TEST(Decoder, AKeyThatChangesNothingIsPassedOverAndNamed) {
       R"({"model_type":"qwen2","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
     "dual_chunk_attention_config":{"chunk_size":8}})",
       "dual_chunk_attention_config", Code::unsupported);
-  const ModelConfig open = model_from_json(R"({"model_type":"deepseek_v2","vocab_size":64,"hidden_size":32,"intermediate_size":48,
+  const Decoder open = model_from_json(R"({"model_type":"deepseek_v2","vocab_size":64,"hidden_size":32,"intermediate_size":48,
     "num_hidden_layers":2,"num_attention_heads":2,"q_lora_rank":16,"kv_lora_rank":8,"qk_nope_head_dim":8,"qk_rope_head_dim":4,"v_head_dim":8,
     "moe_intermediate_size":16,"n_routed_experts":4,"num_experts_per_tok":null})",
-                                           "open");
-  EXPECT_NE(open.left_out.at(0).find("num_experts_per_tok is null"), std::string::npos);
+                                       "open");
+  EXPECT_NE(open.not_counted.at(0).find("num_experts_per_tok is null"), std::string::npos);
 }
 
 TEST(Decoder, RefusesWhatItDoesNotKnowByName) {

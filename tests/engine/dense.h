@@ -7,23 +7,18 @@ namespace headroom::engine {
 
 struct DenseModel {
   const char* name;
-  ModelConfig config;
+  Decoder model;
 };
 
-inline ModelConfig config_of_decoder(Decoder d, const char* name, ModelConfig c = tiny()) {
-  c.name = name, c.tied = d.tied;
-  c.decoder = std::make_shared<const Decoder>(std::move(d));
-  return c;
-}
-
 // The sizes of `base`, so that what is shared can be compared.
-inline std::vector<DenseModel> dense_models(const ModelConfig& base = tiny()) {
+inline std::vector<DenseModel> dense_models(const Decoder& base = tiny()) {
   using activation::Function;
   std::vector<DenseModel> all;
   const auto add = [&](const char* name, const auto& change) {
-    Decoder d = decoder_of(base);
+    Decoder d = base;
     change(d);
-    all.push_back({name, config_of_decoder(std::move(d), name, base)});
+    d.name = name;
+    all.push_back({name, std::move(d)});
   };
   const auto each = [](Decoder& d, const auto& change) {
     for (std::size_t i = 0; i < d.layers.size(); ++i) change(d.layers[i].attention, d.layers[i].ffn, i);

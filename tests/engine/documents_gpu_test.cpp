@@ -87,10 +87,22 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-void expect_as_on_a_cpu(const ModelConfig& model, std::int64_t len, const char* precision) {
+Decoder small_model(std::int64_t head_dim, bool qk_norm = false) {
+  return decoder_of({.name = "small",
+                     .vocab = 97,
+                     .width = 64,
+                     .layers = 2,
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .head_dim = head_dim,
+                     .ffn = 96,
+                     .qk_norm = qk_norm});
+}
+
+void expect_as_on_a_cpu(const Decoder& model, std::int64_t len, const char* precision) {
   Recipe r{model, 2, len, *precision_named(precision)};
   r.documents = {.most = most, .lengths = {{20, most}}};
-  SCOPED_TRACE(fmt::format("{} {} head dim {} norms {}", model.name, precision, model.head_dim, model.qk_norm));
+  SCOPED_TRACE(fmt::format("{} {} head dim {} norms {}", model.name, precision, model.first().attention.head_dim, sizes_of(model).qk_norm));
   const Device card = cuda_device(0);
   const Steps on_cpu = steps_of(r, {}, false), recorded = steps_of(r, card, true), called = steps_of(r, card, false);
   const bool small = size_of(r.precision.dtype) == 2;
@@ -103,22 +115,19 @@ void expect_as_on_a_cpu(const ModelConfig& model, std::int64_t len, const char* 
 TEST_F(DocumentsGpu, ARecordedStepTrainsAsTheCpuDoesWhileBordersChange) {
   for (const std::int64_t head_dim : {16, 64, 128})
     for (const char* precision : {"fp32", "bf16", "fp16"})
-      for (const bool norms : {false, true}) {
-        ModelConfig model{"small", 97, 64, 2, 4, 2, head_dim, 96, false, 10000, 1e-5, {}};
-        model.qk_norm = norms;
-        expect_as_on_a_cpu(model, 200, precision);
-      }
+      for (const bool norms : {false, true}) { expect_as_on_a_cpu(small_model(head_dim, norms), 200, precision); }
 }
 
 TEST_F(DocumentsGpu, EveryDenseFamilyTrainsAsOnTheCpu) {
-  for (const DenseModel& m : dense_models({"small", 97, 64, 2, 4, 2, 64, 96, false, 10000, 1e-5, {}}))
-    for (const char* precision : {"fp32", "bf16"}) expect_as_on_a_cpu(m.config, 60, precision);
+  for (const DenseModel& m : dense_models(small_model(64)))
+    for (const char* precision : {"fp32", "bf16"}) expect_as_on_a_cpu(m.model, 60, precision);
 }
 
 TEST_F(DocumentsGpu, EveryKeepLevelHasTheSameBits) {
   const Device card = cuda_device(0);
   for (const char* precision : {"fp32", "bf16"}) {
-    Recipe r{{"small", 97, 64, 3, 4, 2, 64, 96, false, 10000, 1e-5, {}}, 2, 200, *precision_named(precision)};
+    Recipe r{decoder_of({.name = "small", .vocab = 97, .width = 64, .layers = 3, .heads = 4, .kv_heads = 2, .head_dim = 64, .ffn = 96}), 2,
+             200, *precision_named(precision)};
     r.documents = {.most = most, .lengths = {{20, most}}};
     const Steps everything = steps_of(r, card, true);
     for (const Keeping& keep : {Keeping{Keep::no_product}, Keeping{Keep::no_cheap}, Keeping{Keep::no_attention_inputs},

@@ -125,7 +125,7 @@ TEST(Documents, APackedStepIsThatOfItsDocumentsOneByOne) {
     if (std::string_view(m.name) == "phi3") continue;  // its frequencies depend on how long a row is
     for (const char* attention : {"flash", "plain"}) {
       SCOPED_TRACE(fmt::format("{} {}", m.name, attention));
-      Recipe r{m.config, 4, 24, {}};
+      Recipe r{m.model, 4, 24, {}};
       r.attention = attention;
       const Slopes one_by_one = slopes_one_by_one(r, rows_that_hurt), packed = packed_slopes(packed_recipe(r, 6), rows_that_hurt);
       EXPECT_NEAR(packed.loss, one_by_one.loss, 1e-6 * one_by_one.loss);
@@ -150,8 +150,8 @@ TEST(Documents, OneThatFillsARowHasTheBitsOfASequence) {
   for (const char* precision : {"fp32", "bf16", "fp16", "fp8"})
     for (const DenseModel& m : dense_models()) {
       SCOPED_TRACE(fmt::format("{} {}", precision, m.name));
-      if (m.config.decoder->positions > 0) continue;  // their gradient is added in another order
-      const Recipe r{m.config, 2, 9, *precision_named(precision)};
+      if (m.model.positions > 0) continue;  // their gradient is added in another order
+      const Recipe r{m.model, 2, 9, *precision_named(precision)};
       Workshop plain(r), packed(packed_recipe(r, 3));
       for (Workshop* w : {&plain, &packed})
         w->training.state_tensor().as<double>()[adamw::loss_scale] =
@@ -177,7 +177,8 @@ TEST(Documents, EveryKeepLevelAndPhaseHasTheSameBitsAndTheBytesForecast) {
     return std::pair{w.training.loss(), w.weights()};
   };
   Recipe r = packed_recipe({tiny(), 2, 17, {}}, 4);
-  r.micro_batches = 2, r.model.layers = 3;
+  r.micro_batches = 2;
+  change_sizes(r.model, [](PlainModel& m) { m.layers = 3; });
   const auto everything = step(r, {});
   for (const Keeping& keep : {Keeping{Keep::no_product}, Keeping{Keep::no_cheap}, Keeping{Keep::no_attention_inputs}, Keeping{Keep::input},
                               Keeping{Keep::input, 2}, Keeping{Keep::everything, 3}}) {
@@ -329,7 +330,7 @@ TEST(Documents, DataComesInPassesThatDoNotKnowOfRanks) {
   std::string bytes;
   for (int d = 0; d < 60; ++d) bytes += std::string(1 + std::size_t(d % 13), char('a' + d % 19)) + "\n";
   const File file(bytes);
-  ModelConfig model = tiny();
+  Decoder model = tiny();
   model.vocab = 256;
   const Data data(file.path(), TokenFormat::text, 256, 0.1, DocumentsBy{}, 16);
   Recipe r{model, 2, 16, {}};

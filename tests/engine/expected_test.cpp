@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "engine/forecast.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 
 namespace headroom::engine {
 namespace expected_tests {
@@ -27,11 +29,11 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 // "small", or "small layers 12 width 768 heads 12 ffn 2048 vocab 50304".
-ModelConfig model_in(const std::string& words) {
+Decoder model_in(const std::string& words) {
   std::stringstream s(words);
   std::string name, field;
   s >> name;
-  ModelConfig c = model_described(name);
+  PlainModel c = *plain_of(model_described(name));
   for (std::int64_t n = 0; s >> field >> n;) {
     if (field == "layers") c.layers = n;
     if (field == "width") c.width = n;
@@ -40,7 +42,7 @@ ModelConfig model_in(const std::string& words) {
     if (field == "ffn") c.ffn = n;
     if (field == "vocab") c.vocab = n;
   }
-  return c;
+  return decoder_of(c);
 }
 
 // Rows of headroom step on so many cards. A line with # has the options of those after it.
@@ -75,10 +77,10 @@ std::vector<Step> of_each_kind(const std::string& file = "h200_efficiencies_2026
     const std::size_t end = line.starts_with('"') ? line.find('"', 1) + 1 : line.find(',');  // a name may have a comma
     const auto cells = cells_of(line.substr(end + 1));
     const auto number = [&](std::size_t i) { return std::stoll(cells.at(i)); };
-    ModelConfig c;
+    PlainModel c;
     c.name = line.substr(0, end), c.width = number(0), c.layers = number(1), c.heads = number(2), c.kv_heads = number(3);
     c.head_dim = c.width / c.heads, c.ffn = number(4), c.vocab = number(5);
-    Step s{{c, number(6), number(7), *precision_named(cells.at(8))}, std::stod(cells.at(10)), line};
+    Step s{{decoder_of(c), number(6), number(7), *precision_named(cells.at(8))}, std::stod(cells.at(10)), line};
     s.recipe.purpose = value_named<Purpose>(cells.at(9), "phase");
     all.push_back(std::move(s));
   }

@@ -41,10 +41,11 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
   };
   for (int trial = 0; trial < 160; ++trial) {
     Recipe r;
-    r.model = tiny();
-    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 2 * among(1, 12);
-    r.model.width = among(1, 70), r.model.layers = among(1, 4), r.model.ffn = among(1, 90), r.model.vocab = among(2, 700),
-    r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1);
+    PlainModel m{.name = "tiny"};
+    m.kv_heads = among(1, 3), m.heads = m.kv_heads * among(1, 3), m.head_dim = 2 * among(1, 12);
+    m.width = among(1, 70), m.layers = among(1, 4), m.ffn = among(1, 90), m.vocab = among(2, 700);
+    m.tied = among(0, 1), m.qkv_bias = among(0, 1), m.qk_norm = among(0, 1);
+    r.model = decoder_of(m);
     r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
     r.precision = *precision_named(std::array{"fp32", "bf16", "fp16", "fp8"}[std::size_t(among(0, 3))]);
     const auto scales = Scales(among(0, 2));
@@ -56,9 +57,9 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteForRandomConfigurations) {
     if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
     r.holding.moments = Moments(among(0, 2));
     r.keep.levels.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.layers; l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
-    if (std::int64_t(r.keep.levels.size()) != r.model.layers) r.keep.levels.resize(1);
-    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.layers));
+    for (std::int64_t l = among(0, 1) ? 1 : r.model.depth(); l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
+    if (std::int64_t(r.keep.levels.size()) != r.model.depth()) r.keep.levels.resize(1);
+    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.depth()));
     SCOPED_TRACE(
         fmt::format("trial {}: {} batch {} len {} {} {}", trial, to_json(r.model), r.batch, r.len, name_of(r.precision), r.attention));
     expect_exact(r, int(among(1, 3)));
@@ -74,7 +75,7 @@ TEST(Forecast, IsTheMeasuredPeakToTheByteOfEveryDenseFamily) {
   const auto dense = dense_models();
   for (int trial = 0; trial < 60; ++trial) {
     const DenseModel& m = dense[std::size_t(trial) % dense.size()];
-    Recipe r{m.config, among(1, 3), among(1, 50), *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))])};
+    Recipe r{m.model, among(1, 3), among(1, 50), *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))])};
     r.attention = among(0, 1) ? "flash" : "plain", r.purpose = Purpose(among(0, 2)), r.loss_rows = among(0, 1) * among(1, 200);
     if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
@@ -95,7 +96,7 @@ TEST(Forecast, EveryOpSaysWhatWorkItDoes) {
     for (const char* attention : {"flash", "plain"})
       for (const char* precision : {"bf16", "fp8"}) {
         SCOPED_TRACE(fmt::format("{} {} {}", m.name, attention, precision));
-        Recipe r{m.config, 2, 8, *precision_named(precision), {Keep::no_attention_inputs}, attention};
+        Recipe r{m.model, 2, 8, *precision_named(precision), {Keep::no_attention_inputs}, attention};
         for (const OpCall& op : forecast(r, Device{}, 1).walk.steps) {
           const std::string name = op.op.text;
           const auto ends = [&](const char* with) { return name.ends_with(with); };

@@ -25,7 +25,8 @@ class Fp8Gpu : public testing::Test {
 
 // Sides that 16 divides and 128 does not: blocks end inside tensors.
 Recipe eight_bits(Scales scales) {
-  Recipe r{{"eight", 97, 144, 2, 4, 2, 32, 208, false, 10000, 1e-5, {}}, 2, 72, *precision_named("fp8")};
+  Recipe r{decoder_of({.name = "eight", .vocab = 97, .width = 144, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 32, .ffn = 208}), 2,
+           72, *precision_named("fp8")};
   r.scales = scales;
   return r;
 }
@@ -76,7 +77,7 @@ TEST_F(Fp8Gpu, GradientsAreNearTheCpus) {
   for (const Scales scales : every_scales) expect_near_the_cpus(eight_bits(scales));
   Recipe r = eight_bits(usual_scales);
   for (const DenseModel& m : dense_models(r.model)) {
-    r.model = m.config;
+    r.model = m.model;
     expect_near_the_cpus(r);
   }
 }
@@ -107,7 +108,8 @@ TEST_F(Fp8Gpu, QuantisingAsItIsMadeChangesNoBitAndTakesFewerBytes) {
     for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
       SCOPED_TRACE(fmt::format("{} {}", names_of<Scales>.of(scales), name_of(keep)));
       Recipe r = eight_bits(scales);
-      r.model.ffn = 256, r.keep = {keep};  // SwiGLU's gradient as it is made: gate's half ends with a block
+      r.keep = {keep};
+      change_sizes(r.model, [](PlainModel& m) { m.ffn = 256; });  // SwiGLU's gradient as it is made: gate's half ends with a block
       Workshop made(r, 2, cuda_device(0));
       r.watched = true;
       Workshop stored(r, 2, cuda_device(0));
@@ -223,8 +225,10 @@ TEST_F(Fp8Gpu, TheForecastIsTheLedgerToTheByte) {
   for (int trial = 0; trial < 12; ++trial) {
     Recipe r = eight_bits(every_scales[trial % 3]);
     r.keep = {Keep(among(0, 4))};
-    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 16 * among(1, 6);
-    r.model.width = 16 * among(1, 20), r.model.layers = among(1, 3), r.model.ffn = 16 * among(1, 20), r.model.vocab = 8 * among(1, 90);
+    change_sizes(r.model, [&](PlainModel& m) {
+      m.kv_heads = among(1, 3), m.heads = m.kv_heads * among(1, 3), m.head_dim = 16 * among(1, 6);
+      m.width = 16 * among(1, 20), m.layers = among(1, 3), m.ffn = 16 * among(1, 20), m.vocab = 8 * among(1, 90);
+    });
     r.batch = 16 / std::int64_t(1 << among(0, 3)), r.len = 16 * among(1, 12);
     r.purpose = Purpose(among(0, 2)), r.holding.gradients = Gradients(among(0, 1));
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {}", trial, to_json(r.model), r.batch, r.len));
@@ -251,7 +255,8 @@ TEST_F(Fp8Gpu, WhatIsNotServedIsSaidInOneLine) {
   r.len = 75;
   EXPECT_NE(refusal(r).find("batch times len is 150; fp8 on a GPU needs a multiple of 16"), std::string::npos);
   r = eight_bits(Scales::block);
-  r.model = {"no whole tiles", 97, 128, 2, 2, 2, 64, 256, false, 10000, 1e-5, {}};
+  r.model =
+      decoder_of({.name = "no whole tiles", .vocab = 97, .width = 128, .layers = 2, .heads = 2, .kv_heads = 2, .head_dim = 64, .ffn = 256});
   r.holding = {Masters::halves, Updating::during, Gradients::none};
   EXPECT_NE(refusal(r).find("256 must divide the sides of a weight"), std::string::npos);
 }

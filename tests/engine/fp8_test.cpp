@@ -24,7 +24,9 @@ namespace {
 const Precision fp8{DType::e4m3};
 constexpr Scales all_scales[] = {Scales::tensor, Scales::row, Scales::block};
 
-ModelConfig blocky() { return {"blocky", 61, 136, 2, 4, 2, 34, 150, false, 10000, 1e-5, {}}; }
+Decoder blocky() {
+  return decoder_of({.name = "blocky", .vocab = 61, .width = 136, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 34, .ffn = 150});
+}
 Recipe recipe(Scales scales = Scales::block, Precision precision = fp8) {
   Recipe r{blocky(), 1, 140, precision};
   if (precision == fp8) r.scales = scales;
@@ -121,13 +123,13 @@ TEST(Fp8, EveryProductOfAStepReadsTheFormatsOfItsRoles) {
 TEST(Fp8, EveryProductOfADenseFamilyReadsTheFormatsOfItsRoles) {
   for (const DenseModel& m : dense_models()) {
     SCOPED_TRACE(m.name);
-    Recipe r{m.config, 2, 7, fp8};
+    Recipe r{m.model, 2, 7, fp8};
     r.keep = {Keep::no_cheap}, r.watched = true;
     Workshop w(r);
     make_lively_enough(w);
     std::set<std::string> adds;
-    if (!m.config.decoder->norms_after) adds = {"attention.out", "ffn.down"};
-    if (!m.config.decoder->norms_before) adds = {"attention.qkv.dx", "ffn.gate_up.dx"};
+    if (!m.model.norms_after) adds = {"attention.out", "ffn.down"};
+    if (!m.model.norms_before) adds = {"attention.qkv.dx", "ffn.gate_up.dx"};
     Checked checked(usual_scales, w.ctx, adds);
     w.training.watch(&checked);
     w.training.backward();
@@ -168,7 +170,7 @@ TEST(Fp8, LossAndGradientsAreNearTheOracles) {
     for (const Param& p : w.training.store().params())
       for (std::int64_t e = 0; e < p.master.count(); ++e) weights[p.spec.full_name()].push_back(double(p.master.as<float>()[e]));
     const auto *a = w.training.tokens().as<std::int32_t>(), *b = w.training.targets().as<std::int32_t>();
-    const auto expected = oracle::Lm(decoder_of(w.training.recipe().model), weights).run({a, a + 14}, {b, b + 14}, 2, 7);
+    const auto expected = oracle::Lm(w.training.recipe().model, weights).run({a, a + 14}, {b, b + 14}, 2, 7);
     w.training.forward();
     EXPECT_NEAR(w.training.loss(), expected.loss, 0.01 * expected.loss);
     w.training.backward();
@@ -205,7 +207,7 @@ TEST(Fp8, EveryDenseFamilyTrainsNearBf16AndKeepsItsBits) {
   for (const DenseModel& m : dense_models()) {
     SCOPED_TRACE(m.name);
     const auto lively_one = [&](Precision precision, Keep keep) {
-      Recipe r{m.config, 2, 7, precision};
+      Recipe r{m.model, 2, 7, precision};
       r.keep = {keep};
       auto w = std::make_unique<Workshop>(r);
       make_lively_enough(*w);
@@ -310,13 +312,13 @@ TEST(Fp8, GateAndUpKeptInEightBitsTakeHalfOfTheirBytes) {
     r.keep = {keep};
     return std::int64_t(forecast(r, h200, 1).bytes_at_peak(Phase::saved));
   };
-  const std::int64_t numbers = r.batch * r.len * 2 * r.model.ffn * r.model.layers;
+  const std::int64_t numbers = r.batch * r.len * 2 * r.model.first().ffn.width * r.model.depth();
   EXPECT_EQ(saved(Keep::no_cheap) - saved(Keep::gate_up_fp8), numbers * 2 - numbers - numbers / 128 * 4);
   Recipe automatic = r;
   const auto found = keep_that_fits(automatic, forecast_peak(automatic, h200, 1) + 1000, h200, 1);
   ASSERT_TRUE(found);
   for (const Keep k : found->levels) EXPECT_NE(k, Keep::gate_up_fp8) << "auto takes only levels that give the same bits";
-  r.keep = {Keep::gate_up_fp8}, r.model.counted = std::make_shared<Decoder>(decoder_of(r.model));
+  r.keep = {Keep::gate_up_fp8}, r.model.untrained = "a kernel for it";
   EXPECT_NE(refusal([&] { check(r); }).find("is only counted"), std::string::npos);
 }
 
@@ -389,7 +391,7 @@ TEST(Fp8, WhatCannotRunIsRefusedAndWhatCanBeForecastIs) {
   r.scales = Scales::tensor;
   EXPECT_GT(forecast_peak(r, b200, 1), 0u);
   r.scales = {};
-  r.model.ffn = 1000;
+  change_sizes(r.model, [](PlainModel& m) { m.ffn = 1000; });
   EXPECT_NE(refusal([&] { forecast(r, h200, 1); }).find("the feed-forward width is 1000; fp8 on a GPU needs a multiple of 16"),
             std::string::npos);
   EXPECT_GT(forecast_peak(r, Device{}, 1), 0u) << "a CPU takes any size";

@@ -17,7 +17,7 @@ Taken trained(const Recipe& r) { return alone(r, 2, r.served({.lr = 0.01})); }
 
 Recipe deep(const char* precision) {
   Recipe r{tiny(), 2, 9, *precision_named(precision)};
-  r.model.layers = 7;
+  change_sizes(r.model, [](PlainModel& m) { m.layers = 7; });
   return r;
 }
 

@@ -44,7 +44,7 @@ TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
 
 TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAll) {
   Recipe r{tiny(), 2, 24, {}};
-  r.model.layers = 5;
+  change_sizes(r.model, [](PlainModel& m) { m.layers = 5; });
   Workshop all(r);
   const Device cpu;
   Recipe less = r;

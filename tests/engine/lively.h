@@ -8,7 +8,9 @@
 namespace headroom::engine {
 
 // Sides that 256 divides: what a product that updates its weight requires on a GPU.
-inline ModelConfig whole_tiles() { return {"whole tiles", 97, 256, 2, 4, 4, 64, 512, false, 10000, 1e-5, {}}; }
+inline Decoder whole_tiles() {
+  return decoder_of({.name = "whole tiles", .vocab = 97, .width = 256, .layers = 2, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512});
+}
 
 // Weights large enough that every path matters.
 inline void fill_lively(Workshop& w, float size) {

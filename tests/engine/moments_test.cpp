@@ -14,7 +14,9 @@ namespace fs = std::filesystem;
 constexpr Moments smaller[] = {Moments::half, Moments::eight};
 
 // Matrices of several blocks of moments, the last of each not whole.
-ModelConfig in_blocks() { return {"in blocks", 301, 40, 2, 4, 2, 12, 52, false, 10000, 1e-5, {}}; }
+Decoder in_blocks() {
+  return decoder_of({.name = "in blocks", .vocab = 301, .width = 40, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 12, .ffn = 52});
+}
 
 Recipe recipe_with(const char* precision, Moments moments, int micro_batches = 1) {
   Recipe r{in_blocks(), 2, 9, *precision_named(precision)};
@@ -220,7 +222,9 @@ TEST(Moments, InsideProductsOnACardWhatNoKernelTakesIsRefusedInASentence) {
   Device card;
   card.kind = DeviceKind::cuda, card.sm = 90;
   const auto why = [&](const char* precision, std::int64_t width, Moments moments) -> std::string {
-    Recipe r{{"m", 512, width, 2, 4, 4, width / 4, 512, false, 10000, 1e-5, {}}, 4, 64, *precision_named(precision)};
+    Recipe r{
+        decoder_of({.name = "m", .vocab = 512, .width = width, .layers = 2, .heads = 4, .kv_heads = 4, .head_dim = width / 4, .ffn = 512}),
+        4, 64, *precision_named(precision)};
     r.holding = {Masters::halves, Updating::during, Gradients::none, moments};
     try {
       forecast(r, card, 1);

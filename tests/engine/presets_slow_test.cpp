@@ -12,7 +12,7 @@ namespace {
 TEST(Presets, ThatFitTakeWhatWasForecast) {
   const Device here = cpu_device();
   int ran = 0;
-  for (const ModelConfig& model : presets())
+  for (const Decoder& model : presets())
     for (const auto& [precision, keep] : {std::pair{"fp32", Keep::everything}, std::pair{"bf16", Keep::input}}) {
       const Recipe r{model, 1, 16, *precision_named(precision), {keep}};
       const Forecast f = forecast(r, Device{}, 2);

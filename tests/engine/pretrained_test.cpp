@@ -20,17 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ModelConfig qwen_like() {
-  ModelConfig c = tiny();
-  c.qkv_bias = c.qk_norm = true;
-  return c;
+Decoder qwen_like() {
+  Decoder d = tiny();
+  change_sizes(d, [](PlainModel& m) { m.qkv_bias = m.qk_norm = true; });
+  return d;
 }
 
 using Values = std::map<std::string, std::pair<Shape, std::vector<float>>>;
 
 // The tensors of a store under their foreign names; written out by hand, so that it shares nothing with what reads them.
 Values foreign(Workshop& w) {
-  const ModelConfig& c = w.training.recipe().model;
+  const PlainModel c = sizes_of(w.training.recipe().model);
   Values all;
   for (const Param& p : w.training.store().params()) {
     const float* at = p.master.as<float>();
@@ -301,23 +301,23 @@ TEST_F(Pretrained, EveryFamilyIsWrittenUnderItsOwnNamesAndReadBack) {
 TEST_F(Pretrained, APresetBecomesTheClassThatComputesTheSame) {
   for (const auto& [type, change] : {std::pair{"llama", 0}, std::pair{"qwen2", 1}, std::pair{"qwen3", 2}}) {
     Recipe r{tiny(), 1, 4, {}};
-    r.model.qkv_bias = change == 1, r.model.qk_norm = change == 2, r.model.tied = change == 1, r.model.rope_theta = 777;
+    change_sizes(r.model, [change = change](PlainModel& m) {
+      m.qkv_bias = change == 1, m.qk_norm = change == 2, m.tied = change == 1, m.rope_theta = 777;
+    });
     Workshop from(r);
     const fs::path place = folder_ / type;
     check_pretrained_place(r.model, place.string());
     save_pretrained(from.training, place.string());
     Recipe again = r;
     again.model = pretrained_model(place.string());
-    EXPECT_EQ(nlohmann::json::parse(again.model.file)["model_type"], type);
+    EXPECT_EQ(nlohmann::json::parse(again.model.source)["model_type"], type);
     EXPECT_TRUE(same_model(again.model, r.model)) << to_json(again.model);
     Workshop to(again);
     to.training.initialise(99);
     load_pretrained(to.training, place.string());
     EXPECT_EQ(to.weights(), from.weights());
   }
-  ModelConfig both = tiny();
-  both.qkv_bias = both.qk_norm = true;
-  EXPECT_THROW(check_pretrained_place(both, (folder_ / "both").string()), Error);
+  EXPECT_THROW(check_pretrained_place(qwen_like(), (folder_ / "both").string()), Error);
 }
 
 TEST_F(Pretrained, AFolderWithSomebodysModelIsLeftAlone) {

@@ -5,7 +5,9 @@
 namespace headroom::engine {
 namespace {
 
-ModelConfig uneven() { return {"uneven", 301, 40, 2, 4, 2, 12, 52, false, 10000, 1e-5, {}}; }
+Decoder uneven() {
+  return decoder_of({.name = "uneven", .vocab = 301, .width = 40, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 12, .ffn = 52});
+}
 
 TEST(RanksMany, GiveTheBitsOfOneAndTakeTheBytesOfTheForecast) {
   for (const char* precision : {"fp32", "bf16", "fp8"})

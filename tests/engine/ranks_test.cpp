@@ -13,7 +13,9 @@ namespace headroom::engine {
 namespace {
 
 // Runs of elements that no number of ranks divides, parameters that several ranks share, and ranks without any part of some.
-ModelConfig uneven() { return {"uneven", 301, 40, 2, 4, 2, 12, 52, false, 10000, 1e-5, {}}; }
+Decoder uneven() {
+  return decoder_of({.name = "uneven", .vocab = 301, .width = 40, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 12, .ffn = 52});
+}
 
 Recipe recipe_of(const char* precision, int micro_batches = 1) {
   Recipe r{uneven(), 2, 9, *precision_named(precision)};
@@ -44,7 +46,7 @@ TEST(Ranks, OfAnyNumberAndShardingGiveTheBitsOfOneWithAsManyMicroBatches) {
 
 TEST(Ranks, BlocksInGroupsHaveTheSameBitsInEverySharding) {
   Recipe r = recipe_of("bf16", 3);
-  r.model.layers = 5;
+  change_sizes(r.model, [](PlainModel& m) { m.layers = 5; });
   const adamw::Hyper hyper = r.served({.lr = 0.01, .clip = 0.7});
   const Taken one = alone(r, 2, hyper);
   r.micro_batches = 1;
@@ -61,7 +63,8 @@ TEST(Ranks, HoldWhatOneRankHoldsInEveryWay) {
     for (const auto& [masters, gradients] : {std::pair{Masters::halves, Gradients::whole}, std::pair{Masters::whole, Gradients::half},
                                              std::pair{Masters::halves, Gradients::half}}) {
       Recipe r = recipe_of("bf16", 3);
-      r.model.tied = tied, r.model.qkv_bias = r.model.qk_norm = !tied;
+      r.model.tied = tied;
+      change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = m.qk_norm = !tied; });
       r.holding.masters = masters, r.holding.gradients = gradients;
       const adamw::Hyper hyper = r.served({.lr = 0.01});
       const Taken one = alone(r, 3, hyper);
@@ -147,7 +150,7 @@ TEST(Ranks, EachHoldsItsPartAndTheForecastKnowsWhatIsSent) {
     const double gradients = 4 * params, blocks = 2 * (params - 2 * embedding), ends = (4 + 2) * embedding;  // the embedding is FP32
     const double weights = s == Sharding::none ? 4 * params                                                  // the gradients' sums instead
                            : s == Sharding::everything
-                               ? ends + blocks * (2 - 1 / double(r.model.layers))  // the last block's are still here
+                               ? ends + blocks * (2 - 1 / double(r.model.depth()))  // the last block's are still here
                                : ends + blocks;
     EXPECT_NEAR(f.link_bytes, others * (gradients + weights), 0.01 * others * (gradients + weights));
     if (s == Sharding::everything) {
@@ -214,7 +217,7 @@ TEST(Ranks, OfOtherStepsAreRefusedBeforeTheFirstAndTheDifferenceIsNamed) {
                                   [&](dist::Comm& comm) {
                                     Recipe r = recipe_of("bf16");
                                     r.ranks = {3, Sharding::everything};
-                                    if (comm.rank() == 1 && layout) r.model.ffn += 100;
+                                    if (comm.rank() == 1 && layout) change_sizes(r.model, [](PlainModel& m) { m.ffn += 100; });
                                     if (comm.rank() == 1 && !layout) r.attention = "plain";
                                     try {
                                       Workshop w(r, 1, {}, &comm);

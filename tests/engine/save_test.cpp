@@ -268,7 +268,7 @@ TEST(Save, AForeignCheckpointIsRefused) {
   const Folder folder;
   Workshop w({tiny(), 1, 4, {}});
   Recipe other{tiny(), 1, 4, {}};
-  other.model.ffn += 1;
+  change_sizes(other.model, [](PlainModel& m) { m.ffn += 1; });
   Workshop stranger(other);
   save(stranger.training, {3, 0, "{}"}, folder.path);
   EXPECT_THROW(load(w.training, *newest_checkpoint(folder.path)), Error);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/counted.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "engine/published.h"
 
 namespace headroom::engine {
@@ -11,7 +13,7 @@ namespace {
 
 Decoder published(const char* name) {
   for (const Published& p : published_models())
-    if (p.name == name) return decoder_of(model_from_json(p.config, p.name));
+    if (p.name == name) return model_from_json(p.config, p.name);
   throw Error(Code::bad_argument, name);
 }
 
@@ -71,6 +73,16 @@ TEST(Serving, FilesSayHowTheyAreQuantised) {
   EXPECT_EQ(int(format(R"({"quant_method":"bitsandbytes","load_in_4bit":true})")->as), int(WeightsAs::nf4));
   EXPECT_FALSE(format(R"({"quant_method":"gptq","bits":3,"group_size":128})")) << "not known, so not guessed";
   EXPECT_FALSE(format(R"({"quant_method":7})"));
+}
+
+// Sizes alone describe this model, and its file says more: the bytes of its weights.
+TEST(Serving, AFileOfPlainSizesSaysHowItIsQuantisedToo) {
+  const Decoder d =
+      model_from_json(R"({"model_type":"llama","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+      "num_attention_heads":4,"quantization_config":{"quant_method":"awq","bits":4,"group_size":128}})",
+                      "llama");
+  ASSERT_TRUE(plain_of(d));
+  EXPECT_EQ(int(weight_format(d, WeightsAs::checkpoint)->as), int(WeightsAs::int4));
 }
 
 TEST(Serving, TheCacheHasItsTypeItsPagesAndItsWindows) {

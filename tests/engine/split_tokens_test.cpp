@@ -16,7 +16,8 @@ namespace headroom::engine {
 namespace split_tokens_tests {  // a name: what is used here stays here, where a folder is one source
 
 Recipe recipe_of(const char* precision, std::int64_t batch, std::int64_t len) {
-  return {{"uneven", 301, 40, 2, 4, 2, 12, 52, false, 10000, 1e-5, {}}, batch, len, *precision_named(precision)};
+  return {decoder_of({.name = "uneven", .vocab = 301, .width = 40, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 12, .ffn = 52}),
+          batch, len, *precision_named(precision)};
 }
 Recipe split(Recipe r, int ranks, Sharding sharding = Sharding::none) {
   r.ranks = {ranks, sharding, true};
@@ -52,9 +53,9 @@ TEST(SplitTokens, LossesAndNormsAreThoseOfOneRankButForTheLastDigits) {
 TEST(SplitTokens, EveryDenseFamilyWhosePositionsTurnIsSplit) {
   for (const DenseModel& m : dense_models()) {
     SCOPED_TRACE(m.name);
-    Recipe r{m.config, 2, 24, {}};
+    Recipe r{m.model, 2, 24, {}};
     const adamw::Hyper hyper = r.served({.lr = 1e-3});
-    if (m.config.decoder->positions > 0) {
+    if (m.model.positions > 0) {
       EXPECT_THROW(check(split(r, 2)), Error);
       continue;
     }
@@ -71,7 +72,7 @@ TEST(SplitTokens, EveryDenseFamilyWhosePositionsTurnIsSplit) {
 TEST(SplitTokens, EveryShardingHasTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     Recipe r = recipe_of(precision, 2, 24);
-    r.model.qkv_bias = r.model.qk_norm = true;
+    change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = m.qk_norm = true; });
     const adamw::Hyper hyper = r.served({.lr = 0.01, .clip = 0.7});
     const Taken first = together(split(r, 3), 3, hyper)[0];
     for (const Sharding s : shardings)
@@ -130,8 +131,7 @@ TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
       for (const Param& p : one.training.store().params())
         for (const float x : one.training.store().values(p)) weights[p.spec.full_name()].push_back(double(x));
       const auto *a = one.training.tokens().as<std::int32_t>(), *b = one.training.targets().as<std::int32_t>();
-      const auto expected =
-          oracle::Lm(decoder_of(r.model), weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
+      const auto expected = oracle::Lm(r.model, weights).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
       std::map<std::string, std::vector<float>> of_ranks;  // every rank has its part of each gradient
       std::array<std::map<std::string, std::vector<float>>, 3> each;
       dist::as_threads(3, [&](dist::Comm& comm) {
@@ -210,8 +210,8 @@ TEST(SplitTokens, AForecastKnowsWhatIsSentAndThatMemoryIsDivided) {
     const Forecast f = forecast(its, Device{}, 1);
     Recipe not_split = its;
     not_split.ranks.split_tokens = false;
-    const double others = double(ranks - 1) / ranks, kv = double(2 * r.len * r.model.kv_width());
-    const double more = double(r.model.layers) * others * kv * (2 + 2 + 4);  // gathered twice in bf16, gradients exchanged in FP32
+    const double others = double(ranks - 1) / ranks, kv = double(2 * r.len * r.model.first().attention.k_width());
+    const double more = double(r.model.depth()) * others * kv * (2 + 2 + 4);  // gathered twice in bf16, gradients exchanged in FP32
     EXPECT_NEAR(f.link_bytes - forecast(not_split, Device{}, 1).link_bytes, more, 1e-3 * more);
     EXPECT_LT(double(f.bytes_at_peak(Phase::saved)), 1.2 * double(whole.bytes_at_peak(Phase::saved)) / ranks);
     EXPECT_NEAR(f.model_flops, whole.model_flops / ranks, 1e-9 * f.model_flops);

@@ -24,12 +24,14 @@ class TrainingGpu : public testing::Test {
   }
 };
 
-ModelConfig small_model() { return {"small", 97, 64, 2, 4, 2, 16, 96, false, 10000, 1e-5, {}}; }
+Decoder small_model() {
+  return decoder_of({.name = "small", .vocab = 97, .width = 64, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 96});
+}
 
-ModelConfig qwen_like() {  // with biases of q, k and v, and norms of q's and k's heads
-  ModelConfig c = small_model();
-  c.name = "qwen-like", c.qkv_bias = c.qk_norm = true;
-  return c;
+Decoder qwen_like() {  // with biases of q, k and v, and norms of q's and k's heads
+  Decoder d = small_model();
+  change_sizes(d, [](PlainModel& m) { m.name = "qwen-like", m.qkv_bias = m.qk_norm = true; });
+  return d;
 }
 
 Recipe recipe(const char* precision, const char* attention = "flash", Keep keep = Keep::everything) {
@@ -37,9 +39,9 @@ Recipe recipe(const char* precision, const char* attention = "flash", Keep keep 
   return r;
 }
 
-std::vector<ModelConfig> models() {  // and one of every dense family
-  std::vector<ModelConfig> all{small_model(), qwen_like()};
-  for (const DenseModel& m : dense_models(small_model())) all.push_back(m.config);
+std::vector<Decoder> models() {  // and one of every dense family
+  std::vector<Decoder> all{small_model(), qwen_like()};
+  for (const DenseModel& m : dense_models(small_model())) all.push_back(m.model);
   return all;
 }
 
@@ -73,14 +75,13 @@ Ran run(const Recipe& r, const Device& d) {
 // fp32: the same arithmetic in another order. The small formats: at most twice the error of the CPU's engine in the same precision.
 TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
   const Device card = cuda_device(0);
-  for (const ModelConfig& model : models()) {
+  for (const Decoder& model : models()) {
     const auto table = param_table(model);
     Recipe exactly = recipe("fp32");
     exactly.model = model;
     const Ran exact = run(exactly, {});
     int served = 0;
-    const bool jumps =
-        decoder_of(model).layers[0].ffn.function == activation::Function::relu;  // its slope does, where rounding turns a sign
+    const bool jumps = model.layers[0].ffn.function == activation::Function::relu;  // its slope does, where rounding turns a sign
     for (const char* precision : {"fp32", "tf32", "bf16", "fp16"})
       for (const char* attention : {"flash", "plain"}) {
         if (jumps && precision != std::string("fp32")) continue;
@@ -88,8 +89,7 @@ TEST_F(TrainingGpu, GradientsAreThoseOfTheCpu) {
         r.model = model;
         try {
           check(r);
-          for (const DecoderLayer& l : decoder_of(model).layers)
-            attention::choose(problem_of(l.attention, 2, 40, 40, r.precision), card, attention);
+          for (const DecoderLayer& l : model.layers) attention::choose(problem_of(l.attention, 2, 40, 40, r.precision), card, attention);
         } catch (const Error&) { continue; }  // nothing on this card serves it
         SCOPED_TRACE(fmt::format("{} {} {}", model.name, precision, attention));
         ++served;
@@ -120,7 +120,7 @@ TEST_F(TrainingGpu, EveryKeepLevelGivesTheSameBits) {
   const Device card = cuda_device(0);
   for (const char* precision : {"fp32", "bf16"})
     for (const char* attention : {"flash", "plain"})
-      for (const ModelConfig& model : models()) {
+      for (const Decoder& model : models()) {
         Recipe r = recipe(precision, attention);
         r.model = model;
         Workshop all(r, 2, card);
@@ -159,7 +159,8 @@ TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
 }
 
 TEST_F(TrainingGpu, WhatWaitsOnTheHostGivesTheSameBitsLaunchedAndRecorded) {
-  Recipe r{{"deep", 300, 256, 9, 4, 4, 64, 512, false, 10000, 1e-5, {}}, 2, 256, *precision_named("bf16")};
+  Recipe r{decoder_of({.name = "deep", .vocab = 300, .width = 256, .layers = 9, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512}), 2,
+           256, *precision_named("bf16")};
   r.micro_batches = 2;
   Workshop all(r, 2, cuda_device(0));
   r.keep = {Keep::no_cheap, 1, 7};
@@ -233,9 +234,9 @@ TEST_F(TrainingGpu, SmallerMomentsLearnAsOnACpuAndRepeatInAGraph) {
 TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
   const Device card = cuda_device(0);
   if (card.sm / 10 != 9) GTEST_SKIP() << "needs Hopper";
-  ModelConfig cut_tiles = whole_tiles();
-  cut_tiles.ffn = 424;
-  const std::pair<ModelConfig, Keep> all[] = {
+  Decoder cut_tiles = whole_tiles();
+  change_sizes(cut_tiles, [](PlainModel& m) { m.ffn = 424; });
+  const std::pair<Decoder, Keep> all[] = {
       {whole_tiles(), Keep::everything}, {whole_tiles(), Keep::no_product}, {whole_tiles(), Keep::input}, {cut_tiles, Keep::everything}};
   for (const auto& [model, keep] : all) { expect_never_held_learns_the_same({model, 2, 64, *precision_named("bf16"), {keep}}, 30, card); }
 }
@@ -243,10 +244,10 @@ TEST_F(TrainingGpu, GradientsThatAreNeverHeldLearnTheSameAndRepeatInAGraph) {
 TEST_F(TrainingGpu, GradientsThatAreNeverHeldRefuseAWidthThatTheKernelDoesNotServe) {
   Recipe r = recipe("bf16");
   r.holding = {Masters::halves, Updating::during, Gradients::none};
-  r.model.ffn = 100;
+  change_sizes(r.model, [](PlainModel& m) { m.ffn = 100; });
   try {
     forecast_peak(r, cuda_device(0), 2);
-    ADD_FAILURE() << "a feed-forward width of " << r.model.ffn << " was taken";
+    ADD_FAILURE() << "a feed-forward width of 100 was taken";
   } catch (const Error& e) { EXPECT_EQ(e.at.code, Code::unsupported) << e.what(); }
 }
 
@@ -294,10 +295,12 @@ TEST_F(TrainingGpu, TheForecastIsTheLedgerToTheByte) {
   };
   for (int trial = 0; trial < 24; ++trial) {
     Recipe r = recipe(among(0, 1) ? "bf16" : "fp16", among(0, 1) ? "flash" : "plain", Keep(among(0, 4)));
-    r.model.kv_heads = among(1, 3), r.model.heads = r.model.kv_heads * among(1, 3), r.model.head_dim = 8 * among(1, 12);
-    r.model.width = 8 * among(1, 40), r.model.layers = among(1, 3), r.model.ffn = 8 * among(1, 40), r.model.vocab = 8 * among(1, 90);
-    r.model.tied = among(0, 1), r.model.qkv_bias = among(0, 1), r.model.qk_norm = among(0, 1), r.batch = among(1, 3), r.len = among(1, 300),
-    r.loss_rows = among(0, 1) * among(1, 200);
+    change_sizes(r.model, [&](PlainModel& m) {
+      m.kv_heads = among(1, 3), m.heads = m.kv_heads * among(1, 3), m.head_dim = 8 * among(1, 12);
+      m.width = 8 * among(1, 40), m.layers = among(1, 3), m.ffn = 8 * among(1, 40), m.vocab = 8 * among(1, 90);
+      m.tied = among(0, 1), m.qkv_bias = among(0, 1), m.qk_norm = among(0, 1);
+    });
+    r.batch = among(1, 3), r.len = among(1, 300), r.loss_rows = among(0, 1) * among(1, 200);
     r.purpose = Purpose(among(0, 2)), r.holding.gradients = Gradients(among(0, 1));
     if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
     SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {}", trial, to_json(r.model), r.batch, r.len, r.attention));

@@ -25,7 +25,7 @@ void make_lively(Workshop& w, float size = 0.4f) {
 // Frequencies that no one formula gives; tests/ops/rope_scaling_test.cpp holds them to transformers'.
 std::map<bool, oracle::Lm::Turned> turned_of(const Recipe& r) {
   std::map<bool, oracle::Lm::Turned> all;
-  for (const DecoderLayer& l : decoder_of(r.model).layers) {
+  for (const DecoderLayer& l : r.model.layers) {
     if (l.attention.turned.scaling == rope::Scaling::none) continue;
     const auto f = rope::frequencies(l.attention.turned, l.attention.turned_dim(), r.len);
     all[l.attention.window > 0] = {f.of_pair, f.magnitude};
@@ -39,7 +39,7 @@ oracle::Result oracle_of(Workshop& w) {
     for (std::int64_t e = 0; e < p.master.count(); ++e) weights[p.spec.full_name()].push_back(double(p.master.as<float>()[e]));
   const Recipe& r = w.training.recipe();
   const auto *a = w.training.tokens().as<std::int32_t>(), *b = w.training.targets().as<std::int32_t>();
-  return oracle::Lm(decoder_of(r.model), weights, turned_of(r)).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
+  return oracle::Lm(r.model, weights, turned_of(r)).run({a, a + r.batch * r.len}, {b, b + r.batch * r.len}, r.batch, r.len);
 }
 
 double relative_error(const std::vector<double>& expected, const float* got) {
@@ -83,7 +83,7 @@ TEST(Training, BiasesAndHeadNormsAreThoseOfTheOracle) {  // Qwen2's and Qwen3's
     for (const auto& [name, unit] : {std::pair{"fp32", 0x1p-23}, std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}}) {
       SCOPED_TRACE(fmt::format("{} {}", which, name));
       Recipe r{tiny(), 2, 7, *precision_named(name)};
-      r.model.qkv_bias = which & 1, r.model.qk_norm = which & 2;
+      change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = which & 1, m.qk_norm = which & 2; });
       // The 4 numbers of a head's norm are sums of what was rounded at q, at k and at their gradients.
       expect_oracle(r, 8 * unit, (r.precision.dtype == DType::f32 ? 40 : 24) * unit);
     }
@@ -94,7 +94,7 @@ TEST(Training, EveryDenseFamilyIsThatOfTheOracle) {
     for (const auto& [name, unit] : {std::pair{"fp32", 0x1p-23}, std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}})
       for (const char* attention : {"flash", "plain"}) {
         SCOPED_TRACE(fmt::format("{} {} {}", m.name, name, attention));
-        Recipe r{m.config, 2, 7, *precision_named(name)};
+        Recipe r{m.model, 2, 7, *precision_named(name)};
         r.attention = attention;
         const bool whole = r.precision.dtype == DType::f32;  // scores of large weights magnify what 16 bits round
         expect_oracle(r, 8 * unit, (whole ? 60 : 24) * unit, whole ? 0.4f : 0.2f);
@@ -127,7 +127,7 @@ TEST(Training, EveryKeepLevelGivesTheSameBits) {
     for (const char* attention : {"flash", "plain"}) {
       Recipe r{tiny(), 2, 9, *precision_named(precision)};
       r.attention = attention;
-      r.model.qkv_bias = r.model.qk_norm = precision == std::string("bf16");
+      change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = m.qk_norm = precision == std::string("bf16"); });
       Workshop all(r);
       make_lively(all);
       all.training.backward();
@@ -148,7 +148,7 @@ TEST(Training, BlocksInGroupsGiveTheSameBitsAndTakeTheirForecast) {
   for (const char* precision : {"fp32", "bf16", "fp8"})
     for (const bool during : {false, true}) {
       Recipe r{tiny(), 2, 9, *precision_named(precision)};
-      r.model.layers = 5;
+      change_sizes(r.model, [](PlainModel& m) { m.layers = 5; });
       if (during) r.holding.updating = Updating::during;
       const auto trained = [](const Recipe& recipe) {
         Workshop w(recipe);
@@ -179,7 +179,7 @@ TEST(Training, GroupsHoldFewerInputsAndCostOneMoreForward) {
     r.keep = k;
     return forecast(r, h200, 1);
   };
-  const std::int64_t layers = r.model.layers, input = r.len * r.model.width * 2;
+  const std::int64_t layers = r.model.depth(), input = r.len * r.model.width * 2;
   const Forecast all = of({}), least = of({Keep::input}), groups = of({Keep::input, 8});
   ASSERT_EQ(layers % 8, 0);
   EXPECT_EQ(std::int64_t(least.peak_bytes - groups.peak_bytes), (layers - layers / 8 - 7) * input);
@@ -195,7 +195,7 @@ TEST(Training, GroupsHoldFewerInputsAndCostOneMoreForward) {
 TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
   for (const DenseModel& m : dense_models())
     for (const char* precision : {"fp32", "bf16"}) {
-      Recipe r{m.config, 2, 9, *precision_named(precision)};
+      Recipe r{m.model, 2, 9, *precision_named(precision)};
       Workshop all(r);
       make_lively(all);
       all.training.backward();

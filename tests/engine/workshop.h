@@ -2,12 +2,16 @@
 #pragma once
 #include "engine/feed_random.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "engine/transfer.h"
 #include "gpu/place.h"
 
 namespace headroom::engine {
 
-inline ModelConfig tiny() { return {"tiny", 19, 16, 2, 4, 2, 4, 24, false, 10000, 1e-5, {}}; }
+inline Decoder tiny() {
+  return decoder_of({.name = "tiny", .vocab = 19, .width = 16, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn = 24});
+}
 
 struct Workshop {
   Device device;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/forecast.h"
+#include "engine/models.h"
 
 namespace headroom::studies {
 namespace {

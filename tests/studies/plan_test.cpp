@@ -55,7 +55,7 @@ std::string words_of(const nlohmann::json& row) {
                      word("update"), row["micro_batch"].get<int>(), row["micro_batches"].get<int>(), word("sharding"));
 }
 
-Plan plan_of(ModelConfig model) {
+Plan plan_of(Decoder model) {
   Plan p;
   p.model = std::move(model), p.batch = 4, p.len = 24, p.most = 100000;
   for (const char* name : {"fp32", "bf16", "fp16"}) p.levers.precision.push_back(*precision_named(name));
@@ -63,9 +63,11 @@ Plan plan_of(ModelConfig model) {
 }
 
 TEST(Plan, ListsASettingAsFittingExactlyWhenItsDryRunFits) {
-  ModelConfig narrow = tiny(), tied = tiny(), biased = tiny();
-  tied.tied = true, biased.qkv_bias = biased.qk_norm = true, narrow.layers = 1;
-  for (const ModelConfig& model : {tiny(), narrow, tied, biased}) {
+  Decoder narrow = tiny(), tied = tiny(), biased = tiny();
+  tied.tied = true;
+  change_sizes(biased, [](engine::PlainModel& m) { m.qkv_bias = m.qk_norm = true; });
+  change_sizes(narrow, [](engine::PlainModel& m) { m.layers = 1; });
+  for (const Decoder& model : {tiny(), narrow, tied, biased}) {
     Plan p = plan_of(model);
     const auto peaks = dry_runs(p);
     ASSERT_GT(peaks.size(), 100u);
@@ -202,7 +204,7 @@ TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
   ModelMemory m;
   m.model = tiny(), m.batches = {64}, m.lens = {512}, m.levers.precision = {*precision_named("bf16")};
   m.device = card;
-  const auto& c = m.model;
+  const engine::PlainModel c = sizes_of(m.model);
   std::map<std::string, double> sizes{{"B", 64},
                                       {"N", 512},
                                       {"V", c.vocab},

@@ -11,9 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/config.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
 #include "engine/params.h"
+#include "engine/plain_model.h"
 #include "report/render.h"
 
 namespace headroom::studies::precision {
@@ -56,7 +57,7 @@ TEST(Autocast, TheToyModelIsAsPytorchCastsIt) {
 
 TEST(Autocast, TheLanguageModelReadsItsWeightsAsTheEngineKeepsThem) {
   for (const bool tied : {false, true}) {
-    engine::ModelConfig config = engine::presets().front();
+    engine::Decoder config = engine::presets().front();
     config.tied = tied;
     const Autocast a = autocast(op_model_from_json(engine::to_json(config), "config"), headroom_policy(), DType::bf16);
     std::map<std::string, DType> read;
@@ -98,7 +99,10 @@ const std::map<std::string, std::string> outputs{{"x", "embedding"},
 TEST(Autocast, EveryTensorOfTheEnginesDryStepHasTheDtypeOfThePolicy) {
   for (auto precision : {"fp32", "bf16", "fp16"})
     for (const bool tied : {false, true}) {
-      engine::Recipe recipe{{"tiny", 19, 16, 2, 4, 2, 4, 24, tied, 10000, 1e-5, {}}, 2, 8, *precision_named(precision)};
+      engine::Recipe recipe{
+          engine::decoder_of(
+              {.name = "tiny", .vocab = 19, .width = 16, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn = 24, .tied = tied}),
+          2, 8, *precision_named(precision)};
       const Autocast a = autocast(op_model_from_json(engine::to_json(recipe.model), "tiny"), headroom_policy(), recipe.precision.dtype);
       std::map<std::string, int> seen;
       for (const Entry& e : engine::forecast(recipe, Device{}, 1).entries) {

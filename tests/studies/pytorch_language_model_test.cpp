@@ -6,7 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/config.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "report/render.h"
 #include "studies/memory/model.h"
 #include "studies/memory/model_pytorch.h"
@@ -240,13 +241,8 @@ TEST(PyTorchLanguageModel, RowsCarryWhatTheSpecificationNames) {
   asked.lens = {32, 64};
   asked.device = device_described("h200");
   asked.memory_bytes = 4ull << 30;
-  asked.model.name = "tiny";
-  asked.model.vocab = 10000;
-  asked.model.width = 64;
-  asked.model.ffn = 128;
-  asked.model.layers = 2;
-  asked.model.heads = asked.model.kv_heads = 2;
-  asked.model.head_dim = 32;
+  asked.model =
+      engine::decoder_of({.name = "tiny", .vocab = 10000, .width = 64, .layers = 2, .heads = 2, .kv_heads = 2, .head_dim = 32, .ffn = 128});
   const auto json = nlohmann::json::parse(render_json(memory_model(asked).record));
   ASSERT_EQ(json.at("rows").size(), 2u);
   for (const auto& row : json.at("rows"))
@@ -266,10 +262,10 @@ TEST(PyTorchLanguageModel, AnIntervalOfParametersIn16BitsHasRoomForLogitsInFp32)
   asked.device = device_described("h100");
   asked.batches = {2}, asked.lens = {1024}, asked.levers.precision = {{DType::bf16}}, asked.levers.attention = {"flash"};
   asked.as_pytorch.parameters = Parameters::half;
-  engine::ModelConfig& c = asked.model;
-  c.name = "llama", c.vocab = 16000, c.width = 512, c.ffn = 1536, c.layers = 8, c.heads = 8, c.head_dim = 64;
+  engine::PlainModel llama{.name = "llama", .vocab = 16000, .width = 512, .layers = 8, .heads = 8, .head_dim = 64, .ffn = 1536};
   for (const auto& [kv_heads, program_mib] : {std::pair{8, 1028.5}, std::pair{2, 988.0}}) {
-    c.kv_heads = kv_heads;
+    llama.kv_heads = kv_heads;
+    asked.model = decoder_of(llama);
     const auto row = nlohmann::json::parse(render_json(memory_model(asked).record)).at("rows")[0];
     EXPECT_LT(row["train_peak_bytes"].get<double>(), program_mib * (1 << 20));
     EXPECT_GT(row["at_most_bytes"].get<double>(), program_mib * (1 << 20));

@@ -6,6 +6,8 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "memory/ledger.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
@@ -350,7 +352,7 @@ ReportRun step_run(const std::string& machine) {
   StepTime asked;
   asked.models = {engine::model_described("small")}, asked.batch = 1, asked.lens = {64},
   asked.levers.precision = {{DType::bf16, Math::exact}};
-  asked.models[0].layers = 2;
+  change_sizes(asked.models[0], [](engine::PlainModel& m) { m.layers = 2; });
   StepRow row;
   row.model = "small", row.batch = 1, row.len = 64, row.levers.precision = asked.levers.precision[0], row.phase = engine::Purpose::training,
   row.ms = 1;

@@ -13,7 +13,7 @@ namespace headroom::engine {
 
 struct CountedTraining::Run {
   const Recipe r;
-  const Decoder d;
+  const Decoder& d = r.model;
   Context& ctx;
   dist::Comm* comm;
   ParamStore store;
@@ -23,7 +23,6 @@ struct CountedTraining::Run {
 
   Run(const Recipe& recipe, Context& c, dist::Comm* given)
       : r(recipe),
-        d(decoder_of(recipe.model)),
         ctx(c),
         comm(recipe.ranks.count > 1 ? given : nullptr),
         store(r.model, {r.precision.dtype, r.purpose, r.holding, r.ranks, r.micro_batches}, c, comm),

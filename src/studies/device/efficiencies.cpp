@@ -5,6 +5,7 @@
 
 #include "base/threads.h"
 #include "engine/expected.h"
+#include "engine/plain_model.h"
 #include "studies/step/step_rows.h"
 
 namespace headroom::studies {
@@ -89,10 +90,15 @@ double either_way(double ratio) { return std::max(ratio, 1 / ratio); }
 }  // namespace
 
 engine::Recipe recipe_of(const EfficiencyStep& s) {
-  engine::ModelConfig c;
-  c.name = s.model, c.vocab = s.vocab, c.width = s.width, c.layers = s.layers, c.heads = s.heads, c.kv_heads = s.kv_heads;
-  c.head_dim = s.width / s.heads, c.ffn = s.ffn;
-  return engine::recipe_of(c, s.batch, s.len, {.precision = s.precision}, s.phase);
+  const engine::PlainModel sizes{.name = s.model,
+                                 .vocab = s.vocab,
+                                 .width = s.width,
+                                 .layers = s.layers,
+                                 .heads = s.heads,
+                                 .kv_heads = s.kv_heads,
+                                 .head_dim = s.width / s.heads,
+                                 .ffn = s.ffn};
+  return engine::recipe_of(decoder_of(sizes), s.batch, s.len, {.precision = s.precision}, s.phase);
 }
 
 EfficienciesAsked usual_efficiencies(const Device& device) {

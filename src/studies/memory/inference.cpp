@@ -49,14 +49,14 @@ std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::i
 }
 
 InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision precision) {
-  const engine::Decoder whole = engine::decoder_of(m.model), d = engine::rank_of(whole, m.ranks.count);
+  const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
   const std::uint64_t peak = b.peak() + stand_in_of(m, d, 1, len, precision);
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
-  r.weights = format_of(m, whole).as;
+  r.weights = format_of(m, m.model).as;
   r.cache = m.serving.cache, r.page = m.serving.page, r.chunk = m.serving.chunk, r.gpus = m.ranks.count;
   r.params = engine::param_count(m.model);
-  r.active_params = engine::active_param_count(whole);
+  r.active_params = engine::active_param_count(m.model);
   r.weight_bytes = b.weight_bytes;
   r.cache_bytes = b.cache_bytes;
   r.cache_bytes_of_token = std::uint64_t(engine::cache_bytes(d, 1, 1, m.serving.cache == CacheAs::fp8 ? DType::e4m3 : precision.dtype));
@@ -76,10 +76,10 @@ std::int64_t largest_batch(const ModelMemory& m, const Room& room, std::int64_t 
 }
 
 void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
-  const engine::Decoder d = engine::decoder_of(m.model);
+  const engine::Decoder& d = m.model;
   const bool said_by_file = m.serving.weights == engine::WeightsAs::checkpoint,
              known = engine::weight_format(d, m.serving.weights).has_value();
-  for (const std::string& what : m.model.left_out)
+  for (const std::string& what : m.model.not_counted)
     if (!what.starts_with("the quantisation of") || (said_by_file && !known))
       r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
@@ -103,7 +103,7 @@ std::vector<Lever<ModelMemory>> levers_of_serving() {
   using engine::WeightsAs;
   const auto weights = [](WeightsAs as) {
     return [as](ModelMemory& m) {
-      const auto now = engine::weight_format(engine::decoder_of(m.model), m.serving.weights);
+      const auto now = engine::weight_format(m.model, m.serving.weights);
       const bool whole = now && (now->as == WeightsAs::precision || (now->as == WeightsAs::fp8 && as == WeightsAs::int4));
       m.serving.weights = as;
       return whole;
@@ -117,7 +117,7 @@ std::vector<Lever<ModelMemory>> levers_of_serving() {
 
 std::optional<std::uint64_t> peak_of_serving(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision p) {
   try {
-    const engine::Decoder d = engine::rank_of(engine::decoder_of(m.model), m.ranks.count);
+    const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
     return inference_bytes(m, batch, len, p).peak() + stand_in_of(m, d, 1, len, p);
   } catch (const Error& e) {
     if (e.at.code == Code::interrupted) throw;
@@ -171,8 +171,8 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
         "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps, and --weights fp8 of inference",
         name_of(precision));
   stop_if_interrupted();
-  const engine::Decoder whole = engine::decoder_of(m.model), d = engine::rank_of(whole, m.ranks.count);
-  engine::check_tokens(d, len, m.model.name);
+  const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
+  engine::check_tokens(d, len);
   InferenceBytes b;
   const auto walked = [&](Inference how, std::int64_t chunk, Ledger& ledger, double* ms) {  // the peak
     Arena arena(&ledger);
@@ -180,7 +180,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
     Context ctx{arena, m.device};
     ctx.dry_workers = m.workers;
     ctx.walk = &walk;
-    engine::Generation g = generation_of(m, whole, how == Inference::prefill ? 1 : batch, len, precision);
+    engine::Generation g = generation_of(m, m.model, how == Inference::prefill ? 1 : batch, len, precision);
     g.chunk = chunk;
     engine::run_inference(d, g, how, ctx);
     const Ceilings& c = m.device.ceilings;
@@ -210,7 +210,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
 
 Outcome memory_inference(const ModelMemory& m) {
   const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
-  const engine::Decoder d = engine::decoder_of(m.model);
+  const engine::Decoder& d = m.model;
   std::vector<InferenceRow> rows;
   bool fits = false;
   for (const Precision precision : m.levers.precision)
@@ -240,7 +240,7 @@ Outcome memory_inference(const ModelMemory& m) {
 
 Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
-  const engine::Decoder d = engine::decoder_of(m.model);
+  const engine::Decoder& d = m.model;
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
   std::set<std::int64_t> lens{asked_len};
   for (std::int64_t len = 1024; len <= std::min(most_len, engine::most_tokens(d)); len *= 2) lens.insert(len);

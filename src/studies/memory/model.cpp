@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/decoder.h"
+#include "engine/plain_model.h"
 #include "engine/recipe.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
@@ -70,8 +71,7 @@ Case case_of(const ModelMemory& s, const Recipe& r, bool keep_found) {
 }
 
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
-Recipe probe_of(Recipe r) {
-  auto& m = r.model;
+Recipe probe_of(Recipe r, engine::PlainModel m) {
   m.vocab = 1009;
   if (r.holding.gradients == engine::Gradients::none) {  // sizes that ops/product_update serves
     m.width = 512;
@@ -92,6 +92,7 @@ Recipe probe_of(Recipe r) {
     m.kv_heads = 3;
     m.heads = 6;
   }
+  r.model = decoder_of(m);
   r.batch = 13;
   r.len = (r.formats().quantised() ? 16 : 17) * (r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1);
   r.loss_rows = 11;
@@ -106,7 +107,8 @@ std::vector<Symbol> symbols_of(const Recipe& probe, const Recipe& r, const Devic
                           {"N", probe.len, r.len},
                           {"B·N", probe.batch * probe.len, r.batch * r.len},
                           {"C", probe.loss_rows, std::min(chunk, rows)}};
-  const auto of = [&](const char* name, auto size) { out.push_back({name, size(probe.model), size(r.model)}); };
+  const engine::PlainModel of_probe = sizes_of(probe.model), asked = sizes_of(r.model);
+  const auto of = [&](const char* name, auto size) { out.push_back({name, size(of_probe), size(asked)}); };
   of("V", [](const auto& m) { return m.vocab; });
   of("W", [](const auto& m) { return m.width; });
   of("F", [](const auto& m) { return m.ffn; });
@@ -130,8 +132,8 @@ Key key_of(const Entry& e) { return {e.phase, e.name.text, e.dtype}; }
 Table components(const Case& c, const ModelMemory& s) {
   std::map<Key, Shape> probe;
   std::vector<Symbol> symbols;
-  if (!c.recipe.model.counted && !c.recipe.model.decoder) {  // what is only counted has sizes of its own in every layer: numbers alone
-    const Recipe other = probe_of(c.recipe);
+  if (const auto sizes = plain_of(c.recipe.model)) {  // others may have sizes of their own in every layer: numbers alone
+    const Recipe other = probe_of(c.recipe, *sizes);
     symbols = symbols_of(other, c.recipe, s.device);
     const Forecast shapes = engine::forecast(other, s.device, s.workers);
     for (const Entry& e : shapes.entries) probe.try_emplace(key_of(e), e.shape);
@@ -188,8 +190,7 @@ Table phases(const Case& c) {
 std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64_t Recipe::*which, const Room& room) {
   const std::int64_t other = r.batch * r.len / (r.*which);
   const std::int64_t unit = which == &Recipe::len && r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1;  // two stripes a rank
-  const std::int64_t most =
-      which == &Recipe::len ? engine::most_tokens(engine::decoder_of(r.model)) : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t most = which == &Recipe::len ? engine::most_tokens(r.model) : std::numeric_limits<std::int64_t>::max();
   return unit * largest(std::min((std::int64_t(1) << 31) / other / unit - 1, most / unit), [&](std::int64_t n) {
            Recipe tried = r;
            tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
@@ -275,8 +276,8 @@ Outcome memory_of_steps(const ModelMemory& s) {
   Record r{"", "", {}};
   r.add(Part{Note{fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name)}});
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
-    r.add(Part{Note{words + (s.model.counted ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
-  for (const std::string& what : s.model.left_out) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+    r.add(Part{Note{words + (!s.model.trained() ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
+  for (const std::string& what : s.model.not_counted) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);
   if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});

@@ -18,7 +18,7 @@
 namespace headroom::studies {
 
 struct ModelMemory {
-  engine::ModelConfig model;
+  engine::Decoder model;
   std::vector<std::int64_t> batches{4}, lens{1024};
   engine::LeverLists levers{.precision = {}, .attention = {}};  // a row for each combination; none: the device's usual precision, flash
   engine::Ranks ranks{};                                        // bytes are of one of them

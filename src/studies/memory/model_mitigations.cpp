@@ -57,15 +57,15 @@ class Ways {
         r.keep = {Keep(k), 1, Keep(k) == Keep::input ? 0 : r.keep.host};
       });
     const bool has_host = device_.kind == DeviceKind::cuda;  // a CPU's own memory is the host's
-    if (has_host && now_.model.layers > 2 && now_.host() == 0 && now_.keep.first() != Keep::input && !now_.model.counted)
+    if (has_host && now_.model.depth() > 2 && now_.host() == 0 && now_.keep.first() != Keep::input && now_.model.trained())
       add(
           [level = now_.keep.first()](const Forecast& f) {
             return fmt::format("what blocks keep waits in host memory, {} of it (--keep {}); each way {} cross the link",
                                bytes_in_words(double(f.host_bytes)), WordsOf<Keeping>::to(Keeping::on_host(Keeping::every_block, level)),
                                bytes_in_words(f.host_moved_bytes / 2));
           },
-          [](Recipe& r) { r.keep.host = int(r.model.layers); });
-    if (now_.model.layers == 1) return;
+          [](Recipe& r) { r.keep.host = int(r.model.depth()); });
+    if (now_.model.depth() == 1) return;
     Recipe grouped = now_;
     grouped.keep = {Keep::input, 0};
     add(fmt::format("keep one input of {} blocks (--keep {})", grouped.group(), WordsOf<Keeping>::to(grouped.kept_as())),
@@ -117,7 +117,7 @@ class Ways {
           },
           [&](Recipe& r) { on_ranks(r), r.ranks.sharding = sharding; });
     }
-    const bool may_split = !now_.model.counted && engine::decoder_of(now_.model).positions == 0;
+    const bool may_split = now_.model.trained() && now_.model.positions == 0;
     if (may_split && !now_.ranks.split_tokens && now_.len % (2 * std::int64_t(ranks)) == 0)
       add(
           [ranks](const Forecast& f) {

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
+#include "engine/plain_model.h"
 #include "gpu/architecture.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
@@ -47,17 +48,16 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
 }
 
 engine::Recipe ours(const LanguageModel& m) {
-  engine::ModelConfig c;
-  c.name = "as PyTorch's";
-  c.vocab = m.vocab;
-  c.width = m.width;
-  c.layers = m.layers;
-  c.heads = m.heads;
-  c.ffn = m.ffn;
-  c.tied = m.tied;
-  c.kv_heads = m.kv_heads ? m.kv_heads : m.heads;
-  c.head_dim = m.head_dim ? m.head_dim : m.width / m.heads;
-  return {c, m.batch, m.len, m.precision};
+  const engine::PlainModel sizes{.name = "as PyTorch's",
+                                 .vocab = m.vocab,
+                                 .width = m.width,
+                                 .layers = m.layers,
+                                 .heads = m.heads,
+                                 .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
+                                 .head_dim = m.head_dim ? m.head_dim : m.width / m.heads,
+                                 .ffn = m.ffn,
+                                 .tied = m.tied};
+  return {decoder_of(sizes), m.batch, m.len, m.precision};
 }
 
 bool accounted_for(const LanguageModel& m) {
@@ -238,11 +238,11 @@ std::string in_words(const LanguageModel& m) {
   return words;
 }
 
-std::vector<std::string> left_out(const engine::ModelConfig& c, const LanguageModel& m) {
-  std::vector<std::string> all = c.left_out;
+std::vector<std::string> left_out(const engine::Decoder& d, const LanguageModel& m) {
+  std::vector<std::string> all = d.not_counted;
   if (m.compile == pytorch::Compile::none) return all;
-  if (c.qkv_bias) all.emplace_back("gradients of the biases of q, k and v, while backward runs");
-  if (c.qk_norm) all.emplace_back("what the norms of q and k keep for backward");
+  if (m.qkv_bias) all.emplace_back("gradients of the biases of q, k and v, while backward runs");
+  if (m.qk_norm) all.emplace_back("what the norms of q and k keep for backward");
   return all;
 }
 
@@ -348,7 +348,7 @@ std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, 
 }
 
 pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
-  const engine::ModelConfig& c = asked.model;
+  const engine::PlainModel c = sizes_of(asked.model);  // check_pytorch_account has found nothing beside them
   LanguageModel m;
   m.vocab = c.vocab;
   m.width = c.width;

@@ -70,7 +70,7 @@ struct Share {
 std::vector<Share> shares_of(const Plan& p) {
   std::vector<Share> all;
   if (p.batch % p.gpus == 0) all.push_back({p.batch / p.gpus, false});
-  if (p.gpus > 1 && p.batch <= p.gpus && p.len % (2 * std::int64_t(p.gpus)) == 0 && !p.model.counted) all.push_back({p.batch, true});
+  if (p.gpus > 1 && p.batch <= p.gpus && p.len % (2 * std::int64_t(p.gpus)) == 0 && p.model.trained()) all.push_back({p.batch, true});
   return all;
 }
 
@@ -312,7 +312,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(f.all.size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
   note(engine::why_not_trained(p.model));
-  for (const std::string& what : p.model.left_out) note(fmt::format("Not in the account: {}.", what));
+  for (const std::string& what : p.model.not_counted) note(fmt::format("Not in the account: {}.", what));
   note(f.room.words);
   std::vector<Recipe> recipes;
   for (const Setting& s : f.all) recipes.push_back(s.recipe);
@@ -379,7 +379,7 @@ void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f, const std::
 
 void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {
   const double link = p.device.ceilings.link_bytes_per_s;
-  const bool runs = !p.model.counted && p.use == ModelUse::train;
+  const bool runs = p.model.trained() && p.use == ModelUse::train;
   r.add(Part{Note{fmt::format(
       "Bytes, times and FLOPs are of one of the {} GPUs, from the same dry walk with its part of the store. link_ms_at_least is what it "
       "sends, at {}; of that the step waits for exposed_ms. Sharding: none replicates, optimizer is ZeRO-1, gradients ZeRO-2, everything "
@@ -414,7 +414,7 @@ Outcome plan_of_training(const Plan& p) {
            "half and none are rounded to the precision; with update during nothing is clipped."}});
   add_notes_of_time(r, p, f, rows);
   const bool levels_asked = std::any_of(p.levers.keep.begin(), p.levers.keep.end(), [](const auto& k) { return !k.found(); });
-  if (!levels_asked && !p.model.counted && shown.front()->recipe.keep.first() != engine::Keep::everything)
+  if (!levels_asked && p.model.trained() && shown.front()->recipe.keep.first() != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
   if (p.gpus > 1) add_several_gpus(r, p, f);
   return yes_or_no(std::move(r), fits);

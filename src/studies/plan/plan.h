@@ -45,7 +45,7 @@ inline engine::LeverLists levers_to_try() {
 }
 
 struct Plan {
-  engine::ModelConfig model;
+  engine::Decoder model;
   std::int64_t batch = 4, len = 1024;
   int gpus = 1;
   int per_host = 8;

@@ -1,7 +1,6 @@
 #include "studies/plan/ways.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "base/text.h"
@@ -80,15 +79,6 @@ void each_choice(const Plan& p, const Recipe& like, Body&& body) {
   }
 }
 
-// What a model has beside its own fields is said layer by layer: change(decoder) of a copy.
-template <class Change>
-void change_layers(engine::ModelConfig& m, Change&& change) {
-  if (!m.decoder) return;
-  auto changed = std::make_shared<engine::Decoder>(*m.decoder);
-  change(*changed);
-  m.decoder = std::move(changed);
-}
-
 std::vector<Way> sorted(std::vector<Way> all) {
   std::stable_sort(all.begin(), all.end(),
                    [](const Way& a, const Way& b) { return a.ms != b.ms ? a.ms < b.ms : a.setting.flops < b.setting.flops; });
@@ -98,24 +88,23 @@ std::vector<Way> sorted(std::vector<Way> all) {
 // Heads, the feed-forward layer and the vocabulary are divided. A layer adds up its halves over the GPUs, forward and backward: four
 // all-reduces, and nothing goes on before they are done.
 std::string tensor_why_not(const Plan& p) {
-  const auto& m = p.model;
-  if (m.counted) return "a model that is only counted";
-  if (m.heads % p.gpus != 0 || m.kv_heads % p.gpus != 0)
-    return fmt::format("{} heads and {} key heads do not divide by {}", m.heads, m.kv_heads, p.gpus);
-  return m.ffn % p.gpus != 0 ? fmt::format("a feed-forward width of {} does not divide by {}", m.ffn, p.gpus) : "";
+  if (!p.model.trained()) return "a model that is only counted";
+  for (const auto& [a, f] : p.model.layers) {
+    if (a.heads % p.gpus != 0 || a.kv_heads % p.gpus != 0)
+      return fmt::format("{} heads and {} key heads do not divide by {}", a.heads, a.kv_heads, p.gpus);
+    if (f.width % p.gpus != 0) return fmt::format("a feed-forward width of {} does not divide by {}", f.width, p.gpus);
+  }
+  return "";
 }
 std::vector<Way> tensor_ways(const Plan& p, const Recipe& like) {
   std::vector<Way> all;
   each_choice(p, like, [&](Recipe r) {
     const double stream = double(r.batch) * double(r.len) * double(r.model.width) * double(size_of(r.precision.dtype));
     const double layer = 4 * 2 * stream * (p.gpus - 1) / p.gpus;
-    r.model.heads /= p.gpus, r.model.kv_heads /= p.gpus, r.model.ffn /= p.gpus, r.model.vocab = (r.model.vocab + p.gpus - 1) / p.gpus;
-    change_layers(r.model, [&](engine::Decoder& d) {
-      d.vocab = r.model.vocab;
-      for (engine::DecoderLayer& l : d.layers) l.attention.heads /= p.gpus, l.attention.kv_heads /= p.gpus, l.ffn.width /= p.gpus;
-    });
+    r.model.vocab = (r.model.vocab + p.gpus - 1) / p.gpus;
+    for (auto& [a, f] : r.model.layers) a.heads /= p.gpus, a.kv_heads /= p.gpus, f.width /= p.gpus;
     Way w{"tensor parallel", setting_of(p, r)};
-    w.setting.link_bytes = layer * double(r.model.layers) * r.micro_batches;
+    w.setting.link_bytes = layer * double(r.model.depth()) * r.micro_batches;
     w.exposed_ms = link_ms(p, w.setting.link_bytes);
     w.ms = w.setting.ms_at_least > 0 && w.exposed_ms > 0 ? w.setting.ms_at_least + w.exposed_ms : 0;
     w.peak = w.setting.peak();
@@ -127,16 +116,15 @@ std::vector<Way> tensor_ways(const Plan& p, const Recipe& like) {
 // Blocks are divided, one forward one backward: the first stage holds what as many micro-batches keep as there are stages, and for a share
 // of (stages − 1) / (micro-batches + stages − 1) a GPU waits for the others.
 std::string pipeline_why_not(const Plan& p) {
-  if (p.model.counted) return "a model that is only counted";
-  return p.model.layers < p.gpus ? fmt::format("{} layers make no {} stages", p.model.layers, p.gpus) : "";
+  if (!p.model.trained()) return "a model that is only counted";
+  return p.model.depth() < p.gpus ? fmt::format("{} layers make no {} stages", p.model.depth(), p.gpus) : "";
 }
 std::vector<Way> pipeline_ways(const Plan& p, const Recipe& like) {
   std::vector<Way> all;
   each_choice(p, like, [&](Recipe r) {
     const double stream = double(r.batch) * double(r.len) * double(r.model.width) * double(size_of(r.precision.dtype));
     const int micros = r.micro_batches, stages = p.gpus;
-    r.model.layers = (r.model.layers + stages - 1) / stages;
-    change_layers(r.model, [&](engine::Decoder& d) { d.layers.resize(std::size_t(r.model.layers)); });
+    r.model.layers.resize(std::size_t((r.model.depth() + stages - 1) / stages));
     Way w{"pipeline parallel", setting_of(p, r)};
     w.setting.link_bytes = 2 * stream * micros;
     w.bubble = double(stages - 1) / double(micros + stages - 1);
@@ -151,7 +139,7 @@ std::vector<Way> pipeline_ways(const Plan& p, const Recipe& like) {
 WayRow row_of(const Plan& p, const Way& w, bool runs, const Room& room) {
   WayRow row{.way = w.name, .with = levers_of(w.setting.recipe), .runs = runs, .fits = room.holds(w.peak), .peak_bytes = w.peak};
   row.link_bytes = w.setting.link_bytes;
-  row.bytes_a_layer = w.setting.link_bytes / double(std::max<std::int64_t>(1, p.model.layers));
+  row.bytes_a_layer = w.setting.link_bytes / double(std::max<std::int64_t>(1, p.model.depth()));
   if (p.device.ceilings.link_bytes_per_s > 0) row.exposed_ms = w.exposed_ms;
   if (w.bubble > 0) row.bubble = w.bubble;
   if (w.ms <= 0) return row;
@@ -168,7 +156,7 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
     std::vector<Setting> some;
     std::copy_if(all.begin(), all.end(), std::back_inserter(some), is);
     const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak(); });
-    if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak()}, !p.model.counted, room));
+    if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak()}, p.model.trained(), room));
     return s && s->recipe.holding.updating == engine::Updating::during ? s->peak() : 0;  // where no gradient waits for the update
   };
   constexpr std::pair<Sharding, const char*> shardings[] = {{Sharding::none, "replicas"},

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "engine/config.h"
+#include "engine/models.h"
 #include "engine/params.h"
 #include "studies/precision/rows.h"
 
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 // The engine's step, one block standing for all. Weights carry the names of the engine's table of parameters. linear_add adds its
 // product to the residual stream, which is its output; the input named here is what is multiplied.
-OpModel language_model(const engine::ModelConfig& c) {
+OpModel language_model(const engine::Decoder& c) {
   OpModel m{c.name,
             {},
             {},

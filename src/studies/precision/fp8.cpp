@@ -13,6 +13,8 @@
 #include "engine/data.h"
 #include "engine/feed_random.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
+#include "engine/plain_model.h"
 #include "gpu/place.h"
 #include "memory/block.h"
 #include "ops/matmul/reference.h"
@@ -132,7 +134,14 @@ std::vector<Fp8Row> rows_of_a_step(const Fp8Settings& s) {
   check(s.width % s.heads == 0 && s.width / s.heads % 2 == 0, Code::bad_argument,
         "--width {} must be {} heads of an even dimension; choose others", s.width, s.heads);
   engine::Recipe r;
-  r.model = {"fp8", 256, s.width, s.layers, s.heads, s.heads, s.width / s.heads, 4 * s.width, false, 10000, 1e-5, {}};
+  r.model = engine::decoder_of({.name = "fp8",
+                                .vocab = 256,
+                                .width = s.width,
+                                .layers = s.layers,
+                                .heads = s.heads,
+                                .kv_heads = s.heads,
+                                .head_dim = s.width / s.heads,
+                                .ffn = 4 * s.width});
   r.batch = s.batch;
   r.len = s.len;
   r.precision = {DType::bf16};
@@ -296,7 +305,7 @@ double block_format_db(std::string_view format, const Case& c, const Fp8Settings
 
 std::vector<SmallFormatRow> small_formats(const Fp8Settings& s, Context& ctx) {
   double weights = 0;  // of the blocks of the largest preset
-  const engine::ModelConfig& model = engine::presets().back();
+  const engine::Decoder& model = engine::presets().back();
   for (const engine::ParamSpec& p : engine::param_table(model))
     if (p.multiplied && p.layer >= 0) weights += double(p.shape.count());
   const Case &even = hurting[0], &outliers = hurting[1];

@@ -43,7 +43,7 @@ std::vector<StepCase> cases_of(const StepTime& s) {
   std::vector<Purpose> phases = s.phases;
   std::sort(phases.begin(), phases.end());
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
-  for (const engine::ModelConfig& model : s.models)
+  for (const engine::Decoder& model : s.models)
     for (const engine::Levers& levers : each_of(s.levers))
       for (const auto len : lens)
         for (const Purpose phase : phases)
@@ -130,7 +130,7 @@ std::string in_words(const std::vector<std::int64_t>& documents) {
   return words;
 }
 
-Recipe recipe_of(const StepTime& s, const engine::ModelConfig& model, const engine::Levers& levers, std::int64_t len, Purpose phase) {
+Recipe recipe_of(const StepTime& s, const engine::Decoder& model, const engine::Levers& levers, std::int64_t len, Purpose phase) {
   Recipe r = engine::recipe_of(model, s.batch, len, levers, phase, s.ranks);
   r.documents = engine::packed_as(s.documents);
   return r;

@@ -16,7 +16,7 @@
 namespace headroom::studies {
 
 struct StepTime {
-  std::vector<engine::ModelConfig> models;
+  std::vector<engine::Decoder> models;
   std::int64_t batch = 4;
   std::vector<std::int64_t> lens{128};
   std::vector<std::int64_t> documents{};  // lengths, packed into every row in place of a length; none: a row is one sequence
@@ -115,7 +115,7 @@ void describe(Of<StepRow> auto& r, auto&& f) {
 
 std::string in_words(const std::vector<std::int64_t>& documents);  // the words of StepRow::documents
 // One of the steps that are asked for: what every command that takes a StepTime runs or forecasts.
-engine::Recipe recipe_of(const StepTime&, const engine::ModelConfig&, const engine::Levers&, std::int64_t len, engine::Purpose);
+engine::Recipe recipe_of(const StepTime&, const engine::Decoder&, const engine::Levers&, std::int64_t len, engine::Purpose);
 std::vector<std::int64_t> lens_of(const StepTime&);  // with documents, their total length; an Error if that is 0
 
 // group: of the ranks that take a step together, each of which calls. The first keeps rows; bytes are those of one rank, tokens those of all.

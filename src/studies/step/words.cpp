@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "engine/models.h"
 #include "gpu/architecture.h"
 
 namespace headroom::studies {
@@ -26,8 +27,8 @@ void check_served(const engine::LeverLists& levers, const Device& device) {
 
 namespace headroom {
 
-RowObject JsonOf<engine::ModelConfig>::to(const engine::ModelConfig& c) { return parse_json<RowObject>(engine::to_json(c), "a model"); }
-engine::ModelConfig JsonOf<engine::ModelConfig>::from(const RowObject& j) {
+RowObject JsonOf<engine::Decoder>::to(const engine::Decoder& c) { return parse_json<RowObject>(engine::to_json(c), "a model"); }
+engine::Decoder JsonOf<engine::Decoder>::from(const RowObject& j) {
   return engine::model_from_json(j.dump(), j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : "a model");
 }
 

@@ -32,8 +32,8 @@ void show_changed(Table& t, const std::vector<Row>& rows) {
 
 namespace headroom {
 template <>
-struct JsonOf<engine::ModelConfig> {
-  static RowObject to(const engine::ModelConfig&);
-  static engine::ModelConfig from(const RowObject&);
+struct JsonOf<engine::Decoder> {
+  static RowObject to(const engine::Decoder&);
+  static engine::Decoder from(const RowObject&);
 };
 }  // namespace headroom

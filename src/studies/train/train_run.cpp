@@ -175,7 +175,7 @@ void find_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
 // from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
 // bits: they replace those that are kept. Rows before it are those of the run that made it.
 Life life_of(const TrainRun& r, const engine::Position& at, const std::string& settings_before, const Device& device, const Host& host) {
-  RowObject all{{"model", JsonOf<engine::ModelConfig>::to(r.recipe.model)}, {"seed", r.seed}};
+  RowObject all{{"model", JsonOf<engine::Decoder>::to(r.recipe.model)}, {"seed", r.seed}};
   all.update(json_of(r));
   const auto settings = parse_json<RowObject>(at.settings, "settings");
   all["data"] = settings["data"];
@@ -216,7 +216,7 @@ void begin_with(Training& t, const std::string& folder) {
 
 }  // namespace
 
-engine::ModelConfig model_of_init(const std::string& folder) {
+engine::Decoder model_of_init(const std::string& folder) {
   if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::describe_checkpoint(*checkpoint).model;
   return engine::pretrained_model(folder);
 }

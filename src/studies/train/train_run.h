@@ -92,7 +92,7 @@ void describe(Of<TrainRow> auto& r, auto&& f) {
 }
 
 // Of init: what model its weights are of.
-engine::ModelConfig model_of_init(const std::string& folder);
+engine::Decoder model_of_init(const std::string& folder);
 
 // What the newest checkpoint in a folder was trained in: a run that goes on from it and names no precision does so in that one.
 std::optional<Precision> precision_of_checkpoint(const std::string& folder);

@@ -1,0 +1,184 @@
+#include "engine/models.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "engine/hugging_face.h"
+#include "engine/plain_model.h"
+#include "engine/published.h"
+
+namespace headroom::engine {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Decoder gpt(const char* name, std::int64_t vocab, std::int64_t width, std::int64_t ffn, std::int64_t layers, std::int64_t heads) {
+  return decoder_of({.name = name,
+                     .vocab = vocab,
+                     .width = width,
+                     .layers = layers,
+                     .heads = heads,
+                     .kv_heads = heads,
+                     .head_dim = width / heads,
+                     .ffn = ffn});
+}
+
+void read(const Json& j, const char* key, std::int64_t& into) {
+  check(j.is_number_integer() && (!j.is_number_unsigned() || j.get<std::uint64_t>() >> 63 == 0), Code::bad_argument,
+        "model: '{}' is {}, it must be a whole number", key, j.dump());
+  into = j.get<std::int64_t>();
+}
+void read(const Json& j, const char* key, double& into) {
+  check(j.is_number(), Code::bad_argument, "model: '{}' is {}, it must be a number", key, j.dump());
+  into = j.get<double>();
+}
+void read(const Json& j, const char* key, bool& into) {
+  check(j.is_boolean(), Code::bad_argument, "model: '{}' is {}, it must be true or false", key, j.dump());
+  into = j.get<bool>();
+}
+void read(const Json&, const char*, std::string&) {}  // a name may be anything: the caller knows another
+
+Decoder own(const Json& j, const std::string& name) {
+  PlainModel m;
+  std::vector<std::string> known;
+  describe(m, [&](auto&, const Description& d) { known.emplace_back(d.name); });
+  for (const auto& [key, value] : j.items())
+    check(std::find(known.begin(), known.end(), key) != known.end(), Code::bad_argument,
+          "model: '{}' is not a key of a model file; there are {}{}. A config.json of Hugging Face has a model_type", key, joined(known),
+          did_you_mean(key, known));
+  describe(m, [&](auto& member, const Description& d) {
+    if (const auto at = j.find(d.name); at != j.end() && !at->is_null()) read(*at, d.name, member);
+  });
+  m.name = name;
+  if (m.kv_heads == 0) m.kv_heads = m.heads;
+  if (m.head_dim == 0 && m.heads > 0) {
+    check(m.width % m.heads == 0, Code::bad_argument, "model: width {} is not a multiple of {} heads; give head_dim", m.width, m.heads);
+    m.head_dim = m.width / m.heads;
+  }
+  check(m);
+  return decoder_of(m);
+}
+
+}  // namespace
+
+const std::vector<Decoder>& presets() {
+  static const std::vector<Decoder> all = {
+      gpt("small", 10000, 768, 3072, 12, 12), gpt("medium", 10000, 1024, 4096, 24, 16), gpt("large", 10000, 1280, 5120, 36, 20),
+      gpt("xl", 10000, 1600, 6400, 48, 25),   gpt("2.7B", 10000, 2560, 10240, 32, 32),  gpt("xl-2026", 10000, 2560, 10240, 32, 32),
+      gpt("10B", 10000, 4608, 12288, 50, 36), gpt("8B", 151936, 4096, 11008, 34, 32),
+  };
+  return all;
+}
+
+Decoder model_from_json(std::string_view text, std::string_view name) {
+  const Json j = parse_json(text, fmt::format("model: '{}'", name));
+  check(j.is_object(), Code::bad_argument, "model: '{}' does not describe a model: it is not a JSON object", name);
+  const std::string called = j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : std::string(name);
+  if (!is_hugging_face(j)) return own(j, called);
+  Decoder d = decoder_from(j);
+  d.name = called;
+  return d;
+}
+
+namespace {
+
+Decoder model_in_file(const std::filesystem::path& path) {
+  return model_from_json(read_file(path.string(), "model", most_json_bytes),
+                         path.stem() == "config" && path.has_parent_path()
+                             ? std::filesystem::absolute(path).parent_path().filename().string()
+                             : path.stem().string());
+}
+
+// The newest config.json that Hugging Face's own programs have kept of ORGANISATION/NAME; empty: none.
+std::filesystem::path in_hub_cache(std::string_view name) {
+  const auto said = [](const char* variable) { return std::string(std::getenv(variable) ? std::getenv(variable) : ""); };
+  const std::filesystem::path home = !said("HF_HOME").empty() ? said("HF_HOME") : said("HOME") + "/.cache/huggingface";
+  const std::filesystem::path hub = !said("HF_HUB_CACHE").empty() ? std::filesystem::path(said("HF_HUB_CACHE")) : home / "hub";
+  std::string folder = "models--" + std::string(name);
+  folder.replace(folder.find('/'), 1, "--");
+  std::error_code ignored;
+  std::filesystem::path newest;
+  std::filesystem::file_time_type when{};
+  for (const auto& snapshot : std::filesystem::directory_iterator(hub / folder / "snapshots", ignored)) {
+    const auto config = snapshot.path() / "config.json";
+    const auto written = std::filesystem::last_write_time(config, ignored);
+    if (!std::filesystem::exists(config, ignored) || (!newest.empty() && written < when)) continue;
+    newest = config, when = written;
+  }
+  return newest;
+}
+
+}  // namespace
+
+Decoder model_described(std::string_view typed) {
+  std::string presets_named;
+  std::vector<std::string> names;
+  for (const Decoder& c : presets()) {
+    if (c.name == typed) return c;
+    presets_named += (presets_named.empty() ? "" : ", ") + c.name;
+    names.push_back(c.name);
+  }
+  std::filesystem::path path(typed);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    path /= "config.json";
+    check(std::filesystem::exists(path, ignored), Code::bad_argument, "model: the folder '{}' holds no config.json", typed);
+  }
+  const std::string why = why_no_file(path.string());
+  if (why.empty()) return model_in_file(path);
+  const bool of_hub = std::count(typed.begin(), typed.end(), '/') == 1 && !typed.ends_with(".json") && typed.front() != '/';
+  if (of_hub)
+    if (const auto cached = in_hub_cache(typed); !cached.empty()) {
+      Decoder c = model_in_file(cached);
+      c.name = typed.substr(typed.find('/') + 1);
+      return c;
+    }
+  if (const Published* p = published_model(typed)) return model_from_json(p->config, p->name);
+  check(!of_hub, Code::bad_argument,
+        "model: {} is not known, in no folder here and not in the hub's cache; fetch its description (hf download {} config.json "
+        "--local-dir DIR) and name that DIR",
+        typed, typed);
+  std::string lower;
+  for (const char c : typed) lower += char(std::tolower(static_cast<unsigned char>(c)));
+  for (const Published& p : published_models()) {
+    names.emplace_back(p.name);
+    for (char& c : names.back()) c = char(std::tolower(static_cast<unsigned char>(c)));
+  }
+  const auto ends_like = [&](const std::string& name) {  // as 70b does for llama-3.1-70b
+    const auto at = name.rfind(lower);
+    return lower.size() > 1 && at != std::string::npos && at > 0 && !std::isalnum(static_cast<unsigned char>(name[at - 1])) &&
+           name[at - 1] != '.';
+  };
+  std::vector<std::string> of_this_size;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(of_this_size), ends_like);
+  check(of_this_size.empty(), Code::bad_argument,
+        "model: '{}' says no model by itself; name one, as {}, a JSON file, or a folder with a config.json", typed, joined(of_this_size));
+  throw Error(Code::bad_argument,
+              fmt::format("model: {}; name one of {}, a published model as llama-3.1-8b, a JSON file, or a folder with a config.json{}",
+                          why, presets_named, did_you_mean(lower, names)));
+}
+
+std::string to_json(const Decoder& model) {
+  Json j = Json::object();
+  const PlainModel sizes = sizes_of(model);
+  if (model.source.empty() || plain_of(model))
+    describe(sizes, [&](const auto& member, const Description& d) { j[d.name] = member; });
+  else
+    j = parse_json(model.source, "model");
+  j["name"] = model.name;
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
+}
+
+bool same_model(const Decoder& a, const Decoder& b) {
+  Decoder named = a;
+  named.name = b.name;
+  return to_json(named) == to_json(b);
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,20 @@
+// Models by name and as files: presets, published ones, JSON, the folders of Hugging Face.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/decoder.h"
+
+namespace headroom::engine {
+
+const std::vector<Decoder>& presets();
+
+// A preset's name, a JSON file (ours, with the keys of plain_model.h, or a Hugging Face config.json), or a folder that holds a config.json.
+Decoder model_described(std::string_view name_or_file);
+Decoder model_from_json(std::string_view text, std::string_view name);
+std::string to_json(const Decoder&);  // as our own file where its keys say everything, else as the config.json that described it
+
+bool same_model(const Decoder&, const Decoder&);  // whatever they are called
+
+}  // namespace headroom::engine
