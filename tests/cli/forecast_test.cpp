@@ -142,6 +142,14 @@ TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
   EXPECT_NE(e.out.find("there is no attention"), std::string::npos) << e.out;
 }
 
+TEST_F(Forecast, WhatTheObserverSaysIsInTheAnswerAndItsJson) {
+  const Json j = json("--device h100", "batch=1 notes", 0);
+  ASSERT_EQ(j["uncertain"]["said"].size(), 1u);
+  EXPECT_EQ(j["uncertain"]["said"][0]["what"], "note");
+  EXPECT_EQ(j["uncertain"]["said"][0]["text"], "times were not known");
+  EXPECT_NE(run(line("--device h100", "batch=1 notes")).out.find("note: times were not known."), std::string::npos);
+}
+
 TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
   const std::string advice = "--try measures which allocator setting ends it";
   const Ended without = run(line("--device h100", "batch=1 spare")), with = run(line("--try --device h100", "batch=1 spare"));
@@ -191,6 +199,20 @@ TEST_F(Forecast, AProgramWithoutACardIsSaid) {
   const Ended early = run("forecast --device h100 --db " + db_ + " -- sh -c 'echo no such file >&2; exit 5'");
   EXPECT_EQ(early.code, 1);
   EXPECT_NE(early.err.find("exit code 5: no such file"), std::string::npos) << early.err;
+}
+
+TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {
+  if (std::system("python3 -c pass > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no python3";
+  fs::create_directories(folder_ / "torch");
+  put("torch/__init__.py", "from . import version\n__version__ = '2.9.0+cpu'\n");
+  put("torch/version.py", "cuda = None\n");
+  put("train.py", "import torch\nprint('trains for hours on the CPU')\n");
+  const Ended e = shell("PYTHONPATH=" + folder_.string() + " $H forecast --device h100 --db " + db_ + " -- python3 train.py");
+  EXPECT_EQ(e.code, 1);
+  EXPECT_TRUE(e.out.empty()) << e.out;
+  EXPECT_NE(e.err.find("its PyTorch 2.9.0+cpu is a build without CUDA"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("pip install torch --index-url https://download.pytorch.org/whl/cu"), std::string::npos) << e.err;
+  EXPECT_EQ(e.err.find("trains for hours"), std::string::npos) << e.err;
 }
 
 TEST_F(Forecast, NothingIsLeftBehind) {

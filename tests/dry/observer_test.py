@@ -62,7 +62,9 @@ class Observer(unittest.TestCase):
 
     def test_a_torch_of_the_cpu_is_told(self):
         torch = self.folder({"torch/__init__.py": "from . import version\n__version__ = '2.9.0+cpu'\n", "torch/version.py": "cuda = None\n"})
-        self.assertEqual(self.run_python("import torch; print(torch.__version__)", torch), ["mark torch|2.9.0+cpu|0", "2.9.0+cpu"])
+        self.assertEqual(self.run_python("import torch; print('trains on the CPU')", torch), ["mark torch|2.9.0+cpu|0"])
+        lines = self.run_python("import torch; print(torch.__version__)", torch, HEADROOM_DRY_VALUES="0")
+        self.assertEqual(lines, ["mark torch|2.9.0+cpu|0", "2.9.0+cpu"])
 
     def test_an_import_that_fails_fails_as_it_did(self):
         torch = self.folder({"torch/__init__.py": "raise ImportError('broken here')\n"})
@@ -74,8 +76,43 @@ class Observer(unittest.TestCase):
         torch = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = '99.0'\n"})
         lines = self.run_python("import torch; print('goes on')", torch)
         self.assertEqual(lines[0], "mark torch|9.0|1")
-        self.assertTrue(lines[1].startswith("mark note|the observer could not begin: "), lines)
+        self.assertTrue(lines[1].startswith("mark note|the observer could not begin with torch: "), lines)
         self.assertEqual(lines[2], "goes on")
+
+    def test_pytorchs_own_kernels_are_chosen_where_only_a_card_knows_times(self):
+        inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
+                                "torch/_inductor/__init__.py": "", "torch/_inductor/runtime/__init__.py": "",
+                                "torch/_inductor/select_algorithm.py": """
+            class ExternKernelCaller: pass
+            class TritonTemplateCaller: pass
+            class AlgorithmSelectorCache:
+                def __call__(self, name, choices):
+                    return min(self.make_benchmark_fn()(choices).items(), key=lambda c: c[1])[0], len(choices)
+                @classmethod
+                def make_benchmark_fn(cls):
+                    return lambda choices: {c: float("inf") if hasattr(c, "fails") else -float(i) for i, c in enumerate(choices)}
+            """, "torch/_inductor/runtime/coordinate_descent_tuner.py": """
+            class CoordescTuner:
+                def call_func(self, func, config): return func(config)
+                def autotune(self, func, config, timing=None): return min((func(c), c) for c in range(config, 9))[1]
+            """})
+        code = """
+            from headroom_dry import start, tuning
+            tuning.begin(start.after_import)
+            from torch._inductor import select_algorithm as s
+            from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
+            own, failing, other = s.ExternKernelCaller(), s.ExternKernelCaller(), [s.TritonTemplateCaller() for _ in range(20)]
+            failing.fails = True
+            cache = s.AlgorithmSelectorCache()
+            for choices in ([*other, own], [own], other, [*other, failing, own]):
+                best, run = cache("mm", choices)
+                print(best is own or best is other[0], run)
+            tried = []
+            print(CoordescTuner().autotune(tried.append, 4), tried, CoordescTuner().autotune(tried.append, 4, 1.0), tried)
+            """
+        lines = self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0")[1:]
+        self.assertEqual(lines[0], "mark note|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
+        self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]"])
 
     def test_what_the_observer_sends_at_the_end_waits_for_nobody(self):
         code = """

@@ -216,6 +216,26 @@ class Program(unittest.TestCase):
         answer, _ = self.forecast(self.file("slow_end.py", text), options=["--device", "h100"])
         self.assertIsNotNone(answer["uncertain"]["high_bytes"])
 
+    def test_max_autotune_compiles_two_choices_and_says_so(self):
+        text = """
+            import torch
+            torch.set_default_device("cuda")
+            model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).bfloat16()
+            optimizer = torch.optim.SGD(model.parameters())
+            run = torch.compile(model, mode="max-autotune-no-cudagraphs")
+            for _ in range(3):
+                run(torch.randn(1024, 512, dtype=torch.bfloat16)).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            print("SEEN", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
+            """
+        answer, said = self.forecast(self.file("tuned.py", text), options=["--device", "h100", "--steps", "50"])
+        seen = next(line.split() for line in said.splitlines() if "SEEN" in line)
+        self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
+        self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
+        self.assertIn("PyTorch's own were kept", " ".join(row["text"] for row in answer["uncertain"]["said"]))
+        self.assertNotIn("for 21 choices", said)
+
     def test_each_of_two_ranks_is_told(self):
         text = """
             import os, torch

@@ -199,7 +199,7 @@ class Reading {
       story_.torch = text;
       story_.torch_with_cuda = m.value != 0;
     } else if (what == "replaced" || what == "cannot" || what == "note") {
-      story_.said.emplace_back(what, text);
+      story_.said.push_back({std::string(what), std::string(text)});
     }
     story_.observed = true;
   }

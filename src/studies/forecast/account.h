@@ -48,11 +48,11 @@ struct ProcessStory {
   std::uint64_t pinned_bytes = 0, managed_bytes = 0;  // peaks
   std::vector<UnknownValueRow> values;
   std::vector<OnlyAcceptedRow> functions;
-  std::vector<std::string> static_runtimes;               // files that bring a runtime of their own
-  std::vector<std::pair<std::string, std::string>> said;  // the observer's remarks: kind (replaced, cannot, note) and text
-  std::string end;                                        // why the observer ended the program; empty: it did not
-  bool waits = false;                                     // because a loop waits for a value to change; else enough steps were done
-  std::string torch;                                      // its version; empty: not known
+  std::vector<std::string> static_runtimes;  // files that bring a runtime of their own
+  std::vector<SaidRow> said;                 // the observer's remarks
+  std::string end;                           // why the observer ended the program; empty: it did not
+  bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
+  std::string torch;                         // its version; empty: not known
   bool torch_with_cuda = true;
   dry::StepTimed time;  // a step's; story_of leaves it empty
   std::int64_t unknown_values() const;

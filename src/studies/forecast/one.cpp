@@ -38,12 +38,13 @@ std::string first_words_of(const std::vector<std::string>& program) { return pro
                   fmt::format("'{}' brings a CUDA runtime of its own, in {}: its calls cannot be answered; use a build that "
                               "links libcudart.so",
                               name, joined(p.static_runtimes)));
-  const bool cpu_only = run.says("not compiled with cuda") ||
-                        std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return !p.torch_with_cuda; });
-  if (cpu_only)
-    throw Error(Code::unsupported,
-                "its PyTorch is a build for CPUs, which has no CUDA allocator; install the CUDA build, which needs no GPU: "
-                "pip install torch --index-url https://download.pytorch.org/whl/cu130");
+  const auto without_cuda = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch_with_cuda; });
+  if (without_cuda != run.processes.end() || run.says("not compiled with cuda"))
+    throw Error(
+        Code::unsupported,
+        fmt::format("its PyTorch{} is a build without CUDA, which has no CUDA allocator; install the CUDA build, which needs no GPU: "
+                    "pip install torch --index-url https://download.pytorch.org/whl/cu130",
+                    without_cuda == run.processes.end() ? "" : " " + without_cuda->torch));
   if (run.ended.exit_code != 0) {
     const std::string last = run.last_line();
     throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}", name, run.ended.exit_code,

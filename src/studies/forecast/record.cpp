@@ -101,6 +101,14 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
   return rows;
 }
 
+std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however many ranks say it
+  std::vector<SaidRow> rows;
+  for (const ProcessStory& p : t.processes)
+    for (const SaidRow& s : p.said)
+      if (std::ranges::none_of(rows, [&](const SaidRow& r) { return r.what == s.what && r.text == s.text; })) rows.push_back(s);
+  return rows;
+}
+
 Record uncertain_of(const Told& t, bool for_people) {
   const auto values = values_of(t);
   const auto functions = functions_of(t);
@@ -112,7 +120,8 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
-    return r.add(Part{table_of("functions", "", functions)});
+    r.add(Part{table_of("functions", "", functions)});
+    return r.add(Part{table_of("said", "", said_of(t))});
   }
   const auto note = [&](std::string text) { r.add(Part{Note{std::move(text), false}}); };
   if (values.empty() && t.row.accepted_functions == 0)
@@ -275,9 +284,7 @@ Record told_record(const Told& t, bool for_people) {
   r.add(Part{Note{in_words(t.time), false}});
   add_tables(t, true, r);
   r.add(Part{uncertain_of(t, true)});
-  for (const ProcessStory& p : t.processes) {
-    for (const auto& [what, text] : p.said) r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});
-  }
+  for (const auto& [what, text] : said_of(t)) r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});
   return r;
 }
 

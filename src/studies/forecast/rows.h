@@ -217,4 +217,12 @@ void describe(Of<OnlyAcceptedRow> auto& r, auto&& f) {
   f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
 }
 
+struct SaidRow {  // what a process's observer changed, could not change, or has to say: replaced, cannot, note
+  std::string what, text;
+};
+void describe(Of<SaidRow> auto& r, auto&& f) {
+  f(r.what, {.name = "what"});
+  f(r.text, {.name = "text"});
+}
+
 }  // namespace headroom::studies

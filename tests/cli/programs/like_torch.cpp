@@ -117,6 +117,8 @@ int main(int argc, char** argv) {
     mark("torch", "2.11.0", 1);
     report = [](void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) {};
   }
+  if (said("notes"))
+    for (int i = 0; i < 2; ++i) mark("note", "times were not known", 0);
   Segment weights, saved, spare;
   if (said("spare")) {  // a segment that nothing uses again
     if (!take(spare, 1024 * mib)) out_of_memory(1024 * mib);

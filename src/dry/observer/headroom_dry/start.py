@@ -7,26 +7,42 @@ import sys
 from . import library
 
 
+DRY = os.environ.get("HEADROOM_DRY_VALUES", "1") != "0"  # else the program runs for real and is only listened to
+
+
 def observe(torch):
     cuda = getattr(torch.version, "cuda", None)
     library.mark("torch", torch.__version__, int(cuda is not None))
     if cuda is None:
+        if DRY:
+            _end_without_cuda()
         return
     from . import places, requests, steps, substitutes
     places.begin(torch)
     requests.begin(torch)
     steps.begin(torch)
-    if os.environ.get("HEADROOM_DRY_VALUES", "1") != "0":
-        from . import values
+    if DRY:
+        from . import tuning, values
         steps.values = values.Values(torch)
+        tuning.begin(after_import)
     substitutes.begin(torch)
 
 
+def _end_without_cuda():
+    """What it would do on the CPU says nothing of a card, and may take hours."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(1)
+
+
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds `torch` in the usual way, and calls `observe` once its code has run."""
+    """Finds a module in the usual way, and calls `then` once its code has run."""
+
+    def __init__(self, name, then):
+        self.name, self.then = name, then
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -37,14 +53,21 @@ class AfterImport(importlib.abc.MetaPathFinder):
                 loader.exec_module = run
                 run(module)
                 try:
-                    observe(module)
+                    self.then(module)
                 except Exception as e:  # the program goes on without an observer, and the answer says so
-                    library.mark("note", f"the observer could not begin: {type(e).__name__}: {e}")
+                    library.mark("note", f"the observer could not begin with {name}: {type(e).__name__}: {e}")
                     if os.environ.get("HEADROOM_DRY_TALK", "0") != "0":
                         raise
             loader.exec_module = exec_module
         return spec
 
 
+def after_import(name, then):
+    if name in sys.modules:
+        then(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, AfterImport(name, then))
+
+
 if library.version:
-    sys.meta_path.insert(0, AfterImport())
+    after_import("torch", observe)

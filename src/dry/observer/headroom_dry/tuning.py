@@ -1,0 +1,62 @@
+"""torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
+is kept, which fuses nothing and holds most. One template is compiled and run beside it: both take the memory that a measurement takes on a card."""
+import functools
+
+from . import library
+
+_noted = False
+
+
+def begin(after_import):
+    after_import("torch._inductor.select_algorithm", _choices)
+    after_import("torch._inductor.runtime.coordinate_descent_tuner", _tiles)
+
+
+def _own(choice):
+    return type(choice).__name__ == "ExternKernelCaller"
+
+
+def _fewer(choices):
+    """PyTorch's own kernels and one template; two templates where PyTorch has no kernel of its own."""
+    own = [c for c in choices if _own(c)]
+    return own + [c for c in choices if not _own(c)][:1 if own else 2]
+
+
+def _ranked(timings):
+    """The measured choices in their order, PyTorch's own first. A choice that failed stays without a time."""
+    order = sorted(timings, key=lambda c: not _own(c))
+    return {c: timings[c] if timings[c] == float("inf") else 1e-3 if i == 0 else 1e3 + i for i, c in enumerate(order)}
+
+
+def _note():
+    global _noted
+    if not _noted:
+        _noted = True
+        library.mark("note", "torch.compile would choose kernels by their times on the card; PyTorch's own were kept")
+
+
+def _choices(module):
+    cache = module.AlgorithmSelectorCache
+    call, make = cache.__call__, cache.make_benchmark_fn.__func__
+
+    @functools.wraps(call)
+    def chosen(self, name, choices, *args, **kwargs):
+        if len(choices) > 1:
+            _note()
+        return call(self, name, _fewer(choices), *args, **kwargs)
+
+    @functools.wraps(make)
+    def make_benchmark_fn(cls, *args, **kwargs):
+        benchmark = make(cls, *args, **kwargs)
+        return lambda *a, **k: _ranked(benchmark(*a, **k))
+
+    cache.__call__, cache.make_benchmark_fn = chosen, classmethod(make_benchmark_fn)
+
+
+def _tiles(module):
+    def autotune(self, func, baseline_config, baseline_timing=None):
+        if baseline_timing is None:
+            self.call_func(func, baseline_config)
+        return baseline_config
+
+    module.CoordescTuner.autotune = autotune
