@@ -45,6 +45,7 @@ TEST_F(Forecast, AProgramThatFitsIsSaidWithItsBytes) {
   EXPECT_TRUE(phases.contains("backward")) << j["phases"].dump();
   EXPECT_FALSE(j["at_peak"].empty());
   EXPECT_TRUE(j["uncertain"].contains("values"));
+  EXPECT_TRUE(j["uncertain"].contains("allocated_high_bytes"));
   EXPECT_TRUE(j["uncertain"].contains("functions"));
 }
 

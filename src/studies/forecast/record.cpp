@@ -118,6 +118,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (!for_people) {
     r.add("low_bytes", std::int64_t(low), Unit::bytes);
     r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
+    const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
+    r.add("allocated_low_bytes", a.spread ? Value(std::int64_t(a.spread->low.allocated)) : Value(), Unit::bytes);
+    r.add("allocated_high_bytes", a.spread ? Value(std::int64_t(a.spread->high.allocated)) : Value(), Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
     r.add(Part{table_of("functions", "", functions)});
