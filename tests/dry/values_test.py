@@ -190,6 +190,25 @@ class Values(Dry):
         self.assertEqual(lines, ["65536.0 1", "131072.0 2", "131072.0 3", "262144.0 4"])
         self.assertEqual([m for m in marks if m[0] == "value"], [])
 
+    def test_what_an_operation_overwrites_is_no_longer_known(self):
+        text = """
+            import torch
+            def draw(): return torch.randn(1, 8, device="cuda")
+            def after(change, n=1):
+                x = torch.full((n,), 3.0).cuda()
+                change(x)
+                print(x.cpu()[-1].item())
+            after(lambda x: x.view(1, -1), 300)
+            after(lambda x: x.normal_(), 300)
+            after(lambda x: x.exponential_())
+            after(lambda x: x.erfinv_())
+            after(lambda x: x.addcmul_(draw()[0, :1], draw()[0, :1]))
+            after(lambda x: torch.mm(draw(), draw().T, out=x.view(1, 1)))
+            after(lambda x: torch.nn.functional.silu(x, inplace=True))
+            after(lambda x: x.xlogy_(2.0))
+            """
+        self.assertEqual(self.dry(text)[0], ["3.0"] + 7 * ["0.0"])
+
     def test_a_loop_that_waits_ends_with_its_line(self):
         lines, marks = self.dry("""
             import torch

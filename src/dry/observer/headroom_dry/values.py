@@ -34,6 +34,7 @@ NOW = "histc random randperm bernoulli uniform multinomial".split()  # never com
 DRAWN = "random randperm bernoulli uniform multinomial".split()
 # Called by another overload with a number that lies on the card, which PyTorch cannot show to Python; that overload is seen instead.
 LEFT = "aten::pow.Tensor_Tensor aten::pow.Tensor_Tensor_out aten::pow_.Tensor aten::isin.Tensor_Tensor_out".split()
+PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
 
@@ -134,9 +135,15 @@ class Values:
                     kind = self.computing
                 elif base == "_local_scalar_dense":
                     kind = self.scalar
+                elif self.overwrites(base, overload) and has(name, "CUDA") and not has(name, "BackendSelect"):
+                    kind = self.forgetting
                 else:
                     continue
                 self.register(name, base, overload, bare, kind)
+
+    def overwrites(self, base, overload):
+        """An operation that is not computed again here, and may be called with a tensor whose values are known. Gradients stay finite (_amp_)."""
+        return base.endswith("_") and not base.endswith("__") and not base.startswith("_amp_") or overload == "out" and base in PRODUCTS
 
     def register(self, name, base, overload, bare, kind):
         try:
@@ -667,21 +674,28 @@ class Values:
         return kernel
 
     def forgetting(self, base, overload, bare):
-        """Lists that are updated in place: small ones among them (counters of steps) are not known afterwards."""
-        after, op, writes, names = self.after, None, (), ()
+        """What is updated in place: small tensors among it (counters of steps) are not known afterwards."""
+        after, op, writes, names, tensors = self.after, None, (), (), ()
+        most = FEW if base.startswith("_") else MOST
 
         def kernel(keyset, *args, **kwargs):
-            nonlocal op, writes, names
+            nonlocal op, writes, names, tensors
             if op is None:
                 op = self.overload(base, overload)
                 arguments = op._schema.arguments
                 writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
                 names = [arguments[i].name for i in writes]
-            out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                tensors = [i for i, a in enumerate(arguments) if str(a.type) == "Tensor"]
+            run = op._handle.redispatch_boxed
+            for i in tensors:
+                if i < len(args) and type(args[i]) in NUMBERS:
+                    run = self.with_number(run)
+                    break
+            out = run(keyset & after, *args, **kwargs)
             if not getattr(_inside, "now", False):
                 for several in self.targets(args, kwargs, writes, names):
-                    for t in several:
-                        if t.numel() <= FEW and self.on_card(t):
+                    for t in several if isinstance(several, (list, tuple)) else (several,):
+                        if t.numel() <= most and self.on_card(t):
                             self.drop(t)
             return out
         return kernel
