@@ -87,7 +87,7 @@ Descriptor open_special(const Target& target, const std::string& path) {
     return same;
   }
   Descriptor fd(open(target.path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  check(bool(fd) || errno != ENXIO, Code::io, "'{}' is a pipe that nobody reads from", path);
+  check(bool(fd) || errno != ENXIO, Code::io, "'{}' is a pipe without a reader; start the program that reads it first", path);
   check(bool(fd), Code::io, "'{}' cannot be written to: {}", path, reason(errno));
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   return fd;
@@ -160,7 +160,8 @@ std::string read_file(const std::string& path, std::string_view who, std::uint64
       continue;
     }
     check(n >= 0, Code::io, "{}: '{}' cannot be read: {}", who, path, std::strerror(errno));
-    check(n > 0 || !first || !S_ISFIFO(about.st_mode), Code::bad_argument, "{}: '{}' is a pipe that nobody writes to", who, path);
+    check(n > 0 || !first || !S_ISFIFO(about.st_mode), Code::bad_argument,
+          "{}: '{}' is a pipe without a writer; start the program that writes to it first", who, path);
     if (n == 0) return text;
     text.append(piece.data(), std::size_t(n));
     check(text.size() <= most_bytes, Code::bad_argument, "{}: '{}' is larger than {}", who, path, bytes_in_words(double(most_bytes)));

@@ -43,7 +43,7 @@ class Request {
   const Json& need(const char* key, const char* what) {
     const Json* x = find(key);
     for (const auto& [given, value] : json_.items())  // a misspelt key is not a missing one
-      check(x || did_you_mean(given, {key}).empty(), Code::bad_argument, "the request has a key '{}' that nobody reads{}", given,
+      check(x || did_you_mean(given, {key}).empty(), Code::bad_argument, "the request has an unknown key '{}'{}", given,
             did_you_mean(given, {key}));
     check(x, Code::bad_argument, "the request has no {}: {}", key, what);
     return *x;
@@ -60,8 +60,8 @@ class Request {
   void done() const {  // once everything is read
     const std::vector<std::string> words(known_.begin(), known_.end());
     for (const auto& [key, value] : json_.items())
-      check(known_.count(key) != 0, Code::bad_argument, "the request has a key '{}' that nobody reads; allowed are {}{}", key,
-            joined(words), did_you_mean(key, words));
+      check(known_.count(key) != 0, Code::bad_argument, "the request has an unknown key '{}'; allowed are {}{}", key, joined(words),
+            did_you_mean(key, words));
   }
 
  private:

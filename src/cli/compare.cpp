@@ -44,13 +44,13 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   return studies::compared(studies::run_from_store(results, *run));
 }
 
-// A forecast and a profile of a program, as files: what its kernels were foretold to take, and took.
+// The forecast and the profile of a program, as files: how long each kernel was forecast to take, and took.
 std::optional<studies::KernelsJoined> kernels_of_files(const std::string& a, const std::string& b) {
   if (!is_regular_file(a) || !is_regular_file(b)) return {};
   const auto parsed = [](const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); };
   const auto files = studies::kernels_of(parsed(a), parsed(b));
   if (!files) return {};
-  return studies::joined_kernels(files->foretold, files->ran);
+  return studies::joined_kernels(files->forecast, files->ran);
 }
 
 }  // namespace
@@ -66,11 +66,11 @@ Run compare(CLI::App& app, Common& common) {
   add_value(app, asked->tolerance, {.name = "tolerance", .unit = Unit::share, .about = "Differences below this are the same"});
   common.machine = Machine::none;
   app.footer(
-      "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across\n"
-      "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store\n"
-      "has several of the same settings, else that of steps within a run. Other changes are listed: missing rows, lost values,\n"
-      "another status, more bytes, errors more than four times as large. For two trainings one chart shows both\n"
-      "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with\n"
+      "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across "
+      "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store "
+      "has several of the same settings, else that of steps within a run. Other changes are listed: missing rows, lost values, "
+      "another status, more bytes, errors more than four times as large. For two trainings one chart shows both "
+      "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with "
       "--format json, are held against each other kernel by kernel, the largest difference first.\n"
       "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
@@ -86,7 +86,7 @@ Run compare(CLI::App& app, Common& common) {
     if (const auto kernels = kernels_of_files(asked->a, asked->b)) {
       Record record = studies::kernels_record(*kernels);
       if (result.pairs > 0) record.add(Part{studies::comparison_record(result, a.name, b.name, asked->tolerance)});
-      const double off = kernels->ms > 0 ? std::abs(kernels->foretold_ms / kernels->ms - 1) : 1;
+      const double off = kernels->ms > 0 ? std::abs(kernels->forecast_ms / kernels->ms - 1) : 1;
       return deliver(record, common, off > asked->tolerance ? no : yes);
     }
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,

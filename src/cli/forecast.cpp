@@ -32,7 +32,7 @@ Run forecast(CLI::App& app, Common& common) {
       "  headroom forecast --largest batch=1..256 -- python3 train.py --batch {batch}\n"
       "  headroom forecast --sweep len=1024,4096,16384 -- python3 train.py --seq {len}\n"
       "  headroom forecast --try --device rtx4090 -- python3 train.py\n\n"
-      "The program runs unchanged with its CUDA build of PyTorch, under a CUDA that is not there: PyTorch's own allocator\n"
+      "The program runs unchanged with its CUDA build of PyTorch, under a CUDA that is not there: PyTorch's own allocator "
       "counts. Its output goes to standard error. docs/forecast.md says what is exact, and how to check it on a card.\n"
       "Exit codes: 0 it fits; 3 it does not; 1 the program failed of itself; 2 wrong usage.");
   common.machine = Machine::described;

@@ -92,6 +92,24 @@ std::string example(const std::string& line) {
 
 }  // namespace
 
+// CLI11 puts an empty line before each group and one after all but the last.
+std::string HelpFormatter::make_group(std::string title, bool is_positional, std::vector<const CLI::Option*> options) const {
+  const std::string text = CLI::Formatter::make_group(title, is_positional, std::move(options));
+  return is_positional || title == "Options" ? text : text.substr(1);
+}
+
+// What an option excludes is said in its sentence.
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  const std::string text = CLI::Formatter::make_option_opts(option);
+  return text.substr(0, text.find(" " + get_label("Excludes") + ":"));
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  std::string text = CLI::Formatter::make_option_desc(option);
+  for (const CLI::Option* other : option->get_excludes()) text += "; not with " + other->get_name();
+  return text;
+}
+
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   return two_columns(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
 }

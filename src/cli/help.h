@@ -9,7 +9,10 @@ namespace headroom::cli {
 
 class HelpFormatter : public CLI::Formatter {
  public:
+  std::string make_group(std::string title, bool is_positional, std::vector<const CLI::Option*>) const override;
   std::string make_option(const CLI::Option*, bool is_positional) const override;
+  std::string make_option_opts(const CLI::Option*) const override;
+  std::string make_option_desc(const CLI::Option*) const override;
   std::string make_subcommand(const CLI::App*) const override;
   std::string make_footer(const CLI::App*) const override;
 };

@@ -172,7 +172,6 @@ int run(const Command& command, std::span<char*> arguments) {
   CLI::App app(command.about, who);
   app.formatter(std::make_shared<HelpFormatter>());  // before topics, which take it over
   app.option_defaults()->always_capture_default(false);
-  app.get_formatter()->label("Excludes", "without");
   app.get_formatter()->label("REQUIRED", "");
   Common common;
   try {

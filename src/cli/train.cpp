@@ -66,9 +66,9 @@ Run train(CLI::App& app, Common& common) {
       "  headroom train --text stories.jsonl --documents jsonl --len 512      packed, none sees another\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
       "  headroom train --text book.txt --device cpu --precision fp8 --scales block\n"
-      "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5 \\\n"
-      "      --save-hf tuned\n\n"
-      "Exit codes: 0 every step ran; 1 it failed, or Ctrl-C stopped it: the current step is finished, and saved with --save,\n"
+      "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5 "
+      "--save-hf tuned\n\n"
+      "Exit codes: 0 every step ran; 1 it failed, or Ctrl-C stopped it: the current step is finished, and saved with --save, "
       "and the losses so far are printed; 3 it does not fit.");
   return [a, &app, &common] {
     studies::TrainRun& r = a->study;

@@ -31,7 +31,7 @@ Group::Group(const Seat& seat, Settings settings, std::optional<std::chrono::mil
     c.address = address_by_mpi(seat.rank, seat.ranks);
   }
   check(seat.inherited < 0 || (fcntl(seat.inherited, F_GETFD) >= 0 && seat.rank > 0 && seat.rank < seat.ranks), Code::bad_argument,
-        "HEADROOM_RANK, HEADROOM_RANKS and HEADROOM_FD are what rank 0 says to the ranks that it starts, and nobody started this one; "
+        "HEADROOM_RANK, HEADROOM_RANKS and HEADROOM_FD are set by rank 0 for the ranks that it starts, and rank 0 did not start this one; "
         "unset them");
   if (seat.inherited >= 0) c.connected.emplace_back(seat.inherited);
   rendezvous_ = std::make_unique<Rendezvous>(std::move(c));

@@ -94,7 +94,7 @@ TEST(CForecast, AWrongRequestIsAnsweredInOneLine) {
   bad("[]", "it must be an object");
   bad("{", "the request");
   bad(R"({"batch": 4})", "has no model");
-  bad(R"({"modle": "small"})", "the request has a key 'modle' that nobody reads; did you mean 'model'?");
+  bad(R"({"modle": "small"})", "the request has an unknown key 'modle'; did you mean 'model'?");
   bad(R"({"model": "small", "prescision": "bf16"})", "did you mean 'precision'");
   bad(R"({"model": "small", "precision": "bf61"})", "there is no 'bf61'");
   bad(R"({"model": "small", "batch": 0})", "batch is 0");
@@ -160,7 +160,7 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   refuse(headroom_memory_as_pytorch, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4}})", HEADROOM_UNSUPPORTED,
          "PyTorch's step of given is not known");
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "lion"})", HEADROOM_BAD_ARGUMENT, "there is no 'lion'");
-  refuse(headroom_memory_as_pytorch, R"({"model": "small", "keeps": "input"})", HEADROOM_BAD_ARGUMENT, "key 'keeps' that nobody reads");
+  refuse(headroom_memory_as_pytorch, R"({"model": "small", "keeps": "input"})", HEADROOM_BAD_ARGUMENT, "an unknown key 'keeps'");
   const Json larger =
       ask(headroom_memory_as_pytorch, R"({"model": "small", "len": 256, "batch": 2, "precision": "bf16", "attention": "flash",
     "workspace_bytes": 134217728})");

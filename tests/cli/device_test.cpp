@@ -9,7 +9,7 @@ class DeviceProgram : public ModelProgram {
  protected:
   void keep(bool efficiencies) const {  // every op at 1.5 times its roofline
     const std::vector<std::string> rows{
-        R"({"what": "step", "model": "wide", "ms": 3, "foretold_ms": 3.1})",
+        R"({"what": "step", "model": "wide", "ms": 3, "forecast_ms": 3.1})",
         R"({"what": "efficiency", "precision": "fp32", "product": 1.5, "gradient_product": 1.5, "elementwise": 1.5, "loss": 1.5,
             "update": 1.5, "attention_64": 1.5, "attention_64_backward": 1.5, "attention_128": 1.5, "attention_128_backward": 1.5,
             "within": 1.25})"};

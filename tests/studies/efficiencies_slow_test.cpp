@@ -31,7 +31,7 @@ TEST(MeasuredEfficiencies, MakeForecastsOfTheStepsThatWereMeasured) {
   EXPECT_GE(m.steps.size(), 20u);
   for (const EfficiencyStep& s : m.steps) {
     EXPECT_GT(s.ms, 0) << s.model;
-    EXPECT_GT(s.foretold_ms, 0) << s.model;
+    EXPECT_GT(s.forecast_ms, 0) << s.model;
     EXPECT_EQ(s.precision, Precision{});
   }
   ASSERT_EQ(m.left_out.size(), 1u);
@@ -40,8 +40,8 @@ TEST(MeasuredEfficiencies, MakeForecastsOfTheStepsThatWereMeasured) {
   const Efficiency& e = m.by_precision[0].efficiency;
   EXPECT_GE(e.within, 1.1);
   for (const EfficiencyStep& s : m.steps) {
-    EXPECT_LE(s.foretold, e.within) << s.model;
-    EXPECT_GE(s.foretold, 1 / e.within) << s.model;
+    EXPECT_LE(s.forecast, e.within) << s.model;
+    EXPECT_GE(s.forecast, 1 / e.within) << s.model;
   }
   engine::Recipe r{engine::model_described("small"), 1, 64, {}};
   EXPECT_FALSE(engine::forecast(r, d, 1).expected);

@@ -8,7 +8,7 @@
 namespace headroom::studies {
 namespace kernels_tests {
 
-const std::vector<ForetoldKernel> step{{"add<float>", "kernels by bytes", "grid 8 x 1 x 1", 10},
+const std::vector<ForecastKernel> step{{"add<float>", "kernels by bytes", "grid 8 x 1 x 1", 10},
                                        {"cublasGemmEx", "products", "64 x 64 x 64", 100},
                                        {"gelu<bf16>", "kernels by bytes", "grid 8 x 1 x 1", 20},
                                        {"cublasGemmEx", "products", "64 x 64 x 256", 200},
@@ -51,13 +51,13 @@ const KernelPairRow& row_of(const KernelsJoined& j, const std::string& kernel, c
 TEST(KernelsJoined, TakesTheLastStepAndJoinsLibrariesByWhatTheyDo) {
   const KernelsJoined j = joined_kernels(step, program(3));
   EXPECT_EQ(j.pairs, 9);
-  EXPECT_EQ(j.only_foretold + j.only_seen, 0);
-  EXPECT_NEAR(j.foretold_ms, 0.429, 1e-9);
+  EXPECT_EQ(j.only_forecast + j.only_seen, 0);
+  EXPECT_NEAR(j.forecast_ms, 0.429, 1e-9);
   EXPECT_NEAR(j.ms, sum(ran_step(3)) / 1e3, 1e-9);
   EXPECT_NEAR(row_of(j, "cublasGemmEx", "64 x 64 x 256").ms, 0.48, 1e-9) << "with the kernel that adds its pieces";
   EXPECT_EQ(row_of(j, "cublasGemmEx", "64 x 64 x 256").ran, "sm90_xmma_gemm_bf16bf16");
   EXPECT_NEAR(row_of(j, "cudnnBackendExecute").ms, 0.21, 1e-9);
-  EXPECT_EQ(row_of(j, "add<float>").foretold, 2);
+  EXPECT_EQ(row_of(j, "add<float>").forecast, 2);
   EXPECT_NEAR(row_of(j, "add<float>").ms, 0.054, 1e-9);
   EXPECT_EQ(j.rows.front().kernel, "cublasGemmEx");
   EXPECT_NEAR(*row_of(j, "FusedAdam<4>").ratio, 40.0 / 240, 1e-9);
@@ -70,16 +70,16 @@ TEST(KernelsJoined, IsRightWhereCountsDiffer) {
   std::vector<RanKernel> all = program(1);
   all.insert(all.end(), other.begin(), other.end());
   const KernelsJoined j = joined_kernels(step, all);
-  // The whole step before it is more like the one that was foretold than the last.
+  // The whole step before it is more like the one that was forecast than the last.
   EXPECT_EQ(j.pairs, 9);
   const KernelsJoined last = joined_kernels(step, other);
   EXPECT_EQ(last.pairs, 8);
-  EXPECT_EQ(last.only_foretold, 1);
+  EXPECT_EQ(last.only_forecast, 1);
   EXPECT_EQ(last.only_seen, 1);
   EXPECT_EQ(row_of(last, "gelu<bf16>").seen, 0);
   EXPECT_FALSE(row_of(last, "gelu<bf16>").ratio);
-  EXPECT_EQ(row_of(last, "isnan<float>").foretold, 0);
-  EXPECT_EQ(row_of(last, "isnan<float>").shape, "not foretold");
+  EXPECT_EQ(row_of(last, "isnan<float>").forecast, 0);
+  EXPECT_EQ(row_of(last, "isnan<float>").shape, "not forecast");
   EXPECT_NEAR(row_of(last, "cublasGemmEx", "64 x 64 x 64").ms, 0.09, 1e-9) << "what comes after a difference is joined as before";
   EXPECT_NEAR(row_of(last, "cublasGemmEx", "64 x 64 x 256").ms, 0.16, 1e-9);
   EXPECT_NEAR(last.ms, sum(other) / 1e3, 1e-9);
@@ -105,7 +105,7 @@ TEST(KernelsJoined, JoinsByOrderWhatAnotherVersionNamesOtherwise) {
 TEST(KernelsJoined, OfNothingAndOfSomethingElseIsNothing) {
   EXPECT_TRUE(joined_kernels({}, {}).rows.empty());
   const KernelsJoined none = joined_kernels(step, {});
-  EXPECT_EQ(none.only_foretold, 9);
+  EXPECT_EQ(none.only_forecast, 9);
   EXPECT_EQ(none.ms, 0);
   const KernelsJoined other = joined_kernels(step, {{"something", "kernel", 3}});
   EXPECT_EQ(other.pairs, 0);
@@ -119,7 +119,7 @@ TEST(KernelsJoined, ReadsBothFilesInEitherOrder) {
       R"({"timeline": [{"kernel": "gemm", "kind": "kernel", "ms": 0.004, "device": 0}, {"kernel": "gemm", "kind": "kernel", "ms": 1, "device": 1}]})");
   for (const auto& files : {kernels_of(forecast, profile), kernels_of(profile, forecast)}) {
     ASSERT_TRUE(files);
-    const KernelsJoined j = joined_kernels(files->foretold, files->ran);
+    const KernelsJoined j = joined_kernels(files->forecast, files->ran);
     EXPECT_EQ(j.pairs, 1) << "of the first card alone";
     EXPECT_NEAR(*j.rows.at(0).ratio, 0.5, 1e-9);
   }

@@ -12,7 +12,7 @@ namespace headroom::studies {
 
 namespace {
 
-// Each kind of work is most of at least two models, so that the others can foretell each.
+// Each kind of work dominates at least two models, so that each model can be forecast from the others.
 struct Model {
   const char* name;  // what it says most of
   std::int64_t width, layers, heads, kv_heads, ffn, vocab, batch, len;
@@ -141,12 +141,12 @@ MeasuredEfficiencies measure_efficiencies(const Device& device, const Ceilings& 
       steps.push_back({recipe, s.ms});
       m.steps.push_back(std::move(s));
     }
-    const auto foretold = engine::foretold_by_others(precision, steps, ceilings, device, settings.threads);
+    const auto forecast = engine::foretold_by_others(precision, steps, ceilings, device, settings.threads);
     double within = least_within;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       EfficiencyStep& s = m.steps[first + i];
-      s.foretold_ms = foretold[i], s.foretold = foretold[i] / s.ms;
-      within = std::max(within, either_way(s.foretold));
+      s.forecast_ms = forecast[i], s.forecast = forecast[i] / s.ms;
+      within = std::max(within, either_way(s.forecast));
     }
     if (steps.empty()) continue;
     EfficiencyRow row;

@@ -17,7 +17,7 @@ struct EfficiencyStep {  // a step that was measured
   Precision precision{};
   engine::Purpose phase = engine::Purpose::training;
   double ms = 0, ms_std = 0;
-  double foretold_ms = 0, foretold = 0;  // forecast from the steps of all other models; its ratio to the measured time
+  double forecast_ms = 0, forecast = 0;  // forecast from the steps of all other models; its ratio to the measured time
 };
 void describe(Of<EfficiencyStep> auto& s, auto&& f) {
   using enum Role;
@@ -35,8 +35,8 @@ void describe(Of<EfficiencyStep> auto& s, auto&& f) {
   f(s.phase, {.name = "phase"});
   f(s.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(s.ms_std, {.name = "ms_std", .role = noted, .unit = Unit::ms, .show = Show::spread});
-  f(s.foretold_ms, {.name = "foretold_ms", .role = noted, .unit = Unit::ms});
-  f(s.foretold, {.name = "foretold", .role = noted, .unit = Unit::ratio});
+  f(s.forecast_ms, {.name = "forecast_ms", .role = noted, .unit = Unit::ms});
+  f(s.forecast, {.name = "forecast", .role = noted, .unit = Unit::ratio});
 }
 
 engine::Recipe recipe_of(const EfficiencyStep&);

@@ -26,12 +26,12 @@ void add_efficiencies(const Device& d, const Ceilings& ceilings, const DeviceAsk
   if (host.stop()) return;
   for (const EfficiencyStep& s : m.steps) life.keep(key_of(s), json_of(s));
   for (const EfficiencyRow& r : m.by_precision) life.keep(key_of(r), json_of(r));
-  record.add(Part{table_of("steps", "Steps measured, and what the steps of all other models foretell of each", m.steps)});
+  record.add(Part{table_of("steps", "Steps measured, and what each is forecast to take from the steps of all other models", m.steps)});
   if (m.by_precision.empty()) return;
   record.add(Part{table_of("efficiencies", "Times its roofline that an op takes, by its kind", m.by_precision)});
-  record.add(
-      Part{Note{"Beside that an op takes forward_op_ms or backward_op_ms. Forecasts of this machine give ms from these numbers, and "
-                "ms_low and ms_high: ms over and times within, in which every step here lay that the others foretold."}});
+  record.add(Part{
+      Note{"Beside that an op takes forward_op_ms or backward_op_ms. Forecasts of this machine give ms from these numbers, and "
+           "ms_low and ms_high: ms over and times within. Every step here took no less and no more than that, forecast from the others."}});
   for (const std::string& why : m.left_out) record.add(Part{Note{fmt::format("Left out: {}.", why)}});
 }
 

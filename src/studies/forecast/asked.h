@@ -29,8 +29,8 @@ void describe(Of<Forecast> auto& a, auto&& f) {
   f(a.steps, {.name = "steps",
               .about = "End the program after this many optimizer steps; 0: once the peaks of two steps agree",
               .allowed = {0, 1 << 20}});
-  f(a.largest, {.name = "largest", .about = "The largest value that fits, as batch=1..256; {batch} in the command stands for it"});
-  f(a.sweep, {.name = "sweep", .about = "A row for each value, as len=1024,4096; {len} in the command stands for it"});
+  f(a.largest, {.name = "largest", .about = "Find the largest value that fits, as batch=1..256; {batch} in the command is replaced by it"});
+  f(a.sweep, {.name = "sweep", .about = "A row for each value, as len=1024,4096; {len} in the command is replaced by it"});
   f(a.tries, {.name = "try", .about = "Also run it with what can be changed from outside, and rank what that saves"});
   f(a.check, {.name = "check", .about = "Also run it for real on the card that is here, and show both"});
 }

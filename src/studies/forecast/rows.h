@@ -141,7 +141,7 @@ void describe(Of<ForecastTimeRow> auto& r, auto&& f) {
   f(r.count, {.name = "count", .role = noted});
 }
 
-// What a step gives to the card, in order, and how long each is foretold to take. `headroom compare` holds it against a profile's kernels.
+// What a step gives to the card, in order, and how long each is forecast to take. `headroom compare` holds it against a profile's kernels.
 struct ForecastLaunchRow {
   std::int64_t rank = 0;
   std::string kernel, kind, shape;

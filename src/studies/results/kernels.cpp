@@ -42,10 +42,10 @@ struct Piece {
   std::size_t index = 0, count = 1;
 };
 
-std::vector<Piece> pieces_of(const std::vector<ForetoldKernel>& kernels) {
+std::vector<Piece> pieces_of(const std::vector<ForecastKernel>& kernels) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const ForetoldKernel& k = kernels[i];
+    const ForecastKernel& k = kernels[i];
     std::string key = k.kernel;
     if (k.kind == copies) key = k.kernel == "fill" ? "fill" : "copy";
     if (k.kind == products || k.kind == collectives) key = k.kind;
@@ -55,18 +55,18 @@ std::vector<Piece> pieces_of(const std::vector<ForetoldKernel>& kernels) {
 }
 
 // PyTorch's own kernels of attention have the same name on both sides; cuDNN's are known by what they do.
-void name_attention(std::vector<Piece>& foretold, const std::vector<ForetoldKernel>& kernels,
+void name_attention(std::vector<Piece>& forecast, const std::vector<ForecastKernel>& kernels,
                     const std::unordered_set<std::string>& named) {
-  for (Piece& p : foretold)
+  for (Piece& p : forecast)
     if (kernels[p.index].kind == attention && !named.contains(kernels[p.index].kernel)) p.key = attention;
 }
 
-std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::unordered_set<std::string>& foretold) {
+std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::unordered_set<std::string>& forecast) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const RanKernel& k = kernels[i];
     std::string key = k.kernel;
-    if (!foretold.contains(key) || k.kind != "kernel") {
+    if (!forecast.contains(key) || k.kind != "kernel") {
       const std::string_view what = done_by(k);
       if (what == copies)
         key = k.kind;
@@ -132,18 +132,18 @@ void pair_between(std::vector<std::ptrdiff_t>& partner) {
 
 struct Sums {
   KernelPairRow row;
-  double paired_foretold = 0, paired_ran = 0;
+  double paired_forecast = 0, paired_ran = 0;
   std::map<std::string, std::int64_t> ran;
 };
 
 }  // namespace
 
-KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const std::vector<RanKernel>& ran) {
-  std::unordered_set<std::string> names_foretold, names_ran;
-  for (const ForetoldKernel& k : foretold) names_foretold.insert(k.kernel);
+KernelsJoined joined_kernels(const std::vector<ForecastKernel>& forecast, const std::vector<RanKernel>& ran) {
+  std::unordered_set<std::string> names_forecast, names_ran;
+  for (const ForecastKernel& k : forecast) names_forecast.insert(k.kernel);
   for (const RanKernel& k : ran) names_ran.insert(k.kernel);
-  std::vector<Piece> a = pieces_of(foretold), b = pieces_of(ran, names_foretold);
-  name_attention(a, foretold, names_ran);
+  std::vector<Piece> a = pieces_of(forecast), b = pieces_of(ran, names_forecast);
+  name_attention(a, forecast, names_ran);
   const std::size_t most = std::max<std::size_t>(1, most_cells / std::max<std::size_t>(1, a.size()));
   if (b.size() > most) b.erase(b.begin(), b.end() - std::ptrdiff_t(most));
   std::unordered_map<std::string, int> numbers;
@@ -176,22 +176,22 @@ KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const 
   KernelsJoined joined;
   std::map<std::pair<std::string, std::string>, Sums> sums;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const ForetoldKernel& k = foretold[a[i].index];
+    const ForecastKernel& k = forecast[a[i].index];
     const bool by_shape = k.kind == products || k.kind == attention;
     Sums& s = sums[{k.kernel, by_shape ? k.shape : ""}];
     s.row.kernel = k.kernel, s.row.shape = by_shape ? k.shape : "";
-    ++s.row.foretold;
-    s.row.foretold_ms += k.us / 1e3;
-    joined.foretold_ms += k.us / 1e3;
+    ++s.row.forecast;
+    s.row.forecast_ms += k.us / 1e3;
+    joined.forecast_ms += k.us / 1e3;
     if (partner[i] < 0) {
-      ++joined.only_foretold;
+      ++joined.only_forecast;
       continue;
     }
     const Piece& p = b[std::size_t(partner[i])];
     ++joined.pairs;
     ++s.row.seen;
     s.row.ms += p.us / 1e3;
-    s.paired_foretold += k.us;
+    s.paired_forecast += k.us;
     s.paired_ran += p.us;
     if (ran[p.index].kernel != k.kernel) ++s.ran[ran[p.index].kernel];
   }
@@ -200,14 +200,14 @@ KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const 
     joined.ms += p.us / 1e3;
     if (taken[std::size_t(j)]) continue;
     ++joined.only_seen;
-    Sums& s = sums[{ran[p.index].kernel, "not foretold"}];
-    s.row.kernel = ran[p.index].kernel, s.row.shape = "not foretold";
+    Sums& s = sums[{ran[p.index].kernel, "not forecast"}];
+    s.row.kernel = ran[p.index].kernel, s.row.shape = "not forecast";
     ++s.row.seen;
     s.row.ms += p.us / 1e3;
   }
   for (auto& [key, s] : sums) {
-    s.row.off_ms = s.row.foretold_ms - s.row.ms;
-    if (s.paired_ran > 0) s.row.ratio = s.paired_foretold / s.paired_ran;
+    s.row.off_ms = s.row.forecast_ms - s.row.ms;
+    if (s.paired_ran > 0) s.row.ratio = s.paired_forecast / s.paired_ran;
     const auto most_often = std::max_element(s.ran.begin(), s.ran.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
     if (most_often != s.ran.end()) s.row.ran = most_often->first;
     for (std::string* name : {&s.row.kernel, &s.row.ran}) *name = shortened(profile::short_name(*name), letters_for_people);
@@ -234,20 +234,20 @@ std::optional<KernelFiles> kernels_of(const RowObject& a, const RowObject& b) {
   };
   KernelFiles files;
   for (const RowObject& row : a.at("launches"))
-    files.foretold.push_back({word(row, "kernel"), word(row, "kind"), word(row, "shape"), number(row, "us")});
+    files.forecast.push_back({word(row, "kernel"), word(row, "kind"), word(row, "shape"), number(row, "us")});
   for (const RowObject& row : b.at("timeline"))
     if (number(row, "device") == 0) files.ran.push_back({word(row, "kernel"), word(row, "kind"), number(row, "ms") * 1e3});
   return files;
 }
 
 Record kernels_record(const KernelsJoined& k) {
-  Record r{"kernels", fmt::format("Kernels of a step: {:.4g} ms foretold, {:.4g} ms measured.", k.foretold_ms, k.ms), {}};
-  r.add("foretold_ms", k.foretold_ms, Unit::ms).add("ms", k.ms, Unit::ms);
-  r.add("ratio", k.ms > 0 ? Value(k.foretold_ms / k.ms) : Value(), Unit::ratio);
-  r.add("pairs", k.pairs).add("only_foretold", k.only_foretold).add("only_seen", k.only_seen);
-  r.add(Part{table_of("kernels", "Kernels, the largest difference first; ratio is foretold over measured", k.rows)});
+  Record r{"kernels", fmt::format("Kernels of a step: {:.4g} ms forecast, {:.4g} ms measured.", k.forecast_ms, k.ms), {}};
+  r.add("forecast_ms", k.forecast_ms, Unit::ms).add("ms", k.ms, Unit::ms);
+  r.add("ratio", k.ms > 0 ? Value(k.forecast_ms / k.ms) : Value(), Unit::ratio);
+  r.add("pairs", k.pairs).add("only_forecast", k.only_forecast).add("only_seen", k.only_seen);
+  r.add(Part{table_of("kernels", "Kernels, the largest difference first; ratio is forecast over measured", k.rows)});
   r.add(Part{
-      Note{"One step of each, the last of the profile that is like the one foretold. A product or an attention has the library's kernel "
+      Note{"One step of each, from the profile the last one that is like the forecast. A product or an attention has the library's kernel "
            "beside it, in ran. Gaps between kernels are not in these sums."}});
   return r;
 }

@@ -1,5 +1,5 @@
-// A forecast held against a profile of the same program, kernel by kernel: what a step gives to the card was foretold in order, and the
-// profile has what ran. Both are aligned by names and order, so that a program with other counts than foretold is still compared where it is alike.
+// A forecast held against a profile of the same program, kernel by kernel. The forecast lists what a step gives to the card, in order; the
+// profile has what ran. Both are aligned by names and order, so that programs whose counts differ are still compared where they are alike.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace headroom::studies {
 
-struct ForetoldKernel {
+struct ForecastKernel {
   std::string kernel, kind, shape;  // kind: as dry/clock.h names parts
   double us = 0;
 };
@@ -22,18 +22,18 @@ struct RanKernel {
 // Kernels of one name, and where a library chose them, of one shape.
 struct KernelPairRow {
   std::string kernel, shape, ran;  // ran: what the card calls it, where that is another name
-  std::int64_t foretold = 0, seen = 0;
-  double foretold_ms = 0, ms = 0, off_ms = 0;  // off: foretold less measured
-  std::optional<double> ratio{};               // foretold over measured, of those that have a partner
+  std::int64_t forecast = 0, seen = 0;
+  double forecast_ms = 0, ms = 0, off_ms = 0;  // off: forecast less measured
+  std::optional<double> ratio{};               // forecast over measured, of those that have a partner
 };
 void describe(Of<KernelPairRow> auto& r, auto&& f) {
   using enum Role;
   f(r.kernel, {.name = "kernel"});
   f(r.shape, {.name = "shape"});
   f(r.ran, {.name = "ran"});
-  f(r.foretold, {.name = "foretold", .role = noted});
+  f(r.forecast, {.name = "forecast", .role = noted});
   f(r.seen, {.name = "seen", .role = noted});
-  f(r.foretold_ms, {.name = "foretold_ms", .role = measured, .unit = Unit::ms});
+  f(r.forecast_ms, {.name = "forecast_ms", .role = measured, .unit = Unit::ms});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(r.off_ms, {.name = "off_ms", .role = noted, .unit = Unit::ms});
   f(r.ratio, {.name = "ratio", .role = noted, .unit = Unit::ratio});
@@ -41,16 +41,16 @@ void describe(Of<KernelPairRow> auto& r, auto&& f) {
 
 struct KernelsJoined {
   std::vector<KernelPairRow> rows;  // the largest difference first
-  double foretold_ms = 0, ms = 0;   // of one step
-  std::int64_t pairs = 0, only_foretold = 0, only_seen = 0;
+  double forecast_ms = 0, ms = 0;   // of one step
+  std::int64_t pairs = 0, only_forecast = 0, only_seen = 0;
 };
 
-// `ran`: of the whole program, in order. The last of its steps is taken, as far as it is like the one that was foretold.
-KernelsJoined joined_kernels(const std::vector<ForetoldKernel>& foretold, const std::vector<RanKernel>& ran);
+// `ran`: of the whole program, in order. Of its steps, the last one that is like the forecast is taken.
+KernelsJoined joined_kernels(const std::vector<ForecastKernel>& forecast, const std::vector<RanKernel>& ran);
 
 // What a file of `headroom forecast` and one of `headroom profile` have of it, in either order; nothing where they are not those.
 struct KernelFiles {
-  std::vector<ForetoldKernel> foretold;
+  std::vector<ForecastKernel> forecast;
   std::vector<RanKernel> ran;
 };
 std::optional<KernelFiles> kernels_of(const RowObject& a, const RowObject& b);
