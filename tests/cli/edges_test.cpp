@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <regex>
 #include <thread>
 
 #include "base/described_words.h"
@@ -152,9 +153,18 @@ TEST_F(Edges, HelpIsNoWiderThanAHundredColumns) {
   EXPECT_GT(all.size(), 18u);
   for (const std::string& command : all) {
     std::istringstream lines(run(command + " --help").out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 100) << command << ": " << line;
+    std::string before;
+    for (std::string line; std::getline(lines, line); before = line) {
+      EXPECT_LE(columns_of(line), 100) << command << ": " << line;
+      EXPECT_FALSE(line.empty() && before.empty()) << command << ": two empty lines";
+      const bool goes_on =
+          !before.empty() && !line.empty() && before[0] != ' ' && line[0] != ' ' && before.find_last_of(".:") + 1 != before.size();
+      const auto with_next_word = columns_of(before) + 1 + columns_of(line.substr(0, line.find(' ')));
+      EXPECT_TRUE(!goes_on || line.starts_with("Usage:") || with_next_word > 100) << command << ": folded twice: " << before;
+    }
   }
   const std::string train = run("train --help").out;
+  EXPECT_NE(train.find("A flat file of token numbers; not with --text"), std::string::npos) << train;
   for (const char* title : {"\nData:", "\nModel:", "\nPrecision and memory:", "\nGPUs and processes:", "\nSaving and going on:"})
     EXPECT_NE(train.find(title), std::string::npos) << title;
   const std::string memory =
@@ -261,7 +271,7 @@ TEST_F(Edges, DeepJsonIsASentenceWhereverJsonIsRead) {
 
 TEST_F(Edges, APipeThatNobodyWritesToHoldsNobody) {
   for (const char* name : {"pipe.safetensors", "pipe"}) ASSERT_EQ(mkfifo(at(name).c_str(), 0600), 0);
-  refused("train --text " + at("pipe"), 2, "a pipe that nobody writes to");
+  refused("train --text " + at("pipe"), 2, "a pipe without a writer");
   for (const char* command : {"memory model --model ", "plan --device h200 --model ", "plan --device ", "precision autocast --model ",
                               "precision autocast --policy ", "report "})
     refused(command + at("pipe"), 2, "pipe' is a pipe, not a regular file");
@@ -432,6 +442,25 @@ TEST_F(Edges, SchedulersSignalsSaveTheTraining) {
     EXPECT_GT(j["step"], 0);
     EXPECT_TRUE(fs::exists(fs::path(save) / fmt::format("step-{:08}.safetensors", j["step"].get<std::int64_t>())));
   }
+}
+
+// Thousands of forecasts: a search that is stopped shows what it knows, and does not say that nothing fits.
+TEST_F(Edges, ASearchThatIsStoppedKeepsWhatItKnows) {
+  const pid_t child = start({"plan", "--model", "llama-3.1-8b", "--gpus", "8", "--batch", "512", "--device", "h200", "--format", "json",
+                             "--out", at("plan.json")},
+                            true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  const std::string said = text_of(at("err"));
+  EXPECT_TRUE(std::regex_search(said, std::regex("headroom plan: stopped by Ctrl-C after [0-9]+ of [0-9]+ settings"))) << said;
+  const Json j = Json::parse(text_of(folder_ / "plan.json"), nullptr, false);
+  ASSERT_TRUE(j.is_object()) << said;
+  EXPECT_EQ(j.dump().find("Does not fit"), std::string::npos) << j.dump().substr(0, 400);
+  EXPECT_NE(j.dump().find("topped after "), std::string::npos) << j.dump().substr(0, 400);
 }
 
 TEST_F(Edges, TheFirstRequestToStopIsHeardByEveryCommand) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -96,7 +97,7 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
   p.gpus = 2, p.device.kind = DeviceKind::cuda, p.device.sm = 90, p.device.name = "described";
   p.device.memory_bytes = p.device.total_bytes = 1ull << 40;
   const auto peaks = dry_runs(p);
-  const auto all = settings_of(p);
+  const auto all = settings_of(p).all;
   EXPECT_EQ(all.size(), peaks.size());
   for (const Setting& s : all) EXPECT_EQ(s.peak_bytes, peaks.at(words_of(s.recipe)));
   const Overhead beside = overhead_of(p.device, 2);
@@ -128,10 +129,28 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
 }
 
 // A setting that the plan lists is run in exactly what its row says.
+// Ctrl-C: what was forecast until then is shown, and nothing is said of the rest.
+TEST(Plan, ASearchThatIsStoppedSaysHowFarItCame) {
+  for (const Whose whose : {Whose::headroom, Whose::pytorch})
+    for (const int after : {9, 30}) {
+      Plan p;
+      p.model = model_described("small"), p.batch = 8, p.len = 64, p.device = device_described("h100"), p.gpus = 2, p.whose = whose;
+      std::atomic<int> asked = 0;
+      p.stop = [&] { return ++asked > after; };
+      const Outcome o = plan(p);
+      EXPECT_EQ(o.answer, Answer::failed);
+      EXPECT_NE(o.record.title.find("topped after "), std::string::npos) << o.record.title;
+      EXPECT_EQ(o.record.title.find("Does not fit"), std::string::npos) << o.record.title;
+      EXPECT_NE(o.said.find(" of "), std::string::npos) << o.said;
+      const auto j = json_of(o);
+      EXPECT_GT(j["rows"].size() + (j.contains("ways") ? j["ways"].size() : 0), 0u);
+    }
+}
+
 TEST(Plan, WhatItListsRunsInThatMemory) {
   Plan p = plan_of(tiny());
   p.memory_bytes = 1ull << 40, p.device = cpu_device(), p.workers = 1;
-  const auto all = settings_of(p);
+  const auto all = settings_of(p).all;
   ASSERT_GT(all.size(), 100u);
   for (std::size_t i = 0; i < all.size(); i += 5) {
     SCOPED_TRACE(words_of(all[i].recipe));

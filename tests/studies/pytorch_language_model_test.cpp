@@ -209,6 +209,31 @@ TEST(PyTorchLanguageModel, WhatEverySettingSaves) {
   EXPECT_GE(account(m, 0).reserved_bytes, account(m, 0).train_peak_bytes);
 }
 
+// Totals leave out micro-batches that change nothing; components count every one.
+TEST(PyTorchLanguageModel, ManyMicroBatchesAreCountedAsIfEachRan) {
+  LanguageModel m;
+  m.vocab = 5000, m.width = 384, m.ffn = 1100, m.layers = 3, m.heads = 6, m.kv_heads = 2, m.len = 333, m.adam = Adam::fused,
+  m.fused_attention = true;
+  for (const std::int64_t accumulate : {2, 3, 4, 5, 9, 32})
+    for (const auto keep : {engine::Keep::everything, engine::Keep::input})
+      for (const auto compile : {Compile::none, Compile::blocks})
+        for (const auto shard : {engine::Sharding::none, engine::Sharding::gradients, engine::Sharding::everything})
+          for (const auto dtype : {DType::bf16, DType::f32}) {
+            LanguageModel one = m;
+            one.accumulate = accumulate, one.keep = {keep}, one.compile = compile, one.precision = {dtype}, one.shard = shard;
+            one.gpus = shard == engine::Sharding::none && accumulate % 2 == 0 ? 1 : 8;
+            SCOPED_TRACE(fmt::format("{} {} {} {} {}", accumulate, int(keep), int(compile), int(shard), int(dtype)));
+            const auto few = account(one, 32ull << 20), all = account(one, 32ull << 20, Detail::components);
+            EXPECT_EQ(few.train_peak_bytes, all.train_peak_bytes);
+            EXPECT_EQ(few.reserved_bytes, all.reserved_bytes);
+            EXPECT_EQ(few.forward_peak_bytes, all.forward_peak_bytes);
+            EXPECT_EQ(few.before_backward_bytes, all.before_backward_bytes);
+            EXPECT_EQ(few.forward_backward_peak_bytes, all.forward_backward_peak_bytes);
+            EXPECT_EQ(few.after_backward_bytes, all.after_backward_bytes);
+            EXPECT_EQ(few.held_bytes, all.held_bytes);
+          }
+}
+
 TEST(PyTorchLanguageModel, ParameterCountsOfThePresets) {
   LanguageModel m;
   m.width = 768, m.ffn = 3072, m.layers = 12, m.heads = 12, m.len = 128;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "base/host_memory.h"
@@ -119,32 +120,42 @@ engine::Keeping levels_for(const Plan& p, const Recipe& r, const Room& room) {
   return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(engine::Keeping{engine::Keep::input});
 }
 
+// 0 to n - 1 in an order whose every beginning is spread over all of them: a search that is stopped has tried some of each lever.
+std::vector<std::size_t> spread(std::size_t n) {
+  std::size_t step = std::max<std::size_t>(1, std::size_t(0.618 * double(n)));
+  while (std::gcd(step, n) > 1) ++step;
+  std::vector<std::size_t> order(n);
+  for (std::size_t i = 0; i < n; ++i) order[i] = i * step % n;
+  return order;
+}
+
 // The forecasts, shared out to every core: each is a dry run of its own. A recipe that no kernel serves is left out.
-std::vector<Setting> forecasts_of(const Plan& p, const std::vector<Recipe>& wanted) {
+Search forecasts_of(const Plan& p, const std::vector<Recipe>& wanted) {
   const Room room = room_of(p.device, p.memory_bytes, p.gpus);
   std::vector<std::optional<Setting>> found(wanted.size());
+  const auto order = spread(wanted.size());
   Threads threads;
   std::mutex saying;
   std::size_t done = 0;
-  threads.share(std::int64_t(wanted.size()), [&](std::int64_t i, int) {
+  threads.share(std::int64_t(wanted.size()), [&](std::int64_t at, int) {
+    const std::size_t i = order[std::size_t(at)];
     if (p.stop()) return;
-    {
-      const std::lock_guard lock(saying);
-      p.progress(double(done) / double(wanted.size()), fmt::format("setting {} of {}", done + 1, wanted.size()));
-      ++done;
-    }
     try {
-      Recipe r = wanted[std::size_t(i)];
+      Recipe r = wanted[i];
       if (!r.keep.found()) r.keep = levels_for(p, r, room);
-      found[std::size_t(i)] = setting_of(p, r);
+      found[i] = setting_of(p, r);
     } catch (const Error& e) {
+      if (e.at.code == Code::interrupted) return;
       if (e.at.code != Code::unsupported) throw;
     }
+    const std::lock_guard lock(saying);
+    ++done;
+    p.progress(double(done) / double(wanted.size()), fmt::format("setting {} of {}", done, wanted.size()));
   });
-  std::vector<Setting> all;
+  Search search{{}, done, wanted.size()};
   for (auto& s : found)
-    if (s) all.push_back(std::move(*s));
-  return all;
+    if (s) search.all.push_back(std::move(*s));
+  return search;
 }
 
 // Why nothing was counted in a precision that was asked for; empty where something was.
@@ -202,17 +213,18 @@ auto recipes_or_why_none(const Plan& p) {
 
 }  // namespace
 
-std::vector<Setting> settings_of(const Plan& p) {
+Search settings_of(const Plan& p) {
   const auto recipes = recipes_or_why_none(p);
-  auto all = forecasts_of(p, recipes);
-  if (all.empty() && !(p.stop())) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
+  Search search = forecasts_of(p, recipes);
+  auto& all = search.all;
+  if (all.empty() && search.whole()) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
   const bool timed =
       std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
   std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
     const double ta = timed ? a.ms_at_least : a.flops, tb = timed ? b.ms_at_least : b.flops;
     return ta != tb ? ta < tb : a.peak() < b.peak();
   });
-  return all;
+  return search;
 }
 
 namespace {
@@ -256,14 +268,15 @@ std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t ho
 
 // Every setting that was forecast, the fastest first, and those of them that fit.
 struct Forecasts {
-  std::vector<Setting> all;
+  Search search;
   bool all_timed;
   Room room;
   std::uint64_t host;  // bytes that may be pinned there
   std::vector<const Setting*> fitting;
-  const Setting& fastest() const { return all.front(); }
+  const std::vector<Setting>& all() const { return search.all; }
+  const Setting& fastest() const { return all().front(); }
   const Setting& nearest() const {
-    return *std::min_element(all.begin(), all.end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
+    return *std::min_element(all().begin(), all().end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
   }
   double slower(const Setting& s) const {  // sums in another order differ in their last bits
     const double share = s.ms_at_least / fastest().ms_at_least - 1;
@@ -273,9 +286,9 @@ struct Forecasts {
 
 Forecasts forecasts_of(const Plan& p) {
   Forecasts f{settings_of(p), false, room_of(p.device, p.memory_bytes, p.gpus), host_memory_for(p.device, p.gpus), {}};
-  check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
-  f.all_timed = std::all_of(f.all.begin(), f.all.end(), [](const Setting& s) { return s.ms_at_least > 0; });
-  for (const Setting& s : f.all)
+  check(!f.all().empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known", stopped_by());
+  f.all_timed = std::all_of(f.all().begin(), f.all().end(), [](const Setting& s) { return s.ms_at_least > 0; });
+  for (const Setting& s : f.all())
     if (f.room.holds(s.peak()) && s.host_bytes <= f.host) f.fitting.push_back(&s);
   return f;
 }
@@ -284,13 +297,18 @@ Forecasts forecasts_of(const Plan& p) {
 std::string answer_of(const Plan& p, const Forecasts& f) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const Setting& s = f.fitting.empty() ? f.nearest() : *f.fitting.front();
+  if (f.fitting.empty() && !f.search.whole())
+    return fmt::format("What fits is not known: stopped after {}, of which none fits {}. The least needs {}, with {}.", f.search.how_far(),
+                       p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
+  const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
   std::string answer = fmt::format("{}, with {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
-    if (s.expected) return answer + fmt::format("; about {} tokens/s.", number_in_words(tokens / s.expected->ms));
-    return answer + (s.ms_at_least > 0 ? fmt::format("; at most {} tokens/s.", number_in_words(tokens / s.ms_at_least)) : ".");
+    if (s.expected) return answer + fmt::format("; about {} tokens/s.", number_in_words(tokens / s.expected->ms)) + stopped;
+    return answer + (s.ms_at_least > 0 ? fmt::format("; at most {} tokens/s.", number_in_words(tokens / s.ms_at_least)) : ".") + stopped;
   }
-  answer += fmt::format(", the least of {} settings. What it holds between steps takes {} of that.", f.all.size(), words(s.standing_bytes));
+  answer +=
+      fmt::format(", the least of {} settings. What it holds between steps takes {} of that.", f.all().size(), words(s.standing_bytes));
   Recipe one = s.recipe;
   one.batch = 1, one.micro_batches = 1;
   if (const auto n = gpus_that_hold(one, p.device, p.memory_bytes))
@@ -310,16 +328,17 @@ Record head_of(const Plan& p, const Forecasts& f) {
                    p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name));
   r.add("fits", !f.fitting.empty()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
-  r.add("settings", std::int64_t(f.all.size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
+  r.add("settings", std::int64_t(f.all().size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
   note(engine::why_not_trained(p.model));
   for (const std::string& what : p.model.not_counted) note(fmt::format("Not in the account: {}.", what));
   note(f.room.words);
   std::vector<Recipe> recipes;
-  for (const Setting& s : f.all) recipes.push_back(s.recipe);
+  for (const Setting& s : f.all()) recipes.push_back(s.recipe);
   note(engine::counted_by(recipes, p.device));
   note(engine::in_words_of_fp8(recipes, p.device));
   if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
-  for (const Precision precision : p.levers.precision) note(left_out(p, precision, f.all));
+  for (const Precision precision : p.levers.precision)
+    if (f.search.whole()) note(left_out(p, precision, f.all()));
   if (f.fitting.empty() && f.room.holds(f.nearest().peak()))
     note(fmt::format("Nothing fits. The nearest needs {}.", misfit_in_words(f.nearest(), f.room, f.host)));
   return r;
@@ -387,7 +406,8 @@ void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {
       p.gpus, link > 0 ? fmt::format("{:.0f} GB/s", link / 1e9) : "an unknown rate",
       runs ? fmt::format(" Each row runs: headroom train --gpus {} with its options, and --batch its micro_batch.", p.gpus) : "")}});
   if (const std::string hosts = hosts_in_words(p.device, p.gpus, p.per_host, p.link); !hosts.empty()) r.add(Part{Note{hosts}});
-  for (Part& part : ways_of(p, f.all, f.room)) r.add(std::move(part));
+  if (!f.search.whole()) return;
+  for (Part& part : ways_of(p, f.all(), f.room)) r.add(std::move(part));
 }
 
 Outcome plan_of_training(const Plan& p) {
@@ -417,7 +437,8 @@ Outcome plan_of_training(const Plan& p) {
   if (!levels_asked && p.model.trained() && shown.front()->recipe.keep.first() != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
   if (p.gpus > 1) add_several_gpus(r, p, f);
-  return yes_or_no(std::move(r), fits);
+  if (f.search.whole()) return yes_or_no(std::move(r), fits);
+  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), f.search.how_far())};
 }
 
 Plan checked(Plan p) {

@@ -96,7 +96,13 @@ struct Setting {
 
 Setting setting_of(const Plan&, const engine::Recipe&);  // one dry run
 
-std::vector<Setting> settings_of(const Plan&);  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
+struct Search {
+  std::vector<Setting> all;  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
+  std::size_t done = 0, asked = 0;
+  bool whole() const { return done == asked; }  // else it was stopped
+  std::string how_far() const { return fmt::format("{} of {} settings", done, asked); }
+};
+Search settings_of(const Plan&);
 
 struct PlanRow {
   ModelUse phase = ModelUse::train;

@@ -1,11 +1,13 @@
 #include "studies/plan/pytorch.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "base/interrupt.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
 #include "studies/memory/answer.h"
@@ -110,7 +112,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         try {
           check(m);
         } catch (const Error&) { continue; }
-        check(!p.stop(), Code::interrupted, "{} before every way was forecast; what fits is not known", stopped_by());
+        if (p.stop()) return {};
         BestOfWay tried{&way, m, account(m, workspace)};
         tried.fits = room.holds(tried.account.train_peak_bytes);
         if (tried.fits) return tried;
@@ -119,17 +121,56 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
   return least;
 }
 
-std::vector<BestOfWay> ways_of_training(const Plan& p, const LanguageModel& like, const Room& room, std::uint64_t workspace) {
+// What was forecast, in the order that it was asked: the ways, and every setting of FP32 parameters and AdamW.
+struct SearchOfPyTorch {
+  std::vector<BestOfWay> ways;
+  std::vector<PyTorchPlanRow> settings;
+  std::size_t done = 0, asked = 0;
+  bool whole() const { return done == asked; }  // else it was stopped
+  std::string how_far() const { return fmt::format("{} of {} forecasts", done, asked); }
+};
+
+PyTorchPlanRow row_of(const LanguageModel& m, const Room& room, std::uint64_t workspace) {
+  const auto a = account(m, workspace);
+  return {.needed_bytes = room.needed_bytes(a.train_peak_bytes),
+          .keep = m.keep,
+          .compile = m.compile,
+          .precision = m.precision,
+          .micro_batch = m.batch,
+          .micro_batches = m.accumulate,
+          .shard = m.shard,
+          .peak_bytes = a.train_peak_bytes,
+          .reserved_bytes = a.reserved_bytes,
+          .gpus = m.gpus};
+}
+
+// Shared out to every core, the ways first: each of them takes longest.
+SearchOfPyTorch searched(const Plan& p, const std::vector<LanguageModel>& steps, const Room& room, std::uint64_t workspace) {
   const bool in_bf16 = p.levers.precision.empty() || std::any_of(p.levers.precision.begin(), p.levers.precision.end(),
                                                                  [](Precision one) { return one.dtype == DType::bf16; });
-  std::vector<BestOfWay> all;
-  if (!in_bf16) return all;
-  const auto before = std::size(training_ways) * 3;  // settings that were forecast already, about
-  for (const TrainingWay& way : training_ways) {
-    p.progress(double(before + std::size_t(&way - training_ways)) / double(before + std::size(training_ways)), way.name);
-    if (auto best = best_of(way, p, like, room, workspace)) all.push_back(std::move(*best));
-  }
-  return all;
+  const std::size_t way_count = in_bf16 ? std::size(training_ways) : 0;
+  SearchOfPyTorch s{{}, {}, 0, way_count + steps.size()};
+  std::vector<std::optional<BestOfWay>> ways(way_count);
+  std::vector<std::optional<PyTorchPlanRow>> settings(steps.size());
+  Threads threads;
+  std::mutex saying;
+  threads.share(std::int64_t(s.asked), [&](std::int64_t i, int) {
+    const auto at = std::size_t(i);
+    if (p.stop()) return;
+    if (at < way_count)
+      ways[at] = best_of(training_ways[at], p, steps.front(), room, workspace);
+    else
+      settings[at - way_count] = row_of(steps[at - way_count], room, workspace);
+    if (p.stop()) return;
+    const std::lock_guard lock(saying);
+    ++s.done;
+    p.progress(double(s.done) / double(s.asked), s.how_far());
+  });
+  for (auto& one : ways)
+    if (one) s.ways.push_back(std::move(*one));
+  for (auto& one : settings)
+    if (one) s.settings.push_back(*one);
+  return s;
 }
 
 std::string command_of(const Plan& p, const LanguageModel& m) {
@@ -137,11 +178,16 @@ std::string command_of(const Plan& p, const LanguageModel& m) {
                      p.device.key.empty() ? "cuda" : p.device.key, options_of(m));
 }
 
-std::string answer_of(const Plan& p, const Room& room, const std::vector<BestOfWay>& ways) {
+std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& search) {
+  const auto& ways = search.ways;
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
     return fmt::format("{}, with {} ({}).", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
-                       levers_of(fits->step));
+                       levers_of(fits->step)) +
+           (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
+  if (!search.whole())
+    return fmt::format("What fits is not known: stopped after {}; of the ways that were forecast none fits {}.", search.how_far(),
+                       p.device.name);
   const BestOfWay& least = *std::min_element(ways.begin(), ways.end(), [](const BestOfWay& a, const BestOfWay& b) {
     return a.account.train_peak_bytes < b.account.train_peak_bytes;
   });
@@ -209,33 +255,22 @@ Outcome plan_as_pytorch(const Plan& p) {
         "plan --as pytorch: nothing to choose from; --keep takes everything, input, and groups on one GPU");
   const Room room = room_of(p.device, p.memory_bytes, p.gpus, RunBy::pytorch);
   const std::uint64_t workspace = pytorch::workspace_bytes(p.device.sm);
+  const SearchOfPyTorch search = searched(p, all, room, workspace);
+  const auto& ways = search.ways;
+  check(!ways.empty() || !search.settings.empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known",
+        stopped_by());
   std::vector<PyTorchPlanRow> fitting;
   PyTorchPlanRow nearest;
-  double done = 0;
-  for (const LanguageModel& m : all) {
-    p.progress(done++ / double(all.size() + std::size(training_ways)), "every setting of FP32 parameters and AdamW");
-    check(!p.stop(), Code::interrupted, "{} before every setting was forecast; what fits is not known", stopped_by());
-    const auto a = account(m, workspace);
-    const PyTorchPlanRow row{.needed_bytes = room.needed_bytes(a.train_peak_bytes),
-                             .keep = m.keep,
-                             .compile = m.compile,
-                             .precision = m.precision,
-                             .micro_batch = m.batch,
-                             .micro_batches = m.accumulate,
-                             .shard = m.shard,
-                             .peak_bytes = a.train_peak_bytes,
-                             .reserved_bytes = a.reserved_bytes,
-                             .gpus = p.gpus};
-    if (room.holds(a.train_peak_bytes)) fitting.push_back(row);
+  for (const PyTorchPlanRow& row : search.settings) {
+    if (room.holds(row.peak_bytes)) fitting.push_back(row);
     if (nearest.peak_bytes == 0 || row.peak_bytes < nearest.peak_bytes) nearest = row;
   }
-  const auto ways = ways_of_training(p, all.front(), room, workspace);
   const bool of_these = !fitting.empty(),
              fits = of_these || std::any_of(ways.begin(), ways.end(), [](const BestOfWay&w) { return w.fits; });
   const std::string asked =
       fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len, bytes_in_words(double(room.memory_bytes)),
                   p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
-  Record r{"", ways.empty() ? asked : answer_of(p, room, ways), {}};
+  Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search), {}};
   if (!ways.empty()) r.add(Part{Note{asked}});
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   const auto that_fit = std::int64_t(fitting.size());
@@ -249,8 +284,8 @@ Outcome plan_as_pytorch(const Plan& p) {
           Note{"checked (in csv and json): steps with all of these choices were measured on a card. Of the others, what a choice does was "
                "read in its source; docs/memory.md holds them to published peaks."}});
   }
-  r.add("settings", std::int64_t(all.size())).add("settings_that_fit", that_fit);
-  if (!of_these) {
+  r.add("settings", std::int64_t(search.settings.size())).add("settings_that_fit", that_fit);
+  if (!of_these && !search.settings.empty()) {
     r.add(Part{
         Note{fmt::format("With FP32 parameters and AdamW nothing fits. The nearest needs {}, {} too many.",
                          bytes_in_words(double(nearest.needed_bytes)), bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
@@ -266,7 +301,8 @@ Outcome plan_as_pytorch(const Plan& p) {
            "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
            "headroom memory model --as pytorch accounts for one of them by tensor. Where reserved_bytes are above the limit, the allocator "
            "returns unused segments first; close to the limit fragments can be in its way."}});
-  return yes_or_no(std::move(r), fits);
+  if (search.whole()) return yes_or_no(std::move(r), fits);
+  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far())};
 }
 
 }  // namespace headroom::studies

@@ -126,4 +126,11 @@ std::vector<std::uint32_t> Allocator::standing() const {
   return out;
 }
 
+std::vector<std::uint64_t> Allocator::state() const {
+  std::vector<std::uint64_t> out{live_, reserved()};
+  for (const Piece& p : pieces_)
+    if (p.live) out.insert(out.end(), {std::hash<std::string>{}(p.name), p.at, p.taken, std::uint64_t(p.stream)});
+  return out;
+}
+
 }  // namespace headroom::studies::pytorch

@@ -99,6 +99,8 @@ class Allocator {
   const std::vector<Piece>& pieces() const { return pieces_; }
   const std::vector<Event>& events() const { return events_; }
   std::vector<std::uint32_t> standing() const;  // pieces live now
+  std::vector<std::uint64_t> state()
+      const;  // of every live piece its name, address and size: from equal states equal calls take equal bytes
 
  private:
   friend class Storage;

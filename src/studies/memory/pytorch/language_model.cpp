@@ -502,8 +502,9 @@ struct Model {
   DType updates_in() const { return m.lora > 0 && m.parameters == Parameters::whole ? DType::f32 : held; }  // adapters are FP32
 };
 
-// Two steps; what is read is the second's, when Adam's moments are there.
-LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch) {
+// Two steps; what is read is the second's, when Adam's moments are there. Of many micro-batches those that change nothing are left out, but for the
+// last, where only totals are wanted.
+LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch, Detail detail) {
   Eager& torch = process.torch();
   Allocator& memory = process.memory();
   memory.enter(Phase::parameter);
@@ -518,6 +519,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
   for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
     Value loss;
+    std::vector<std::uint64_t> before;
     for (std::int64_t micro = 0; micro < (m.until == Until::forward ? 1 : m.accumulate); ++micro) {
       memory.enter(Phase::forward);
       loss = model.loss();
@@ -531,6 +533,10 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch)
       loss.node = nullptr;
       out.forward_backward_peak_bytes = memory.peak();
       out.after_backward_bytes = memory.live();
+      if (detail != Detail::totals || micro + 2 >= m.accumulate) continue;
+      auto now = memory.state();
+      if (now == before) micro = m.accumulate - 2;
+      before = std::move(now);
     }
     out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
     if (m.until != Until::update) break;
@@ -664,12 +670,12 @@ LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, De
   check(m);
   Process process(workspace, Count::blocks);
   Watch watch(process.memory());
-  LanguageModelAccount out = run(process, m, watch);
+  LanguageModelAccount out = run(process, m, watch, detail);
   if (detail == Detail::totals) return out;
   Process elsewhere(0);
   Watch probe(elsewhere.memory());
   const auto [sizes, symbols] = probe_of(m);
-  run(elsewhere, sizes, probe);
+  run(elsewhere, sizes, probe, detail);
   watch.describe(out.account, false, probe.shapes(), symbols);
   out.account.components = blocks_together(out.account.components);
   return out;
