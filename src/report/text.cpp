@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -86,7 +88,7 @@ struct Text {
       const bool one_alone = !fits(sum_of({width[0], *std::max_element(width.begin(), width.end())}));
       if (one_alone || w.rows.size() <= most_records) return records(w);
     }
-    for (const auto& which : pieces(width)) {
+    for (const auto& which : pieces(w, width)) {
       print(w, w.header, width, which, dim);
       for (const auto& row : w.rows) print(w, row, width, which);
       gap();
@@ -160,14 +162,31 @@ struct Text {
     }
   }
 
-  // The columns that stand side by side: those that no longer fit come below, after the first column once more.
-  std::vector<std::vector<std::size_t>> pieces(const std::vector<int>& width) const {
+  // How many of the first columns tell the rows apart, if they leave half of the line, and room for any other column; else 1.
+  std::size_t columns_that_name(const Worded& w, const std::vector<int>& width) const {
+    const int widest = 2 + *std::max_element(width.begin(), width.end());
+    int taken = 0;
+    for (std::size_t c = 0; c < width.size(); ++c) {
+      taken += 2 + width[c];
+      if (2 * taken > look.columns || !fits(taken + widest)) break;
+      std::set<std::vector<std::string>> names;
+      for (const auto& row : w.rows) names.insert({row.begin(), row.begin() + std::ptrdiff_t(c) + 1});
+      if (names.size() == w.rows.size()) return c + 1;
+    }
+    return 1;
+  }
+
+  // The columns printed side by side: those that no longer fit come below, after the columns that name a row once more.
+  std::vector<std::vector<std::size_t>> pieces(const Worded& w, const std::vector<int>& width) const {
+    std::vector<std::size_t> names(columns_that_name(w, width));
+    std::iota(names.begin(), names.end(), std::size_t{0});
+    const int of_names = std::accumulate(names.begin(), names.end(), 0, [&](int sum, std::size_t c) { return sum + 2 + width[c]; });
     std::vector<std::vector<std::size_t>> all(1);
     int taken = 0;
     for (std::size_t c = 0; c < width.size(); ++c) {
-      if (c > 0 && !fits(taken + 2 + width[c]) && all.back().back() != 0) {
-        all.push_back({0});
-        taken = 2 + width[0];
+      if (c >= names.size() && !fits(taken + 2 + width[c]) && all.back().size() > names.size()) {
+        all.push_back(names);
+        taken = of_names;
       }
       all.back().push_back(c);
       taken += 2 + width[c];

@@ -134,6 +134,21 @@ TEST(Render, TextIsNoWiderThanTheTerminal) {
   }
 }
 
+// Rows that the first column does not tell apart are named by as many columns as it takes, in every piece of the table.
+TEST(Render, PiecesOfATableNameTheirRows) {
+  Table t{"rows", "", {{"variant"}, {"len"}, {"milliseconds_forward"}, {"milliseconds_backward"}, {"bytes_at_the_peak"}}, {}};
+  for (const char* variant : {"plain", "flash"})
+    for (const std::int64_t len : {256, 512})
+      t.add({std::string(variant), len, 0.5 * double(len), 1.5 * double(len), std::int64_t(len * 7)});
+  Record r{"", "", {}};
+  r.add(Part{t});
+  const std::string text = render_text(r, {.columns = 48});
+  std::size_t headers = 0;
+  for (auto at = text.find("variant  len  "); at != std::string::npos; at = text.find("variant  len  ", at + 1)) ++headers;
+  EXPECT_EQ(headers, 3u) << text;
+  EXPECT_EQ(text.find("variant  bytes"), std::string::npos) << text;
+}
+
 // A few rows are read, not compared: each becomes a record. Bars give way first, and words are folded within their column.
 TEST(Render, ATooWideRowBecomesARecord) {
   Table t{"rows", "What fits", {{"way"}, {"needed_bytes", Unit::bytes, Show::bar}, {"with"}}, {}};

@@ -66,7 +66,9 @@ const tables = (() => {
     });
     const state = {by: -1, down: false, filter: '', all_columns: false, most: first_rows};
     const every = [...Array(data.rows).keys()];
-    const shown_columns = () => columns.filter(c => state.all_columns || c.show !== 'detail');
+    const said_once = columns.filter((c, i) => i > 0 && 'same' in c && c.show !== 'detail');  // they need no column
+    const hidden = c => c.show === 'detail' || said_once.includes(c);
+    const shown_columns = () => columns.filter(c => state.all_columns || !hidden(c));
 
     function chosen() {
       const needle = state.filter.toLowerCase();
@@ -132,7 +134,7 @@ const tables = (() => {
     if (data.rows > 8)
       tools.append(element('input', {type: 'search', placeholder: 'Filter', 'aria-label': 'Filter rows of ' + (data.title || data.name),
                                      input: e => { state.filter = e.target.value; state.most = first_rows; draw(); }}));
-    if (columns.some(c => c.show === 'detail'))
+    if (columns.some(hidden))
       tools.append(tool('All columns', b => {
         state.all_columns = !state.all_columns;
         b.setAttribute('aria-pressed', String(state.all_columns));
@@ -144,6 +146,8 @@ const tables = (() => {
     if (data.title) box.append(element('h3', {}, data.title));
     if (data.rows === 0) return box.append(element('p', {class: 'note'}, 'No rows.')), box;
     const table = element('table', {'aria-label': data.title || data.name}, element('thead', {}, head), body);
+    const same = said_once.filter(c => plain(c.same) !== '').map(c => words.title(c.name) + ' ' + words.cell(c.same, c.unit)).join(' · ');
+    if (same !== '') box.append(element('p', {class: 'note'}, 'In every row: ' + same));
     box.append(tools, element('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': data.title || data.name}, table), more, rest);
     if (data.left_out > 0)
       box.append(element('p', {class: 'note'},
