@@ -27,12 +27,17 @@ run:  ## install what is missing, build, show what fits a card and what attentio
 	@sh tools/setup run
 	@sh tools/configure program
 	@cmake --build --preset release --target program
-	$(BUILD)/headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 4
-	$(BUILD)/headroom memory attention --heads 32 --dim 128 --dtype bf16 --len 8192,65536 --device 4090 || test $$? = 3
-	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
-	$(BUILD)/headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 1000 --batch 2 --len 128 --warmup 1 --steps 3
+	$(BUILD)/headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 \
+	  --most 4
+	$(BUILD)/headroom memory attention --heads 32 --dim 128 --dtype bf16 \
+	  --len 8192,65536 --device 4090 || test $$? = 3
+	$(BUILD)/headroom attention --device cpu --variant plain,flash --dtype fp32 \
+	  --batch 1 --heads 4 --dim 64 --len 256,512,1024,2048 --warmup 1 --steps 5
+	$(BUILD)/headroom step --device cpu --layers 4 --width 256 --heads 4 --vocab 1000 \
+	  --batch 2 --len 128 --warmup 1 --steps 3
 	$(BUILD)/headroom report --out build/report.html
-	@echo "Open $(CURDIR)/build/report.html in a browser: the newest run of every command, these two among them."
+	@echo "Open this page in a browser; it has the newest run of every command, these two among them:"
+	@echo "  $(CURDIR)/build/report.html"
 
 browser:  # for the tests of pages; they skip where it cannot be had
 	@sh tools/setup browser

@@ -1,6 +1,9 @@
 // What README prints of the program is what the program prints: a block that begins with "$ headroom plan …" is run again, in 100 columns, and each
-// of its lines has to come, in their order; "…" stands for lines that are left out. A forecast needs PyTorch: its block is not run here.
+// of its lines has to come, in their order; "…" stands for lines that are left out. A forecast of a PyTorch program needs PyTorch:
+// tests/python/forecast_program_test.py runs that block again, and here only its values' and tables' names are held against a forecast.
 // What its table of speeds says of a card is what the card's file holds.
+#include <regex>
+
 #include "studies/bench/rows.h"
 #include "studies/report/run.h"
 #include "tests/cli/program.h"
@@ -15,7 +18,7 @@ struct Block {
   std::vector<std::string> lines;
 };
 
-std::vector<Block> blocks_of(const std::string& page) {
+std::vector<Block> blocks_of(const std::string& page, bool forecasts) {
   std::vector<Block> blocks;
   std::istringstream in(page);
   bool inside = false;
@@ -23,7 +26,7 @@ std::vector<Block> blocks_of(const std::string& page) {
     const std::string_view prompt = "$ headroom ";
     if (line.starts_with("```")) {
       inside = false;
-    } else if (line.starts_with(prompt) && !line.starts_with("$ headroom forecast")) {
+    } else if (line.starts_with(prompt) && line.starts_with("$ headroom forecast") == forecasts) {
       inside = true;
       blocks.push_back({line.substr(prompt.size()), {}});
     } else if (inside) {
@@ -35,7 +38,7 @@ std::vector<Block> blocks_of(const std::string& page) {
 
 TEST_F(Readme, ShowsWhatTheProgramPrints) {
   setenv("COLUMNS", "100", 1);
-  const auto blocks = blocks_of(text_of(fs::path(HEADROOM_SOURCE_DIR) / "README.md"));
+  const auto blocks = blocks_of(text_of(fs::path(HEADROOM_SOURCE_DIR) / "README.md"), false);
   EXPECT_GE(blocks.size(), 1u);
   for (const Block& block : blocks) {
     SCOPED_TRACE(block.arguments);
@@ -52,6 +55,28 @@ TEST_F(Readme, ShowsWhatTheProgramPrints) {
   }
   unsetenv("COLUMNS");
 }
+
+#ifdef HEADROOM_LIKE_TORCH
+// A name of a value stands before two spaces; a line of a table's names has no digit and no bar.
+TEST_F(Readme, AForecastHasTheNamesThatItShows) {
+  const auto blocks = blocks_of(text_of(fs::path(HEADROOM_SOURCE_DIR) / "README.md"), true);
+  ASSERT_EQ(blocks.size(), 1u);
+  const std::string printed = run("forecast --db " + db_ + " --device rtx4090 -- " HEADROOM_LIKE_TORCH " batch=100 steps=3").out;
+  const auto words_of = [](const std::string& line) { return std::regex_replace(line, std::regex(" +"), " "); };
+  const std::string all = words_of(printed);
+  std::size_t names = 0;
+  for (const std::string& line : blocks[0].lines) {
+    std::smatch m;
+    const bool value = std::regex_search(line, m, std::regex("^  ([a-z_]+)  +"));
+    const bool title = !line.empty() && !std::regex_search(line, std::regex("[0-9█▏▎▍▌▋▊▉…]")) && line.find("line ") == std::string::npos;
+    if ((!value && !title) || m.str(1) == "ms" || m.str(1) == "line") continue;  // that program has neither
+    const std::string name = title ? words_of(line) : "\n " + m.str(1) + " ";
+    EXPECT_NE(all.find(name), std::string::npos) << "README is stale: " << line << "\n" << printed;
+    ++names;
+  }
+  EXPECT_GT(names, 8u);
+}
+#endif
 
 TEST_F(Readme, SpeedsAreThoseOfTheCardsFile) {
   const fs::path source = HEADROOM_SOURCE_DIR;

@@ -1,4 +1,4 @@
-// What the documents say of the tree is so: README's commands are the program's, links lead to pages and sections that
+// What the documents say of the tree is so: the page of commands lists the program's, links lead to pages and sections that
 // are there and from README to every page, records are cited, and the tour names every folder. Prose keeps its columns.
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ Words commands_of_program(const std::string& source) {
   return first_groups(between(source, "constexpr Command commands[]", "\n};"), row);
 }
 
-Words commands_of_readme(const std::string& text) {
+Words commands_of_page(const std::string& text) {
   static const std::regex row(R"(\n\| `([a-z]+)` \|)");
   return first_groups(between(text, "\n| command |", "\n\n"), row);
 }
@@ -135,10 +135,10 @@ std::vector<fs::path> documents() {
   return found;
 }
 
-TEST(Documents, ReadmeListsTheProgramsCommandsInTheirOrder) {
+TEST(Documents, ThePageOfCommandsListsTheProgramsInTheirOrder) {
   const Words program = commands_of_program(text_of(root / "src/cli/main.cpp"));
   EXPECT_GE(program.size(), 5u);
-  EXPECT_EQ(commands_of_readme(text_of(root / "README.md")), program);
+  EXPECT_EQ(commands_of_page(text_of(root / "docs/commands.md")), program);
 }
 
 fs::path target_of(const fs::path& document, const Link& link) {
@@ -235,7 +235,7 @@ TEST(Documents, TheWheelHasTheLicenceOfEveryLibraryInIt) {
 TEST(Documents, ARowOrALinkIsSeen) {
   EXPECT_EQ(commands_of_program("constexpr Command commands[] = {\n    {\"a\", \"does\", a},\n  {\"b\", \"\", b},\n};\n {\"c\", \"\"}"),
             (Words{"a", "b"}));
-  EXPECT_EQ(commands_of_readme("\n| command | line |\n|---|---|\n| `a` | does |\n| `b` | |\n\n| `c` | |"), (Words{"a", "b"}));
+  EXPECT_EQ(commands_of_page("\n| command | line |\n|---|---|\n| `a` | does |\n| `b` | |\n\n| `c` | |"), (Words{"a", "b"}));
   EXPECT_EQ(links_of("[a](b.md) [c](https://d) [e](#f), [g](h/i.md#j)\n```cpp\n[](k)\n```\n[l](m)"),
             (std::vector<Link>{{"b.md", ""}, {"", "f"}, {"h/i.md", "j"}, {"m", ""}}));
   EXPECT_EQ(sections_of("# The Page\n## `a_b`, c-d [E](f.md)\ng\n```\n# h\n```"), (Words{"the-page", "a_b-c-d-e"}));

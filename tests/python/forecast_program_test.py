@@ -4,6 +4,7 @@ HEADROOM_PROGRAM names the program; torch has to be a build for CUDA."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,28 @@ class Program(unittest.TestCase):
             self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
             self.assertTrue(answer["fits"])
             self.assertEqual(answer["needed_bytes"], answer["peak_reserved_bytes"] + answer["beside_bytes"])
+
+    def test_readme_shows_what_the_program_prints(self):
+        source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+        with open(os.path.join(source, "README.md")) as f:
+            page = f.read()
+        try:
+            import transformers
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        torch_then, transformers_then = re.search(r"torch ([0-9.]+), transformers ([0-9.]+)", page).groups()
+        here = torch.__version__.split("+")[0], transformers.__version__
+        if here != (torch_then, transformers_then):
+            self.skipTest(f"README's forecast is of torch {torch_then} and transformers {transformers_then}; here are {here[0]} and {here[1]}")
+        command, _, block = page[page.index("$ headroom forecast ") :].partition("\n")
+        words = command.split()[2:]
+        words[words.index("python3")] = sys.executable
+        ended = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=900,
+                               cwd=os.path.join(source, "examples", "python"), env=os.environ | {"COLUMNS": "100"})
+        printed = iter(line.replace(sys.executable, "python3") for line in ended.stdout.splitlines())
+        for line in block[: block.index("```")].splitlines():
+            if line and line != "…" and not line.startswith("  program "):
+                self.assertIn(line, printed, "README is stale, or says what is not printed")
 
     def test_every_byte_of_the_peak_is_named(self):
         answer, _ = self.forecast(self.file("step.py", STEP), 8, options=["--device", "h100"])
