@@ -1,4 +1,4 @@
-/* Headroom's one binary door: exact attention, forward and backward, whose memory grows with N, not N^2. C11.
+/* Headroom's C interface: exact attention, forward and backward, whose memory grows with N, not N^2. C11.
  *
  * Order of calls: headroom_context_create once; then for a problem ask headroom_attention_workspace_bytes and
  * headroom_attention_saved_bytes, bring that much memory, and call forward and backward as often as you like.
@@ -48,9 +48,9 @@ typedef enum headroom_status {
   HEADROOM_BUG = 100 /* please report what headroom_last_error() says */
 } headroom_status;
 
-HEADROOM_API const char* headroom_version(void);                /* "0.1.0", of the library that was loaded */
+HEADROOM_API const char* headroom_version(void);                /* the loaded library's version: "0.1.0" */
 HEADROOM_API const char* headroom_status_name(headroom_status); /* "ok", "bad_argument", ... */
-HEADROOM_API const char* headroom_last_error(void);             /* this thread's; "" before its first failure */
+HEADROOM_API const char* headroom_last_error(void);             /* this thread's last failure in words; "" before the first */
 
 /* ---- where the work is done ---- */
 
@@ -68,12 +68,12 @@ typedef struct headroom_context_settings {
 typedef struct headroom_context headroom_context;
 
 HEADROOM_API headroom_status headroom_context_create(const headroom_context_settings* settings, headroom_context** out);
-HEADROOM_API void headroom_context_destroy(headroom_context* context); /* NULL is fine; no call may be under way */
+HEADROOM_API void headroom_context_destroy(headroom_context* context); /* NULL is allowed; no call may be running */
 HEADROOM_API int headroom_context_threads(const headroom_context* context);
 
 /* ---- memory of a context's device ---- */
 
-typedef struct headroom_memory { /* lent for one call (workspace) or from forward to backward (saved) */
+typedef struct headroom_memory { /* used by one call (workspace), or from forward to backward (saved) */
   void* data;
   size_t bytes;
 } headroom_memory;
@@ -95,8 +95,9 @@ typedef struct headroom_tensor { /* a view: it owns nothing */
   int32_t dtype; /* a headroom_dtype */
   int32_t rank;  /* 0: no tensor */
   int64_t shape[4];
-  int64_t stride[4]; /* in elements, always said, at least 0. The CPU reads a 0 of batch and heads: one for all; others are refused */
-  int64_t bytes;     /* that may be reached from `data` on; a view that reaches further is refused. 0: not known, not checked */
+  int64_t
+      stride[4]; /* in elements, always given, at least 0. On the CPU a stride of 0 repeats one batch or head; other zeros are refused */
+  int64_t bytes; /* readable bytes from `data` on; a view that reaches further is refused. 0: not known, not checked */
 } headroom_tensor;
 
 /* The last dimension fastest, without gaps; `bytes` is what that takes. rank 1 to 4; a rank or size outside gives no tensor. */
@@ -148,19 +149,19 @@ typedef struct headroom_attention_problem {
   int64_t len_q, len_k, head_dim;
   int32_t mask;          /* a headroom_mask */
   int32_t align;         /* a headroom_align: the last row sees the last key, or row i sees keys 0 ... i */
-  int64_t window;        /* for HEADROOM_MASK_WINDOW: a row sees its own position and the window - 1 before it */
+  int64_t window;        /* HEADROOM_MASK_WINDOW: a row sees its own position and the window - 1 before it */
   float scale;           /* 0: 1 / sqrt(head_dim), unless scale_given */
   int32_t deterministic; /* 1: the same bits on every run, or HEADROOM_UNSUPPORTED */
-  const char* variant;   /* NULL: the best that serves; else a name or family, as headroom_attention_explain lists them */
+  const char* variant;   /* NULL: the best that supports the problem; else a name or family from headroom_attention_explain */
   int32_t scale_given;   /* 1: use `scale` as it is, even 0 */
   int32_t math;          /* a headroom_math: how a GPU multiplies fp32 */
-  int64_t window_after;  /* for HEADROOM_MASK_WINDOW: it also sees so many positions after its own */
+  int64_t window_after;  /* HEADROOM_MASK_WINDOW: a row also sees this many positions after its own */
   int64_t head_dim_v;    /* dimension of V, O, dV and dO; 0: head_dim */
-  float softcap;         /* scores become softcap * tanh(score / softcap); 0: they stay */
+  float softcap;         /* scores become softcap * tanh(score / softcap); 0: unchanged */
   int32_t sink;          /* 1: there is a sink */
-  int64_t documents;     /* in each row of the batch; 0: it is not packed */
+  int64_t documents;     /* packed documents in each row of the batch; 0: not packed */
   int64_t page, pages;   /* positions in a page, and the number of pages; 0: K and V are not paged */
-  float dropout;         /* the chance of a probability to be dropped, at least 0 and below 1, in steps of 1/65536 */
+  float dropout;         /* the chance that a probability is dropped: at least 0, below 1, in steps of 1/65536 */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
   { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -173,14 +174,14 @@ typedef struct headroom_attention_forward_arguments {
   uint32_t flags;
   headroom_tensor q, k, v;
   headroom_tensor o, lse; /* written */
-  headroom_memory saved;  /* written; for backward */
+  headroom_memory saved;  /* written; backward reads it */
   headroom_memory workspace;
   void* stream;               /* a cudaStream_t; NULL on the CPU */
-  headroom_tensor sink;       /* fp32 [heads]; this and those below: rank 0 where the problem has none */
+  headroom_tensor sink;       /* fp32 [heads]; this tensor and those below have rank 0 where the problem has none */
   headroom_tensor cu_q, cu_k; /* int32 [batch, documents + 1] */
   headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
   headroom_tensor random;     /* int32 [4], optional: seed and offset, low halves first, which the device reads when the call runs */
-  uint64_t seed, offset;      /* dropout's, if there is no `random` */
+  uint64_t seed, offset;      /* seed and offset of the dropout, if there is no `random` */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
@@ -189,12 +190,12 @@ typedef struct headroom_attention_backward_arguments {
   headroom_tensor q, k, v, o, lse, d_o;
   headroom_tensor dlse;       /* optional: rank 0 when there is none */
   headroom_tensor dq, dk, dv; /* overwritten */
-  headroom_memory saved;      /* as forward left it */
+  headroom_memory saved;      /* what forward wrote */
   headroom_memory workspace;
   void* stream;
-  headroom_tensor sink, cu_q, cu_k; /* as forward had them */
+  headroom_tensor sink, cu_q, cu_k; /* the same as in forward */
   headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 if it is not needed */
-  headroom_tensor random;           /* this and those below: as forward had them */
+  headroom_tensor random;           /* this and those below: the same as in forward */
   uint64_t seed, offset;
 } headroom_attention_backward_arguments;
 
@@ -225,7 +226,7 @@ HEADROOM_API headroom_status headroom_attention_backward_call_create(headroom_co
                                                                      headroom_attention_call** out);
 HEADROOM_API headroom_status headroom_attention_call_run(const headroom_attention_call* call, void* const* pointers, int32_t count,
                                                          void* stream);
-HEADROOM_API void headroom_attention_call_destroy(headroom_attention_call* call); /* NULL is fine; no run may be under way */
+HEADROOM_API void headroom_attention_call_destroy(headroom_attention_call* call); /* NULL is allowed; no run may be running */
 
 /* One line per variant, best first: "flash: chosen", "plain: serves too", "other: why it cannot". Writes at most `capacity`
  * bytes, the closing zero included; *needed (when not NULL) is what the whole text takes. Fine also when none serves. */
@@ -258,20 +259,22 @@ typedef struct headroom_comm headroom_comm;
 
 typedef struct headroom_comm_settings {
   uint32_t struct_size;
-  int32_t rank;           /* -1: as the launcher says (torchrun, Open MPI, PMI, SLURM); where there is none, this is the only rank */
-  int32_t ranks;          /* 0: as the launcher says */
-  int32_t patience_ms;    /* how long to wait for a live rank that does not make the call; 0: ten minutes */
-  const char* rendezvous; /* "host:port", free on rank 0's machine, or "local:name" on one machine; NULL: as the launcher says */
+  int32_t rank;           /* -1: the launcher's (torchrun, Open MPI, PMI, SLURM); without a launcher this is the only rank */
+  int32_t ranks;          /* 0: the launcher's number */
+  int32_t patience_ms;    /* longest wait for a live rank that does not make the call; 0: ten minutes */
+  const char* rendezvous; /* "host:port", free on rank 0's machine, or "local:name" on one machine; NULL: the launcher's */
 } headroom_comm_settings;
 #define HEADROOM_COMM_SETTINGS_INIT \
   { sizeof(headroom_comm_settings), -1, 0, 0, NULL }
 
 typedef enum headroom_reduction { HEADROOM_SUM = 0, HEADROOM_MEAN = 1 } headroom_reduction;
 
-HEADROOM_API headroom_status headroom_comm_create(const headroom_comm_settings* settings, headroom_comm** out); /* when all have come */
-/* Waits for the others to leave too, as long as its patience lasts. NULL is fine. */
+HEADROOM_API headroom_status headroom_comm_create(const headroom_comm_settings* settings,
+                                                  headroom_comm** out); /* returns when all ranks have joined */
+/* Waits until the other ranks leave too, at most patience_ms. NULL is allowed. */
 HEADROOM_API void headroom_comm_destroy(headroom_comm* comm);
-HEADROOM_API void headroom_comm_end(headroom_comm* comm, const char* why); /* this rank has failed: the others' calls say why */
+HEADROOM_API void headroom_comm_end(headroom_comm* comm,
+                                    const char* why); /* reports that this rank failed: the others' calls return `why` */
 HEADROOM_API int headroom_comm_rank(const headroom_comm* comm);
 HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
 
@@ -279,7 +282,7 @@ HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
 HEADROOM_API headroom_status headroom_comm_carries(headroom_comm* comm, const char* what);
 HEADROOM_API headroom_status headroom_comm_barrier(headroom_comm* comm);
 HEADROOM_API headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root);
-/* In place; not of i32, as every sum. */
+/* In place. Sums of i32 are refused. */
 HEADROOM_API headroom_status headroom_comm_all_reduce(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype,
                                                       headroom_reduction reduction);
 /* `whole` has ranks * count elements, part r came from rank r; `part` may be its own place in `whole`. */
