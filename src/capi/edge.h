@@ -22,7 +22,7 @@ struct headroom_context {
 
 namespace headroom::capi {
 
-void remember(const char* text) noexcept;  // for headroom_last_error; allocates nothing, cuts long text between two letters
+void remember(const char* text) noexcept;  // keeps text for headroom_last_error; allocates nothing, cuts long text between two letters
 
 static_assert(int(Code::bad_argument) == HEADROOM_BAD_ARGUMENT && int(Code::unsupported) == HEADROOM_UNSUPPORTED &&
               int(Code::out_of_memory) == HEADROOM_OUT_OF_MEMORY && int(Code::cuda) == HEADROOM_CUDA_ERROR &&
@@ -65,7 +65,7 @@ inline headroom_context& usable(headroom_context* context) {
 // none that this library does not know. A size that no version of a struct can have is a struct that was not started from its _INIT.
 template <class T>
 T read_struct(const T* from, const char* name, std::size_t least = sizeof(std::uint32_t)) {
-  constexpr std::size_t most = sizeof(T) + 1024;  // the growth of a struct until all callers must build again
+  constexpr std::size_t most = sizeof(T) + 1024;  // a larger struct means that the caller must build again
   T out{};
   const std::uint32_t size = given(from, name).struct_size;
   check(size >= least && size <= most, Code::bad_argument,
@@ -85,7 +85,7 @@ Enum one_of(std::int32_t value, std::int32_t count, const char* name) {
   return Enum(value);
 }
 
-// The caller's memory as a wet arena. Of none at all, an arena without room: an arena without a base would be a dry one.
+// The caller's memory as a wet arena. No memory gives an arena without room, because an arena without a base would be dry.
 class Lent {
  public:
   Lent(const headroom_memory& m, const char* name) : arena_(base(m, name), m.data ? m.bytes : 0) {}

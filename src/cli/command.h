@@ -15,17 +15,17 @@ namespace headroom::cli {
 
 // What a command does with a machine, and so what its --device may name.
 enum class Machine : std::uint8_t {
-  present,    // runs on it
-  described,  // counts for it: it need not be here
-  none        // neither: no --device, no --seed
+  present,    // the command runs on the machine
+  described,  // the command counts for the machine, which need not be here
+  none        // the command has neither --device nor --seed
 };
 
 enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };
 
 struct Common {  // options that commands share
   Format format = Format::text;
-  bool format_given = false;  // else the ending of `out` says it
-  std::string out;            // a file; empty: standard output
+  bool format_given = false;  // false: the ending of `out` decides
+  std::string out;            // the file to write; empty: standard output
   std::string device;         // cpu, cuda, cuda:N; empty: the best present
   std::string db;             // empty: the user's own store
   std::uint64_t seed = 0;
@@ -63,9 +63,9 @@ Run completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
-void remember_command(std::span<char*> words);  // keeps what was typed: pages, tables in files and JSON show it
-void print(std::string_view text);              // on standard output; an Error (io) when not all of it was
-void say(const std::string& sentence);          // a line on standard error, with nothing in it that a terminal obeys
+void remember_command(std::span<char*> words);  // keeps the command as typed; pages, tables in files and JSON show it
+void print(std::string_view text);              // prints to standard output; an Error (io) when not all of it was written
+void say(const std::string& sentence);          // prints a line to standard error, without control characters
 
 // The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.
 Device chosen_device(const Common&);

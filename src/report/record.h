@@ -50,7 +50,7 @@ struct Note {  // a sentence for people; in JSON "notes", unless a table says it
 struct Chart {
   enum class Kind : std::uint8_t {
     lines,  // points (x, y)
-    areas,  // the same, stacked; every series has the same x
+    areas,  // lines filled and stacked; every series has the same x
     bars,   // points (index into ticks, y), series stacked in each bar
     spans   // a timeline: every series is a row of it, points are (start, end)
   };
@@ -58,9 +58,9 @@ struct Chart {
     std::string name;
     std::vector<std::pair<double, double>> points;
     std::vector<std::string> names{};  // none, or one for each point, shown on hover
-    bool joined = true;                // else dots
+    bool joined = true;                // false: dots
     std::string continues{};           // the series that this one goes on with, forecast instead of measured
-    std::vector<double> spread{};      // for bars: none, or one for each point, up and down; 0: unknown
+    std::vector<double> spread{};      // of bars: empty, or one number for each point, up and down; 0: unknown
   };
   struct Mark {  // a line across the chart, with its name
     std::string name;

@@ -14,7 +14,7 @@ namespace headroom {
 enum class Format : std::uint8_t { text, markdown, csv, json, html };
 
 std::optional<Format> format_named(std::string_view name);    // text md csv json html
-std::optional<Format> format_of_file(std::string_view file);  // from its ending: .txt .md .csv .json .html
+std::optional<Format> format_of_file(std::string_view file);  // reads the name's ending: .txt .md .csv .json .html
 std::vector<std::string> format_names();
 
 std::string render(const Record&, Format);
@@ -22,7 +22,7 @@ std::string render(const Record&, Format);
 // One printer per file.
 std::string render_text(const Record&);
 struct TextLook {   // the terminal's width and colours
-  int columns = 0;  // no line of words or table is wider; 0: as wide as need be
+  int columns = 0;  // the most columns of a line of words or a table; 0: no limit
   bool colour = false;
   enum class Answer : std::uint8_t { none, good, bad } answer = Answer::none;  // the colour of the first line
 };
@@ -30,7 +30,7 @@ std::string render_text(const Record&, const TextLook&);
 std::string render_markdown(const Record&);
 std::string render_csv(const Record&);
 std::string render_json(const Record&);
-// Of names and their meaning in JSON: a field may come without a new version, none goes or changes its meaning.
+// The version of names in JSON and their meaning. A new field needs no new version; removing or redefining one does.
 constexpr int json_schema_version = 1;
 std::string render_html(const Record&);
 

@@ -23,32 +23,32 @@ namespace headroom {
 struct StoredRun {
   std::int64_t id = 0;
   std::string command, settings, machine, version;  // settings: a JSON object
-  std::string started, finished;                    // UTC; finished is empty while it runs or when it was cut short
+  std::string started, finished;                    // times in UTC; finished is empty while the run goes on, or when it was cut short
   std::int64_t rows = 0;
 };
 
-// Other programs held the store all the time that was waited for it.
+// Other programs held the store for the whole time that we waited.
 struct StoreBusy : Error {
   using Error::Error;
 };
 
 struct StoredRow {
-  std::string key, row, detail;  // JSON objects; detail is what the row's columns have no room for
+  std::string key, row, detail;  // row and detail are JSON objects; detail has what no column shows
 };
 
 class Results {
  public:
   enum class Access : std::uint8_t { write, read };
   static constexpr std::chrono::milliseconds usual_wait = std::chrono::seconds(10);
-  // write makes the file and its folder where they are missing. wait: for other programs that hold the store; then StoreBusy.
+  // write makes the file and its folder where they are missing. wait: how long other programs may hold the store before StoreBusy.
   Results(const std::string& file, Access, std::chrono::milliseconds wait = usual_wait);
   void wait_at_most(std::chrono::milliseconds);
-  // For readers of what may have been kept: nothing where there is no file, or a file that holds nothing yet.
+  // The store to read from; none where there is no file, or a file that holds nothing yet.
   static std::optional<Results> if_any(const std::string& file);
   ~Results();
   Results(Results&&) noexcept;
 
-  // All that is read and written before commit() is one transaction: no other process writes in between.
+  // Reads and writes before commit() are one transaction: no other process writes in between.
   class Transaction {
    public:
     explicit Transaction(const Results&);
@@ -61,17 +61,17 @@ class Results {
     const Results* results_;
   };
 
-  // A run belongs to the process that started or resumed it, until it is finished, or its Results goes, or the process ends.
+  // A run belongs to the process that started or resumed it, until the run is finished, its Results is destroyed, or the process ends.
   std::int64_t start_run(const std::string& command, const std::string& settings, const std::string& machine);
   // The newest run that was cut short, with the same command, settings and machine, by this version of the program. Runs that other
   // processes measure are passed over; where there are only such, an Error names the process.
   std::optional<StoredRun> resume_run(const std::string& command, const std::string& settings, const std::string& machine);
-  void add_row(std::int64_t run, const StoredRow&);  // on disk when it returns; a key that the run has already is replaced
+  void add_row(std::int64_t run, const StoredRow&);  // the row is on disk when this returns; it replaces a row with the same key
   void finish_run(std::int64_t run);
 
-  std::vector<StoredRun> runs() const;  // newest first
+  std::vector<StoredRun> runs() const;  // the newest run first
   std::optional<StoredRun> run(std::int64_t id) const;
-  std::vector<StoredRow> rows(std::int64_t run) const;  // in the order they were added
+  std::vector<StoredRow> rows(std::int64_t run) const;  // rows in the order they were added
 
   const std::string& file() const { return file_; }
 
@@ -87,7 +87,7 @@ class Results {
   std::map<std::int64_t, Claim> claims_;
 };
 
-// As Results::if_any. `store`: empty for the user's own.
+// The same as Results::if_any. `store`: empty for the user's own.
 std::optional<Results> results_if_any(const std::string& store);
 
 // $XDG_DATA_HOME/headroom/results.db, or ~/.local/share/headroom/results.db.

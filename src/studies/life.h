@@ -19,7 +19,7 @@
 
 namespace headroom::studies {
 
-struct Host {           // what a study needs of the program that runs it
+struct Host {           // what a study needs from the program that runs it
   std::string store;    // the file of the store; empty: the user's own
   bool resume = false;  // continue the interrupted run with the same settings
   std::function<bool()> stop = [] { return false; };
@@ -38,8 +38,8 @@ class Life {
   ~Life();  // offers the store once more what waits in memory
   Life(Life&&) noexcept = default;
 
-  bool goes_on() const { return goes_on_; }              // there was a run to resume
-  const RowObject* known(const std::string& key) const;  // a row from before the interruption
+  bool goes_on() const { return goes_on_; }              // true: an earlier run is resumed
+  const RowObject* known(const std::string& key) const;  // the row that was kept before the interruption; null: there is none
   void keep(const std::string& key, const RowObject& row, const RowObject& detail = RowObject::object());
   // If no run is resumed: copies the rows that `wanted` accepts from the newest earlier run of this command and machine whose settings
   // `same` accepts. This run continues from there.
@@ -58,7 +58,7 @@ class Life {
   std::string store_, command_, settings_, machine_;
   std::function<void(const std::string&)> say_;
   std::chrono::milliseconds patience_;
-  std::optional<Results> results_;  // none while the store is too busy to be opened
+  std::optional<Results> results_;  // empty while the store is too busy to be opened
   std::int64_t run_ = 0;            // 0: not started yet
   bool goes_on_ = false, warned_ = false;
   std::chrono::steady_clock::time_point tried_{};
@@ -66,12 +66,12 @@ class Life {
   std::vector<StoredRow> waiting_;
 };
 
-enum class Answer : std::uint8_t { yes, failed, no };  // no: nothing that was asked about is possible, for example every row is oom
+enum class Answer : std::uint8_t { yes, failed, no };  // no: nothing that was asked for is possible (every row is oom, say)
 
 struct Outcome {
   Record record;
   Answer answer = Answer::yes;
-  std::optional<Life> life{};  // finish it once the record is shown; none: cut short, or nothing is kept
+  std::optional<Life> life{};  // to finish once the record is shown; empty if it was cut short or keeps nothing
   std::string said{};          // a line beside the record: the run's name, what to do next
 };
 inline Outcome yes_or_no(Record record, bool yes) { return {std::move(record), yes ? Answer::yes : Answer::no}; }

@@ -106,7 +106,7 @@ void check(const Problem& p) {
         "attention: {} pages of {} positions; both must be at least 0 and below 2^31", p.pages, p.page);
   check(std::isfinite(p.scale_or_default()), Code::bad_argument, "attention: scale is {}, it must be finite", p.scale_or_default());
   check(p.mask);
-  const auto at_least_one = [](std::int64_t n) { return double(std::max<std::int64_t>(n, 1)); };  // strides of an empty tensor count too
+  const auto at_least_one = [](std::int64_t n) { return double(std::max<std::int64_t>(n, 1)); };  // an empty tensor has strides, too
   const double rows = at_least_one(p.batch) * double(p.heads) * at_least_one(std::max(p.len_q, p.len_k));
   const double scores = at_least_one(p.batch) * double(p.heads) * at_least_one(p.len_q) * at_least_one(p.len_k);
   const double positions = p.page ? double(p.pages) * double(p.page) * double(p.kv_heads) : 0;
@@ -119,7 +119,7 @@ void check(const Problem& p) {
 namespace {
 
 double pairs_of(const Problem& p) { return double(p.batch) * double(p.heads) * p.visible(); }
-double tensor_bytes(const Problem& p) {  // Q, K, V, O
+double tensor_bytes(const Problem& p) {  // the bytes of Q, K, V and O
   const Operands t = p.operands();
   const auto bytes = [](const Shape& shape, Operand one) { return double(shape.count()) * double(size_of(one.dtype)); };
   return bytes(p.q_shape(), t.q) + bytes(p.k_shape(), t.k) + bytes(p.v_shape(), t.v) + bytes(p.o_shape(), t.o);
@@ -174,7 +174,7 @@ const Variant& choose_dry(const Problem& p, const Device& device, std::string_vi
     exact.precision.math = Math::exact;
     try {
       return choose(exact, Device{}, wanted);
-    } catch (const Error&) { throw of_device; }  // the question was about the card
+    } catch (const Error&) { throw of_device; }  // the caller asked about the card
   }
 }
 
