@@ -17,6 +17,9 @@ constexpr const char* cards_variable = "HEADROOM_DRY_CARDS";
 // What the host may pin, in bytes; 0: no limit.
 constexpr const char* pinned_variable = "HEADROOM_DRY_PINNED";
 
+// How many hosts the program is told of (1). One host's ranks run; the others are taken to say what these say.
+constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
+
 // 0: what the library has to say is in the record only; 1: also on standard error, once each.
 constexpr const char* talk_variable = "HEADROOM_DRY_TALK";
 

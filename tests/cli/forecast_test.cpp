@@ -159,6 +159,23 @@ TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
   EXPECT_EQ(with.out.find(advice), std::string::npos) << with.out;
 }
 
+TEST_F(Forecast, OfSeveralHostsOneIsRun) {
+  using Words = std::vector<std::string>;
+  const auto one =
+      studies::one_host_of({"torchrun", "--nnodes=2", "--node-rank", "1", "--nproc-per-node", "8", "--master-addr", "far", "train.py"});
+  EXPECT_EQ(one.hosts, 2);
+  EXPECT_EQ(one.program,
+            (Words{"torchrun", "--nnodes=1", "--node-rank", "0", "--nproc-per-node", "8", "--master-addr", "localhost", "train.py"}));
+  const auto elastic =
+      studies::one_host_of({"torchrun", "--nnodes", "1:4", "--rdzv-backend", "c10d", "--rdzv-endpoint=far:29400", "train.py"});
+  EXPECT_EQ(elastic.hosts, 4);
+  EXPECT_EQ(elastic.program, (Words{"torchrun", "--nnodes", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint=localhost:0", "train.py"}));
+  for (const Words& same : {Words{"torchrun", "--nnodes", "1", "--node-rank", "0", "t.py"}, Words{"python3", "t.py", "--nnodes", "many"}}) {
+    EXPECT_EQ(studies::one_host_of(same).hosts, 1);
+    EXPECT_EQ(studies::one_host_of(same).program, same);
+  }
+}
+
 TEST_F(Forecast, HalfTheBatchIsALeverWhereTheCommandNamesBoth) {
   const auto last = [](const std::vector<std::string>& program) { return studies::levers_for(program).back(); };
   const studies::Lever half = last({"python3", "train.py", "--batch", "8", "--accumulate", "2"});

@@ -198,7 +198,7 @@ class Values(Dry):
                 x = torch.full((n,), 3.0).cuda()
                 change(x)
                 print(x.cpu()[-1].item())
-            after(lambda x: x.view(1, -1), 300)
+            after(lambda x: x.resize_(200), 300)
             after(lambda x: x.normal_(), 300)
             after(lambda x: x.exponential_())
             after(lambda x: x.erfinv_())

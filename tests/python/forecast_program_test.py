@@ -290,6 +290,31 @@ class Program(unittest.TestCase):
         self.assertEqual(sorted(row["rank"] for row in answer["ranks"]), [0, 1])
         self.assertTrue(answer["fits"])
 
+    def test_one_host_of_two_is_run_and_told_the_whole_world(self):
+        text = """
+            import os, torch
+            import torch.distributed as dist
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            dist.init_process_group("nccl")
+            said = [None] * dist.get_world_size()
+            dist.all_gather_object(said, os.environ["LOCAL_RANK"])
+            os.write(1, f"SEEN {dist.get_world_size()} {' '.join(said)}\\n".encode())
+            x = torch.empty((1 << 30) // dist.get_world_size(), dtype=torch.uint8, device="cuda")
+            dist.destroy_process_group()
+            """
+        path = self.file("hosts.py", text)
+        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
+        command += [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2",
+                    "--master-addr", "no.such.host", path]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
+        self.assertEqual(ended.stderr.count("SEEN 4 0 1 0 1"), 2, ended.stderr[-3000:])
+        answer = json.loads(ended.stdout)
+        self.assertEqual(len(answer["ranks"]), 2)
+        self.assertGreaterEqual(answer["peak_allocated_bytes"], 1 << 28)
+        self.assertLess(answer["peak_allocated_bytes"], 1 << 29)
+        self.assertIn("one host", " ".join(row["text"] for row in answer["uncertain"]["said"]))
+
     def test_a_function_is_run_in_a_process_of_its_own(self):
         sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
         from gpu_headroom.torch import forecast

@@ -26,6 +26,10 @@ std::vector<std::string> names_in(const std::vector<std::string>& program) {
   return {names.begin(), names.end()};
 }
 
+bool is_small_number(const std::string& text) {
+  return !text.empty() && text.size() < 4 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
 std::pair<std::string, std::string> halves(const std::string& text, const char* option, const char* example,
                                            const std::vector<std::string>& program) {
   const auto equals = text.find('=');
@@ -75,6 +79,33 @@ std::vector<std::string> with_value(std::vector<std::string> program, const std:
   return program;
 }
 
+OneHost one_host_of(const std::vector<std::string>& program) {
+  OneHost one{program};
+  // Calls `f` with each value that one of the options has, to be changed in place.
+  const auto each = [&](std::initializer_list<const char*> options, auto&& f) {
+    for (std::size_t i = 0; i < one.program.size(); ++i)
+      for (const std::string option : options) {
+        std::string& word = one.program[i];
+        if (word == option && i + 1 < one.program.size()) f(one.program[i + 1]);
+        if (!word.starts_with(option + "=")) continue;
+        std::string value = word.substr(option.size() + 1);
+        f(value);
+        word = option + "=" + value;
+      }
+  };
+  each({"--nnodes", "--num_machines", "--num-machines"}, [&](std::string& value) {
+    const std::string most = value.substr(value.find(':') == std::string::npos ? 0 : value.find(':') + 1);  // torchrun: least:most
+    if (!is_small_number(most) || std::stoi(most) < 2) return;
+    one.hosts = std::stoi(most);
+    value = "1";
+  });
+  if (one.hosts == 1) return {program};
+  each({"--node-rank", "--node_rank", "--machine_rank", "--machine-rank"}, [](std::string& value) { value = "0"; });
+  each({"--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip"}, [](std::string& value) { value = "localhost"; });
+  each({"--rdzv-endpoint", "--rdzv_endpoint"}, [](std::string& value) { value = "localhost:0"; });
+  return one;
+}
+
 int ranks_told(const std::vector<std::string>& program) {
   static const std::vector<std::string> options{"--nproc-per-node", "--nproc_per_node", "--num_processes", "--num-processes", "--num_gpus"};
   for (std::size_t i = 0; i < program.size(); ++i)
@@ -82,9 +113,7 @@ int ranks_told(const std::vector<std::string>& program) {
       std::string value;
       if (program[i] == option && i + 1 < program.size()) value = program[i + 1];
       if (program[i].starts_with(option + "=")) value = program[i].substr(option.size() + 1);
-      const bool number =
-          !value.empty() && value.size() < 4 && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
-      if (number && value != "0") return std::stoi(value);
+      if (is_small_number(value) && value != "0") return std::stoi(value);
     }
   return 1;
 }

@@ -49,6 +49,13 @@ std::vector<std::string> with_value(std::vector<std::string> program, const std:
 // The processes that a launcher in the command starts on this host: torchrun --nproc-per-node 8; 1 where it names none.
 int ranks_told(const std::vector<std::string>& program);
 
+// A launcher that is told of several hosts (torchrun --nnodes 4): the command that starts one host's ranks alone, and how many hosts there are.
+struct OneHost {
+  std::vector<std::string> program;
+  int hosts = 1;
+};
+OneHost one_host_of(const std::vector<std::string>& program);
+
 // An Error that says what is allowed, before anything is run.
 void check(const Forecast&);
 

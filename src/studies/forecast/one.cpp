@@ -4,6 +4,7 @@
 #include "base/device_names.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "dry/settings.h"
 #include "gpu/architecture.h"
 #include "studies/forecast/forecast.h"
 
@@ -254,12 +255,14 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.row.program = joined(program, " ");
   t.row.device = a.device.name;
   t.row.memory_bytes = t.room.memory_bytes;
-  DryRunAsked asked{.program = program,
+  OneHost one = one_host_of(program);
+  DryRunAsked asked{.program = std::move(one.program),
                     .dry = dry_of(a.device, t.room, cards),
                     .steps = a.steps,
                     .rates = rates_of(a.device),
                     .settings = change,
                     .output = output};
+  if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));
   const auto doing = [&](const char* what) {
     return [&host, what](std::int64_t steps, std::uint64_t live) {
       host.progress(0, fmt::format("{}: {} steps, {} allocated", what, steps, bytes_in_words(double(live))));

@@ -25,6 +25,7 @@ def observe(torch):
         from . import tuning, values
         steps.values = values.Values(torch)
         tuning.begin(after_import)
+        hosts.begin(torch)
     substitutes.begin(torch)
 
 
@@ -70,4 +71,6 @@ def after_import(name, then):
 
 
 if library.version:
+    from . import hosts
+    hosts.tell_the_world()
     after_import("torch", observe)

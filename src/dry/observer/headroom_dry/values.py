@@ -143,7 +143,8 @@ class Values:
 
     def overwrites(self, base, overload):
         """An operation that is not computed again here, and may be called with a tensor whose values are known. Gradients stay finite (_amp_)."""
-        return base.endswith("_") and not base.endswith("__") and not base.startswith("_amp_") or overload == "out" and base in PRODUCTS
+        in_place = base.endswith("_") and not base.endswith("__") and not base.startswith("_amp_") and base not in ("resize_", "set_")
+        return in_place or overload == "out" and base in PRODUCTS
 
     def register(self, name, base, overload, bare, kind):
         try:
