@@ -379,7 +379,14 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
     return w;
   };
   // Head dimension, rows and columns of a tile, warps; then the kernel's flags: dropout, causal, …; with parts of the keys: causal, …, in parts.
-  if (const auto traits = numbers_behind(name, "19Flash_kernel_traits"); traits.size() > 5) {
+  const auto traits = numbers_behind(name, "19Flash_kernel_traits");
+  const bool sums = has(name, "flash_bwd_dot_do_o");  // of dO·O; or dQ's FP32 sums become its type: a block has the rows of a tile
+  if (traits.size() > 1 && (sums || has(name, "flash_bwd_convert_dq"))) {
+    w.bytes = blocks_of(l) * traits[0] * traits[1] * (sums ? 2 + 2 : 4 + 2);
+    w.s = bytes_seconds(r.other, w.bytes, blocks_of(l), r);
+    return w;
+  }
+  if (traits.size() > 5) {
     const bool parts = has(name, "flash_fwd_splitkv_kernel");
     if (parts && traits.size() > 10 && traits[10] != 0) groups = l.grid[2];
     if (parts || has(name, "flash_fwd_kernel"))

@@ -32,14 +32,26 @@ Process::Process(const std::string& path) : path_(path) {
   check(size >= sizeof head_, Code::bad_argument, "'{}' is no record of a dry run: it has {} bytes", path, size);
   void* const at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   check(at != MAP_FAILED, Code::io, "the record '{}' cannot be mapped", path);
-  file_ = {static_cast<const char*>(at), [size](const char* p) { munmap(const_cast<char*>(p), size); }};
+  begin({static_cast<const char*>(at), [size](const char* p) { munmap(const_cast<char*>(p), size); }}, size);
+}
+
+Process Process::of(const std::string& record) {
+  Process p;
+  p.path_ = "(in memory)";
+  const auto kept = std::make_shared<const std::string>(record);
+  p.begin({kept, kept->data()}, kept->size());
+  return p;
+}
+
+void Process::begin(std::shared_ptr<const char> record, std::uint64_t bytes) {
+  file_ = std::move(record);
   std::memcpy(&head_, file_.get(), sizeof head_);
-  check(std::memcmp(head_.magic, record_magic, sizeof record_magic) == 0, Code::bad_argument, "'{}' is no record of a dry run", path);
-  check(head_.version == record_version && head_.bytes >= sizeof head_ && head_.bytes <= size && head_.bytes % 8 == 0, Code::bad_argument,
-        "the record '{}' is of version {}; this program reads version {}", path, head_.version, record_version);
+  check(std::memcmp(head_.magic, record_magic, sizeof record_magic) == 0, Code::bad_argument, "'{}' is no record of a dry run", path_);
+  check(head_.version == record_version && head_.bytes >= sizeof head_ && head_.bytes <= bytes && head_.bytes % 8 == 0, Code::bad_argument,
+        "the record '{}' is of version {}; this program reads version {}", path_, head_.version, record_version);
   head_.device[sizeof head_.device - 1] = head_.program[sizeof head_.program - 1] = 0;
   begin_ = file_.get() + head_.bytes;
-  bytes_ = size - head_.bytes;
+  bytes_ = bytes - head_.bytes;
   look_through();
 }
 

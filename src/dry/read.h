@@ -19,6 +19,7 @@ class Process {
  public:
   // An Error where the file is no record, or of another version.
   explicit Process(const std::string& path);
+  static Process of(const std::string& record);  // what a RecordWriter wrote
 
   const FileHead& head() const { return head_; }
   const std::string& path() const { return path_; }
@@ -43,6 +44,8 @@ class Process {
   }
 
  private:
+  Process() = default;
+  void begin(std::shared_ptr<const char> record, std::uint64_t bytes);
   template <class Visit, class... P>
   static void give(const Head& head, const char* payload, Visit& visit, const std::tuple<P...>*) {
     (one<P>(head, payload, visit), ...);
@@ -60,7 +63,7 @@ class Process {
 
   std::string path_;
   FileHead head_{};
-  std::shared_ptr<const char> file_;  // mapped
+  std::shared_ptr<const char> file_;  // mapped, or a copy of what was written
   const char* begin_ = nullptr;       // of the entries
   std::uint64_t bytes_ = 0, entries_ = 0;
   bool damaged_ = false;

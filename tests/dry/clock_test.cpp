@@ -60,7 +60,7 @@ class Clockwork : public testing::Test {
   }
   static double us(const StepTimed& t) { return t.step ? t.step->s * 1e6 : -1; }
 
-  RecordWriter w;
+  ProgramRecord w;
   Rates rates = round_rates();
   int steps = 0;
 };
@@ -83,7 +83,7 @@ TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
     wait();
   });
   EXPECT_NEAR(us(beside), 120, 1e-6) << "the host issues two launches first";
-  w = RecordWriter();
+  w = ProgramRecord();
   const auto behind = timed([&] {
     kernel(100'000, 0);
     event(EventDone::record, 0, 5);
@@ -111,7 +111,7 @@ TEST_F(Clockwork, TheIntervalIsTheHostsWhereTheHostLimits) {
   const auto host = timed([&] { kernel(1000); });
   EXPECT_NEAR(host.low_s * 1e6, 0.9 * 5, 1e-6);
   EXPECT_NEAR(host.high_s * 1e6, 1.1 * 30, 1e-6);
-  w = RecordWriter();
+  w = ProgramRecord();
   const auto card = timed([&] { kernel(100'000); });
   EXPECT_NEAR(card.low_s * 1e6, 0.9 * 100, 1e-6);
   EXPECT_NEAR(card.high_s * 1e6, 1.1 * 100, 1e-6);
@@ -144,9 +144,9 @@ TEST_F(Clockwork, AGraphCostsTheHostOneCall) {
 TEST_F(Clockwork, WithoutALikelyStepThereIsAReason) {
   EXPECT_NE(timed([&] { kernel(1); }, 0).why.find("no optimizer step"), std::string::npos);
   EXPECT_NE(timed([] {}).why.find("no work"), std::string::npos);
-  w = RecordWriter();
+  w = ProgramRecord();
   EXPECT_NE(timed([&] { kernel(1); }, 1).why.find("--steps"), std::string::npos);
-  w = RecordWriter();
+  w = ProgramRecord();
   const auto captures = timed([&] {
     w.add(Graph{GraphDone::begin, 0, 0, 3});
     kernel(1, 0, 3);
@@ -187,6 +187,10 @@ TEST_F(Clockwork, FlashKernelsAreAttention) {
   EXPECT_EQ(work_of(l, named("24flash_fwd_splitkv_kernel", "Lb0ELb0ELb0ELb1ELb1ELb0ELb1ELb0E"), rates).flops, flops / 2)
       << "two parts of the keys";
   EXPECT_EQ(work_of(l, named("44flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "Lb0ELb0ELb0E"), rates).flops, 2.5 * flops);
+  l.reached_bytes = 1ull << 40;  // all that the pointers among its parameters reach
+  const double blocks = double(l.grid[0]) * l.grid[1] * l.grid[2];
+  EXPECT_EQ(work_of(l, named("25flash_bwd_dot_do_o_kernel", ""), rates).bytes, blocks * 128 * 64 * (2 + 2)) << "dO and O";
+  EXPECT_EQ(work_of(l, named("27flash_bwd_convert_dq_kernel", ""), rates).bytes, blocks * 128 * 64 * (4 + 2)) << "FP32 to 16 bits";
 }
 
 TEST_F(Clockwork, MemoryEfficientKernelsAreAttention) {

@@ -24,7 +24,7 @@ class ForecastAccount : public testing::Test {
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
-  ProcessStory story(const dry::RecordWriter& w) const {
+  ProcessStory story(const dry::ProgramRecord& w) const {
     const std::string file = (folder_ / "1.dry").string();
     w.save(file);
     return story_of(dry::Process(file));
@@ -34,8 +34,8 @@ class ForecastAccount : public testing::Test {
 
 // Weights of 10 MiB; two steps: forward keeps 4 MiB and takes 3 MiB for a moment, backward makes 10 MiB of gradients while 2 MiB come and go,
 // the first update makes 20 MiB of moments.
-dry::RecordWriter two_steps() {
-  dry::RecordWriter w;
+dry::ProgramRecord two_steps() {
+  dry::ProgramRecord w;
   const auto model = w.stack({"/x/lib/python3.12/site-packages/torch/nn/linear.py:10", "/home/me/train.py:5"});
   const auto layer = w.stack({"/x/lib/python3.12/site-packages/torch/nn/functional.py:7",
                               "/x/lib/python3.12/site-packages/transformers/models/llama.py:77", "/home/me/train.py:20"});
@@ -84,7 +84,7 @@ TEST_F(ForecastAccount, PeaksStepsAndPhasesAreThoseOfTheAllocator) {
 
 // As on a real card, where Python's frames are not read.
 TEST_F(ForecastAccount, WhereForwardIsNotSaidTheFirstOneIsBeforeTheFirstBackwardPass) {
-  dry::RecordWriter w;
+  dry::ProgramRecord w;
   w.mark("torch", "2.11", 1);
   w.take(1, 10 * mebibyte);
   for (int step = 1; step <= 2; ++step) {
@@ -127,7 +127,7 @@ TEST_F(ForecastAccount, EveryByteOfThePeakIsNamed) {
 }
 
 TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
-  dry::RecordWriter w = two_steps();
+  dry::ProgramRecord w = two_steps();
   const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/_tensor.py:3", "/home/me/train.py:40"});
   for (int i = 0; i < 3; ++i) w.read(4, false, line);
   w.read(4, true, line);
@@ -141,7 +141,7 @@ TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
 }
 
 TEST_F(ForecastAccount, RunningOutHasItsStepPhaseAndLine) {
-  dry::RecordWriter w;
+  dry::ProgramRecord w;
   w.take(1, mebibyte);
   w.mark("phase", "forward", 0);
   const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/nn/linear.py:10", "/home/me/train.py:31"});
@@ -167,9 +167,9 @@ TEST_F(ForecastAccount, ARecordThatWasCutOffIsReadUpToThere) {
 }
 
 // Two free blocks of 12 MiB, one of them beside 20 free: which is taken decides whether 32 MiB are there in one piece (tests/dry/replay_test.cpp).
-dry::RecordWriter one_of_two_blocks(bool whole) {
+dry::ProgramRecord one_of_two_blocks(bool whole) {
   constexpr std::uint64_t mib = mebibyte, a = 1024 * mib, b = 2048 * mib;
-  dry::RecordWriter w;
+  dry::ProgramRecord w;
   std::vector<dry::Request> all;
   const auto ask = [&](dry::RequestIs what, std::uint64_t at, std::uint64_t bytes) { all.push_back({at, bytes, std::uint32_t(what), 0}); };
   const auto take = [&](std::uint64_t at, std::uint64_t bytes) {
@@ -237,7 +237,7 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
 }
 
 TEST_F(ForecastAccount, ProcessesOnOneCardNeedTheirSum) {
-  dry::RecordWriter w;
+  dry::ProgramRecord w;
   w.mark("torch", "2.11.0", 1);
   dry::Driver d{};
   d.used = 20 * std::uint64_t(mebibyte);

@@ -8,11 +8,9 @@
 #include "base/device.h"
 #include "dry/clock.h"
 #include "studies/forecast/rows.h"
+#include "studies/rates.h"
 
 namespace headroom::studies {
-
-// Measured on the card; of another card the same, scaled by ceilings. Without bandwidth or product rate there is no Rates.
-std::optional<dry::Rates> rates_of(const Device&);
 
 struct ForecastTime {
   std::optional<double> ms{}, ms_low{}, ms_high{};

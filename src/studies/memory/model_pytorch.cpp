@@ -15,6 +15,7 @@
 #include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
 #include "studies/memory/live_bytes.h"
+#include "studies/memory/pytorch/step_time.h"
 #include "studies/memory/rows.h"
 
 namespace headroom::studies {
@@ -393,6 +394,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   std::vector<LanguageModel> models;
   std::optional<Table> beside;
   std::optional<Chart> live;  // of the last row
+  pytorch::StepTime time;     // of the last row
   std::set<std::string> why_more;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.levers.precision)
@@ -407,6 +409,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           stop_if_interrupted();
           asked.progress(0.5 * double(described.size()) / double(row_count), fmt::format("row {} of {}", described.size() + 1, row_count));
           pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
+          time = step_time(m, asked.device);
           const Interval open = interval_of(m, a.train_peak_bytes, workspace);
           why_more.insert(open.why);
           described.push_back({.model = asked.model.name,
@@ -435,6 +438,10 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                .held_bytes = a.held_bytes,
                                .reserved_bytes = a.reserved_bytes,
                                .host_bytes = a.host_bytes,
+                               .ms = time.ms,
+                               .ms_low = time.ms_low,
+                               .ms_high = time.ms_high,
+                               .ms_by = time.ms_by,
                                .fits = room.holds(a.train_peak_bytes)});
           if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
           if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
@@ -488,6 +495,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
       : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
       : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
                                                       : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});
+  if (asked.use == ModelUse::train) r.add({Note{in_words(last, time)}});
   if (!room.words.empty()) r.add({Note{room.words}});
   for (const std::string& why : why_more)
     r.add({Note{fmt::format(

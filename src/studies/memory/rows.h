@@ -323,6 +323,8 @@ struct PyTorchModelRow {
   std::uint64_t params = 0, before_backward_bytes = 0, forward_peak_bytes = 0;
   std::optional<std::uint64_t> forward_backward_peak_bytes{}, train_peak_bytes{};
   std::uint64_t at_most_bytes = 0, needed_bytes = 0, held_bytes = 0, reserved_bytes = 0, host_bytes = 0;
+  std::optional<double> ms{}, ms_low{}, ms_high{};
+  std::string ms_by{};  // where the rates come from, or why there is no ms
   bool fits = false;
 };
 void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
@@ -356,6 +358,10 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.held_bytes, {.name = "held_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});
   f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_low, {.name = "ms_low", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_high, {.name = "ms_high", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_by, {.name = "ms_by", .role = noted, .show = detail});
   f(r.fits, {.name = "fits", .role = noted});
 }
 

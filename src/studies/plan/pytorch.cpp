@@ -12,6 +12,7 @@
 #include "store/described_json.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/model_pytorch.h"
+#include "studies/memory/pytorch/step_time.h"
 
 namespace headroom::studies {
 
@@ -61,7 +62,7 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
         }
       }
     }
-  // Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. No time of PyTorch's is forecast.
+  // Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent.
   const auto work = [](const LanguageModel& s) {
     return std::tuple(size_of(s.precision.dtype), s.keep.first() != engine::Keep::everything, s.accumulate, -int(s.compile), s.shard);
   };
@@ -93,6 +94,7 @@ struct BestOfWay {
   LanguageModel step;
   pytorch::LanguageModelAccount account;
   bool fits = false;
+  pytorch::StepTime time{};
 };
 
 // The least work with which a way fits: nothing made again before checkpoints, whole batches before parts. Where none fits, the smallest.
@@ -157,9 +159,10 @@ SearchOfPyTorch searched(const Plan& p, const std::vector<LanguageModel>& steps,
   threads.share(std::int64_t(s.asked), [&](std::int64_t i, int) {
     const auto at = std::size_t(i);
     if (p.stop()) return;
-    if (at < way_count)
+    if (at < way_count) {
       ways[at] = best_of(training_ways[at], p, steps.front(), room, workspace);
-    else
+      if (ways[at]) ways[at]->time = step_time(ways[at]->step, p.device);
+    } else
       settings[at - way_count] = row_of(steps[at - way_count], room, workspace);
     if (p.stop()) return;
     const std::lock_guard lock(saying);
@@ -182,8 +185,9 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   const auto& ways = search.ways;
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
-    return fmt::format("{}, with {} ({}).", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
-                       levers_of(fits->step)) +
+    return fmt::format("{}, with {} ({}){}.", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
+                       levers_of(fits->step),
+                       fits->time.ms ? fmt::format("; about {:.3g} tokens/s", tokens_per_s(fits->step, *fits->time.ms)) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
   if (!search.whole())
     return fmt::format("What fits is not known: stopped after {}; of the ways that were forecast none fits {}.", search.how_far(),
@@ -211,9 +215,13 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room) {
     rows.push_back({.way = w.way->name,
                     .needed_bytes = room.needed_bytes(w.account.train_peak_bytes),
                     .fits = w.fits,
+                    .ms = w.time.ms,
                     .with = fmt::format("--batch {} {}", w.step.batch, levers_of(w.step)),
                     .host_bytes = w.account.host_bytes,
-                    .checked = measured_choices(w.step)});
+                    .checked = measured_choices(w.step),
+                    .ms_low = w.time.ms_low,
+                    .ms_high = w.time.ms_high,
+                    .ms_by = w.time.ms_by});
   return table_of(
       "ways", "Ways to train it in bf16 with flash attention, what changes the training least first; each with the least work that fits",
       rows);
@@ -296,8 +304,8 @@ Outcome plan_as_pytorch(const Plan& p) {
                       of_these ? "What fits of FP32 parameters and AdamW, least work first" : "The nearest of FP32 parameters and AdamW",
                       fitting)});
   r.add(Part{
-      Note{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. No time of PyTorch's is "
-           "forecast. AdamW is fused, attention F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
+      Note{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+           "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
            "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
            "headroom memory model --as pytorch accounts for one of them by tensor. Where reserved_bytes are above the limit, the allocator "
            "returns unused segments first; close to the limit fragments can be in its way."}});

@@ -33,18 +33,25 @@ struct PyTorchWayRow {  // what is trained, with which optimizer, and the least 
   std::string way;
   std::uint64_t needed_bytes = 0;
   bool fits = false;
+  std::optional<double> ms{};  // none: why is in ms_by
   std::string with;
   std::uint64_t host_bytes = 0;
   bool checked = false;  // steps with all of its choices were measured on a card
+  std::optional<double> ms_low{}, ms_high{};
+  std::string ms_by{};
 };
 void describe(Of<PyTorchWayRow> auto& r, auto&& f) {
   using enum Role;
   f(r.way, {.name = "way"});
   f(r.needed_bytes, {.name = "needed_bytes", .role = measured, .unit = Unit::bytes, .show = Show::bar});
   f(r.fits, {.name = "fits", .role = measured});
+  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
   f(r.with, {.name = "with", .role = noted});
   f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
   f(r.checked, {.name = "checked", .role = noted, .show = Show::detail});
+  f(r.ms_low, {.name = "ms_low", .role = measured, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_high, {.name = "ms_high", .role = measured, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_by, {.name = "ms_by", .role = noted, .show = Show::detail});
 }
 
 Outcome plan_as_pytorch(const Plan&);

@@ -48,6 +48,7 @@ Value Engine::record(const std::string& name, Value out, std::vector<Value> inpu
 
 // Two gradients of one tensor: added in place when one of them is nobody else's, otherwise into a third.
 void Engine::add_into(Value& old, Value more) {
+  ran(Kernel::pointwise, old, old, more);
   const auto alone = [](const Value& v) { return v.layout == Layout::fresh && v.storage.use_count() == 1; };
   if (alone(old)) return;
   if (alone(more))

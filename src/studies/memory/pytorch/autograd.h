@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "studies/memory/pytorch/allocator.h"
+#include "studies/memory/pytorch/launches.h"
 
 namespace headroom::studies::pytorch {
 
@@ -63,10 +64,23 @@ class Engine {
   Parameter frozen(const std::string& name, DType t, Shape s) { return {make(name, t, s)}; }
   Allocator& memory() { return memory_; }
   std::uint64_t next_age() { return next_age_++; }
+  void write_launches(Launches* to) { launches_ = to; }  // null: nobody asks for them
+  Launches* launches() { return launches_; }
+
+ protected:
+  // An operator's kernel runs: it writes `out` and reads the others.
+  template <class... In>
+  void ran(Kernel k, const Value& out, const In&... in) {
+    if (launches_) launches_->kernel(k, out.shape.count(), (bytes_of(out) + ... + bytes_of(in)));
+  }
+  static double bytes_of(const Value& v) { return double(v.shape.count()) * double(size_of(v.dtype)); }
+  static Kernel between(DType a, DType b) { return a == b ? Kernel::pointwise : Kernel::converting; }
+  static Kernel copy(DType from, DType to) { return size_of(to) > size_of(from) ? Kernel::converting : Kernel::pointwise; }
 
  private:
   void add_into(Value& old, Value more);
   Allocator& memory_;
+  Launches* launches_ = nullptr;
   std::uint64_t next_age_ = 0;
   bool history_ = true;
 };

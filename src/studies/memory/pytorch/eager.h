@@ -65,7 +65,8 @@ class Eager : public Engine {
   Value silu(const std::string& name, const Value& x);
   Value square(const std::string& name, const Value& x);
   Value reciprocal_root(const std::string& name, const Value& x);
-  Value row_maximum(const std::string& name, const Value& x);  // with indices, which autograd keeps
+  Value rms_norm(const std::string& name, const Value& x, const Parameter& weight);  // F.rms_norm: a kernel of its own
+  Value row_maximum(const std::string& name, const Value& x);                        // with indices, which autograd keeps
   Value row_sum(const std::string& name, const Value& x);
   Value row_mean(const std::string& name, const Value& x);
   Value sum(const std::string& name, const Value& x);
@@ -83,7 +84,12 @@ class Eager : public Engine {
  private:
   std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
   Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }
-  Value as_type(const std::string& name, const Value& v, DType t) { return v.dtype == t ? v : make(name, t, v.shape); }
+  Value as_type(const std::string& name, const Value& v, DType t) {
+    if (v.dtype == t) return v;
+    const Value out = make(name, t, v.shape);
+    ran(copy(v.dtype, t), out, v);
+    return out;
+  }
 
   std::uint64_t workspace_bytes_;
   std::shared_ptr<Storage> forward_workspace_, backward_workspace_;

@@ -251,6 +251,7 @@ struct Model {
   }
 
   Value norm(const std::string& name, const Value& x, const Parameter& weight) {
+    if (m.fused_norms) return torch.rms_norm(name, x, weight);
     const DType type = x.dtype;
     const Value wide = torch.cast(name + " input as fp32", x, DType::f32);
     const Value root = torch.reciprocal_root(
@@ -478,12 +479,40 @@ struct Model {
       for (const Shape& s : updated) make_state(s);
       make_tables();
     }
+    if (Launches* const to = torch.launches()) launch_update(*to);
     if (m.adam != Adam::foreach) {
       for (const Shape& s : updated) const Value one = temporary_of(s);
       return;
     }
     std::vector<Value> roots;
     for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", updates_in(), s));
+  }
+  void launch_update(Launches& to) const {
+    std::int64_t numbers = 0;
+    for (const Shape& s : updated) numbers += s.count();
+    const DType t = updates_in();
+    switch (m.adam) {
+      case Adam::fused: return to.fused_adam(numbers, t);
+      case Adam::sgd: return to.list("BinaryOpListAlpha", numbers, t, 2, 2);
+      case Adam::foreach:  // weight decay, first moment, second moment in two, root, its correction, epsilon, parameters
+        to.list("BinaryOpScalar", numbers, t, 1, 1);
+        to.list("TernaryOpScalar", numbers, t, 2, 2);
+        to.list("BinaryOpScalar", numbers, t, 1, 1);
+        to.list("PointwiseOpScalar", numbers, t, 3, 3);
+        to.list("UnaryOp", numbers, t, 2, 1);
+        to.list("BinaryOpScalarList", numbers, t, 1, 1);
+        to.list("BinaryOpScalar", numbers, t, 1, 1);
+        return to.list("PointwiseOpScalarList", numbers, t, 3, 3);
+      case Adam::eight_bit:  // a kernel for each parameter: it reads the gradient, and reads and writes parameter and two moments
+        for (const Shape& s : updated) {
+          const double moments = s.count() < in_8_bits ? 16 : 4;
+          to.kernel(Kernel::other, s.count(), double(s.count()) * (3 * double(size_of(t)) + moments));
+        }
+        return;
+      case Adam::paged:
+      case Adam::offloaded:
+      case Adam::adafactor: return;
+    }
   }
   // register_post_accumulate_grad_hook: a step for each parameter, whose gradient then goes.
   void update_in_backward() {
@@ -504,9 +533,13 @@ struct Model {
 
 // Two steps; what is read is the second's, when Adam's moments are there. Of many micro-batches those that change nothing are left out, but for the
 // last, where only totals are wanted.
-LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch, Detail detail) {
+LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch, Detail detail, Launches* launches = nullptr) {
   Eager& torch = process.torch();
   Allocator& memory = process.memory();
+  const auto enter = [&](Phase p) {
+    memory.enter(p);
+    if (launches) launches->enter(p);
+  };
   memory.enter(Phase::parameter);
   Model model(torch, m);
   LanguageModelAccount out;
@@ -516,18 +549,19 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
               inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
               targets = torch.make("target tokens", DType::i64, {m.batch, m.len});
   if (m.in_backward && m.until == Until::update) model.update_in_backward();
+  torch.write_launches(launches);
   for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
     Value loss;
     std::vector<std::uint64_t> before;
     for (std::int64_t micro = 0; micro < (m.until == Until::forward ? 1 : m.accumulate); ++micro) {
-      memory.enter(Phase::forward);
+      enter(Phase::forward);
       loss = model.loss();
       out.forward_peak_bytes = memory.peak();
       out.before_backward_bytes = memory.live();
       if (micro + 1 == m.accumulate || m.until == Until::forward) watch.mark_saved();
       if (m.until == Until::forward) break;
-      memory.enter(Phase::backward);
+      enter(Phase::backward);
       if (m.accumulate > 1) loss = torch.scaled("loss of one micro-batch", loss);
       model.backward(loss);
       loss.node = nullptr;
@@ -540,8 +574,9 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
     }
     out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
     if (m.until != Until::update) break;
-    memory.enter(Phase::optimizer);
+    enter(Phase::optimizer);
     if (!m.in_backward) model.update();
+    if (launches) launches->end_step();
     out.train_peak_bytes = memory.peak();
     model.zero_grad();
     loss = {};
@@ -664,6 +699,25 @@ void check(const LanguageModel& m) {
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
         "input",
         name_of(m.shard));
+}
+
+std::string why_not_timed(const LanguageModel& m) {
+  if (m.until != Until::update) return "a part of a step is not timed";
+  if (m.gpus > 1) return "what several GPUs send is not timed";
+  if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed; headroom forecast -- CMD times a program";
+  if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed";
+  if (m.in_backward) return "an optimizer's step for each parameter is not timed";
+  if (m.offload_inputs) return "checkpoints on the host are not timed";
+  return "";
+}
+
+Launches launches_of(const LanguageModel& m, int sm) {
+  check(m);
+  Process process(0);
+  Watch watch(process.memory());
+  Launches launches(m.precision, sm);
+  run(process, m, watch, Detail::components, &launches);
+  return launches;
 }
 
 LanguageModelAccount account(const LanguageModel& m, std::uint64_t workspace, Detail detail) {

@@ -141,6 +141,7 @@ struct LanguageModel {
   Silu silu = Silu::builtin;
   Parameters parameters = Parameters::whole;
   bool math_attention = false;             // scaled_dot_product_attention(enable_gqa=True) in FP32, which has no fused kernel
+  bool fused_norms = false;                // F.rms_norm: launches_of knows it, no account of bytes does
   bool qkv_bias = false, qk_norm = false;  // biases of q, k and v; a norm of each head's queries and keys
   Adam adam = Adam::foreach;
   bool in_backward = false;
@@ -178,5 +179,8 @@ bool measured_choices(const LanguageModel&);
 enum class Detail : std::uint8_t { totals, components };
 void check(const LanguageModel&);  // whether such a step is accounted for: an Error (bad_argument, unsupported) says why not
 LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes, Detail = Detail::totals);
+
+std::string why_not_timed(const LanguageModel&);     // "": launches_of knows all that its step gives to the card
+Launches launches_of(const LanguageModel&, int sm);  // of two steps, the first of which makes the optimizer's state
 
 }  // namespace headroom::studies::pytorch

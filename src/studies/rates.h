@@ -1,0 +1,13 @@
+// What the clock (dry/clock.h) goes by on a card: rates that were measured on it, or an H200's, scaled by the card's ceilings.
+#pragma once
+#include <optional>
+
+#include "base/device.h"
+#include "dry/rates.h"
+
+namespace headroom::studies {
+
+std::optional<dry::Rates> rates_of(const Device&);  // none where the card's bandwidth or its rate of products is not known
+std::string why_no_rates(const Device&);
+
+}  // namespace headroom::studies
