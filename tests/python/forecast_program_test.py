@@ -314,6 +314,11 @@ class Program(unittest.TestCase):
         self.assertGreaterEqual(answer["peak_allocated_bytes"], 1 << 28)
         self.assertLess(answer["peak_allocated_bytes"], 1 << 29)
         self.assertIn("one host", " ".join(row["text"] for row in answer["uncertain"]["said"]))
+        alone = {"WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(20000 + os.getpid() % 20000)}
+        ended = subprocess.run([*command[:command.index("--") + 1], sys.executable, path], env={**os.environ, **alone},
+                               capture_output=True, text=True, timeout=600)
+        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
+        self.assertIn("SEEN 4 0 0 0 0", ended.stderr)
 
     def test_a_function_is_run_in_a_process_of_its_own(self):
         sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -20,7 +21,7 @@ struct Entry {
 };
 
 // A rank that has not come after this long will not: it has ended, or the ranks disagree about what they exchange.
-constexpr int patience_ms = 120'000, patience_with_hosts_ms = 10'000;
+constexpr int patience_ms = 120'000, patience_with_hosts_ms = 10'000, patience_once_one_is_absent_ms = 100;
 
 int number_of(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -100,13 +101,21 @@ int instead_of(const std::string& channel, int rank) {
   return own != logs().given.end() && own->first.first == channel ? own->first.second : rank;
 }
 
+// More ranks than cards, or a launcher that says so.
+bool several_hosts() { return number_of(hosts_variable) > 1 || number_of("WORLD_SIZE") > std::max(1, number_of(cards_variable)); }
+
+int patience() {
+  if (!several_hosts()) return patience_ms;
+  const std::lock_guard lock(logs().mutex);
+  return logs().absent.empty() ? patience_with_hosts_ms : patience_once_one_is_absent_ms;
+}
+
 }  // namespace
 
 std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number) {
   if (!folder()) return {};
-  const bool several_hosts = number_of(hosts_variable) > 1;
-  if (several_hosts) rank = instead_of(channel, rank);
-  for (int waited = 0; waited < (several_hosts ? patience_with_hosts_ms : patience_ms); ++waited) {
+  if (several_hosts()) rank = instead_of(channel, rank);
+  for (int waited = 0, most = patience(); waited < most; ++waited) {
     {
       const std::lock_guard lock(logs().mutex);
       Log& log = logs().taken.try_emplace({channel, rank}, channel, rank, O_RDONLY).first->second;
@@ -114,7 +123,7 @@ std::optional<Given> take_values(const std::string& channel, int rank, std::uint
     }
     usleep(1000);
   }
-  if (several_hosts) {
+  if (several_hosts()) {
     {
       const std::lock_guard lock(logs().mutex);
       if (!logs().absent.emplace(channel, rank).second) return {};
