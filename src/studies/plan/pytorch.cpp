@@ -187,7 +187,7 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   if (fits != ways.end())
     return fmt::format("{}, with {} ({}){}.", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
                        levers_of(fits->step),
-                       fits->time.ms ? fmt::format("; about {:.3g} tokens/s", tokens_per_s(fits->step, *fits->time.ms)) : "") +
+                       fits->time.ms ? fmt::format("; about {} tokens/s", number_in_words(tokens_per_s(fits->step, *fits->time.ms))) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
   if (!search.whole())
     return fmt::format("What fits is not known: stopped after {}; of the ways that were forecast none fits {}.", search.how_far(),

@@ -1,9 +1,8 @@
 #include "studies/memory/pytorch/step_time.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/text.h"
 #include "dry/clock.h"
 #include "studies/rates.h"
 
@@ -42,8 +41,8 @@ double tokens_per_s(const LanguageModel& m, double ms) { return double(m.batch *
 
 std::string in_words(const LanguageModel& m, const StepTime& t) {
   if (!t.ms) return fmt::format("No time: {}.", t.ms_by);
-  return fmt::format("A step takes about {:.3g} ms, between {:.3g} and {:.3g}: {:.3g} tokens/s ({}).{}", *t.ms, *t.ms_low, *t.ms_high,
-                     tokens_per_s(m, *t.ms), t.ms_by,
+  return fmt::format("A step takes about {}, between {} and {}: {} tokens/s ({}).{}", time_in_words(*t.ms), time_in_words(*t.ms_low),
+                     time_in_words(*t.ms_high), number_in_words(tokens_per_s(m, *t.ms)), t.ms_by,
                      t.waits_for_host ? " The card waits for the host, which was taken to be as fast as beside an H200." : "");
 }
 
