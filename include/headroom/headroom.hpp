@@ -1,4 +1,4 @@
-// The C++ door: headroom.h with owners, exceptions and views made from pointers. Header only; C++17 and later.
+// The C++ interface: headroom.h with owners, exceptions and views made from pointers. Header only; C++17 and later.
 //
 //   headroom::api::Context context;                       // every core of this machine; Context(0, HEADROOM_DEVICE_CUDA): a GPU
 //   auto p = headroom::api::attention_problem();          // then p.batch, p.heads, p.len_q, …
@@ -40,7 +40,7 @@ constexpr headroom_dtype dtype_of<int32_t>() {
   return HEADROOM_I32;
 }
 
-// Without strides: contiguous, and `bytes` is what the shape takes. With strides, say in `bytes` what may be reached (0: not known).
+// Without strides a view is contiguous, and `bytes` is the shape's size. With strides, give the readable size in `bytes` (0: not known).
 inline headroom_tensor tensor(void* data, headroom_dtype dtype, std::initializer_list<int64_t> shape,
                               std::initializer_list<int64_t> stride = {}, int64_t bytes = 0) {
   if (shape.size() > 4 || (stride.size() != 0 && stride.size() != shape.size()))
@@ -93,7 +93,7 @@ class Memory {  // owned bytes of the context's device, aligned as Headroom asks
   void* data() const { return memory_.data; }
   std::size_t bytes() const { return memory_.bytes; }
 
-  // From and to the host; they wait until the bytes have arrived.
+  // Copies from and to the host. Both wait until the bytes have arrived.
   void write(const void* from_host, std::size_t bytes, void* stream = nullptr) {
     fits(bytes);
     check(headroom_memory_write(context_, memory_.data, from_host, bytes, stream));
@@ -135,16 +135,16 @@ inline std::string explain(const Context& c, const headroom_attention_problem& p
 struct Forward {
   headroom_tensor q, k, v;
   headroom_tensor o, lse;  // written
-  headroom_tensor sink{};  // this and those below: of problems that have them, see headroom.h
+  headroom_tensor sink{};  // this and those below: for problems that have them, see headroom.h
   headroom_tensor cu_q{}, cu_k{};
   headroom_tensor pages{};
-  headroom_tensor random{};  // with dropout: this, or the two below
+  headroom_tensor random{};  // dropout reads this, or the two below
   uint64_t seed = 0, offset = 0;
 };
 
 struct Backward {
   headroom_tensor q, k, v, o, lse, d_o;
-  headroom_tensor dlse;        // {} when there is none
+  headroom_tensor dlse;        // {}: there is none
   headroom_tensor dq, dk, dv;  // overwritten
   headroom_tensor sink{}, cu_q{}, cu_k{};
   headroom_tensor dsink{};  // overwritten; {} if it is not needed
@@ -153,7 +153,7 @@ struct Backward {
 };
 
 // One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
-// Not for two threads at once: they would share the memory.
+// Two threads must not use it at once: they would share the memory.
 class Attention {
  public:
   Attention(const Context& context, const headroom_attention_problem& problem)

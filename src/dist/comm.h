@@ -19,7 +19,7 @@ namespace headroom::dist {
 enum class Call : std::uint8_t { exchange, gather, broadcast, barrier };
 enum class Backend : std::uint8_t { dry, threads, shared, mpi, nccl };
 
-// What one rank sends for a call whose larger side has `bytes`: of an exchange `mine`, of a gather `whole`.
+// Bytes that one rank sends in a call whose larger tensor has `bytes`: `mine` of an exchange, `whole` of a gather.
 double sent_bytes(Call, double bytes, int ranks);
 
 // A second queue beside the main one, so that calls run while work goes on: on a GPU a stream, and under capture a second branch of the
@@ -30,13 +30,13 @@ class Lane {
  public:
   virtual ~Lane() = default;
   virtual void* stream() const { return nullptr; }
-  virtual void follow(void* /*main*/) {}              // later work here runs after what main has so far
-  virtual void mark(int /*mark*/) {}                  // a point after what is here so far; a mark may be used again
-  virtual void wait(int /*mark*/, void* /*main*/) {}  // later work on main runs after that point
-  virtual void busy_for(double /*ms*/) {}             // for a forecast: a copy that is no call keeps the lane busy so long
+  virtual void follow(void* /*main*/) {}              // later work on this lane runs after the work that main has now
+  virtual void mark(int /*mark*/) {}                  // marks the point after the work queued so far; a mark may be used again
+  virtual void wait(int /*mark*/, void* /*main*/) {}  // later work on main runs after the marked point
+  virtual void busy_for(double /*ms*/) {}             // forecasts only: a copy that is no call occupies the lane this long
 };
 
-std::unique_ptr<Lane> lane_of_gpu(int device, int marks);  // a stream of its own
+std::unique_ptr<Lane> lane_of_gpu(int device, int marks);  // the lane has a stream of its own
 
 class Comm {
  public:
@@ -54,7 +54,7 @@ class Comm {
   void exchange(const Tensor& mine, const Tensor& theirs,
                 void* stream);                                         // part j of mine goes to rank j; part i of theirs came from rank i
   void gather(const Tensor& part, const Tensor& whole, void* stream);  // part i of whole came from rank i
-  void broadcast(const Tensor& whole, int root, void* stream);         // root's values, everywhere
+  void broadcast(const Tensor& whole, int root, void* stream);         // every rank gets root's values
   void barrier(void* stream);                                          // later work runs when every rank has called it
 
   // What the next calls carry, for the errors and for the forecast: "block 3 gradients". Costs nothing.
@@ -66,8 +66,8 @@ class Comm {
   // Memory for the tensors of calls: every rank asks for the same size, and lays it out alike. On a GPU it is registered with the others, so ask
   // before anything is captured, and let go of it after every graph that uses it and before the Comm.
   virtual std::shared_ptr<void> take(std::size_t bytes);
-  virtual std::size_t own_bytes() const { return 0; }     // device memory that the backend took for itself, as measured
-  virtual void check_alive() {}                           // throws the reason when another rank has ended; on the host, never waits
+  virtual std::size_t own_bytes() const { return 0; }     // the backend's own device memory, measured
+  virtual void check_alive() {}                           // throws the reason if another rank has ended; runs on the host, never waits
   virtual void end(const std::string& why) noexcept = 0;  // this rank ends: the others' calls throw why. Called once, before leaving
 
  protected:

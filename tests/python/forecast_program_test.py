@@ -99,11 +99,11 @@ class Program(unittest.TestCase):
             if line and line != "…" and not line.startswith("  program "):
                 self.assertTrue(any(self.alike(line, other) for other in printed), f"README is stale, or says what is not printed: {line}")
 
-    def alike(self, a, b):  # bytes to the digit; a time may differ by a percent, as a run's launches do
+    def alike(self, a, b):  # bytes to the digit; a time within 5 %, its interval is far wider
         number = r"\d+(?:\.\d+)?(?:e[+]\d+)?"
         if not re.search(r"\bms\b|TFLOP/s", a) or re.sub(number, "#", a) != re.sub(number, "#", b):
             return a == b
-        return all(abs(float(x) - float(y)) <= 0.01 * float(x) for x, y in zip(re.findall(number, a), re.findall(number, b)))
+        return all(abs(float(x) - float(y)) <= 0.05 * float(x) for x, y in zip(re.findall(number, a), re.findall(number, b)))
 
     def test_every_byte_of_the_peak_is_named(self):
         answer, _ = self.forecast(self.file("step.py", STEP), 8, options=["--device", "h100"])

@@ -1,5 +1,5 @@
 // A memory limit, and the meaning of "fits": the peak plus everything allocated beside it is at most the limit.
-// On a GPU that is beside: the context, libraries, buffers of communication (gpu/architecture.h). On a CPU nothing.
+// A GPU adds its context, libraries and buffers of communication (gpu/architecture.h). A CPU adds nothing.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,9 +11,9 @@
 namespace headroom::studies {
 
 struct Room {
-  std::uint64_t memory_bytes = 0;    // that was asked about
-  std::uint64_t overhead_bytes = 0;  // taken of it beside the peak
-  std::string words;                 // what is in the overhead, and how it is known; empty where there is none
+  std::uint64_t memory_bytes = 0;    // the limit that was asked about
+  std::uint64_t overhead_bytes = 0;  // bytes allocated beside the peak
+  std::string words;                 // what the overhead consists of, and its source; empty if there is none
 
   std::uint64_t needed_bytes(std::uint64_t peak) const { return peak + overhead_bytes; }
   bool holds(std::uint64_t peak) const { return needed_bytes(peak) <= memory_bytes; }
@@ -33,7 +33,7 @@ std::string misfit(const Room&, std::uint64_t peak);
 // Why a rank may not pin so many bytes of its host's memory, in one line; empty where it may. The same on every rank, and called by all.
 std::string host_misfit(std::uint64_t bytes, const Device&, dist::Group*);
 
-void tell_kept(engine::Recipe&, dist::Group&);  // what the first rank's blocks keep, on all ranks
+void tell_kept(engine::Recipe&, dist::Group&);  // gives all ranks what the first rank's blocks keep
 
 // Where a recipe leaves open what blocks keep (auto): what the first rank finds, on all ranks, since free host memory and kept ceilings may
 // differ between them. find: an engine function that does so for one rank. Called by all.
