@@ -243,9 +243,9 @@ Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_t
 Block Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
   const DecoderLayer& layer = recipe_.model.layers[std::size_t(i)];
-  return {{recipe_.model, layer.attention, *a.variant, a.problem, products_, a.rope_table, i, a.split.get(), feed_.documents(micro_),
-           feed_.positions(micro_)},
-          {recipe_.model, layer.ffn, products_, head_.rows, i}};
+  const InBlock here{recipe_.model, products_, head_.rows, i};
+  return {{{here, layer.attention, *a.variant, a.problem, a.rope_table, a.split.get(), feed_.documents(micro_), feed_.positions(micro_)}},
+          {{here, layer.ffn}}};
 }
 
 void Training::begin_counts() {

@@ -1,0 +1,152 @@
+// Half — half a block: out = x + core(norm(x)), out = x + norm(core(x)), or both norms. The norms, the residual stream and what backward
+// computes again are here, once; a core is what lies between (grouped_attention.h, dense.h).
+//
+// Order of calls: all = complete(make_kept(keep)); forward(x, all, {}, out). For backward the kept tensors are completed anew and
+// forward is called again for those that were not kept (`have` says which hold values already); then backward, which uses up `all`.
+//
+// A core has a Saved of its own (HalfSaved and its tensors), its words, and these calls, in this order:
+//   make_kept, complete     its tensors of Saved
+//   multiplies(have)        whether forward lacks what its first product makes
+//   first                   that product, of the norm's result
+//   middle                  what follows, as far as `have` lacks it
+//   last                    its result, with what is to be added to it
+//   backward                from dy to the gradient of what the first product made, as products read it; in the caller's scope
+#pragma once
+#include "engine/keep.h"
+#include "engine/norm.h"
+#include "engine/products.h"
+
+namespace headroom::engine {
+
+struct HalfSaved {
+  Tensor n;               // norm(x) [rows, width], where there is a norm before and it is stored
+  NormStats stats;        // of it
+  Tensor y;               // input of a norm after the half [rows, width]
+  NormStats after_stats;  // of it
+  Scaled n_fp8;           // transposed: in fp8 what backward reads of what the first product takes, and what is kept instead of n
+
+  bool normed() const { return n || n_fp8; }
+};
+
+struct HalfWords {  // names of tensors and ops, and which weights a half leases
+  const char* module;
+  Role norm, norm_bias, norm_after, first;
+  Quantised reads;  // what the first product reads
+  const char *rstd, *mean, *n, *dn, *after_rstd, *after_mean, *y, *dy, *after, *first_dw, *first_dx;
+};
+
+struct InBlock {  // what both halves of a block know
+  const Decoder& decoder;
+  Products::With products;
+  std::int64_t rows;
+  int layer = 0;
+
+  DType stored() const { return products.formats.stored.dtype; }
+};
+
+template <class Core>
+struct Half {
+  Core core;
+  using Saved = typename Core::Saved;
+
+  Saved make_kept(Keep, Context&) const;
+  Saved complete(Saved kept, Pass, Context&) const;  // makes the rest in the caller's scope
+  void forward(const Tensor& x, const ParamStore::Lease&, const Saved& all, const Saved& have, const Tensor& out, Context&) const;
+  // d: gradient of `out`, and of x when it returns. Weights' gradients go where they belong.
+  void backward(const Tensor& x, const ParamStore::Lease&, const Saved& all, const Tensor& d, Gradient into_dw, Context&) const;
+
+ private:
+  static constexpr HalfWords words = Core::words;
+  const Decoder& decoder() const { return core.decoder; }
+  Norm before() const { return {decoder(), words.norm, words.norm_bias, {words.rstd, core.layer}, {words.mean, core.layer}, core.rows}; }
+  Norm after() const {
+    return {decoder(), words.norm_after, Role::other, {words.after_rstd, core.layer}, {words.after_mean, core.layer}, core.rows};
+  }
+  bool as_made(Context& ctx) const { return decoder().norms_before && before().as_made(core.products, ctx.device); }
+  Tensor make(const char* name, Context& ctx) const {
+    return ctx.arena.make({name, core.layer}, core.stored(), {core.rows, decoder().width});
+  }
+  Scaled make_n_fp8(Context& ctx) const {
+    return Products::make_transposed(core.products.formats, words.reads, core.rows, decoder().width, core.layer, ctx);
+  }
+};
+
+template <class Core>
+typename Core::Saved Half<Core>::make_kept(Keep keep, Context& ctx) const {
+  Saved s;
+  if (keep == Keep::input) return s;
+  if (decoder().norms_before) s.stats = before().make(ctx);
+  core.make_kept(s, keep, ctx);
+  if (decoder().norms_after) s.after_stats = after().make(ctx);
+  if (decoder().norms_after && set_of(keep) <= Keep::no_cheap) s.y = make(words.y, ctx);
+  if (keep > Keep::no_product || !decoder().norms_before) return s;
+  if (core.products.formats.quantised())
+    s.n_fp8 = make_n_fp8(ctx);
+  else
+    s.n = make(words.n, ctx);
+  return s;
+}
+
+template <class Core>
+typename Core::Saved Half<Core>::complete(Saved s, Pass pass, Context& ctx) const {
+  if (!s.stats && decoder().norms_before) s.stats = before().make(ctx);
+  core.complete(s, pass, ctx);
+  if (!s.after_stats && decoder().norms_after) s.after_stats = after().make(ctx);
+  if (!s.y && decoder().norms_after) s.y = make(words.y, ctx);
+  if (!s.n && decoder().norms_before && !as_made(ctx)) s.n = make(words.n, ctx);
+  if (core.products.formats.quantised() && pass == Pass::backward && !s.n_fp8) s.n_fp8 = make_n_fp8(ctx);
+  return s;
+}
+
+template <class Core>
+void Half<Core>::forward(const Tensor& x, const ParamStore::Lease& w, const Saved& all, const Saved& have, const Tensor& out,
+                         Context& ctx) const {
+  const auto here = ctx.inside({words.module, core.layer});
+  Products p(core.products, core.layer, w, ctx);
+  const bool made = as_made(ctx);
+  if (made && !have.stats) before().measure(x, w, all.stats, ctx);
+  if (decoder().norms_before && !made && !have.normed()) before().forward(x, w, all.n, all.stats, ctx);
+  {
+    auto scope = ctx.arena.scope();
+    const quantise::Request from = made ? before().made(x, w, all.stats) : quantise::Request{decoder().norms_before ? all.n : x};
+    const Read in = p.read_missing(words.reads, from, core.multiplies(have), have.n_fp8 ? Scaled() : all.n_fp8);
+    if (core.multiplies(have)) core.first(p, in, w, all, ctx);
+  }
+  core.middle(w, all, have, ctx);
+  if (!decoder().norms_after) {
+    if (out) core.last(p, w, all, out, x, ctx);
+    return;
+  }
+  if (!have.y) core.last(p, w, all, all.y, {}, ctx);
+  if (out) return after().forward(all.y, w, out, all.after_stats, ctx, x);
+  if (have.after_stats) return;
+  auto scope = ctx.arena.scope();  // backward needs what the norm found, not what it made
+  after().forward(all.y, w, make(words.after, ctx), all.after_stats, ctx);
+}
+
+template <class Core>
+void Half<Core>::backward(const Tensor& x, const ParamStore::Lease& w, const Saved& all, const Tensor& d, Gradient into_dw,
+                          Context& ctx) const {
+  const auto here = ctx.inside({words.module, core.layer});
+  auto scope = ctx.arena.scope();
+  Products p(core.products, core.layer, w, ctx, into_dw);
+  Tensor dy = d;
+  if (decoder().norms_after) {
+    dy = ctx.arena.make({words.dy, core.layer}, d.dtype, d.shape);
+    after().backward(all.y, w, all.after_stats, d, dy, Gradient::overwrite, into_dw, ctx);
+  }
+  const Read read = core.backward(p, w, all, dy, into_dw, ctx);
+  p.dw({words.first_dw, core.layer}, read, {decoder().norms_before ? all.n : x, {}, all.n_fp8}, words.first);
+  if (!decoder().norms_before) {  // then there is a norm after: dy, which a waiting product reads, is not d
+    p.dx({words.first_dx, core.layer}, read, words.first, d, Gradient::accumulate);
+    return p.finish();
+  }
+  // Where norm(x) was stored, it has been used for the last time, unless its product waits and reads it: its gradient takes its place.
+  const bool takes_its_place = all.n && (p.quantised() || !p.waiting());
+  const Tensor dn = takes_its_place ? all.n : ctx.arena.make({words.dn, core.layer}, d.dtype, d.shape);
+  p.dx({words.first_dx, core.layer}, read, words.first, dn);
+  p.finish();
+  before().backward(x, w, all.stats, dn, d, Gradient::accumulate, into_dw, ctx);
+}
+
+}  // namespace headroom::engine
