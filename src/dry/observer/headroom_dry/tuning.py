@@ -1,6 +1,8 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
 is kept, which fuses nothing and holds most. One template is compiled and run beside it: both take the memory that a measurement takes on a card."""
 import functools
+import os
+import tempfile
 
 from . import library
 
@@ -8,6 +10,8 @@ _noted = False
 
 
 def begin(after_import):
+    # A cache of its own: a real run on this machine must not take what was chosen here.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"headroom-dry-torchinductor-{os.getuid()}"))
     after_import("torch._inductor.select_algorithm", _choices)
     after_import("torch._inductor.runtime.coordinate_descent_tuner", _tiles)
 
