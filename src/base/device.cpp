@@ -69,7 +69,7 @@ const Device* known_device(std::string_view typed) {
   const std::string wanted = plain(typed);
   if (wanted.empty()) return nullptr;
   for (const Device& d : known_devices())
-    if (wanted == plain(d.key) || wanted == plain(d.name)) return &d;
+    if (wanted == plain(d.key) || wanted == plain(d.name) || wanted == plain(d.key) + std::to_string(d.memory_bytes >> 30)) return &d;
   return nullptr;
 }
 

@@ -101,6 +101,8 @@ TEST(Device, IsFoundAsPeopleTypeIt) {
   EXPECT_EQ(key("H100"), "h100");
   EXPECT_EQ(key("A6000"), "a6000");
   EXPECT_EQ(key("A100-40GB"), "a100-40");
+  EXPECT_EQ(key("A100-80GB"), "a100");
+  EXPECT_EQ(key("v100-32"), "v100");
   EXPECT_EQ(key("Tesla T4"), "t4");
   for (const char* typed : {"", "gb", "nvidia", "rtx", "40900", "h100x"}) EXPECT_THROW(device_described(typed), Error) << typed;
   for (const Device& d : known_devices())
