@@ -236,7 +236,9 @@ Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std:
   c.series.push_back({"activations, temporaries", {}});
   c.series.push_back({"context, libraries", {}});
   for (const BestOfWay& w : ways) {
-    const auto detailed = account(w.step, workspace, pytorch::Detail::components);
+    LanguageModel step = w.step;
+    step.accumulate = std::min<std::int64_t>(step.accumulate, 3);  // more micro-batches take nothing else
+    const auto detailed = account(step, workspace, pytorch::Detail::components);
     const double bar = double(c.ticks.size());
     double taken = 0;
     for (std::size_t k = 0; k < std::size(kinds); ++k) {

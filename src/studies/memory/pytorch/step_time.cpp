@@ -16,24 +16,28 @@ StepTime step_time(const LanguageModel& m, const Device& device) {
     t.ms_by = why_no_rates(device);
     return t;
   }
-  const auto timed_of = [&](LanguageModel one, std::int64_t micro_batches) {
-    one.accumulate = micro_batches;
-    return dry::step_time(dry::Process::of(launches_of(one, device.sm).written().record()), *rates);
-  };
   // Of many micro-batches two are walked: each more takes as long as the second.
-  const std::int64_t walked = std::min<std::int64_t>(m.accumulate, 2), more = m.accumulate - walked;
-  const auto ms = [&](const LanguageModel& one, auto&& of) {
-    const double s = of(timed_of(one, walked));
-    return 1e3 * (more > 0 ? s + double(more) * (s - of(timed_of(one, 1))) : s);
+  struct Seconds {
+    double s, low, high;
+  };
+  const auto walked = [&](LanguageModel one, std::int64_t micro_batches) {
+    one.accumulate = micro_batches;
+    const dry::StepTimed timed = dry::step_time(dry::Process::of(launches_of(one, device.sm).written().record()), *rates);
+    t.waits_for_host = std::ranges::all_of(timed.step->parts, [&](const dry::PartTime& p) { return p.s < timed.step->idle_s; });
+    return Seconds{timed.step->s, timed.low_s, timed.high_s};
+  };
+  const auto seconds = [&](const LanguageModel& one) {
+    if (one.accumulate <= 2) return walked(one, one.accumulate);
+    const Seconds a = walked(one, 1), b = walked(one, 2);
+    const auto all = [&](double first, double both) { return first + double(one.accumulate - 1) * (both - first); };
+    return Seconds{all(a.s, b.s), all(a.low, b.low), all(a.high, b.high)};
   };
   LanguageModel lean = m;
   lean.fused_norms = true;
+  t.ms_low = 1e3 * seconds(lean).low;
+  const Seconds whole = seconds(m);
+  t.ms = 1e3 * whole.s, t.ms_high = 1e3 * whole.high;
   t.ms_by = rates->source;
-  t.ms = ms(m, [](const dry::StepTimed& x) { return x.step->s; });
-  t.ms_low = ms(lean, [](const dry::StepTimed& x) { return x.low_s; });
-  t.ms_high = ms(m, [](const dry::StepTimed& x) { return x.high_s; });
-  const dry::StepTimed timed = timed_of(m, 1);
-  t.waits_for_host = std::ranges::all_of(timed.step->parts, [&](const dry::PartTime& p) { return p.s < timed.step->idle_s; });
   return t;
 }
 
