@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <set>
 
 #include "tests/engine/dense.h"
@@ -156,11 +156,16 @@ TEST(Forecast, TakesLessThan50MillisecondsForAnyModel) {
       R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126,
     "num_key_value_heads": 8, "vocab_size": 128256})",
       "405B");
+  const auto ms = [] {  // of this thread's processor: the machine may be busy with something else
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return double(t.tv_sec) * 1e3 + double(t.tv_nsec) * 1e-6;
+  };
   double best = 1e9;
-  for (int i = 0; i < 5; ++i) {  // the best of five: the machine may be busy with something else
-    const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i) {
+    const double start = ms();
     const Forecast f = forecast({llama, 1, 131072, *precision_named("bf16"), {Keep::input}}, Device{}, 1);
-    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, ms() - start);
     EXPECT_GT(f.peak_bytes, 18u * 405000000000u);
   }
   EXPECT_LT(best, 50);
