@@ -54,8 +54,8 @@ engine::Recipe ours(const LanguageModel& m) {
                                  .width = m.width,
                                  .layers = m.layers,
                                  .heads = m.heads,
-                                 .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
-                                 .head_dim = m.head_dim ? m.head_dim : m.width / m.heads,
+                                 .kv_heads = m.key_heads(),
+                                 .head_dim = m.dim_of_head(),
                                  .ffn = m.ffn,
                                  .tied = m.tied};
   return {decoder_of(sizes), m.batch, m.len, m.precision};

@@ -359,8 +359,8 @@ void describe(Of<PyTorchModelRow> auto& r, auto&& f) {
   f(r.reserved_bytes, {.name = "reserved_bytes", .role = measured, .unit = Unit::bytes});
   f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = detail});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = detail});
-  f(r.ms_low, {.name = "ms_low", .role = measured, .unit = Unit::ms, .show = detail});
-  f(r.ms_high, {.name = "ms_high", .role = measured, .unit = Unit::ms, .show = detail});
+  f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = detail});
+  f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = detail});
   f(r.ms_by, {.name = "ms_by", .role = noted, .show = detail});
   f(r.fits, {.name = "fits", .role = noted});
 }

@@ -49,8 +49,8 @@ void describe(Of<PyTorchWayRow> auto& r, auto&& f) {
   f(r.with, {.name = "with", .role = noted});
   f(r.host_bytes, {.name = "host_bytes", .role = measured, .unit = Unit::bytes, .show = Show::detail});
   f(r.checked, {.name = "checked", .role = noted, .show = Show::detail});
-  f(r.ms_low, {.name = "ms_low", .role = measured, .unit = Unit::ms, .show = Show::detail});
-  f(r.ms_high, {.name = "ms_high", .role = measured, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
+  f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_by, {.name = "ms_by", .role = noted, .show = Show::detail});
 }
 

@@ -65,13 +65,22 @@ class Engine {
   Allocator& memory() { return memory_; }
   std::uint64_t next_age() { return next_age_++; }
   void write_launches(Launches* to) { launches_ = to; }  // null: nobody asks for them
-  Launches* launches() { return launches_; }
+  void launched(auto&& what) {                           // something is given to the card: tells what, where somebody asks
+    if (launches_) what(*launches_);
+  }
 
  protected:
   // An operator's kernel runs: it writes `out` and reads the others.
   template <class... In>
   void ran(Kernel k, const Value& out, const In&... in) {
-    if (launches_) launches_->kernel(k, out.shape.count(), (bytes_of(out) + ... + bytes_of(in)));
+    launched([&](Launches& to) { to.kernel(k, out.shape.count(), (bytes_of(out) + ... + bytes_of(in))); });
+  }
+  // As Launches::product and Launches::softmax have them.
+  void multiplied(std::int64_t m, std::int64_t n, std::int64_t k, DType t, std::uint32_t transposed, std::int64_t batch = 1) {
+    launched([&](Launches& to) { to.product(m, n, k, t, transposed, batch); });
+  }
+  void softmax_ran(std::int64_t rows, std::int64_t columns, DType t, bool backward) {
+    launched([&](Launches& to) { to.softmax(rows, columns, t, backward); });
   }
   static double bytes_of(const Value& v) { return double(v.shape.count()) * double(size_of(v.dtype)); }
   static Kernel between(DType a, DType b) { return a == b ? Kernel::pointwise : Kernel::converting; }

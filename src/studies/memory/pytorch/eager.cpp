@@ -173,7 +173,7 @@ Value Eager::matmul(const std::string& name, Value a, Value b) {
   touch_workspace();
   const std::int64_t rows = a.shape[a.shape.rank - 2], inner = last(a.shape), columns = last(b.shape);
   const std::int64_t batch = out.shape.count() / std::max<std::int64_t>(rows * columns, 1);
-  if (launches()) launches()->product(columns, rows, inner, a.dtype, b.layout == Layout::transposed, batch);
+  multiplied(columns, rows, inner, a.dtype, b.layout == Layout::transposed, batch);
   return record(name, out, {a, b}, [this, rows, inner, columns, batch, a = a.saved(), b = b.saved(), name = full(name)](const Value& g) {
     // Batches of a transposed gradient are put in order once; a broadcast one is written out for each product.
     const Value once = g.layout == Layout::transposed ? make("d(" + name + ") in order", g.dtype, g.shape) : Value{};
@@ -185,11 +185,10 @@ Value Eager::matmul(const std::string& name, Value a, Value b) {
       const Value written_out = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
       if (written_out) ran(Kernel::strided, written_out);
       touch_workspace();
-      if (!launches()) continue;
       if (side == 0)
-        launches()->product(inner, rows, columns, a.dtype, 1, batch);
+        multiplied(inner, rows, columns, a.dtype, 1, batch);
       else
-        launches()->product(columns, inner, rows, a.dtype, 2, batch);
+        multiplied(columns, inner, rows, a.dtype, 2, batch);
     }
     return d;
   });
@@ -206,7 +205,7 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
   touch_workspace();
   const bool dx = bool(x.node), dw = bool(w.node);  // each operand is kept for the other's gradient
   const std::int64_t in = w.shape[1], to_columns = w.shape[0], rows = x.shape.count() / in;
-  if (launches() && !before && pass != Pass::again) launches()->product(to_columns, rows, in, x.dtype, 1);
+  if (!before && pass != Pass::again) multiplied(to_columns, rows, in, x.dtype, 1);
   return record(name, out, {x, w},
                 [this, in, to_columns, rows, kept_x = dw ? x.saved() : Value{}, kept_w = dx ? w.saved() : Value{}, x_type = x.dtype,
                  x_shape = x.shape, w_type = w.dtype, w_shape = w.shape, dx, dw, name = full(name)](const Value&) {
@@ -214,8 +213,8 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
                   if (dw) d[1] = make("d(" + name + " weight)", w_type, w_shape);
                   if (dx) d[0] = view_of(make("d(" + name + " input)", x_type, x_shape), x_shape, Layout::view);
                   touch_workspace();
-                  if (launches() && dw) launches()->product(in, to_columns, rows, w_type, 2);
-                  if (launches() && dx) launches()->product(in, rows, to_columns, x_type, 0);
+                  if (dw) multiplied(in, to_columns, rows, w_type, 2);
+                  if (dx) multiplied(in, rows, to_columns, x_type, 0);
                   return d;
                 });
 }
@@ -234,13 +233,13 @@ Value Eager::linear_4bit(const std::string& name, const Value& x_given, const Va
   Value out = pass == Pass::again ? unmade(compute, to) : fresh(name, compute, to);
   { const Value whole = written_out(); }
   touch_workspace();
-  if (launches() && pass != Pass::again) launches()->product(to_columns, rows, in, compute, 1);
+  if (pass != Pass::again) multiplied(to_columns, rows, in, compute, 1);
   return record(
       name, out, {x},
       [this, in, to_columns, rows, packed = packed.saved(), shape = x.shape, compute, written_out, name = full(name)](const Value&) {
         const Value whole = written_out();
         touch_workspace();
-        if (launches()) launches()->product(in, rows, to_columns, compute, 0);
+        multiplied(in, rows, to_columns, compute, 0);
         return Node::Gradients{view_of(make("d(" + name + " input)", compute, shape), shape, Layout::view)};
       });
 }
@@ -469,13 +468,13 @@ Value Eager::softmax(const std::string& name, Value x) {  // backward: grad · o
   if (autocast_) x = cast(name + " input as fp32", x, DType::f32);
   Value out = fresh(name, x.dtype, x.shape);
   const std::int64_t columns = last(x.shape), rows = x.shape.count() / columns;
-  if (launches()) launches()->softmax(rows, columns, x.dtype, false);
+  softmax_ran(rows, columns, x.dtype, false);
   return record(name, out, {x}, [this, rows, columns, out = out.saved(), name = full(name)](const Value& g) {
     Value d;
     const Value product = make("d(" + name + ") · output", g.dtype, g.shape);
     d = make("d(" + name + " input)", g.dtype, g.shape);
     ran(Kernel::pointwise, product, g, out);
-    if (launches()) launches()->softmax(rows, columns, g.dtype, true);
+    softmax_ran(rows, columns, g.dtype, true);
     return Node::Gradients{d};
   });
 }
@@ -505,7 +504,7 @@ Value Eager::embedding(const std::string& name, const Parameter& table, Shape to
   ran(Kernel::other, out, out);
   return record(name, out, {table.value},
                 [this, tokens, shape = table.value.shape, type = table.value.dtype, name = full(name)](const Value&) {
-                  if (launches()) launches()->embedding_gradient(tokens.count(), shape[0], shape[1], type);
+                  launched([&](Launches& to) { to.embedding_gradient(tokens.count(), shape[0], shape[1], type); });
                   return Node::Gradients{make("d(" + name + " weight)", type, shape)};
                 });
 }
@@ -514,9 +513,9 @@ Value Eager::embedding(const std::string& name, const Parameter& table, Shape to
 Value Eager::cross_entropy(const std::string& name, const Value& logits) {
   Value out = fresh(name + " log-probabilities", logits.dtype, logits.shape);
   const std::int64_t columns = last(logits.shape), rows = logits.shape.count() / columns;
-  if (launches()) launches()->softmax(rows, columns, logits.dtype, false);
+  softmax_ran(rows, columns, logits.dtype, false);
   Value log_p = record(name + " log_softmax", out, {logits}, [this, rows, columns, out = out.saved(), name](const Value& g) {
-    if (launches()) launches()->softmax(rows, columns, g.dtype, true);
+    softmax_ran(rows, columns, g.dtype, true);
     return Node::Gradients{make("d(logits)", g.dtype, g.shape)};
   });
   if (autocast_) log_p = cast(name + " log-probabilities as fp32", log_p, DType::f32);
@@ -549,6 +548,7 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
   const std::int64_t each = how == Chunks::fused ? ligers_rows(rows, vocab, width) : (rows + torchtunes_chunks - 1) / torchtunes_chunks;
   const Value h = h_given.dtype == low ? h_given : cast(name + " input", h_given, low);
   const Value copy = held == low ? head.value.saved() : fresh("head as " + std::string(name_of(low)), low, head.value.shape);
+  if (held != low) ran(Engine::copy(held, low), copy, head.value);
   const bool trains = bool(head.value.node);
   struct Part {
     std::int64_t rows = 0;
@@ -559,10 +559,9 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
     Value dh, dw, h, copy;
   };
   const auto part_products = [this, trains, low, width, vocab](std::int64_t of_rows, bool backward) {
-    if (!launches()) return;
-    if (!backward) return launches()->product(vocab, of_rows, width, low, 1);
-    if (trains) launches()->product(width, vocab, of_rows, low, 2);
-    launches()->product(width, of_rows, vocab, low, 0);
+    if (!backward) return multiplied(vocab, of_rows, width, low, 1);
+    if (trains) multiplied(width, vocab, of_rows, low, 2);
+    multiplied(width, of_rows, vocab, low, 0);
   };
   auto all = std::make_shared<All>();
   for (std::int64_t begin = 0; begin < rows; begin += each) all->parts.push_back({.rows = std::min(each, rows - begin)});
@@ -576,12 +575,12 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
       touch_workspace();
       part_products(p.rows, false);
       ran(Kernel::other, logits, logits, logits);  // Liger's kernel reads them twice and leaves their gradient in their place
-      if (launches()) launches()->product(width, p.rows, vocab, low, 0);
+      multiplied(width, p.rows, vocab, low, 0);
       ran(Kernel::pointwise, target, target);
       if (!trains) continue;
       const Value more = fresh("one part's gradient of the head", low, head.value.shape);
       const Value wide = low == DType::f32 ? Value{} : fresh("the same in FP32", DType::f32, head.value.shape);
-      if (launches()) launches()->product(width, vocab, p.rows, low, 2);
+      multiplied(width, vocab, p.rows, low, 2);
       if (wide) ran(Kernel::converting, wide, more);
       ran(between(held, DType::f32), all->dw, all->dw, wide ? wide : more);
     }
@@ -600,7 +599,7 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
         const Value wide = low == DType::f32 ? Value{} : fresh("logits of one part as fp32", DType::f32, {p.rows, vocab});
         p.log_p = fresh("log-probabilities of one part", DType::f32, {p.rows, vocab});
         if (wide) ran(Kernel::converting, wide, logits[i]);
-        if (launches()) launches()->softmax(p.rows, vocab, DType::f32, false);
+        softmax_ran(p.rows, vocab, DType::f32, false);
       }
     }
     if (trains) all->h = h.saved();
@@ -624,7 +623,7 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
                         const Value of_log_p = make("d(log-probabilities of one part)", DType::f32, s);
                         wide = make("d(logits of one part) as fp32", DType::f32, s);
                         ran(Kernel::pointwise, of_log_p);
-                        if (launches()) launches()->softmax(p->rows, vocab, DType::f32, true);
+                        softmax_ran(p->rows, vocab, DType::f32, true);
                       }
                       p->log_p = {};
                       const bool narrows = low != DType::f32;
@@ -675,7 +674,7 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
     seed = once(" dropout seed", DType::i64, {1});
     offset = once(" dropout offset", DType::i64, {1});
   }
-  if (launches() && made_again) launches()->attention(q.shape, k.shape[1], k.shape[2], q.dtype, false);
+  if (made_again) launched([&](Launches& to) { to.attention(q.shape, k.shape[2], q.dtype, false); });
   return record(
       name, out, {q, k, v},
       [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
@@ -685,7 +684,7 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
         const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
         const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
         const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
-        if (launches()) launches()->attention(q.shape, k.shape[1], k.shape[2], q.dtype, true);
+        launched([&](Launches& to) { to.attention(q.shape, k.shape[2], q.dtype, true); });
         return d;
       });
 }

@@ -52,26 +52,25 @@ struct Model {
   Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
 
   static Compiled::Sizes sizes_of(const LanguageModel& m) {
-    return {
-        .batch = m.batch,
-        .len = m.len,
-        .width = m.width,
-        .heads = m.heads,
-        .kv_heads = m.kv_heads ? m.kv_heads : m.heads,
-        .dim = m.head_dim ? m.head_dim : m.width / m.heads,
-        .ffn = m.ffn,
-        .vocab = m.vocab,
-        .low = m.precision.dtype,
-        .casts = m.precision.dtype != DType::f32 && m.autocasts(),
-        .written_out = m.base == Base::four_bit ? m.width * std::max(m.ffn, m.heads * (m.head_dim ? m.head_dim : m.width / m.heads)) : 0};
+    return {.batch = m.batch,
+            .len = m.len,
+            .width = m.width,
+            .heads = m.heads,
+            .kv_heads = m.key_heads(),
+            .dim = m.dim_of_head(),
+            .ffn = m.ffn,
+            .vocab = m.vocab,
+            .low = m.precision.dtype,
+            .casts = m.precision.dtype != DType::f32 && m.autocasts(),
+            .written_out = m.base == Base::four_bit ? m.width * std::max(m.ffn, m.heads * m.dim_of_head()) : 0};
   }
   static BlockParameters parameters_of(const BlockWeights& b) {
     return {&b.norm1, &b.norm2, &b.q.weight, &b.k.weight, &b.v.weight, &b.o.weight, &b.up.weight, &b.gate.weight, &b.down.weight};
   }
 
   Model(Eager& t, const LanguageModel& asked) : torch(t), m(asked), compiled(t, sizes_of(asked)) {
-    kv_heads = m.kv_heads ? m.kv_heads : m.heads;
-    dim = m.head_dim ? m.head_dim : m.width / m.heads;
+    kv_heads = m.key_heads();
+    dim = m.dim_of_head();
     low = m.precision.dtype;
     held = m.lora > 0 || m.parameters == Parameters::half ? low : DType::f32;
     const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
@@ -479,7 +478,7 @@ struct Model {
       for (const Shape& s : updated) make_state(s);
       make_tables();
     }
-    if (Launches* const to = torch.launches()) launch_update(*to);
+    torch.launched([this](Launches& to) { launch_update(to); });
     if (m.adam != Adam::foreach) {
       for (const Shape& s : updated) const Value one = temporary_of(s);
       return;
@@ -600,7 +599,7 @@ struct ModelProbe {
 
 ModelProbe probe_of(const LanguageModel& m) {  // every size different, and every product of two that is a dimension
   constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, kv_heads = 7, dim = 26;
-  const std::int64_t asked_kv = m.kv_heads ? m.kv_heads : m.heads, asked_dim = m.head_dim ? m.head_dim : m.width / m.heads;
+  const std::int64_t asked_kv = m.key_heads(), asked_dim = m.dim_of_head();
   const std::int64_t heads = asked_kv == m.heads ? kv_heads : 3 * kv_heads;
   ModelProbe out{m,
                  {{"B", batch, m.batch},

@@ -156,6 +156,8 @@ struct LanguageModel {
   std::int64_t accumulate = 1;  // micro-batches
   std::int64_t gpus = 1;        // that take a batch each
   engine::Sharding shard{};     // none: DDP; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
+  std::int64_t key_heads() const { return kv_heads ? kv_heads : heads; }
+  std::int64_t dim_of_head() const { return head_dim ? head_dim : width / heads; }
   bool sharded() const { return gpus > 1 && shard != engine::Sharding::none; }
   bool autocasts() const { return !sharded() && parameters == Parameters::whole; }  // where the precision is not FP32
 };

@@ -76,14 +76,14 @@ void Launches::product(std::int64_t m, std::int64_t n, std::int64_t k, DType t, 
 
 // scaled_dot_product_attention with a causal mask takes the first of these that the card has: cuDNN's on Hopper and Blackwell, flash from Ampere on,
 // else the memory-efficient kernels, which serve FP32 too.
-void Launches::attention(const Shape& q, std::int64_t kv_heads, std::int64_t len_k, DType t, bool backward) {
+void Launches::attention(const Shape& q, std::int64_t len_k, DType t, bool backward) {
   const std::int64_t batch = q[0], heads = q[1], len = q[2], dim = q[3];
   const auto groups = [](std::int64_t n) { return std::uint32_t(n); };
   const double numbers = double(batch * heads * len) * double(dim), rows = double(batch * heads * len);
   if (size_of(t) == 2 && (sm_ / 10 == 9 || sm_ / 10 == 10)) {
     dry::Attention a{};
     a.name = record_.name(backward ? "cuDNN attention, backward" : "cuDNN attention");
-    a.batch = batch, a.heads = heads, a.len_q = len, a.len_k = len_k, a.head_dim = dim, a.kv_heads = kv_heads;
+    a.batch = batch, a.heads = heads, a.len_q = len, a.len_k = len_k, a.head_dim = dim, a.kv_heads = heads;
     a.type = t == DType::bf16 ? dnn_brain : dnn_half;
     a.backward = backward, a.masked = 1;
     record_.add(a);

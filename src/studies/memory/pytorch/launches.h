@@ -32,7 +32,7 @@ class Launches {
   void kernel(Kernel, std::int64_t elements, double bytes);
   // m x k times k x n, as cuBLAS has them: columns first. `transposed`: 1 the left side, 2 the right one.
   void product(std::int64_t m, std::int64_t n, std::int64_t k, DType, std::uint32_t transposed, std::int64_t batch = 1);
-  void attention(const Shape& q, std::int64_t kv_heads, std::int64_t len_k, DType, bool backward);  // q: batch, heads, len, dim
+  void attention(const Shape& q, std::int64_t len_k, DType, bool backward);  // q: batch, heads, len, dim; as many key heads
   void softmax(std::int64_t rows, std::int64_t columns, DType, bool backward);
   void embedding_gradient(std::int64_t tokens, std::int64_t vocab, std::int64_t width, DType);
   // An operator over lists of tensors of so many numbers in all: `lists` tensors for each entry, of which `read` are read and one is written.
