@@ -151,14 +151,16 @@ const KernelCode* code_of(const void* container, std::string_view kernel) {
   return k == at->second.end() ? nullptr : &k->second;
 }
 
-std::uint64_t reached_bytes(const KernelCode& k, void* const* parameters, std::size_t first) {
+std::uint64_t reached_bytes(const KernelCode& k, Holds holds, void* const* parameters, std::size_t first) {
   std::uint64_t bytes = 0;
   if (!parameters) return 0;
-  for (std::size_t i = 0; i < std::min(k.parameter_bytes.size(), first); ++i)
-    for (std::size_t at = 0; at + 8 <= k.parameter_bytes[i]; at += 8) {
+  for (std::size_t i = 0; i < std::min(k.parameter_bytes.size(), first); ++i) {
+    const ByteRange where = addresses_within(holds, k.parameter_bytes[i]);
+    for (std::size_t at = where.begin; at + 8 <= where.end; at += 8) {
       const char* const p = value_at<const char*>(static_cast<const char*>(parameters[i]) + at);
       if (on_device(p)) bytes += rest_of_block(p);
     }
+  }
   return bytes;
 }
 

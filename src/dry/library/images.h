@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dry/parameters.h"
+
 namespace headroom::dry {
 
 struct KernelCode {
@@ -25,7 +27,7 @@ void read_image(const char* image, std::size_t bytes, Codes& out);
 const KernelCode* code_of(const void* container, std::string_view kernel);
 
 // What a launch can reach: from every address among its parameters, or the first few of them, to the end of PyTorch's block there.
-std::uint64_t reached_bytes(const KernelCode&, void* const* parameters, std::size_t first = ~std::size_t(0));
+std::uint64_t reached_bytes(const KernelCode&, Holds, void* const* parameters, std::size_t first = ~std::size_t(0));
 
 // Blocks of so many threads that a multiprocessor runs at once.
 int resident_blocks(const KernelCode&, int threads, std::size_t dynamic_shared_bytes);

@@ -61,7 +61,8 @@ void launch(Function& f, Dim grid, Dim block, std::size_t shared_bytes, StreamHa
                       std::uint32_t(code.parameter_bytes.size())},
                {reinterpret_cast<const char*>(code.parameter_bytes.data()), code.parameter_bytes.size() * sizeof(std::uint16_t)});
   // The list of what is joined has room for more than there is, and what is in it is not cleared: only the result is looked at.
-  const std::uint64_t bytes = f.name.joins ? 2 * reached_bytes(code, parameters, 1) : reached_bytes(code, parameters);
+  const std::uint64_t bytes =
+      f.name.joins ? 2 * reached_bytes(code, f.name.holds, parameters, 1) : reached_bytes(code, f.name.holds, parameters);
   launched(f.name, grid, block, shared_bytes, stream, bytes);
 }
 

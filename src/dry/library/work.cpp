@@ -102,7 +102,8 @@ void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
 KernelName::KernelName(std::string name)
     : text(std::move(name)),
       asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos),
-      joins(text.find("CatArrayBatchedCopy") != text.npos) {}
+      joins(text.find("CatArrayBatchedCopy") != text.npos),
+      holds(holds_of(text)) {}
 
 std::uint32_t number_of(KernelName& name) {
   Recorder& record = Recorder::get();

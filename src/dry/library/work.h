@@ -10,6 +10,7 @@
 #include <string>
 
 #include "dry/library/public.h"
+#include "dry/parameters.h"
 #include "dry/record.h"
 
 namespace headroom::dry {
@@ -43,6 +44,7 @@ struct KernelName {
   std::string text;
   bool asks_all;
   bool joins;  // it is torch.cat's
+  Holds holds;
   std::atomic<std::uint64_t> number = 0;
 };
 std::uint32_t number_of(KernelName&);

@@ -1,0 +1,23 @@
+// Where addresses are among a kernel's parameters: the sizes are those of PyTorch 2.11's kernels on a card of compute capability 8.9.
+#include "dry/parameters.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace headroom::dry;
+
+TEST(DryParameters, OldAddressesInTablesDoNotCount) {
+  const Holds elementwise = holds_of("_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocast");
+  EXPECT_EQ(elementwise, Holds::elementwise);
+  EXPECT_EQ(addresses_within(elementwise, 648), (ByteRange{608, 632})) << "three operands";
+  EXPECT_EQ(addresses_within(elementwise, 536), (ByteRange{504, 520})) << "two";
+  EXPECT_EQ(addresses_within(elementwise, 4), (ByteRange{0, 4})) << "a count of elements";
+  const Holds reduction = holds_of("_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIf");
+  EXPECT_EQ(reduction, Holds::reduction);
+  EXPECT_EQ(addresses_within(reduction, 1048), (ByteRange{984, 1000})) << "what is read, and the first result";
+  EXPECT_EQ(holds_of("_ZN2at6native29vectorized_elementwise_kernelILi4E"), Holds::anywhere);
+  EXPECT_EQ(addresses_within(Holds::anywhere, 24), (ByteRange{0, 24}));
+}
+
+}  // namespace
