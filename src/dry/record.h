@@ -46,6 +46,7 @@ enum class Kind : std::uint16_t {
   note,
   mark,
   requests,
+  pool,
 };
 
 struct Head {
@@ -232,8 +233,14 @@ struct Requests {  // followed by `count` of them
   std::uint32_t device, count, whole, reserved;  // whole: 1 where nothing before the first of them is missing
 };
 
+struct Pool {  // the pools of cudaMallocAsync on a device, together: more is live, or taken from the card, than ever before
+  static constexpr Kind kind = Kind::pool;
+  std::uint64_t live, taken;
+  std::uint32_t device, reserved;
+};
+
 using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait, Graph,
-                            Read, Note, Mark, Requests>;
+                            Read, Note, Mark, Requests, Pool>;
 
 namespace detail {
 template <class... T>

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "dry/addresses.h"
 
@@ -113,6 +114,7 @@ class CachingAllocator {
       blocks_[at] = {bytes, stream, prefers_ == Prefers::oldest ? ++segments_so_far_ : 0, is_small, false, true};
       reserved_ += bytes;
       needs.reserved = std::max(needs.reserved, reserved_);
+      step_.reserved = std::max(step_.reserved, reserved_);
     }
     const std::uint64_t rest = bytes - size;
     if (is_small ? rest >= grain : rest > small) {
@@ -124,6 +126,7 @@ class CachingAllocator {
     block.taken = true;
     allocated_ += block.bytes;
     needs.allocated = std::max(needs.allocated, allocated_);
+    step_.allocated = std::max(step_.allocated, allocated_);
     return at;
   }
 
@@ -168,6 +171,9 @@ class CachingAllocator {
     }
   }
 
+  // What was needed since the last step ended.
+  Needs end_step() { return std::exchange(step_, Needs{allocated_, reserved_}); }
+
   Needs needs;
   std::int64_t choices = 0;
   bool ran_out = false;
@@ -187,12 +193,14 @@ class CachingAllocator {
   Segments& segments_;
   std::map<std::uint64_t, Block> blocks_;
   Free free_[2];
+  Needs step_;
   std::uint64_t limit_, allocated_ = 0, reserved_ = 0, segments_so_far_ = 0;
   Prefers prefers_;
 };
 
 struct Played {
   Needs needs;
+  std::vector<Needs> steps;
   std::int64_t choices = 0;
   bool ran_out = false;
 };
@@ -204,10 +212,16 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
 }
 
 // Plays the requests. `own`: the addresses have to come out as they were.
-std::optional<Played> played(std::span<const Request> requests, Segments& segments, AsTheyWere* own, std::uint64_t limit, Prefers prefers) {
+std::optional<Played> played(std::span<const Request> requests, std::span<const std::size_t> step_ends, Segments& segments, AsTheyWere* own,
+                             std::uint64_t limit, Prefers prefers) {
   CachingAllocator allocator(segments, own ? 0 : limit, prefers);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
   bool emptied = false;
+  std::size_t taken = 0;
+  std::vector<Needs> steps;
+  const auto end_steps = [&] {
+    while (steps.size() < step_ends.size() && taken >= step_ends[steps.size()]) steps.push_back(allocator.end_step());
+  };
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const Request& r = requests[i];
     const auto is = static_cast<RequestIs>(r.what);
@@ -216,6 +230,8 @@ std::optional<Played> played(std::span<const Request> requests, Segments& segmen
     if (is != RequestIs::segment_free) emptied = false;
     switch (is) {
       case RequestIs::taken: {
+        end_steps();
+        ++taken;
         const std::uint64_t at = allocator.take(r.bytes, r.stream);
         if (!at || (own && at != r.address)) return std::nullopt;
         now[r.address] = at;
@@ -237,16 +253,24 @@ std::optional<Played> played(std::span<const Request> requests, Segments& segmen
     }
   }
   if (own && !own->all_used()) return std::nullopt;
-  return Played{allocator.needs, allocator.choices, allocator.ran_out};
+  end_steps();
+  return Played{allocator.needs, std::move(steps), allocator.choices, allocator.ran_out};
+}
+
+void widen(Needs& low, Needs& high, const Needs& other) {
+  for (const auto member : {&Needs::allocated, &Needs::reserved}) {
+    low.*member = std::min(low.*member, other.*member);
+    high.*member = std::max(high.*member, other.*member);
+  }
 }
 
 }  // namespace
 
-std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit) {
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
   const auto as_it_was = [&](Prefers prefers) {
     AsTheyWere own;
-    return played(requests, own, &own, limit, prefers);
+    return played(requests, step_ends, own, &own, limit, prefers);
   };
   Spread spread;
   auto first = as_it_was(Prefers::lowest);
@@ -254,18 +278,18 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   if (!first) return std::nullopt;
   if (by_age) first->choices = 0;  // addresses decide nothing
   spread.run = spread.low = spread.high = first->needs;
+  for (const Needs& step : first->steps) spread.steps.push_back({step, step});
   spread.choices = first->choices;
   spread.limit = limit;
   if (spread.choices == 0) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
     Elsewhere elsewhere(seed);
-    const auto other = played(requests, elsewhere, nullptr, limit, Prefers::lowest);
+    const auto other = played(requests, step_ends, elsewhere, nullptr, limit, Prefers::lowest);
     if (!other) return std::nullopt;
-    for (const auto member : {&Needs::allocated, &Needs::reserved}) {
-      spread.low.*member = std::min(spread.low.*member, other->needs.*member);
-      spread.high.*member = std::max(spread.high.*member, other->needs.*member);
-    }
+    widen(spread.low, spread.high, other->needs);
+    for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)
+      widen(spread.steps[i].low, spread.steps[i].high, other->steps[i]);
     ++spread.layouts;
     spread.ran_out += other->ran_out;
   }

@@ -17,16 +17,21 @@ struct Needs {
   std::uint64_t allocated = 0, reserved = 0;  // peaks
 };
 
+struct StepSpread {
+  Needs low, high;  // the least and most of a step over all layouts
+};
+
 struct Spread {
-  Needs run, low, high;      // the run's own; the least and most over all layouts, with the run's
-  std::int64_t layouts = 1;  // layouts that were tried; 1: there was never a choice between free blocks of one size
-  std::int64_t choices = 0;  // requests for which there were
-  std::uint64_t limit = 0;   // the given limit
-  std::int64_t ran_out = 0;  // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
+  Needs run, low, high;           // the run's own; the least and most over all layouts, with the run's
+  std::vector<StepSpread> steps;  // one for each end that was told
+  std::int64_t layouts = 1;       // layouts that were tried; 1: there was never a choice between free blocks of one size
+  std::int64_t choices = 0;       // requests for which there were
+  std::uint64_t limit = 0;        // the given limit
+  std::int64_t ran_out = 0;       // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
 };
 
 // Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
-// `limit`: of what is reserved, on the card that the run was for; 0: none.
-std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0);
+// `limit`: of what is reserved, on the card that the run was for; 0: none. `step_ends`: how many blocks had been taken by each step's end.
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {});
 
 }  // namespace headroom::dry

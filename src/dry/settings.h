@@ -20,6 +20,9 @@ constexpr const char* pinned_variable = "HEADROOM_DRY_PINNED";
 // How many hosts the program is told of (1). One host's ranks run; the others are taken to say what these say.
 constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 
+// Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, measured:F1,F2,…
+constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
+
 // 0: what the library has to say is in the record only; 1: also on standard error, once each.
 constexpr const char* talk_variable = "HEADROOM_DRY_TALK";
 

@@ -67,6 +67,17 @@ TEST_F(Forecast, WhatDoesNotFitIsRunAgainToSayWhatItNeeds) {
   EXPECT_NE(j["why"].get<std::string>().find("step 1, forward"), std::string::npos) << j["why"];
 }
 
+TEST_F(Forecast, OtherExpertsMakeTheAnswerAnInterval) {
+  const Json j = json("--device h100", "batch=8 routed", 0), plain = json("--device h100", "batch=8", 0);
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib);
+  EXPECT_EQ(plain["uncertain"]["low_bytes"].get<std::int64_t>() - j["uncertain"]["low_bytes"].get<std::int64_t>(), 8 * 64 * mib);
+  const Ended may = run(line("--device h100 --memory 2.8", "batch=8 routed"));  // between the ends
+  EXPECT_EQ(may.code, 3) << may.err;
+  EXPECT_TRUE(may.out.starts_with("May not fit on ")) << may.out;
+  EXPECT_NE(may.out.find("the choice of experts"), std::string::npos) << may.out;
+  EXPECT_NE(may.out.find("model.py:7 reads how many tokens go to each expert"), std::string::npos) << may.out;
+}
+
 TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   const Json small = json("--device h100 --memory 3", "batch=10", 3), large = json("--device h100 --memory 5", "batch=10", 0);
   EXPECT_EQ(small["memory_bytes"], 3 * gib);

@@ -107,6 +107,20 @@ TEST(Replay, AnEmptiedCacheIsReservedNoMore) {
   EXPECT_EQ(spread->run.reserved, 38 * mib);
 }
 
+TEST(Replay, EachStepHasItsOwnNeed) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 40 * mib).take(b, 40 * mib).give(b);
+  run.add(RequestIs::segment_free, b, 40 * mib).take(c, 1);
+  run.requests.insert(run.requests.end() - 1, {c, 2 * mib, std::uint32_t(RequestIs::segment_taken), 0});
+  const std::vector<std::size_t> step_ends{2, 3};
+  const auto spread = spread_of(run.requests, 0, step_ends);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 52 * mib);
+  ASSERT_EQ(spread->steps.size(), 2u);
+  EXPECT_EQ(spread->steps[0].low.reserved, 52 * mib);
+  EXPECT_EQ(spread->steps[1].high.reserved, 14 * mib) << "the cache was emptied before";
+}
+
 // With a limit between the two needs a layout either has room, or has it after its cache was emptied, or has not.
 TEST(Replay, AtItsLimitTheCacheIsEmptiedFirst) {
   const auto run = two_of_a_size(a, b).requests;

@@ -166,6 +166,7 @@ class Values(Dry):
         self.assertGreater(max(counts), min(counts))  # at random, and the same in every run
         self.assertEqual(self.dry(program)[0][0], lines[0])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0], str([8] * 16))
+        self.assertEqual([m[1].rsplit("/", 1)[1] for m in marks if m[0] == "routed"], ["program.py:5"])
         told = {m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"}
         self.assertEqual(told, {"program.py:5 int64", "program.py:6 bool", "program.py:6 int64"})
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0], str([64, 64] + [0] * 14))

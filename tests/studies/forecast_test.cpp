@@ -236,6 +236,37 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 86 * mebibyte);
 }
 
+TEST_F(ForecastAccount, APoolNeedsWhatIsLiveAtLeast) {
+  dry::ProgramRecord w;
+  w.mark("torch", "2.11.0", 1);
+  dry::Driver d{};
+  d.used = 96 * std::uint64_t(mebibyte);
+  w.add(d);
+  w.add(dry::Pool{41 * std::uint64_t(mebibyte) + 4, 64 * std::uint64_t(mebibyte), 0, 0});
+  Told t;
+  t.device = device_described("h100");
+  const auto answer = [&](std::int64_t mib) {
+    t.room = room_of_program(t.device, std::nullopt, 1);
+    t.room.memory_bytes = t.room.overhead_bytes + std::uint64_t(mib * mebibyte);
+    t.row = ForecastRow{};
+    t.row.memory_bytes = t.room.memory_bytes;
+    t.row.device = t.device.name;
+    fill(t, {story(w)});
+    t.row.fits = t.ranks[0].fits;
+    t.row.status = t.row.fits ? Status::ok : Status::oom;
+    return verdict(t);
+  };
+  EXPECT_TRUE(answer(97).starts_with("Fits as far as is known on NVIDIA H100 SXM: ")) << verdict(t);
+  EXPECT_EQ(t.row.peak_allocated_bytes, 41 * std::uint64_t(mebibyte) + 4);
+  EXPECT_EQ(t.row.peak_reserved_bytes, 64 * std::uint64_t(mebibyte));
+  EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + 96 * std::uint64_t(mebibyte)) << "with 32 MiB past the pool";
+  EXPECT_EQ(t.row.low_bytes, t.room.overhead_bytes / 2 + 74 * std::uint64_t(mebibyte)) << "42 live, in pages; half of the reserve";
+  EXPECT_FALSE(t.row.high_bytes);
+  EXPECT_TRUE(answer(75).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  EXPECT_NE(verdict(t).find(" or more of "), std::string::npos) << verdict(t);
+  EXPECT_TRUE(answer(73).starts_with("Does not fit on NVIDIA H100 SXM: it needs at least ")) << verdict(t);
+}
+
 TEST_F(ForecastAccount, ProcessesOnOneCardNeedTheirSum) {
   dry::ProgramRecord w;
   w.mark("torch", "2.11.0", 1);

@@ -12,6 +12,7 @@
 #include "dry/library/memory.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
+#include "dry/library/recorder.h"
 #include "dry/library/values.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
@@ -25,10 +26,30 @@ int given(void** out, void* p) {
   return p ? int(ok) : failed(out_of_memory);
 }
 
+// The sums of a device's pools, and the most that they were.
+struct InPools {
+  std::mutex mutex;
+  std::uint64_t live = 0, taken = 0, most_live = 0, most_taken = 0;
+  void change(int device, std::int64_t live_bytes, std::int64_t taken_bytes) {
+    const std::lock_guard lock(mutex);
+    live += std::uint64_t(live_bytes);
+    taken += std::uint64_t(taken_bytes);
+    if (live <= most_live && taken <= most_taken) return;
+    most_live = std::max(most_live, live);
+    most_taken = std::max(most_taken, taken);
+    Recorder::get().add(headroom::dry::Pool{most_live, most_taken, std::uint32_t(device), 0});
+  }
+};
+InPools& in_pools(int device) {
+  static InPools& all = *new InPools[64];
+  return (&all)[device & 63];
+}
+
 // A pool of cudaMallocAsync: it takes memory from the card in parts of 32 MiB, and keeps it; what is free beside each other is one. (What a driver's
 // pool does inside is not published; the record says that it was used.)
-struct Pool {
+struct MemoryPool {
   static constexpr std::uint64_t part = 32 << 20, grain = 512;
+  int on = 0;  // the device
   std::mutex mutex;
   std::map<char*, std::uint64_t> live, free;          // bytes by address
   std::set<std::pair<std::uint64_t, char*>> by_size;  // the free ones
@@ -37,9 +58,10 @@ struct Pool {
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex);
     const std::uint64_t size = std::max<std::uint64_t>((bytes + grain - 1) / grain * grain, grain);
+    std::uint64_t fresh = 0;
     auto best = by_size.lower_bound({size, nullptr});
     if (best == by_size.end()) {
-      const std::uint64_t fresh = (size + part - 1) / part * part;
+      fresh = (size + part - 1) / part * part;
       char* const p = static_cast<char*>(headroom::dry::take(fresh, "cudaMallocAsync"));
       if (!p) return nullptr;
       reserved += fresh;
@@ -53,6 +75,7 @@ struct Pool {
     used += size;
     most_used = std::max(most_used, used);
     most_reserved = std::max(most_reserved, reserved);
+    in_pools(on).change(on, std::int64_t(size), std::int64_t(fresh));
     return p;
   }
   bool give(void* p) {
@@ -60,6 +83,7 @@ struct Pool {
     const auto at = live.find(static_cast<char*>(p));
     if (at == live.end()) return false;
     used -= at->second;
+    in_pools(on).change(on, -std::int64_t(at->second), 0);
     add(at->first, at->second);
     live.erase(at);
     return true;
@@ -87,11 +111,15 @@ struct Pool {
   }
 };
 
-Pool& pool_of(int device) {
-  static Pool& pools = *new Pool[64];
+MemoryPool& pool_of(int device) {
+  static MemoryPool& pools = *[] {
+    auto* const made = new MemoryPool[64];
+    for (int i = 0; i < 64; ++i) made[i].on = i;
+    return made;
+  }();
   return (&pools)[device & 63];
 }
-Pool& pool_of(void* handle) { return handle ? *static_cast<Pool*>(handle) : pool_of(device()); }
+MemoryPool& pool_of(void* handle) { return handle ? *static_cast<MemoryPool*>(handle) : pool_of(device()); }
 
 // Another process's memory, as one handle of 64 bytes says it.
 struct Shared {
@@ -217,12 +245,14 @@ int cudaDeviceGetDefaultMemPool(void** out, int d) {
 int cudaDeviceGetMemPool(void** out, int d) { return cudaDeviceGetDefaultMemPool(out, d); }
 int cudaDeviceSetMemPool(int, void*) { return ok; }
 int cudaMemPoolCreate(void** out, const void*) {
-  *out = new Pool;
+  auto* const pool = new MemoryPool;
+  pool->on = device();
+  *out = pool;
   return ok;
 }
 int cudaMemPoolDestroy(void*) { return ok; }
 int cudaMemPoolSetAttribute(void* handle, int attribute, void* value) {
-  Pool& pool = pool_of(handle);
+  MemoryPool& pool = pool_of(handle);
   const std::lock_guard lock(pool.mutex);
   if (attribute == 6) pool.most_reserved = pool.reserved;  // cudaMemPoolAttrReservedMemHigh
   if (attribute == 8) pool.most_used = pool.used;          // cudaMemPoolAttrUsedMemHigh
@@ -230,7 +260,7 @@ int cudaMemPoolSetAttribute(void* handle, int attribute, void* value) {
   return ok;
 }
 int cudaMemPoolGetAttribute(void* handle, int attribute, void* out) {
-  Pool& pool = pool_of(handle);
+  MemoryPool& pool = pool_of(handle);
   const std::lock_guard lock(pool.mutex);
   const std::uint64_t values[] = {pool.reserved, pool.most_reserved, pool.used, pool.most_used};
   if (attribute >= 5 && attribute <= 8)

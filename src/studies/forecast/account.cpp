@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -106,6 +107,8 @@ struct CardLog {
   std::unordered_map<std::uint64_t, std::size_t> live;  // by address
   std::vector<Point> points;                            // after each event
   std::vector<std::uint64_t> step_ends;
+  std::vector<std::size_t> taken_by_step;  // blocks that were taken by the end of each
+  std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> phase_changes;  // from this event on
@@ -136,6 +139,11 @@ class Reading {
     CardLog& c = cards_[d.device];
     c.driver_most = std::max(c.driver_most, d.used);
     c.card_most = std::max(c.card_most, d.used + d.others);
+  }
+  void operator()(const Head&, const dry::Pool& p) {
+    CardLog& c = cards_[p.device];
+    c.pool_live = std::max(c.pool_live, p.live);
+    c.pool_taken = std::max(c.pool_taken, p.taken);
   }
   void operator()(const Head&, const dry::Host& host) {
     std::uint64_t& most = host.managed ? story_.managed_bytes : story_.pinned_bytes;
@@ -187,7 +195,10 @@ class Reading {
       backward_said_ |= kind_of_phase(text) == PhaseKind::backward;
       phase_ = text;
     } else if (what == "step") {
-      for (auto& [device, c] : cards_) c.step_ends.push_back(c.points.size());
+      for (auto& [device, c] : cards_) {
+        c.step_ends.push_back(c.points.size());
+        c.taken_by_step.push_back(c.lives.size());
+      }
     } else if (what == "scope") {
       scopes_[std::uint32_t(m.value)] = folded(text);
     } else if (what == "value") {
@@ -195,6 +206,8 @@ class Reading {
     } else if (what == "end") {
       story_.end = text;
       story_.waits = m.value != 0;
+    } else if (what == "routed") {
+      story_.routed = shown_file(text);
     } else if (what == "torch") {
       story_.torch = text;
       story_.torch_with_cuda = m.value != 0;
@@ -319,9 +332,17 @@ class Reading {
     a.card = int(device);
     a.ran_out = c.ran_out;
     a.others_bytes = c.card_most - c.driver_most;
-    if (c.points.empty()) {  // no PyTorch: what the program took from the driver
+    constexpr std::uint64_t page = 2 << 20;
+    a.pool_slack_bytes = c.pool_taken - std::min(c.pool_taken, (c.pool_live + page - 1) / page * page);
+    a.addresses_matter = c.pool_taken > 0;  // what a driver's pool keeps is not published
+    if (c.points.empty()) {                 // no PyTorch: what the program took from the driver
       a.peak_allocated_bytes = a.peak_reserved_bytes = c.driver_most;
-      a.addresses_matter = !story_.torch.empty();  // or another allocator of PyTorch's, as cudaMallocAsync: what it keeps is not known
+      a.addresses_matter |= !story_.torch.empty();
+      if (c.pool_taken > 0) {  // PyTorch by cudaMallocAsync
+        a.peak_allocated_bytes = c.pool_live;
+        a.peak_reserved_bytes = c.pool_taken;
+        a.elsewhere_bytes = c.driver_most - std::min(c.driver_most, c.pool_taken);
+      }
       return a;
     }
     std::uint64_t peak = 0;
@@ -332,7 +353,7 @@ class Reading {
     a.elsewhere_bytes = c.driver_most > a.peak_reserved_bytes ? c.driver_most - a.peak_reserved_bytes : 0;
     const Point& top = c.points[peak];
     a.peak_allocated_bytes = top.allocated;
-    add_spread(device, a);
+    add_spread(device, a, c.taken_by_step);
     a.blocks = std::int64_t(c.lives.size());
     a.peak_phase = phases_[top.phase];
     a.peak_line = lines_(top.stack).line;
@@ -351,7 +372,7 @@ class Reading {
   }
 
   // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
-  void add_spread(std::uint32_t device, ProgramAccount& a) const {
+  void add_spread(std::uint32_t device, ProgramAccount& a, std::span<const std::size_t> taken_by_step) const {
     const auto requests = process_.requests(device);
     const bool expandable =
         std::ranges::any_of(requests, [](const dry::Request& r) { return r.what == std::uint32_t(dry::RequestIs::mapped); });
@@ -359,19 +380,25 @@ class Reading {
     const dry::FileHead& head = process_.head();
     std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes + a.others_bytes);
     if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
-    a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit);
+    a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit, taken_by_step);
     if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes))
       a.spread.reset();
-    a.addresses_matter = !a.spread && story_.torch_with_cuda && !story_.torch.empty();
+    a.addresses_matter |= !a.spread && story_.torch_with_cuda && !story_.torch.empty();
   }
 
   void add_steps(const CardLog& c, ProgramAccount& a) const {
     std::uint64_t from = 0;
     for (const std::uint64_t end : c.step_ends) {
-      ForecastStepRow row{a.rank, std::int64_t(a.steps.size()) + 1, 0, 0};
+      ForecastStepRow row{a.rank, std::int64_t(a.steps.size()) + 1, 0, 0, {}, {}};
       for (std::uint64_t i = from; i < end; ++i) {
         row.peak_allocated_bytes = std::max(row.peak_allocated_bytes, c.points[i].allocated);
         row.peak_reserved_bytes = std::max(row.peak_reserved_bytes, c.points[i].reserved);
+      }
+      if (a.spread && a.steps.size() < a.spread->steps.size()) {
+        const dry::StepSpread& step = a.spread->steps[a.steps.size()];
+        const ReservedRange range = reserved_range(step.low, step.high, a.unsure_bytes);
+        row.reserved_low_bytes = range.low;
+        row.reserved_high_bytes = range.high;
       }
       a.steps.push_back(row);
       from = end;
@@ -445,6 +472,20 @@ class Reading {
 };
 
 }  // namespace
+
+ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes) {
+  constexpr std::uint64_t segment = 2 << 20;
+  const std::uint64_t more = ((high.reserved - low.reserved) / 8 + unsure_bytes + segment - 1) / segment * segment;
+  return {std::max(low.reserved - std::min(low.reserved, more), low.allocated - std::min(low.allocated, unsure_bytes)),
+          high.reserved + more};
+}
+
+ReservedRange reserved_range(const ProgramAccount& a) {
+  const dry::Needs run{a.peak_allocated_bytes, a.peak_reserved_bytes};
+  ReservedRange range = reserved_range(a.spread ? a.spread->low : run, a.spread ? a.spread->high : run, a.unsure_bytes);
+  range.low -= std::min(range.low, a.pool_slack_bytes);
+  return range;
+}
 
 std::int64_t ProcessStory::unknown_values() const {
   std::int64_t n = 0;

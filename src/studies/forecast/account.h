@@ -23,6 +23,7 @@ struct ProgramAccount {
   int pid = 0, rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
   std::uint64_t unsure_bytes = 0;                       // workspaces of libraries may take so much more or less
+  std::uint64_t pool_slack_bytes = 0;                   // cudaMallocAsync: what its pools have taken and may not need
   std::uint64_t elsewhere_bytes = 0;                    // taken from the driver, not through PyTorch's allocator
   std::uint64_t others_bytes = 0;                       // by which the card's peak was higher, because of other processes on it
   std::optional<std::uint64_t> step_allocated_bytes{};  // the last whole step's
@@ -39,6 +40,14 @@ struct ProgramAccount {
   bool addresses_matter = false;        // the effect of addresses is unknown
 };
 
+struct ReservedRange {
+  std::uint64_t low = 0, high = 0;
+};
+// Reserved bytes with segments at other addresses, and workspaces that are not known exactly. The layouts that were played are a sample: an
+// eighth of their range is added at both ends.
+ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes);
+ReservedRange reserved_range(const ProgramAccount&);
+
 // What one process did, beside its cards' bytes.
 struct ProcessStory {
   int pid = 0, rank = 0, ranks = 1;
@@ -52,6 +61,7 @@ struct ProcessStory {
   std::vector<SaidRow> said;                 // the observer's remarks
   std::string end;                           // why the observer ended the program; empty: it did not
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
+  std::string routed;                        // a line whose sizes follow from a guess of which experts tokens go to
   std::string torch;                         // its version; empty: not known
   bool torch_with_cuda = true;
   dry::StepTimed time;  // a step's; story_of leaves it empty

@@ -10,6 +10,14 @@
 
 namespace headroom::studies {
 
+// What the need is with other experts for its tokens, in a program whose sizes follow from that.
+struct Routing {
+  std::string line;  // that reads how many tokens there are
+  std::uint64_t least_bytes = 0, low_bytes = 0;
+  std::optional<std::uint64_t> high_bytes{};
+  std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
+};
+
 // What is known of one program, run dry or for real.
 struct Told {
   ForecastRow row;
@@ -25,6 +33,7 @@ struct Told {
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
   Device device;
   Room room;
+  std::optional<Routing> routing{};
   std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
 };
 

@@ -1,5 +1,7 @@
 // One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
 #include <algorithm>
+#include <cstdlib>
+#include <tuple>
 
 #include "base/device_names.h"
 #include "base/error.h"
@@ -105,19 +107,6 @@ std::string where(const RanOut& r) {
   return joined(parts);
 }
 
-// Reserved bytes with segments at other addresses, and workspaces that are not known exactly. The layouts that were played are a sample: an
-// eighth of their range is added at both ends.
-struct Reserved {
-  std::uint64_t low = 0, high = 0;
-};
-Reserved reserved_of(const ProgramAccount& a) {
-  const std::uint64_t low = a.spread ? a.spread->low.reserved : a.peak_reserved_bytes;
-  const std::uint64_t high = a.spread ? a.spread->high.reserved : a.peak_reserved_bytes;
-  constexpr std::uint64_t segment = 2 << 20;
-  const std::uint64_t more = ((high - low) / 8 + a.unsure_bytes + segment - 1) / segment * segment;
-  return {std::max(low - std::min(low, more), a.peak_allocated_bytes - std::min(a.peak_allocated_bytes, a.unsure_bytes)), high + more};
-}
-
 // The subject of the answer: a program, the largest of its ranks, or of processes and cards that are no ranks.
 std::string who_needs(const Told& t) {
   if (t.row.ranks > 1) return fmt::format("the largest of {} ranks needs", t.row.ranks);
@@ -128,14 +117,27 @@ std::string who_needs(const Told& t) {
   return fmt::format("the largest of {} {} needs", t.accounts.size(), cards ? "cards" : "processes");
 }
 
-std::uint64_t least_by_addresses(const Told& t) {
-  return t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_of(t.accounts.front()).low);
+// The least that it may need: the bytes beside the tensors as they are in needed_bytes.
+std::uint64_t least_of(const Told& t) {
+  const std::uint64_t least = t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_range(t.accounts.front()).low);
+  return std::min(least, t.routing ? t.routing->least_bytes : least);
+}
+
+// What decides where the need lies between its ends.
+std::string deciding(const Told& t) {
+  const ProgramAccount& a = t.accounts.front();
+  std::vector<std::string> parts;
+  if (a.pool_slack_bytes > 0) parts.emplace_back("what the driver's pool keeps");
+  if (a.spread && a.spread->low.reserved < a.spread->high.reserved) parts.emplace_back("the layout of addresses");
+  if (a.unsure_bytes > 0) parts.emplace_back("the size of workspaces");
+  if (t.routing) parts.emplace_back("the choice of experts");
+  return parts.empty() ? "the layout of addresses" : joined(parts, " or ");
 }
 
 // Some of what it may need is more than there is, and some is not.
 bool may_fit(const Told& t) {
-  return t.row.status == Status::oom && !t.at_least && t.row.high_bytes && *t.row.high_bytes > t.row.memory_bytes &&
-         least_by_addresses(t) <= t.row.memory_bytes;
+  return t.row.status == Status::oom && !t.at_least && (!t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes) &&
+         least_of(t) <= t.row.memory_bytes;
 }
 
 // What a rank may need on the card. Where a card was not measured, what is beside the tensors is a reserve, chosen too large rather than too
@@ -143,8 +145,8 @@ bool may_fit(const Told& t) {
 void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, bool bounded) {
   const bool measured = overhead_of(t.device, int(std::max<std::size_t>(1, t.accounts.size())), RunBy::pytorch).measured;
   const std::uint64_t less = measured ? 0 : t.room.overhead_bytes / 2;
-  row.low_bytes = reserved_of(a).low + row.beside_bytes - less;
-  if (bounded && !a.addresses_matter) row.high_bytes = reserved_of(a).high + row.beside_bytes;
+  row.low_bytes = reserved_range(a).low + row.beside_bytes - less;
+  if (bounded && !a.addresses_matter) row.high_bytes = reserved_range(a).high + row.beside_bytes;
   const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
                         a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
   if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
@@ -246,6 +248,65 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
   return d;
 }
 
+namespace {
+
+std::string routed_line(const std::vector<ProcessStory>& processes) {
+  for (const ProcessStory& p : processes)
+    if (!p.routed.empty()) return p.routed;
+  return "";
+}
+
+std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a) {
+  return a.spread ? std::pair(a.spread->low.allocated, a.spread->high.allocated)
+                  : std::pair(a.peak_allocated_bytes, a.peak_allocated_bytes);
+}
+
+// Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
+// each, and all to the same (the other experts then have no gradient).
+void add_routing(Told& t, const DryRunAsked& as_it_ran) {
+  Routing routing{routed_line(t.processes), least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
+  std::tie(routing.allocated_low_bytes, routing.allocated_high_bytes) = allocated_range(t.accounts.front());
+  for (const char* how : {"balanced", "worst"}) {
+    DryRunAsked asked = as_it_ran;
+    asked.settings.push_back(fmt::format("{}={}", dry::routing_variable, how));
+    asked.output = [](std::string_view) {};
+    DryRun run = run_dry(asked);
+    if (!ended_well(run) && !run.ended.asked && ran_out(run) && asked.dry.card.unlimited == 0) {
+      asked.dry.card.unlimited = 1;
+      run = run_dry(asked);
+    }
+    t.stopped |= run.ended.asked;
+    if (!ended_well(run) || !run.any_bytes()) {
+      routing.high_bytes.reset();
+      continue;
+    }
+    Told other;
+    other.device = t.device;
+    other.room = t.room;
+    other.row.memory_bytes = t.row.memory_bytes;
+    fill(other, run.processes);
+    routing.least_bytes = std::min(routing.least_bytes, least_of(other));
+    routing.low_bytes = std::min(routing.low_bytes, *other.row.low_bytes);
+    const auto [allocated_low, allocated_high] = allocated_range(other.accounts.front());
+    routing.allocated_low_bytes = std::min(routing.allocated_low_bytes, allocated_low);
+    routing.allocated_high_bytes = std::max(routing.allocated_high_bytes, allocated_high);
+    if (!other.row.high_bytes) routing.high_bytes.reset();
+    if (routing.high_bytes) routing.high_bytes = std::max(*routing.high_bytes, *other.row.high_bytes);
+    for (ForecastRankRow& rank : t.ranks)
+      for (const ForecastRankRow& same : other.ranks) {
+        if (same.rank != rank.rank || same.card != rank.card) continue;
+        rank.low_bytes = std::min(*rank.low_bytes, *same.low_bytes);
+        rank.high_bytes = rank.high_bytes && same.high_bytes ? std::optional(std::max(*rank.high_bytes, *same.high_bytes)) : std::nullopt;
+        rank.fits = rank.high_bytes.value_or(rank.needed_bytes) <= t.room.memory_bytes;
+      }
+  }
+  t.row.low_bytes = routing.low_bytes;
+  t.row.high_bytes = routing.high_bytes;
+  t.routing = std::move(routing);
+}
+
+}  // namespace
+
 Told forecast_one(const Forecast& a, const std::vector<std::string>& program, const Host& host, const ProgramOutput& output,
                   const std::vector<std::string>& change) {
   Told t;
@@ -286,6 +347,10 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   }
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
   fill(t, run.processes);
+  if (!routed_line(t.processes).empty() && !t.stopped && ended_well(run) && !std::getenv(dry::routing_variable)) {
+    asked.progress = doing("other experts");
+    add_routing(t, asked);
+  }
   t.time = slowest_rank(t.processes, asked.rates, a.device);
   t.row.ms = t.time.ms;
   t.row.ms_low = t.time.ms_low;
@@ -309,7 +374,8 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     t.row.fits = false;
   } else if (!t.row.fits) {
     t.row.status = Status::oom;
-    t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is", bytes_in_words(double(*t.row.high_bytes)))
+    t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is",
+                                         bytes_in_words(double(t.row.high_bytes.value_or(t.row.needed_bytes))))
                            : misfit(t.room, t.row.peak_reserved_bytes);
   }
   return t;
@@ -319,7 +385,7 @@ std::string verdict(const Told& t) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const ForecastRow& r = t.row;
   const std::string who = fmt::format("{}{}", who_needs(t), t.at_least || !r.high_bytes ? " at least" : "");
-  const std::string low = words(least_by_addresses(t)), high = words(r.high_bytes.value_or(r.needed_bytes));
+  const std::string low = words(least_of(t)), high = words(r.high_bytes.value_or(r.needed_bytes));
   const std::string needed = low == high ? words(r.needed_bytes) : fmt::format("{} to {}", low, high);
   const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));
   switch (r.status) {
@@ -329,8 +395,8 @@ std::string verdict(const Told& t) {
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
       if (may_fit(t))
-        return fmt::format("May not fit on {}: {} {}, as addresses{} on the card decide.", r.device, who, of,
-                           t.accounts.front().unsure_bytes > 0 ? " and workspaces" : "") +
+        return fmt::format("May not fit on {}: {} {} of {}; {} decides on the card.", r.device, who_needs(t),
+                           r.high_bytes ? needed : fmt::format("{} or more", low), words(r.memory_bytes), deciding(t)) +
                (t.ran_out ? fmt::format(" Here it ran out in {}.", where(*t.ran_out)) : "");
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
       std::string said = fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);

@@ -119,8 +119,11 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add("low_bytes", std::int64_t(low), Unit::bytes);
     r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
     const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
-    r.add("allocated_low_bytes", a.spread ? Value(std::int64_t(a.spread->low.allocated)) : Value(), Unit::bytes);
-    r.add("allocated_high_bytes", a.spread ? Value(std::int64_t(a.spread->high.allocated)) : Value(), Unit::bytes);
+    const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
+    r.add("allocated_low_bytes",
+          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_low_bytes : s.low.allocated; }), Unit::bytes);
+    r.add("allocated_high_bytes",
+          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_high_bytes : s.high.allocated; }), Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
     r.add(Part{table_of("functions", "", functions)});
@@ -150,6 +153,14 @@ Record uncertain_of(const Told& t, bool for_people) {
                     "again with segments at {} other sets of addresses: {} to {} allocated, {} to {} reserved.",
                     most.spread->choices, most.spread->layouts - 1, words(most.spread->low.allocated), words(most.spread->high.allocated),
                     words(most.spread->low.reserved), words(most.spread->high.reserved)));
+  if (t.routing)
+    note(fmt::format(
+        "{} reads how many tokens go to each expert, which only the card knows. The program was run three times: tokens to any of "
+        "them, as many to each, all to the same; the need is the interval of all three.",
+        t.routing->line));
+  if (most.pool_slack_bytes > 0)
+    note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
+                     words(most.pool_slack_bytes)));
   if (high && low < *high) {
     const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
     note(fmt::format("Between {} and {}{}.", words(low), words(*high),

@@ -177,6 +177,7 @@ void describe(Of<ForecastMomentRow> auto& r, auto&& f) {
 struct ForecastStepRow {
   std::int64_t rank = 0, step = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+  std::optional<std::uint64_t> reserved_low_bytes{}, reserved_high_bytes{};  // with segments at other addresses
 };
 void describe(Of<ForecastStepRow> auto& r, auto&& f) {
   using enum Role;
@@ -185,6 +186,8 @@ void describe(Of<ForecastStepRow> auto& r, auto&& f) {
   f(r.step, {.name = "step"});
   f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
   f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
+  f(r.reserved_low_bytes, {.name = "reserved_low_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.reserved_high_bytes, {.name = "reserved_high_bytes", .role = noted, .unit = bytes, .show = Show::detail});
 }
 
 struct UnknownValueRow {  // the program read what is not known without a card

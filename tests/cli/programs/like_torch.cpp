@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare]
+// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed]
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -112,6 +112,12 @@ int main(int argc, char** argv) {
       mark("replaced", "checkpoint: what is saved", 1);
     }
     if (has("HEADROOM_DRY_TRY", "sdpa")) mark("cannot", "sdpa: there is no attention", 0);
+  }
+  if (said("routed")) {  // its sizes follow from which experts tokens go to
+    const std::string_view how = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
+    piece += how == "balanced" ? 64 * mib : how == "worst" ? -64 * mib : 0;
+    mark("torch", "2.15.0", 1);
+    mark("routed", "model.py:7", 0);
   }
   if (said("pool")) {  // PyTorch with an allocator of the driver's, which reports no blocks
     mark("torch", "2.11.0", 1);

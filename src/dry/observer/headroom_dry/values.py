@@ -62,6 +62,7 @@ class Rules:
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
         self.random = torch.Generator(device="cpu").manual_seed(7)
+        self.routed = False  # a choice was made that another routing makes in another way
 
     def chosen(self, shape, dim, among):
         """Indices of a top-k of `among` unknown numbers along `dim`."""
@@ -71,6 +72,7 @@ class Rules:
         if not shape:
             return torch.zeros([], dtype=torch.int64, device="cpu")
         k = shape.pop(dim)
+        self.routed |= k < among
         rows = 1
         for n in shape:
             rows *= n
@@ -109,6 +111,7 @@ class Values:
         self.rules = Rules(torch)
         self.reads = {}
         self.later = {}
+        self.said_routed = False
         self.compute_now = self.shell(lambda _, lazy: self.store_lazy(_, lazy))
         self.one, self.door = torch.ones([], device="cpu"), torch.ops.aten.add.Tensor
         self.talk = os.environ.get("HEADROOM_DRY_VALUES_TALK")
@@ -644,6 +647,7 @@ class Values:
             prepared = prepare(base, args, kwargs)
             if not prepared or prepared[1] == 2:
                 self.count(args[0])
+                self.say_routed()
             _inside.told = True  # of its own reads there is nothing more to say
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
@@ -720,8 +724,11 @@ class Values:
             self.settle(t)
         if self.on_card(t) and t.numel() <= MOST and (t.numel() == 1 or not t.dtype.is_floating_point):
             n = self.span(t)
-            if n and library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) != 1:
+            state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
+            if state != 1:
                 self.count(t)
+            if state == 2 and not t.dtype.is_floating_point and t.dtype is not self.torch.bool:
+                self.say_routed()
 
     def scratch(self, bytes):
         held = getattr(_inside, "scratch", None)
@@ -746,6 +753,14 @@ class Values:
             from . import steps
             steps.end(f"{key[0]}:{key[1]} waits for a value of the card to change. A dry run does not know it; it was read {LOOP} times", 1)
 
+    def say_routed(self):
+        """Once: the line that reads a number which follows from a guess of which experts tokens go to."""
+        if self.rules.routed and not self.said_routed:
+            frame = own_frame(sys._getframe(), anywhere=True)
+            if frame is not None:
+                self.said_routed = True
+                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
     def new_step(self):
         for seen in self.reads.values():
             seen[2] = 0
@@ -755,14 +770,14 @@ class Unknown(Exception):
     pass
 
 
-def own_frame(frame):
-    """The innermost frame that is the program's own, not of an installed package; else the innermost outside PyTorch."""
+def own_frame(frame, anywhere=False):
+    """The innermost frame that is the program's own, not of an installed package; else, or `anywhere`, the innermost outside PyTorch."""
     outside = None
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith("<") and "headroom_dry" not in file:
             if "site-packages" not in file and "dist-packages" not in file and "/lib/python3" not in file:
-                return frame
+                return outside if anywhere and outside is not None else frame
             if outside is None and "/torch/" not in file:
                 outside = frame
         frame = frame.f_back
