@@ -5,7 +5,8 @@
 #include "base/divide.h"
 #include "base/interrupt.h"
 #include "dist/dry.h"
-#include "engine/counted.h"
+#include "engine/params.h"
+#include "engine/training.h"
 
 namespace headroom::engine {
 
@@ -15,13 +16,11 @@ namespace {
 enum class Dry : std::uint8_t { whole, peak };
 
 // Of many micro-batches the first, the second and the last are walked: those between are like the second.
-// T: Training, or what stands for it where a model is only counted.
-template <class T>
-void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
+void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   stop_if_interrupted();  // a model of thousands of layers takes a second, and commands ask for dozens
   Walk* walk = ctx.walk;
   dist::DryComm comm(0, recipe.ranks.count, ctx.device.ceilings.link_bytes_per_s, [walk] { return walk ? walk->steps.size() : 0; });
-  T t(recipe, ctx, &comm);
+  Training t(recipe, ctx, &comm);
   if (into) into->standing_bytes = ctx.arena.used();
   struct Mark {
     std::size_t steps = 0;
@@ -59,16 +58,14 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
     waits.exposed_ms = beside.link_ms * of_link;
     waits.host_exposed_ms = beside.other_ms;
   }
-  if constexpr (std::is_same_v<T, Training>) {
-    if (const HostKeep* host = t.host_keep()) {
-      const double of_walked = double(micros) / double(std::min(micros, 3));
-      into->host_bytes = host->host_bytes();
-      into->host_moved_bytes = host->moved_bytes() * of_walked;
-      into->host_ms = host->moved_ms() * of_walked;
-      into->host_exposed_ms = exposed.other_ms * of_walked;
-      waits.host_ms = into->host_ms;
-      waits.host_exposed_ms *= of_walked;
-    }
+  if (const HostKeep* host = t.host_keep()) {
+    const double of_walked = double(micros) / double(std::min(micros, 3));
+    into->host_bytes = host->host_bytes();
+    into->host_moved_bytes = host->moved_bytes() * of_walked;
+    into->host_ms = host->moved_ms() * of_walked;
+    into->host_exposed_ms = exposed.other_ms * of_walked;
+    waits.host_ms = into->host_ms;
+    waits.host_exposed_ms *= of_walked;
   }
   for (const double ms : step_ms) into->ms += ms;
   for (std::size_t i = begin.steps; i < end.steps; ++i) {
@@ -78,13 +75,6 @@ void walk_step(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
   into->ms += into->exposed_ms + into->host_exposed_ms;
   into->why_no_ms = times.why;
   if (times.times) into->expected = expected_time(recipe, *walk, waits, *times.times);
-}
-
-void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
-  if (!recipe.model.trained())
-    walk_step<CountedTraining>(recipe, ctx, how, into);
-  else
-    walk_step<Training>(recipe, ctx, how, into);
 }
 
 }  // namespace
@@ -106,7 +96,22 @@ double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings
   return 1e3 * std::max({arithmetic, traffic, link});
 }
 
-double model_flops(const Recipe& r) { return counted_model_flops(r.model, r); }
+double model_flops(const Recipe& r) {
+  double multiplied = 0, attention = 0;
+  for (const ParamSpec& s : param_table(r.model)) {
+    if (!s.multiplied) continue;
+    const bool of_expert = s.shape.rank == 3;
+    const double share = of_expert ? double(r.model.layers[std::size_t(s.layer)].ffn.experts_of_token) / double(s.shape[0]) : 1;
+    multiplied += share * double(s.shape.count());
+  }
+  for (const DecoderLayer& l : r.model.layers) {
+    const auto p = r.documents.of(problem_of(l.attention, r.batch, r.len, r.len, r.formats().stored));
+    attention += attention::forward_flops(p) / r.ranks.parts();
+  }
+  const double rows = double(r.rows_of_rank());
+  const bool forward = r.purpose == Purpose::forward;
+  return 2 * multiplied * rows * (forward ? 1 : 3) + attention * (forward ? 1 : 3.5);
+}
 
 Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   Forecast f;
@@ -157,7 +162,7 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
-  if (r.model.trained() ? !Training(bare, ctx).stands_in() : !counted_stands_in(r.model, r, ctx)) return 0;
+  if (!Training(bare, ctx).stands_in()) return 0;
   const SelfAttention& a = r.model.first().attention;
   attention::Problem p;
   p.batch = r.batch;
@@ -197,10 +202,9 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   for (const Recipe& r : recipes) {
     Arena arena;
     Context ctx{arena, device};
-    std::unique_ptr<Training> t;
-    if (r.model.trained()) t = std::make_unique<Training>(r, ctx);
-    std::string who((t ? t->variant() : counted_variant(r.model, r, ctx)).name);
-    if (t ? t->stands_in() : counted_stands_in(r.model, r, ctx)) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
+    const Training t(r, ctx);
+    std::string who(t.variant().name);
+    if (t.stands_in()) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
     auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
     if (at == kernels.end()) at = kernels.insert(at, {who, ""});

@@ -52,7 +52,7 @@ std::string in_words_of_fp8(std::span<const Recipe>, const Device&);
 // The roofline's time of one op: the longest of its arithmetic, its traffic and what it sends.
 double roofline_ms(const OpCall&, Precision of_model, const Ceilings&);
 
-// 6 FLOPs for each weight that is multiplied and each token, and attention's forward and backward, causal counted by half.
+// 6 FLOPs (2 forward alone) for each weight that a token is multiplied with, and attention's forward and backward, causal counted by half.
 double model_flops(const Recipe&);
 
 }  // namespace headroom::engine

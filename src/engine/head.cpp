@@ -4,6 +4,7 @@
 
 #include "base/divide.h"
 #include "engine/alike.h"
+#include "ops/bias/bias.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/matmul/matmul.h"
 
@@ -38,9 +39,11 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
   const Weight head = w[Role::head];
-  const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {rows, decoder.width});
-  const NormStats stats = norm(rows).make(ctx);
-  norm(rows).forward(x, w, n, stats, ctx);
+  const bool normed = decoder.final_norm;
+  const Tensor n = normed ? ctx.arena.make("final_norm.y", precision.dtype, {rows, decoder.width}) : x;
+  const Tensor dn = normed || !d ? n : *d;  // the head's gradient takes the place of what it read, where that is the norm's
+  const NormStats stats = normed ? norm(rows).make(ctx) : NormStats();
+  if (normed) norm(rows).forward(x, w, n, stats, ctx);
   {
     auto chunks = ctx.arena.scope();
     const Tensor logits = ctx.arena.make("logits", logits_type, {chunk, decoder.vocab});
@@ -50,15 +53,17 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
       const std::size_t from = walked(ctx);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
+      if (decoder.head_bias) bias::add(part_logits, w[Role::head_bias].w, ctx);
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
       cross_entropy::run(
           {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
            float(t.predicted ? t.share : t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap), t.predicted},
           ctx);
       if (d) {
+        if (decoder.head_bias) bias::backward(dlogits, w[Role::head_bias].dw, row == 0 ? into_dw : Gradient::accumulate, ctx);
         matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw",
                          Making::gradients);
-        matmul::multiply({dlogits, head.w, part_n, 1, 0, precision.math}, ctx, "head.dx", Making::gradients);  // in the place of its input
+        matmul::multiply({dlogits, head.w, part(dn, 0, row, end), 1, 0, precision.math}, ctx, "head.dx", Making::gradients);
       }
       if (row == chunk && alike > 0) {
         repeat_since(from, 1 + alike, ctx);
@@ -66,7 +71,7 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
       }
     }
   }
-  if (d) norm(rows).backward(x, w, stats, n, *d, Gradient::overwrite, into_dw, ctx);
+  if (d && normed) norm(rows).backward(x, w, stats, n, *d, Gradient::overwrite, into_dw, ctx);
 }
 
 void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t first, const Tensor& out, Context& ctx) const {

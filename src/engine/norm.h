@@ -30,7 +30,8 @@ struct Norm {
   void forward(const Tensor& x, const ParamStore::Lease& w, const Tensor& y, const NormStats& s, Context& ctx,
                const Tensor& residual = {}) const {
     const auto eps = float(decoder.norm_eps);
-    if (decoder.layer_norm) return layernorm::forward({x, w[weight].w, w[bias].w, y, s.mean, s.rstd, eps}, ctx);
+    if (decoder.layer_norm)
+      return layernorm::forward({x, w[weight].w, decoder.norm_bias ? w[bias].w : Tensor(), y, s.mean, s.rstd, eps}, ctx);
     rmsnorm::forward({x, w[weight].w, y, s.rstd, eps, residual}, ctx);
   }
   bool as_made(const Products::With& with, const Device& device) const {
@@ -46,7 +47,8 @@ struct Norm {
                 Gradient into_dw, Context& ctx) const {
     const Weight scale = w[weight];
     if (!decoder.layer_norm) return rmsnorm::backward({x, scale.w, s.rstd, dy, dx, scale.dw, into_dx, into_dw}, ctx);
-    layernorm::backward({x, scale.w, s.mean, s.rstd, dy, dx, scale.dw, w[bias].dw, into_dx, into_dw}, ctx);
+    const Tensor dbias = decoder.norm_bias ? w[bias].dw : Tensor();
+    layernorm::backward({x, scale.w, s.mean, s.rstd, dy, dx, scale.dw, dbias, into_dx, into_dw}, ctx);
   }
 };
 

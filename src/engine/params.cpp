@@ -46,15 +46,15 @@ void add_attention(Table& t, const Decoder& d, const SelfAttention& a) {
   if (a.latent()) {
     const std::int64_t nope = a.head_dim - a.rope_dim;
     if (a.q_rank > 0) {
-      t.matrix(Role::other, "attention.q_down.weight", {a.q_rank, d.width});
-      t.vector(Role::other, "attention.q_latent_norm.weight", a.q_rank, 1);
-      t.matrix(Role::other, "attention.q_up.weight", {a.q_width(), a.q_rank});
+      t.matrix(Role::q_down, "attention.q_down.weight", {a.q_rank, d.width});
+      t.vector(Role::q_latent_norm, "attention.q_latent_norm.weight", a.q_rank, 1);
+      t.matrix(Role::q_up, "attention.q_up.weight", {a.q_width(), a.q_rank});
     } else {
-      t.matrix(Role::other, "attention.q.weight", {a.q_width(), d.width});
+      t.matrix(Role::q_up, "attention.q.weight", {a.q_width(), d.width});
     }
-    t.matrix(Role::other, "attention.kv_down.weight", {a.kv_rank + a.rope_dim, d.width});
-    t.vector(Role::other, "attention.kv_latent_norm.weight", a.kv_rank, 1);
-    t.matrix(Role::other, "attention.kv_up.weight", {a.heads * (nope + a.value_dim), a.kv_rank});
+    t.matrix(Role::kv_down, "attention.kv_down.weight", {a.kv_rank + a.rope_dim, d.width});
+    t.vector(Role::kv_latent_norm, "attention.kv_latent_norm.weight", a.kv_rank, 1);
+    t.matrix(Role::kv_up, "attention.kv_up.weight", {a.heads * (nope + a.value_dim), a.kv_rank});
   } else {
     const std::int64_t width = a.q_width() + a.k_width() + a.v_width();
     t.matrix(Role::qkv, "attention.qkv.weight", {width, d.width});
@@ -78,15 +78,15 @@ void add_ffn(Table& t, const Decoder& d, const FeedForward& f) {
     if (f.bias) t.vector(Role::down_bias, "ffn.down.bias", d.width);
     return;
   }
-  t.matrix(Role::other, "router.weight", {f.experts, d.width});
+  t.matrix(Role::router, "router.weight", {f.experts, d.width});
   if (f.router_bias) t.vector(Role::other, "router.bias", f.experts);
-  t.matrix(Role::other, "experts.gate_up.weight", {f.experts, f.in_width(f.width), d.width});
+  t.matrix(Role::experts_gate_up, "experts.gate_up.weight", {f.experts, f.in_width(f.width), d.width});
   if (f.bias) t.vector(Role::other, "experts.gate_up.bias", f.experts * f.in_width(f.width));
-  t.matrix(Role::other, "experts.down.weight", {f.experts, d.width, f.width}, true);
+  t.matrix(Role::experts_down, "experts.down.weight", {f.experts, d.width, f.width}, true);
   if (f.bias) t.vector(Role::other, "experts.down.bias", f.experts * d.width);
   if (f.shared_width > 0) {
-    t.matrix(Role::other, "shared.gate_up.weight", {f.in_width(f.shared_width), d.width});
-    t.matrix(Role::other, "shared.down.weight", {d.width, f.shared_width}, true);
+    t.matrix(Role::shared_gate_up, "shared.gate_up.weight", {f.in_width(f.shared_width), d.width});
+    t.matrix(Role::shared_down, "shared.down.weight", {d.width, f.shared_width}, true);
   }
   if (f.shared_gate) t.matrix(Role::other, "shared.gate.weight", {1, d.width});
 }
@@ -126,7 +126,7 @@ std::vector<ParamSpec> param_table(const Decoder& d) {
   };
   t.add(Role::embedding, "embedding.weight", {d.vocab, d.width}, 0, 0.02, true, d.tied);
   if (d.positions > 0) t.add(Role::positions, "positions.weight", {d.positions, d.width}, 0, 0.02, true, false);
-  if (d.embedding_norm) norm(Role::other, "embedding_norm.weight", Role::other, "embedding_norm.bias");
+  if (d.embedding_norm) norm(Role::embedding_norm, "embedding_norm.weight", Role::embedding_norm_bias, "embedding_norm.bias");
   for (t.layer = 0; t.layer < int(d.layers.size()); ++t.layer) {
     t.group = group_of_layer(t.layer);
     const DecoderLayer& l = d.layers[std::size_t(t.layer)];
@@ -141,7 +141,7 @@ std::vector<ParamSpec> param_table(const Decoder& d) {
   t.group = group_of_layer(int(d.layers.size()));
   if (d.final_norm) norm(Role::final_norm, "final_norm.weight", Role::final_norm_bias, "final_norm.bias");
   if (!d.tied) t.matrix(Role::head, "head.weight", {d.vocab, d.width});
-  if (d.head_bias) t.vector(Role::other, "head.bias", d.vocab);
+  if (d.head_bias) t.vector(Role::head_bias, "head.bias", d.vocab);
   place(t.specs);
   return std::move(t.specs);
 }

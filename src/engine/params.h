@@ -13,12 +13,20 @@ namespace headroom::engine {
 enum class Role : std::uint8_t {
   embedding,
   positions,
+  embedding_norm,
+  embedding_norm_bias,
   norm1,
   norm1_bias,
   qkv,
   qkv_bias,
   q_norm,
   k_norm,
+  q_down,  // latent attention's (halves/latent_attention.h)
+  q_latent_norm,
+  q_up,
+  kv_down,
+  kv_latent_norm,
+  kv_up,
   out,
   out_bias,
   norm1_after,  // after the attention half
@@ -28,11 +36,17 @@ enum class Role : std::uint8_t {
   gate_up_bias,
   down,
   down_bias,
+  router,  // of experts (halves/experts.h)
+  experts_gate_up,
+  experts_down,
+  shared_gate_up,
+  shared_down,
   norm2_after,
   final_norm,
   final_norm_bias,
   head,
-  other  // only counted, never leased
+  head_bias,
+  other  // counted, and read by no op
 };
 
 struct ParamSpec {

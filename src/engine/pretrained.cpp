@@ -90,7 +90,7 @@ std::vector<Source> sources_of(const ParamSpec& s, const Decoder& d, const Names
     case Role::final_norm: return norm(names.stem + (gpt2 ? "ln_f.weight" : "norm.weight"));
     case Role::final_norm_bias: return whole(names.stem + "ln_f.bias");
     case Role::head: return whole(names.head);
-    case Role::other: break;
+    default: break;  // a part of models that are only counted
   }
   throw Error(Code::unsupported, fmt::format("the files of {} have no name for {}", names.family, s.full_name()));
 }

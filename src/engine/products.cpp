@@ -1,5 +1,7 @@
 #include "engine/products.h"
 
+#include <algorithm>
+
 namespace headroom::engine {
 
 using matmul::transposed;
@@ -23,6 +25,20 @@ constexpr NamesOfCopies copies_of[quantised_count] = {
     {"attention.d.fp8", "attention.d.fp8.transposed"},
     {"attention.dqkv.fp8", "attention.dqkv.fp8.transposed"},
 };
+
+// A matrix that stands for those of all experts that `rows` reach; or for one that is held in fewer bits, and read in its own bytes.
+struct Standing {
+  Tensor one;
+  double more_bytes = 0;
+};
+Standing standing(const Tensor& all, double held_bytes, std::int64_t rows) {
+  const bool several = all.shape.rank == 3;
+  if (!several && held_bytes == 0) return {all};
+  const std::int64_t experts = several ? all.shape[0] : 1;
+  const Tensor one = several ? Tensor(all.data, all.dtype, {all.shape[1], all.shape[2]}) : all;
+  const double of_one = held_bytes > 0 ? held_bytes / double(experts) : double(one.bytes());
+  return {one, double(std::min(experts, rows)) * of_one - double(one.bytes())};
+}
 
 constexpr Quantised quantised_weight(Role role) {
   return role == Role::qkv       ? Quantised::qkv
@@ -98,16 +114,19 @@ void Products::multiply(Name name, Multiplied which, const matmul::Product& p, c
 
 void Products::forward(Name name, const Read& x, Role role, const Tensor& y, const Tensor& add) {
   auto scope = ctx_.arena.scope();
-  const Tensor w = weights_[role].w;
+  const Weight weight_of = weights_[role];
+  const auto [w, more] = standing(weight_of.w, weight_of.held_bytes, y.shape[0]);
   matmul::Product p{.a = x.x, .b = transposed(w), .c = y, .beta = add ? 1.0f : 0.0f, .math = with_.formats.stored.math, .add = add};
+  p.more_bytes = more;
   if (quantised()) p.a = x.as_is, p.b = transposed(weight(role, Copies::as_is)), p.sums = with_.formats.forward_sums;
   multiply(name, Multiplied::forward, p, x.x, transposed(w));
 }
 
 void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradient into) {
   auto scope = ctx_.arena.scope();
-  const Tensor w = weights_[role].w;
+  const auto [w, more] = standing(weights_[role].w, 0, dx.shape[0]);
   matmul::Product p{.a = dy.x, .b = w, .c = dx, .beta = beta_of(into), .math = with_.formats.stored.math};
+  p.more_bytes = more;
   if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.backward_sums;
   multiply(name, Multiplied::dx, p, dy.x, w);
 }
@@ -115,18 +134,23 @@ void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradie
 void Products::dw(Name name, const Read& dy, const Read& x, Role role) {
   const Weight w = weights_[role];
   if (w.update) {
+    check(w.w.shape.rank == 2, Code::unsupported, "step: gradients none are not known of experts' weights; take --gradients half");
     waiting_.at(count_++) = quantised() ? product_update::Item{{}, {}, *w.update, dy.transposed, x.transposed, with_.formats.backward_sums}
                                         : product_update::Item{dy.x, x.x, *w.update};
     numbers_ = w.numbers;
     return;
   }
-  matmul::Product p{.a = transposed(dy.x), .b = x.x, .c = w.dw, .beta = beta_of(into_), .math = with_.formats.stored.math};
+  const auto [one, more] = standing(w.dw, 0, w.dw.shape[0]);
+  matmul::Product p{.a = transposed(dy.x), .b = x.x, .c = one, .beta = beta_of(into_), .math = with_.formats.stored.math};
+  p.more_bytes = more;
   if (quantised()) p.a = dy.transposed, p.b = transposed(x.transposed), p.sums = with_.formats.backward_sums;
   multiply(name, Multiplied::dw, p, transposed(dy.x), x.x);
 }
 
 void Products::finish() {
-  if (waiting()) product_update::advance(std::span(waiting_).first(count_), numbers_, ctx_);
+  const auto all = std::span(waiting_).first(count_);
+  for (std::size_t at = 0; at < count_; at += 2)
+    product_update::advance(all.subspan(at, std::min<std::size_t>(2, count_ - at)), numbers_, ctx_);
   count_ = 0;
 }
 

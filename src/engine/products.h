@@ -81,7 +81,7 @@ class Products {
   const ParamStore::Lease& weights_;
   Context& ctx_;
   Gradient into_;
-  std::array<product_update::Item, 2> waiting_;
+  std::array<product_update::Item, 6> waiting_;  // a half's products; two run together
   std::size_t count_ = 0;
   Tensor numbers_;
 };

@@ -1,6 +1,7 @@
 #include "engine/store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -25,11 +26,13 @@ ParamStore::ParamStore(const Decoder& d, const Settings& settings, Context& ctx,
   made_.resize(table.size());
   kept_.resize(table.size());
   for (std::size_t i = 0; i < table.size(); ++i)
-    if (i == 0 || table[i].group != table[i - 1].group) begin_of_.push_back(int(i));
-  begin_of_.push_back(int(table.size()));
+    while (int(begin_of_.size()) <= table[i].group) begin_of_.push_back(int(i));
+  begin_of_.resize(std::size_t(last_group_) + 2, int(table.size()));  // a tied head without a final norm is a group of no parameters
   for (Segment& s : segments_of(table)) static_cast<Segment&>(runs_.emplace_back()) = std::move(s);
   describe_runs();
-  if (alone()) {
+  if (settings.answering) {
+    make_answering();
+  } else if (alone()) {
     make_alone();
   } else {
     lane_ = comm->make_lane(marks);
@@ -82,6 +85,19 @@ void ParamStore::make_alone() {
       }
   }
   for (const Param& p : params_) updates_.push_back(update_of(p, p.grad));
+}
+
+void ParamStore::make_answering() {
+  check(ctx_.dry(), Code::unsupported, "store: weights of a model that answers are counted, not held");
+  auto in = ctx_.arena.in_phase(Phase::parameter);
+  for (Param& p : params_) {
+    const ParamSpec& s = p.spec;
+    const bool fewer_bits = s.layer >= 0 && s.multiplied && settings_.answering->quantises(s.name);
+    if (fewer_bits) p.held_bytes = settings_.answering->bytes_of(p.count, s.shape[s.shape.rank - 1], settings_.compute);
+    const Tensor held = fewer_bits ? ctx_.arena.make({s.name, s.layer}, DType::u8, {std::int64_t(std::ceil(p.held_bytes))})
+                                   : ctx_.arena.make({s.name, s.layer}, settings_.compute, s.shape);
+    p.copy = Tensor(held.data, s.shape.rank == 1 ? DType::f32 : settings_.compute, s.shape);  // as ops read it
+  }
 }
 
 // A micro-batch's gradients of one group, as large as the largest group's. What two groups add to has its own place.
@@ -320,7 +336,7 @@ Weight ParamStore::weight(int group, Role role) const {
   auto i = std::size_t(tied_head ? 0 : begin_of_[std::size_t(group)]);
   const auto end = std::size_t(begin_of_[std::size_t(group) + 1]);
   while (!tied_head && i < end && params_[i].spec.role != role) ++i;
-  check(i < end, Code::bad_argument, "store: group {} has no such weight", group);
+  check(tied_head || i < end, Code::bad_argument, "store: group {} has no such weight", group);
   const Param& p = params_[i];
   const Run& r = runs_[std::size_t(p.spec.segment)];
   Weight w;
@@ -329,6 +345,7 @@ Weight ParamStore::weight(int group, Role role) const {
     w.w = Tensor(loan + p.spec.at * std::int64_t(size_of(r.weight)), r.weight, p.spec.shape);
   } else {
     w.w = p.copy ? p.copy : p.master;
+    w.held_bytes = p.held_bytes;
   }
   if (settings_.purpose == Purpose::forward) return w;
   w.dw = in_place(r) ? kept_[i] : made_[i];

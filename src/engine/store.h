@@ -13,6 +13,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "dist/comm.h"
 #include "engine/params.h"
 #include "engine/ranks.h"
+#include "engine/serving.h"
 #include "engine/store/optimizer.h"
 #include "ops/gradient.h"
 #include "ops/op.h"
@@ -33,6 +35,7 @@ struct Weight {
   // Instead of dw: the op that makes the gradient also updates the weight, after its last use; `numbers` are that update's.
   const Optimizer::Update* update = nullptr;
   Tensor numbers = {};
+  double held_bytes = 0;  // what w takes where a format of fewer bits holds it; 0: its type's
 };
 
 enum class Pass : std::uint8_t { forward, backward };  // the pass that leases; a backward pass may run forward again
@@ -112,6 +115,7 @@ struct Param {
   std::int64_t first = 0, count = 0;
   Tensor master, copy, rest, grad;  // copy: for multiplied weights when the compute type is not FP32; rest: then instead of master
   std::vector<Tensor> state;        // the optimizer's tensors, in its order
+  double held_bytes = 0;            // of a copy in a format of fewer bits
 };
 
 class ParamStore {
@@ -122,6 +126,7 @@ class ParamStore {
     Holding holding{};
     Ranks ranks{};
     int micro_batches = 1;
+    std::optional<WeightFormat> answering{};  // of a model that answers: weights in the compute type alone, or as this says; dry
   };
   // Makes everything in the arena. comm: needed for more than one rank.
   ParamStore(const Decoder&, const Settings&, Context&, dist::Comm* comm = nullptr);
@@ -195,6 +200,7 @@ class ParamStore {
 
   void describe_runs();
   void make_alone();
+  void make_answering();
   void make_shared();
   void make_loan_alone();
   void make_loans();

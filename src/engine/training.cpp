@@ -31,8 +31,8 @@ attention::Problem asked_of(const SelfAttention& a, const Recipe& r) {
 }
 
 bool same_kernel(const SelfAttention& a, const SelfAttention& b) {  // of layers of one decoder: they are asked the same
-  return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window && a.scale == b.scale &&
-         a.softcap == b.softcap;
+  return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.value_dim == b.value_dim && a.window == b.window &&
+         a.scale == b.scale && a.softcap == b.softcap;
 }
 
 const attention::Variant& variant_of(const attention::Problem& p, const Recipe& r, Context& ctx) {
@@ -58,7 +58,7 @@ std::unique_ptr<dist::Comm> comm_of(const Recipe& r, Context& ctx, const dist::C
 }
 
 const Recipe& checked(const Recipe& r, const Context& ctx) {
-  check_trained(r.model);
+  if (!ctx.dry()) check_trained(r.model);
   check(r);
   check(r.keep.found(), Code::bad_argument, "step: what blocks keep (auto) is to be found before a step is made");
   check_fp8(r, ctx.device);
@@ -136,6 +136,8 @@ void Training::make_attention() {
         of.split = std::make_shared<const TokenSplit>(*of.variant, whole, *comm_, ctx_);
       }
     }
+    if (ctx_.dry() && ctx_.on_gpu() && !of.variant->supports(of.asked, ctx_.device, attention::Pass::forward))
+      of.problem.precision.math = Math::exact;  // the CPU's variant is counted, which multiplies nothing else
     attention_.push_back(of);
     if (recipe_.model.positions > 0) continue;
     auto same = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.first->turned == a.turned; });
@@ -152,7 +154,7 @@ Tensor Training::make_rope_table(const SelfAttention& a, Name name) {
   const std::int64_t dim = a.turned_dim(), rows = recipe_.len / recipe_.ranks.parts();
   const Tensor table = ctx_.arena.make(name, DType::f32, {rows, dim});
   const bool scaled = a.turned.scaling != rope::Scaling::none;
-  if (scaled && ctx_.dry()) return table;
+  if (ctx_.dry()) return table;
   const auto whole = scaled ? rope::table_of(rope::frequencies(a.turned, dim, recipe_.len), recipe_.len) : std::vector<float>();
   const int stripes = split() ? 2 : 1;
   for (int which = 0; which < stripes; ++which) {
@@ -244,8 +246,9 @@ Block Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
   const DecoderLayer& layer = recipe_.model.layers[std::size_t(i)];
   const InBlock here{recipe_.model, products_, head_.rows, i};
-  return {{{here, layer.attention, *a.variant, a.problem, a.rope_table, a.split.get(), feed_.documents(micro_), feed_.positions(micro_)}},
-          {{here, layer.ffn}}};
+  return block_of(
+      {here, layer.attention, *a.variant, a.problem, a.rope_table, a.split.get(), feed_.documents(micro_), feed_.positions(micro_)},
+      layer.ffn);
 }
 
 void Training::begin_counts() {
@@ -265,10 +268,18 @@ std::vector<QuantisedCount> Training::quantised() const {
   return all;
 }
 
+Norm Training::embedding_norm() const {
+  return {recipe_.model, Role::embedding_norm, Role::embedding_norm_bias, "embedding_norm.rstd", "embedding_norm.mean", head_.rows};
+}
+
 // Learned positions are one row of len · width numbers that every sequence adds; where documents are packed, a row for each token.
-void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& x) {
+void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& stream_of) {
   const auto here = ctx_.inside("embedding");
+  auto scope = ctx_.arena.scope();
+  const bool normed = recipe_.model.embedding_norm;
+  const Tensor x = embedded_.x ? embedded_.x : stream_of;
   embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(recipe_.model.embedding_scale));
+  if (normed) embedding_norm().forward(x, w, stream_of, embedded_.x ? embedded_.stats : embedding_norm().make(ctx_), ctx_);
   if (recipe_.model.positions == 0) return;
   if (recipe_.documents) return embedding::add(w[Role::positions].w, feed_.positions(micro_), x, ctx_);
   const std::int64_t each = recipe_.len * recipe_.model.width;
@@ -279,6 +290,8 @@ void Training::embedding_gradients(int micro, const Tensor& d) {
   const auto here = ctx_.inside("embedding");
   const auto w = store_.lease(0, Pass::backward);
   const auto into = recipe_.model.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
+  if (embedded_.x) embedding_norm().backward(embedded_.x, w, embedded_.stats, d, d, Gradient::overwrite, Gradient::overwrite, ctx_);
+  embedded_ = {};
   embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(recipe_.model.embedding_scale));
   if (recipe_.model.positions == 0) return;
   if (recipe_.documents) return embedding::backward(feed_.positions(micro_), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
@@ -342,6 +355,7 @@ void Training::backward(int micro) {
     auto saved = ctx_.arena.in_phase(Phase::saved);
     if (host_keep_) host_keep_->begin();
     const Tensor x = stream("x");
+    if (recipe_.model.embedding_norm) embedded_ = {stream("embedding.y"), embedding_norm().make(ctx_)};
     {
       auto forward = ctx_.arena.in_phase(Phase::forward);
       const auto w = store_.lease(0, Pass::forward);

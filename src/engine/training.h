@@ -97,6 +97,7 @@ class Training {
   Block block(int) const;
   void begin_counts();
   void forward_blocks(const Tensor& x, const std::function<bool(int)>& after = {});
+  Norm embedding_norm() const;
   void embed(const ParamStore::Lease&, int micro, const Tensor& x);
   void embedding_gradients(int micro, const Tensor& d);
   void make_attention();
@@ -125,6 +126,10 @@ class Training {
   Products::With products_;
   Tensor losses_, loss_, state_;
   int micro_ = 0;  // the micro-batch that runs
+  struct {
+    Tensor x;
+    NormStats stats;
+  } embedded_;  // what a norm of the embedding takes, from forward to backward; else the norm is in place
   Head head_;
   Feed feed_;
   std::vector<BlockSaved> kept_;  // one for each block, from its forward to its backward

@@ -4,14 +4,27 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "engine/counted.h"
 #include "engine/forecast.h"
 #include "engine/hugging_face.h"
+#include "engine/inference.h"
 #include "engine/published.h"
+#include "ops/copy/copy.h"
+#include "ops/experts/experts.h"
+#include "ops/layernorm/layernorm.h"
+#include "ops/rope/rope.h"
 #include "tests/engine/dense.h"
 
 namespace headroom::engine {
 namespace {
+
+// A wet context: its ops would run.
+struct Wet {
+  std::vector<std::byte> memory = std::vector<std::byte>(1 << 16);
+  Arena arena{memory.data(), memory.size()};
+  Device device;
+  Context ctx{arena, device};
+  Tensor make(DType type, Shape shape) { return arena.make("x", type, shape); }
+};
 
 Decoder model_published(std::string_view name) {
   const Published* p = published_model(name);
@@ -50,11 +63,9 @@ TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
   for (const auto& [name, why] : counted) {
     const Decoder c = model_published(name);
     ASSERT_FALSE(c.trained()) << name;
-    Arena arena;
-    const Device device;
-    Context ctx{arena, device};
     try {
-      Training t(Recipe(c, 1, 8), ctx);
+      Wet wet;
+      Training t(Recipe(c, 1, 8), wet.ctx);
       ADD_FAILURE() << name << " was trained";
     } catch (const Error& e) {
       EXPECT_EQ(e.at.code, Code::unsupported);
@@ -127,62 +138,123 @@ TEST(Decoder, TheCacheKnowsGroupsLatentsAndWindows) {
   }
 }
 
-// What the engine trains has two descriptions, its own passes and the counted ones: the same bytes, the same FLOPs.
-TEST(Counted, IsTheStepWhereTheEngineHasOne) {
-  const Random random{77};
-  std::uint64_t at = 0;
-  const auto among = [&](std::int64_t low, std::int64_t high) {
-    return low + std::int64_t(random.below(at++, std::uint64_t(high - low + 1)));
-  };
-  const auto dense = dense_models();
-  for (int trial = 0; trial < 240; ++trial) {
-    Recipe r;
-    PlainModel m{.name = "tiny"};
-    m.kv_heads = among(1, 3), m.heads = m.kv_heads * among(1, 3), m.head_dim = 2 * among(1, 12);
-    m.width = among(1, 70), m.layers = among(1, 4), m.ffn = among(1, 90), m.vocab = among(2, 700);
-    m.tied = among(0, 1), m.qkv_bias = among(0, 1), m.qk_norm = among(0, 1);
-    r.model = decoder_of(m);
-    r.batch = among(1, 3), r.len = among(1, 50), r.loss_rows = among(0, 1) * among(1, 200);
-    r.precision = *precision_named(std::array{"fp32", "bf16", "fp16"}[std::size_t(among(0, 2))]);
-    r.attention = among(0, 1) ? "flash" : "plain";
-    r.purpose = Purpose(among(0, 2));
-    if (r.precision.dtype == DType::bf16) r.holding.masters = Masters(among(0, 1));
-    if (r.precision.dtype != DType::f32) r.holding.gradients = Gradients(among(0, 1));
-    if (r.precision.dtype != DType::f16 && !r.model.tied) r.holding.updating = Updating(among(0, 1));
-    r.holding.moments = Moments(among(0, 2));
-    if (r.holding.masters == Masters::halves && r.holding.updating == Updating::during && among(0, 1))
-      r.holding.gradients = Gradients::none;
-    r.keep.levels.clear();
-    for (std::int64_t l = among(0, 1) ? 1 : r.model.depth(); l > 0; --l) r.keep.levels.push_back(Keep(among(0, 4)));
-    if (std::int64_t(r.keep.levels.size()) != r.model.depth()) r.keep.levels.resize(1);
-    if (trial >= 120) {  // what is not as plain
-      r.model = dense[std::size_t(trial) % dense.size()].model;
-      r.keep.levels.resize(r.keep.levels.size() > 1 ? 2 : 1, Keep(among(0, 4)));
-      if (r.model.tied) r.holding.updating = Updating::after, r.holding.gradients = std::min(r.holding.gradients, Gradients::half);
-    }
-    if (r.keep.levels.size() == 1) r.keep.group = int(among(1, r.model.depth()));
-    Device device;
-    if (among(0, 1)) device.kind = DeviceKind::cuda, device.sm = 90;
-    if (r.holding.gradients == Gradients::none && device.kind == DeviceKind::cuda)
-      r.holding.gradients = Gradients::half;  // not of such widths
-    if (r.holding.gradients != Gradients::none && among(0, 2) == 0) r.ranks = {int(among(2, 5)), Sharding(among(0, 3))};
-    if (r.holding.updating == Updating::after && among(0, 2) == 0) r.micro_batches = int(among(2, 3));
-    const int workers = device.kind == DeviceKind::cpu ? int(among(1, 3)) : 1;
-    SCOPED_TRACE(fmt::format("trial {}: {} batch {} len {} {} {} keep {} purpose {} {} {} {} {}", trial, to_json(r.model), r.batch, r.len,
-                             name_of(r.precision), r.attention, WordsOf<Keeping>::to(r.kept_as()), int(r.purpose),
-                             name_of(r.holding.masters), name_of(r.holding.gradients), name_of(r.holding.updating), device.sm));
-    Forecast f;
+TEST(Counted, AnOpWithoutAKernelSaysSoWhereItWouldRun) {
+  Wet wet;
+  const auto f32 = [&](Shape s) { return wet.make(DType::f32, s); };
+  const auto refused = [](const auto& call, const char* why) {
     try {
-      f = forecast(r, device, workers);
-    } catch (const Error& e) { FAIL() << "the engine's own: " << e.what(); }
-    Recipe other = r;  // the same model, as one that is only counted
-    other.model.untrained = "a kernel for it";
-    const Forecast counted = forecast(other, device, workers);
-    EXPECT_EQ(counted.standing_bytes, f.standing_bytes);
-    EXPECT_EQ(counted.peak_bytes, f.peak_bytes);
-    EXPECT_EQ(counted.link_bytes, f.link_bytes);
-    EXPECT_NEAR(counted.model_flops, f.model_flops, 1e-9 * f.model_flops);
-    EXPECT_NEAR(counted.flops, f.flops, 1e-9 * f.flops);
+      call();
+      ADD_FAILURE() << "it ran: " << why;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.at.code, Code::unsupported) << e.what();
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  const experts::Routing routing{f32({4, 8}), f32({4, 2}), wet.make(DType::i32, {4, 2})};
+  refused([&] { experts::choose(routing, wet.ctx, "choose"); }, "counted, not computed");
+  refused([&] { experts::gather(f32({4, 6}), routing, f32({8, 6}), wet.ctx, "gather"); }, "counted, not computed");
+  matmul::Product several{f32({4, 6}), f32({6, 5}), f32({4, 5})};
+  EXPECT_TRUE(matmul::supports(several, wet.device));
+  several.more_bytes = 120;
+  EXPECT_FALSE(matmul::supports(several, wet.device));
+  refused([&] { matmul::multiply(several, wet.ctx); }, "several experts");
+  const Tensor x = f32({4, 6}), weight = f32({6}), rows = f32({4});
+  refused([&] { layernorm::forward({x, weight, {}, x, rows, rows}, wet.ctx); }, "without a bias");
+  refused([&] { rope::rotate(f32({1, 4, 2, 3}), f32({4, 3}), rope::Turn::forward, wet.ctx); }, "in pairs");
+  refused([&] { copy::join_heads(x, wet.ctx, "k"); }, "latent attention");
+}
+
+Forecast forecast_of(const Decoder& d, Keep keep = Keep::everything) {
+  Recipe r(d, 2, 16, *precision_named("bf16"), {keep});
+  return forecast(r, Device{}, 1);
+}
+
+double calls(const Forecast& f, std::string_view op) {
+  double n = 0;
+  for (const OpCall& c : f.walk.steps) n += std::string_view(c.op.text) == op ? c.times : 0;
+  return n;
+}
+
+// Both halves of a layer read the first one's norm: it is there as long as the second half computes, and its gradient until the first one is done.
+TEST(Counted, ANormOfBothHalvesIsThereUntilBothHaveReadIt) {
+  Decoder one = dense_models().back().model;
+  one.untrained = "a kernel for it";
+  Decoder two = one;
+  one.one_norm = true;
+  for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::no_attention_inputs, Keep::input}) {
+    const Forecast f = forecast_of(one, keep);
+    int norms = 0, gradients = 0, without = 0, beside = 0;
+    for (const Ledger::Event& e : f.events) {
+      const std::string_view name = f.entries[e.entry].name.text;
+      if (name == "norm1.y") norms += e.take ? 1 : -1;
+      if (name == "norm1.dy") gradients += e.take ? 1 : -1;
+      EXPECT_NE(name, "norm2.y");
+      if (e.take && name == "ffn.act" && keep != Keep::everything) (norms > 0 ? beside : without) += 1;
+      if (e.take && name == "attention.dqkv") { EXPECT_EQ(gradients, 1); }
+    }
+    EXPECT_EQ(beside, keep == Keep::everything ? 0 : 2 * one.depth()) << "forward, and again in backward";
+    EXPECT_EQ(without, 0);
+    EXPECT_EQ(norms, 0);
+    EXPECT_LT(calls(f, "rmsnorm.forward"), calls(forecast_of(two, keep), "rmsnorm.forward"));
+  }
+}
+
+TEST(Counted, ANormOfTheEmbeddingAndABiasOfTheHeadAreOps) {
+  Decoder plain = dense_models().front().model;
+  plain.untrained = "a kernel for it";
+  Decoder more = plain;
+  more.embedding_norm = more.head_bias = true;
+  const Forecast before = forecast_of(plain), f = forecast_of(more);
+  EXPECT_EQ(calls(f, "layernorm.forward"), calls(before, "layernorm.forward") + 1);
+  EXPECT_EQ(calls(f, "layernorm.backward"), calls(before, "layernorm.backward") + 1);
+  EXPECT_EQ(calls(f, "bias"), calls(before, "bias") + 1);
+  EXPECT_EQ(calls(f, "bias.backward"), calls(before, "bias.backward") + 1);
+  const auto held = [&](const Forecast& of) {
+    return std::count_if(of.entries.begin(), of.entries.end(),
+                         [](const Entry& e) { return std::string_view(e.name.text) == "embedding.y"; });
+  };
+  EXPECT_EQ(held(f), 1) << "the norm's backward reads it";
+  EXPECT_EQ(held(before), 0);
+}
+
+// OPT may end without a norm: then the head reads the stream, and a tied one has a group of no parameters.
+TEST(Counted, AModelMayEndWithoutANorm) {
+  Decoder normed = dense_models().front().model;
+  normed.untrained = "a kernel for it";
+  Decoder bare = normed;
+  bare.final_norm = false;
+  ASSERT_TRUE(bare.tied);
+  const Forecast before = forecast_of(normed), f = forecast_of(bare);
+  EXPECT_EQ(calls(f, "layernorm.forward"), calls(before, "layernorm.forward") - 1);
+  EXPECT_EQ(calls(f, "layernorm.backward"), calls(before, "layernorm.backward") - 1);
+  EXPECT_EQ(calls(f, "head.dx"), calls(before, "head.dx"));
+  EXPECT_LT(f.peak_bytes, before.peak_bytes);
+  Arena arena;
+  const Device device;
+  Context ctx{arena, device};
+  EXPECT_NO_THROW(run_inference(bare, {1, 8, *precision_named("bf16")}, Inference::decode, ctx));
+  Recipe shared(bare, 2, 16, *precision_named("bf16"));
+  shared.ranks = {2, Sharding::everything};
+  EXPECT_NO_THROW((void)forecast(shared, device, 1));
+}
+
+// A product of experts is one op, with the bytes of every weight that its rows reach.
+TEST(Counted, AProductOfExpertsReadsTheWeightsThatItsRowsReach) {
+  Decoder d = dense_models().back().model;
+  d.untrained = "experts";
+  for (DecoderLayer& l : d.layers) l.ffn = {.width = 24, .experts = 8, .experts_of_token = 2};
+  for (const std::int64_t len : {1, 3, 16}) {
+    const Forecast f = forecast(Recipe(d, 1, len, *precision_named("bf16")), Device{}, 1);
+    const std::int64_t routed = 2 * len, reached = std::min<std::int64_t>(8, routed);
+    EXPECT_EQ(calls(f, "experts.down"), double(d.depth()));
+    for (const OpCall& c : f.walk.steps) {
+      if (std::string_view(c.op.text) == "experts.down") {
+        EXPECT_EQ(c.cost.bytes, 2 * double(routed * 24 + routed * d.width + reached * 24 * d.width));
+      }
+      if (std::string_view(c.op.text) == "experts.down.dw") {
+        EXPECT_EQ(c.cost.bytes, 2 * double(routed * 24 + routed * d.width) + 4 * double(8 * 24 * d.width)) << "every expert has a gradient";
+      }
+    }
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/counted.h"
+#include "engine/inference.h"
 #include "engine/models.h"
 #include "engine/plain_model.h"
 #include "engine/published.h"

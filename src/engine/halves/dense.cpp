@@ -26,16 +26,14 @@ void Dense::complete(Saved& s, Pass pass, Context& ctx) const {
     s.act = ctx.arena.make({"ffn.act", layer}, stored(), {rows, shape.width});
 }
 
-void Dense::activate(const Saved& all, Context& ctx) const {
-  if (shape.swiglu()) return swiglu::forward({all.gate_up, all.act}, ctx);
-  activation::forward({all.gate_up, all.act, shape.function}, ctx);
+void activate(const FeedForward& f, const Tensor& in, const Tensor& act, Context& ctx) {
+  if (f.swiglu()) return swiglu::forward({in, act}, ctx);
+  activation::forward({in, act, f.function}, ctx);
 }
 
-// The gradient takes the place of what it is of; act is made again in its gradient's place where it was not kept.
-void Dense::activate_backward(const Saved& all, const Tensor& dact, Context& ctx) const {
-  const Tensor again = all.act_kept ? Tensor() : all.act;
-  if (shape.swiglu()) return swiglu::backward({all.gate_up, dact, all.gate_up, again}, ctx);
-  activation::backward({all.gate_up, dact, all.gate_up, again, shape.function}, ctx);
+void activate_backward(const FeedForward& f, const Tensor& in, const Tensor& dact, const Tensor& again, Context& ctx) {
+  if (f.swiglu()) return swiglu::backward({in, dact, in, again}, ctx);
+  activation::backward({in, dact, in, again, f.function}, ctx);
 }
 
 // A bias's gradient reads what would not be stored.
@@ -44,12 +42,12 @@ bool Dense::as_made(quantise::Of of, Context& ctx) const {
   return shape.swiglu() && !shape.bias && products.as_made(of, rows, columns, stored(), ctx.device);
 }
 
-void Dense::first(Products& p, const Read& in, const ParamStore::Lease& w, const Saved& all, Context& ctx) const {
+void Dense::first(Products& p, const Read& in, const Saved& all, const Saved&, Context&) const {
   p.forward({"ffn.gate_up", layer}, in, Role::gate_up, all.gate_up);
-  if (shape.bias) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
 }
 
-void Dense::middle(const ParamStore::Lease&, const Saved& all, const Saved& have, Context& ctx) const {
+void Dense::middle(Products&, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
+  if (shape.bias && multiplies(have)) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
   if (have.gate_up_fp8)
     quantise::dequantise(have.gate_up_fp8, all.gate_up, ctx, {"ffn.gate_up.again", layer});
   else if (all.gate_up_fp8)
@@ -58,7 +56,7 @@ void Dense::middle(const ParamStore::Lease&, const Saved& all, const Saved& have
 
 void Dense::last(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& to, const Tensor& add, Context& ctx) const {
   const bool made = as_made(quantise::Of::swiglu, ctx);
-  if (!made) activate(all, ctx);
+  if (!made) activate(shape, all.gate_up, all.act, ctx);
   {
     auto scope = ctx.arena.scope();
     const quantise::Request from = made ? quantise::Request{.x = all.gate_up, .of = quantise::Of::swiglu} : quantise::Request{all.act};
@@ -77,7 +75,7 @@ Read Dense::backward(Products& p, const ParamStore::Lease& w, const Saved& all, 
     const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
     const Read read = p.read(Quantised::d_ffn, dy, Copies::both);
     p.dx({"ffn.down.dx", layer}, read, Role::down, dact);
-    if (!made) activate_backward(all, dact, ctx);
+    if (!made) activate_backward(shape, all.gate_up, dact, all.act_kept ? Tensor() : all.act, ctx);  // in the place of its gradient
     const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8}
                      : made      ? p.read(Quantised::act, {.x = all.gate_up, .of = quantise::Of::swiglu}, Copies::transposed)
                                  : p.read(Quantised::act, all.act, Copies::transposed);

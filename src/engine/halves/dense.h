@@ -4,6 +4,10 @@
 
 namespace headroom::engine {
 
+// act = function(in), with a gate where the layer has one; and its gradient, which takes the place of `in`. again: where act is made once more.
+void activate(const FeedForward&, const Tensor& in, const Tensor& act, Context&);
+void activate_backward(const FeedForward&, const Tensor& in, const Tensor& dact, const Tensor& again, Context&);
+
 struct Dense : InBlock {
   struct Saved : HalfSaved {
     Tensor gate_up;      // [rows, 2 ffn], or [rows, ffn] without a gate
@@ -16,7 +20,6 @@ struct Dense : InBlock {
                                    .norm = Role::norm2,
                                    .norm_bias = Role::norm2_bias,
                                    .norm_after = Role::norm2_after,
-                                   .first = Role::gate_up,
                                    .reads = Quantised::norm2,
                                    .rstd = "norm2.rstd",
                                    .mean = "norm2.mean",
@@ -26,27 +29,28 @@ struct Dense : InBlock {
                                    .after_mean = "norm2_after.mean",
                                    .y = "ffn.out",
                                    .dy = "ffn.dout",
-                                   .after = "ffn.normed",
-                                   .first_dw = "ffn.gate_up.dw",
-                                   .first_dx = "ffn.gate_up.dx"};
+                                   .after = "ffn.normed"};
 
   const FeedForward& shape;
 
   void make_kept(Saved&, Keep, Context&) const;
   void complete(Saved&, Pass, Context&) const;
   bool multiplies(const Saved& have) const { return !have.gate_up && !have.gate_up_fp8; }
-  void first(Products&, const Read& in, const ParamStore::Lease&, const Saved& all, Context&) const;
-  void middle(const ParamStore::Lease&, const Saved& all, const Saved& have, Context&) const;
+  void first(Products&, const Read& in, const Saved& all, const Saved& have, Context&) const;
+  void middle(Products&, const ParamStore::Lease&, const Saved& all, const Saved& have, Context&) const;
   void last(Products&, const ParamStore::Lease&, const Saved& all, const Tensor& to, const Tensor& add, Context&) const;
   // What has been used for the last time gives its place to its own gradient, so backward takes no memory beside the saved tensors, but for
   // the gradients of a product that was kept, of what a norm after takes and, where products wait for the update, of the norm's output; and
   // in fp8 for 8-bit copies.
   Read backward(Products&, const ParamStore::Lease&, const Saved& all, const Tensor& dy, Gradient into_dw, Context&) const;
 
+  void first_dw(Products& p, const Read& d, const Read& n) const { p.dw({"ffn.gate_up.dw", layer}, d, n, Role::gate_up); }
+  void first_dx(Products& p, const Read& d, const Tensor& to, Gradient into, Context&) const {
+    p.dx({"ffn.gate_up.dx", layer}, d, Role::gate_up, to, into);
+  }
+
  private:
   std::int64_t in_width() const { return shape.in_width(shape.width); }
-  void activate(const Saved& all, Context&) const;
-  void activate_backward(const Saved& all, const Tensor& dact, Context&) const;
   bool as_made(quantise::Of, Context&) const;  // SwiGLU's product or gradient: quantised as it is made, in fp8
 };
 

@@ -1,6 +1,6 @@
 // y[row, :] += bias, and the bias's gradient: the sum of dy's rows.
 //
-// y and dy are [rows, width] in one storage type, contiguous; bias and dbias [width] FP32. Sums are FP32, split by shape alone.
+// y and dy are [rows, width] in one storage type, contiguous (a dry run counts rows that lie apart); bias and dbias [width] FP32. Sums are FP32, split by shape alone.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"

@@ -13,6 +13,11 @@ void copy(const Tensor& from, const Tensor& to, Context& ctx) {
   ctx.on_gpu() ? copy_cuda(from, to, ctx) : copy_cpu(from, to, ctx);
 }
 
+void join_heads(const Tensor& k, Context& ctx, Name name) {
+  check(ctx.dry(), Code::unsupported, "copy: the parts of latent attention's K are counted, not brought together: no kernel serves them");
+  const auto op = ctx.note(name, {k.dtype}, {0, 2 * double(k.bytes())});
+}
+
 void split(const Tensor& from, const Tensor& upper, const Tensor& rest, Context& ctx) {
   const auto alike = [&](const Tensor& t, DType type) { return t.shape == from.shape && t.dtype == type && t.contiguous(); };
   check(alike(from, DType::f32) && alike(upper, DType::bf16) && alike(rest, DType::u16), Code::bad_argument,

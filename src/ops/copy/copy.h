@@ -7,4 +7,7 @@ namespace headroom::copy {
 
 void copy(const Tensor& from, const Tensor& to, Context&);
 
+// Both parts of every head of K, which latent attention makes apart, come together. Counted, not computed.
+void join_heads(const Tensor& k, Context&, Name);
+
 }  // namespace headroom::copy

@@ -27,6 +27,7 @@ struct Backward {
   Tensor positions = {};
 };
 
+Support supports(std::int64_t dim);  // a dry run counts what it refuses
 void forward(const Forward&, Context&);
 void backward(const Backward&, Context&);  // scratch: FP32 partial sums of dweight, at most 64 rows of dim
 

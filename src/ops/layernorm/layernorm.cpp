@@ -6,6 +6,8 @@ namespace headroom::layernorm {
 
 namespace {
 
+constexpr const char* no_bias = "without a bias it is counted, not computed";
+
 void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, std::initializer_list<Tensor> of_columns,
                 std::initializer_list<Tensor> of_rows, const Context& ctx) {
   bool same = x.shape.rank == 2 && x.contiguous();
@@ -13,7 +15,7 @@ void check_rows(const Tensor& x, std::initializer_list<Tensor> alike, std::initi
   check(same, Code::bad_argument, "layernorm: x [{}, {}] {}, y and their gradients must be contiguous and alike", x.shape[0], x.shape[1],
         name_of(x.dtype));
   bool fit = true;
-  for (const Tensor& t : of_columns) fit = fit && t.dtype == DType::f32 && t.count() == x.shape[1];
+  for (const Tensor& t : of_columns) fit = fit && (!t || (t.dtype == DType::f32 && t.count() == x.shape[1]));
   for (const Tensor& t : of_rows) fit = fit && t.dtype == DType::f32 && t.count() == x.shape[0];
   check(fit, Code::bad_argument, "layernorm: weight and bias must be fp32 [{}], mean and rstd fp32 [{}]", x.shape[1], x.shape[0]);
   check(!ctx.on_gpu() || x.shape[1] <= widest_on_gpu, Code::unsupported, "layernorm: rows of {} elements; a GPU serves up to {}",
@@ -28,6 +30,7 @@ void forward(const Forward& t, Context& ctx) {
       ctx.note("layernorm.forward", {DType::f32},
                {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + 2 * t.weight.bytes() + 2 * t.rstd.bytes())}, Work::norm);
   if (ctx.dry()) return;
+  check(bool(t.bias), Code::unsupported, "layernorm: {}", no_bias);
   ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
 }
 
@@ -41,6 +44,7 @@ void backward(const Backward& t, Context& ctx) {
                                                              3 * t.weight.bytes() + 2 * t.rstd.bytes())},
                            Work::norm, Making::gradients);
   if (ctx.dry()) return;
+  check(bool(t.dbias), Code::unsupported, "layernorm: {}", no_bias);
   ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }
 

@@ -2,7 +2,7 @@
 //
 // x, y, dy, dx are [rows, width] in one storage type, contiguous; weight, bias and their gradients [width], mean and rstd [rows] are
 // FP32. Sums are FP32. Backward reads the mean and rstd that forward wrote. dx may be the residual stream's gradient; backward then
-// adds to it.
+// adds to it. Without a bias it is counted, not computed: a dry run only.
 #pragma once
 #include "base/tensor.h"
 #include "ops/gradient.h"

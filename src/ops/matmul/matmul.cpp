@@ -105,7 +105,8 @@ void check_product(const Product& p) {
 
 }  // namespace
 
-Support supports(const Product& p, const Device& device) {
+namespace {
+Support multiplies(const Product& p, const Device& device) {
   const bool scaled = p.a.scale || p.b.scale;
   const auto* row = serving(p, device);
   const auto product = [&] {
@@ -117,6 +118,13 @@ Support supports(const Product& p, const Device& device) {
     return Support::no("Hopper's adder is emulated on a CPU, of two fp8 operands");
   if (device.kind == DeviceKind::cuda && size_of(p.a.values.dtype) == 1) return eight_bits_on_gpu(p, device);
   return {};
+}
+}  // namespace
+
+Support supports(const Product& p, const Device& device) {
+  if (p.more_bytes != 0)
+    return Support::no("products with the weights of several experts, or with weights in fewer bits, are counted, not computed");
+  return multiplies(p, device);
 }
 
 Tensor transposed(Tensor t) {
@@ -140,12 +148,13 @@ double flops(const Product& p) { return 2.0 * double(p.c.count()) * double(p.a.v
 Cost cost_of(const Product& p) {
   const int last = p.c.shape.rank - 1;
   const std::int64_t m = p.c.shape[last - 1], n = p.c.shape[last], k = p.a.values.shape[last], one = std::max<std::int64_t>(1, m * n);
-  return {flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes()), 0, {m, n, k, p.c.count() / one}};
+  return {
+      flops(p), double(p.a.bytes() + p.b.bytes() + (p.beta != 0 ? 2 : 1) * p.c.bytes()) + p.more_bytes, 0, {m, n, k, p.c.count() / one}};
 }
 
 void multiply(const Product& p, Context& ctx, Name name, Making making) {
   check_product(p);
-  const Support support = supports(p, ctx.device);
+  const Support support = ctx.dry() ? multiplies(p, ctx.device) : supports(p, ctx.device);
   check(bool(support), Code::unsupported, "matmul: {}", support.why);
   const auto op = ctx.note(name, {p.a.values.dtype, p.math}, cost_of(p), Work::matmul, making);
   auto scope = ctx.arena.scope();

@@ -31,6 +31,8 @@ struct Product {
   Tensor add = {};          // beta multiplies it; contiguous, with c's layout; none: beta multiplies what c holds
   Sums sums = Sums::whole;
   Adder adder = Adder::fp32;
+  // Bytes beside one matrix of each operand: other experts' weights; fewer where a format holds a weight in fewer bits. Only counted.
+  double more_bytes = 0;
 };
 
 Support supports(const Product&, const Device&);  // says whether the device multiplies these dtypes, and why not

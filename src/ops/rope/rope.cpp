@@ -6,6 +6,10 @@
 
 namespace headroom::rope {
 
+Support supports(std::int64_t dim) {
+  return dim % 2 == 0 ? Support() : Support::no(fmt::format("elements turn in pairs, and {} are an odd number of them", dim));
+}
+
 void fill(const Tensor& table, double theta, Context& ctx, std::int64_t first) {
   check(table.dtype == DType::f32 && table.shape.rank == 2 && table.shape[1] % 2 == 0 && table.contiguous(), Code::bad_argument,
         "rope: the table must be fp32 [positions, dim], dim even; it is {} [{}, {}]", name_of(table.dtype), table.shape[0], table.shape[1]);
@@ -26,8 +30,10 @@ std::vector<float> table_of(const Frequencies& f, std::int64_t len) {
 }
 
 void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx, const Tensor& positions) {
-  check(x.shape.rank == 4 && x.stride[3] == 1 && x.shape[3] % 2 == 0, Code::bad_argument,
-        "rope: x must be [batch, len, heads, dim] with an even dim of stride 1; dim is {}, its stride {}", x.shape[3], x.stride[3]);
+  check(x.shape.rank == 4 && x.stride[3] == 1, Code::bad_argument,
+        "rope: x must be [batch, len, heads, dim], dim of stride 1; its stride is {}", x.stride[3]);
+  const Support support = supports(x.shape[3]);
+  check(ctx.dry() || support, Code::unsupported, "rope: {}", support.why);
   check(!positions || (positions.dtype == DType::i32 && positions.count() == x.shape[0] * x.shape[1] && positions.contiguous()),
         Code::bad_argument, "rope: positions must be contiguous int32 [{}, {}]", x.shape[0], x.shape[1]);
   check((positions || table.shape[0] >= x.shape[1]) && table.shape[1] == x.shape[3], Code::bad_argument,

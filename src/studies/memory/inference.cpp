@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "engine/forecast.h"
+#include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
 #include "studies/memory/answer.h"
@@ -34,10 +35,9 @@ engine::Generation generation_of(const ModelMemory& m, const engine::Decoder& d,
 
 std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
   if (m.device.kind == DeviceKind::cpu) return 0;
-  Arena arena;
-  Context ctx{arena, m.device};
-  const engine::Recipe r = engine::recipe_of(m.model, batch, len, {.precision = precision, .attention = m.attention_family()});
-  if (!engine::counted_stands_in(d, r, ctx)) return 0;
+  const auto asked = engine::problem_of(d.first().attention, batch, len, len, precision);
+  const attention::Variant& v = attention::choose_dry(asked, m.device, m.attention_family());
+  if (v.supports(asked, m.device, attention::Pass::forward) && v.supports(asked, m.device, attention::Pass::backward)) return 0;
   attention::Problem p;
   const auto& a = d.layers[0].attention;
   p.batch = batch;

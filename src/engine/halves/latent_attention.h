@@ -1,0 +1,37 @@
+// Attention by way of latents, DeepSeek's: q, and k with v, each by a product down to a few numbers a token, a norm, and a product up to all
+// heads. One turned part of K serves all heads. Where q has no latent it is one product of n. Counted, not computed: K's parts and V have no
+// op that brings them to their places.
+#pragma once
+#include "engine/halves/attending.h"
+
+namespace headroom::engine {
+
+struct LatentAttention : Attending {
+  struct Saved : AttentionSaved {
+    Tensor q_latent, q_normed;    // [rows, q_rank]; none where q has no latent
+    Tensor kv_latent, kv_normed;  // [rows, kv_rank + rope_dim], [rows, kv_rank]
+    Tensor q, k, v;               // of all heads, turned
+  };
+  struct Gradients {
+    Tensor q, kv;  // of q's latent, or of q; of the latent of k and v
+  };
+
+  void make_kept(Saved&, Keep, Context&) const;
+  void complete(Saved&, Pass, Context&) const;
+  bool multiplies(const Saved& have) const { return !have.q; }
+  void first(Products&, const Read& in, const Saved& all, const Saved& have, Context&) const;
+  void middle(Products&, const ParamStore::Lease&, const Saved& all, const Saved& have, Context&) const;
+  Gradients backward(Products&, const ParamStore::Lease&, const Saved& all, const Tensor& dy, Gradient into_dw, Context&) const;
+  void first_dw(Products&, const Gradients&, const Read& n) const;
+  void first_dx(Products&, const Gradients&, const Tensor& to, Gradient into, Context&) const;
+
+ private:
+  bool q_latent() const { return shape.q_rank > 0; }
+  std::int64_t up_width() const { return shape.heads * (shape.head_dim - shape.rope_dim + shape.value_dim); }
+  template <class Wanted>
+  void make_missing(Saved&, const Wanted&, Context&) const;
+  Heads heads_of(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  void turn_heads(const Tensor& q, rope::Turn, Context&) const;
+};
+
+}  // namespace headroom::engine
