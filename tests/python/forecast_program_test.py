@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 import unittest.mock
 
@@ -334,6 +335,38 @@ class Program(unittest.TestCase):
         self.assertIn("Fits on NVIDIA H100", str(small))
         with self.assertRaises(RuntimeError):
             forecast(lambda: 1 / 0, device="h100")
+
+    def test_a_caller_that_is_killed_hard_leaves_nothing(self):
+        python = os.path.join(os.path.dirname(__file__), "..", "..", "python")
+        temporary = tempfile.mkdtemp(dir=self.folder.name)
+        program = self.file("slow", '#!/bin/sh\necho $$ > "$TMPDIR/pid"\nexec sleep 600\n')
+        os.chmod(program, 0o700)
+        caller = self.file("caller.py", "from gpu_headroom.torch import forecast\nforecast(print, device='h100')\n")
+        env = {**os.environ, "PYTHONPATH": python, "TMPDIR": temporary, "HEADROOM_PROGRAM": program}
+        child = subprocess.Popen([sys.executable, caller], env=env)
+
+        def wait(true):
+            for _ in range(600):
+                if true():
+                    return True
+                time.sleep(0.1)
+            return False
+
+        noted = os.path.join(temporary, "pid")
+        self.assertTrue(wait(lambda: os.path.exists(noted) and os.path.getsize(noted)))
+        with open(noted) as f:
+            pid = int(f.read())
+        child.kill()
+        child.wait()
+        self.assertTrue(wait(lambda: not os.path.exists(f"/proc/{pid}")))
+        self.assertTrue(wait(lambda: not [f for f in os.listdir(temporary) if f.startswith("headroom-call-")]))
+
+    def test_the_time_is_the_same_in_every_run(self):
+        # Means and operands that are stretched: their kernels carry tables whose unused part is what was on the stack before.
+        norm = "x = x * x.square().mean(-1, keepdim=True).rsqrt()\n        return x + "
+        file = self.file("again.py", STEP.replace("return x + ", norm))
+        times = {self.forecast(file, 8, options=["--device", "rtx4090", "--steps", "3"])[0]["ms"] for _ in range(3)}
+        self.assertEqual(len(times), 1, times)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,38 @@ def _program() -> str:
     return found
 
 
+# It reads the number of the process that works for the call, then waits for the caller's end.
+_GUARDIAN = """
+trap '' HUP INT QUIT TERM
+cd /
+while read -r line; do pid=$line; done
+[ -z "$pid" ] || kill -KILL "$pid"
+rm -rf -- "$1" || { sleep 1; rm -rf -- "$1"; }
+"""
+
+
+class _CallFolder:
+    """A folder for one call. A caller that is killed hard leaves neither the folder nor the process that works for it."""
+
+    def __enter__(self) -> "_CallFolder":
+        self.path = tempfile.mkdtemp(prefix="headroom-call-")
+        self.guardian = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARDIAN, "sh", self.path],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+        return self
+
+    def works(self, pid: int) -> None:
+        assert self.guardian.stdin is not None
+        self.guardian.stdin.write(b"%d\n" % pid)
+        self.guardian.stdin.flush()
+
+    def __exit__(self, *_: object) -> None:
+        self.guardian.kill()
+        self.guardian.communicate()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
 def forecast(
     function: Callable[..., Any],
     *args: Any,
@@ -73,18 +105,24 @@ def forecast(
         call = carried.packed((function, args, kwargs))
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise TypeError(f"forecast: the function and its arguments cannot be carried into another process: {e}") from e
-    with tempfile.TemporaryDirectory(prefix="headroom-call-") as folder:
-        file = os.path.join(folder, "call")
+    with _CallFolder() as folder:
+        file = os.path.join(folder.path, "call")
         with open(file, "wb") as f:
             path = [os.getcwd() if p == "" else p for p in sys.path]
             f.write(pickle.dumps([str(pathlib.Path(gpu_headroom.__file__).parent.parent)] + path, protocol=4))
             f.write(call)
-        command += ["--db", os.path.join(folder, "results.db"), "--", sys.executable, carried.__file__, file]
-        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if not ended.stdout.strip():
-        raise RuntimeError(ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else f"headroom forecast ended with {ended.returncode}")
-    answer = json.loads(ended.stdout)
+        command += ["--db", os.path.join(folder.path, "results.db"), "--", sys.executable, carried.__file__, file]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+            folder.works(child.pid)
+            try:
+                out, err = child.communicate()
+            except BaseException:  # as Ctrl-C
+                child.kill()
+                raise
+    if not out.strip():
+        raise RuntimeError(err.strip().splitlines()[-1] if err.strip() else f"headroom forecast ended with {child.returncode}")
+    answer = json.loads(out)
     if answer["status"] == "failed":
-        raise RuntimeError(f"the function failed: {answer['why']}\n{ended.stderr}")
+        raise RuntimeError(f"the function failed: {answer['why']}\n{err}")
     fields = [f.name for f in dataclasses.fields(ProgramForecast) if f.name != "json"]
     return ProgramForecast(**{name: answer[name] for name in fields}, json=answer)

@@ -52,7 +52,9 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
 
 std::string in_words(const ForecastTime& t) {
   if (!t.ms) return fmt::format("No time: {}.", t.why);
-  std::string text = fmt::format("A step takes {:.3g} ms, between {:.3g} and {:.3g} ({}).", *t.ms, *t.ms_low, *t.ms_high, t.source);
+  const auto number = [](double ms) { return ms < 1000 ? fmt::format("{:.3g}", ms) : fmt::format("{:.0f}", ms); };
+  std::string text =
+      fmt::format("A step takes {} ms, between {} and {} ({}).", number(*t.ms), number(*t.ms_low), number(*t.ms_high), t.source);
   text += t.limit == "host" ? " The card waits for the host longer than it does any one thing."
                             : fmt::format(" The largest part: {}.", t.limit);
   text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
