@@ -14,7 +14,7 @@ namespace headroom::engine {
 enum class Inference : std::uint8_t { prefill, decode };
 struct Generation {
   std::int64_t batch = 1, len = 1;
-  Precision precision;
+  Precision precision{};
   std::string attention = "flash";
   WeightFormat weights{};        // formats of weights that are not in the precision
   std::optional<DType> cache{};  // its numbers; empty: the precision's

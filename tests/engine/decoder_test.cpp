@@ -238,6 +238,30 @@ TEST(Counted, AModelMayEndWithoutANorm) {
   EXPECT_NO_THROW((void)forecast(shared, device, 1));
 }
 
+// DeepSeek's attention: what the latents' norms find is kept with them; without gradients its five products wait for the update.
+TEST(Counted, NormsOfLatentsHaveTheirDeviations) {
+  Decoder d = dense_models().back().model;
+  d.untrained = "latent attention";
+  for (DecoderLayer& l : d.layers) {
+    l.attention = {.heads = 2, .kv_heads = 2, .head_dim = 12, .value_dim = 8};
+    l.attention.q_rank = 6, l.attention.kv_rank = 10, l.attention.rope_dim = 4;
+  }
+  for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
+    const Forecast f = forecast_of(d, keep);
+    for (const char* name : {"attention.q_latent_norm.rstd", "attention.kv_latent_norm.rstd"}) {
+      const auto made = std::count_if(f.entries.begin(), f.entries.end(), [&](const Entry& e) {
+        return std::string_view(e.name.text) == name && e.shape == Shape{32} && e.dtype == DType::f32;
+      });
+      EXPECT_EQ(made, (keep == Keep::input ? 2 : 1) * d.depth()) << name;
+    }
+  }
+  Recipe r(d, 2, 16, *precision_named("bf16"));
+  r.holding = {.masters = Masters::halves, .updating = Updating::during, .gradients = Gradients::none};
+  const Forecast f = forecast(r, Device{}, 1);
+  EXPECT_EQ(calls(f, "attention.kv_up.dw"), 0) << "the product updates its weight";
+  EXPECT_EQ(calls(f, "attention.kv_up.dx"), double(d.depth()));
+}
+
 // A product of experts is one op, with the bytes of every weight that its rows reach.
 TEST(Counted, AProductOfExpertsReadsTheWeightsThatItsRowsReach) {
   Decoder d = dense_models().back().model;

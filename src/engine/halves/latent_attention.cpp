@@ -11,12 +11,17 @@ void LatentAttention::make_missing(Saved& s, const Wanted& wanted, Context& ctx)
   const auto make = [&](Tensor& t, const char* name, std::int64_t width, Keep last) {
     if (!t && wanted(last)) t = ctx.arena.make({name, layer}, stored(), {rows, width});
   };
+  const auto make_rstd = [&](Tensor& t, const char* name) {
+    if (!t && wanted(Keep::no_cheap)) t = ctx.arena.make({name, layer}, DType::f32, {rows});
+  };
   if (q_latent()) {
     make(s.q_latent, "attention.q_latent", shape.q_rank, Keep::no_cheap);
     make(s.q_normed, "attention.q_latent_norm", shape.q_rank, Keep::no_product);
+    make_rstd(s.q_rstd, "attention.q_latent_norm.rstd");
   }
   make(s.kv_latent, "attention.kv_latent", shape.kv_rank + shape.rope_dim, Keep::no_cheap);
   make(s.kv_normed, "attention.kv_latent_norm", shape.kv_rank, Keep::no_product);
+  make_rstd(s.kv_rstd, "attention.kv_latent_norm.rstd");
   make(s.q, "attention.q", shape.q_width(), Keep::no_cheap);
   make(s.k, "attention.k", shape.q_width(), Keep::no_cheap);
   make(s.v, "attention.v", shape.out_width(), Keep::no_cheap);
@@ -53,12 +58,12 @@ void LatentAttention::first(Products& p, const Read& in, const Saved& all, const
 }
 
 void LatentAttention::middle(Products& p, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
-  const auto norm = [&](const Tensor& x, Role weight, const Tensor& y) {
+  const auto norm = [&](const Tensor& x, Role weight, const Tensor& y, const Tensor& rstd) {
     const Tensor of = matmul::part(x, 1, 0, y.shape[1]);
-    rmsnorm::forward({of, w[weight].w, y, Tensor(nullptr, DType::f32, {rows}), float(decoder.norm_eps)}, ctx);
+    rmsnorm::forward({of, w[weight].w, y, rstd, float(decoder.norm_eps)}, ctx);
   };
-  if (q_latent() && !have.q_normed) norm(all.q_latent, Role::q_latent_norm, all.q_normed);
-  if (!have.kv_normed) norm(all.kv_latent, Role::kv_latent_norm, all.kv_normed);
+  if (q_latent() && !have.q_normed) norm(all.q_latent, Role::q_latent_norm, all.q_normed, all.q_rstd);
+  if (!have.kv_normed) norm(all.kv_latent, Role::kv_latent_norm, all.kv_normed, all.kv_rstd);
   if (!have.q) {
     if (q_latent()) p.forward({"attention.q_up", layer}, {all.q_normed}, Role::q_up, all.q);
     p.forward({"attention.kv_up", layer}, {all.kv_normed}, Role::kv_up, Tensor(all.k.data, stored(), {rows, up_width()}));
@@ -75,30 +80,38 @@ LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamSto
   if (shape.out_bias) bias::backward(dy, w[Role::out_bias].dw, into_dw, ctx);
   const std::int64_t q = shape.q_width();
   const Tensor d = ctx.arena.make({"attention.dqkv", layer}, stored(), {rows, 2 * q + shape.out_width()});
-  const Tensor dq = matmul::part(d, 1, 0, q);
+  const auto columns = [&](std::int64_t from, std::int64_t width) {  // one behind another, each contiguous
+    return Tensor(d.as<char>() + from * rows * std::int64_t(size_of(stored())), stored(), {rows, width});
+  };
+  const Tensor dq = columns(0, q);
   {
     auto inner = ctx.arena.scope();
-    const Heads parts = heads_of(dq, matmul::part(d, 1, q, 2 * q), matmul::part(d, 1, 2 * q, d.shape[1]));
+    const Heads parts = heads_of(dq, columns(q, q), columns(2 * q, shape.out_width()));
     attend_backward(
         p, all, dy, parts, [&] { return heads_of(all.q, all.k, all.v); }, ctx);
     turn_heads(d, rope::Turn::back, ctx);
   }
   // Back through a product up and its norm. The gradient takes the place of what the product read, unless the product waits for the update.
-  const auto down = [&](Name dw, Name dx, const Tensor& dup, Role up, const Tensor& normed, Role weight, const Tensor& x,
-                        const Tensor& to) {
+  struct Latent {
+    const Tensor &x, &normed, &rstd;
+    Role weight;
+  };
+  const auto down = [&](Name dw, Name dx, const Tensor& dup, Role up, const Latent& latent, const Tensor& to) {
+    const Tensor& normed = latent.normed;
     p.dw(dw, {dup}, {normed}, up);
     const Tensor dnormed = p.waiting() ? ctx.arena.make({"attention.dlatent_norm", layer}, stored(), normed.shape) : normed;
     p.dx(dx, {dup}, up, dnormed);
-    const Tensor of = matmul::part(x, 1, 0, normed.shape[1]), into = matmul::part(to, 1, 0, normed.shape[1]);
-    const Weight scale = w[weight];
-    rmsnorm::backward({of, scale.w, Tensor(nullptr, DType::f32, {rows}), dnormed, into, scale.dw, Gradient::overwrite, into_dw}, ctx);
+    const Tensor x = matmul::part(latent.x, 1, 0, normed.shape[1]), into = matmul::part(to, 1, 0, normed.shape[1]);
+    const Weight scale = w[latent.weight];
+    rmsnorm::backward({x, scale.w, latent.rstd, dnormed, into, scale.dw, Gradient::overwrite, into_dw}, ctx);
   };
   Gradients to{dq, ctx.arena.make({"attention.dkv_latent", layer}, stored(), all.kv_latent.shape)};
-  down({"attention.kv_up.dw", layer}, {"attention.kv_up.dx", layer}, Tensor(d.data, stored(), {rows, up_width()}), Role::kv_up,
-       all.kv_normed, Role::kv_latent_norm, all.kv_latent, to.kv);
+  down({"attention.kv_up.dw", layer}, {"attention.kv_up.dx", layer}, columns(q, up_width()), Role::kv_up,
+       {all.kv_latent, all.kv_normed, all.kv_rstd, Role::kv_latent_norm}, to.kv);
   if (!q_latent()) return to;
   to.q = ctx.arena.make({"attention.dq_latent", layer}, stored(), all.q_latent.shape);
-  down({"attention.q_up.dw", layer}, {"attention.q_up.dx", layer}, dq, Role::q_up, all.q_normed, Role::q_latent_norm, all.q_latent, to.q);
+  down({"attention.q_up.dw", layer}, {"attention.q_up.dx", layer}, dq, Role::q_up,
+       {all.q_latent, all.q_normed, all.q_rstd, Role::q_latent_norm}, to.q);
   return to;
 }
 

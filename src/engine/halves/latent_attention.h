@@ -10,6 +10,7 @@ struct LatentAttention : Attending {
   struct Saved : AttentionSaved {
     Tensor q_latent, q_normed;    // [rows, q_rank]; none where q has no latent
     Tensor kv_latent, kv_normed;  // [rows, kv_rank + rope_dim], [rows, kv_rank]
+    Tensor q_rstd, kv_rstd;       // of the latents' norms, FP32 [rows]
     Tensor q, k, v;               // of all heads, turned
   };
   struct Gradients {
