@@ -66,6 +66,11 @@ class Observer(unittest.TestCase):
         lines = self.run_python("import torch; print(torch.__version__)", torch, HEADROOM_DRY_VALUES="0")
         self.assertEqual(lines, ["mark torch|2.9.0+cpu|0", "2.9.0+cpu"])
 
+    def test_a_question_whether_torch_is_there_is_no_import(self):
+        torch = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n"})
+        code = "import importlib.util as u; print(u.find_spec('torch').name, u.find_spec('torch').name); import torch; print(torch.__version__)"
+        self.assertEqual(self.run_python(code, torch, HEADROOM_DRY_VALUES="0"), ["torch torch", "mark torch|9.0|0", "9.0"])
+
     def test_an_import_that_fails_fails_as_it_did(self):
         torch = self.folder({"torch/__init__.py": "raise ImportError('broken here')\n"})
         code = "try:\n    import torch\nexcept ImportError as e:\n    print(e)"

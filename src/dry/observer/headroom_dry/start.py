@@ -41,17 +41,23 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, name, then):
         self.name, self.then = name, then
+        self.asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name:
+        if name != self.name or self.asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking = False
         loader = spec.loader if spec is not None else None
         run = getattr(loader, "exec_module", None)
         if run is not None:
             def exec_module(module):
                 loader.exec_module = run
+                if self in sys.meta_path:  # until the import itself: others only ask whether the module is there
+                    sys.meta_path.remove(self)
                 run(module)
                 try:
                     self.then(module)
