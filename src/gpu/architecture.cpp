@@ -42,6 +42,8 @@ constexpr Architecture table[] = {
      // Driver for CUDA 13.0, 2026-11-21. A card that reports 143 771 MiB lent 148 483 735 552 bytes beside the context
      // (the header of `headroom attention` there). A step loaded 4 to 15 MB, and at most 1 848 320 bytes were nobody's.
      .measured = {.driver_keeps_bytes = 143771 * mib - 148483735552 - 552402944, .context_bytes = 552402944, .libraries_bytes = 17 * mib}},
+    // What PyTorch calls 9.4 is AMD's; it gives hipBLASLt as much there (parseChosenWorkspaceSize).
+    {.sm = 94, .name = "AMD CDNA 3", .runs_cuda = false, .shared_bytes = 64 * kib, .pytorch_workspace_bytes = 128 * mib},
     {.sm = 100, .name = "Blackwell", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = large_workspace, .network_bytes_per_s = 50e9},
     {.sm = 110, .name = "Blackwell, embedded", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = small_workspace},
     {.sm = 120, .name = "Blackwell, desktop", .shared_bytes = 99 * kib, .pytorch_workspace_bytes = small_workspace},
@@ -58,8 +60,17 @@ const Architecture& architecture_of(int sm) {
   return *found;
 }
 
+std::string called(int sm) {
+  const Architecture& a = architecture_of(sm);
+  return a.runs_cuda ? fmt::format("sm_{}", sm) : std::string(a.name);
+}
+
 std::string why_no_kernels(const Device& d) {
-  if (d.kind != DeviceKind::cuda || d.sm == 0 || d.sm >= oldest_sm) return "";
+  if (d.kind != DeviceKind::cuda || d.sm == 0) return "";
+  if (!architecture_of(d.sm).runs_cuda)
+    return fmt::format("{} runs no CUDA: this library's kernels need it, and sm_{} or newer. What PyTorch takes there: --as pytorch",
+                       d.name, oldest_sm);
+  if (d.sm >= oldest_sm) return "";
   return fmt::format(
       "{} is sm_{}: this library's kernels need sm_{} or newer. What PyTorch takes there: --as pytorch, or headroom forecast", d.name, d.sm,
       oldest_sm);

@@ -24,7 +24,8 @@ constexpr Beside beside_reserve{.driver_keeps_bytes = 1280u << 20, .context_byte
 struct Architecture {
   int sm = 0;  // the compute capability that it begins with, 90 for 9.0
   std::string_view name;
-  int shared_bytes = 0;  // most shared memory of a block, by the CUDA programming guide
+  bool runs_cuda = true;  // otherwise only PyTorch's bytes are counted there
+  int shared_bytes = 0;   // most shared memory of a block, by the CUDA programming guide
 
   // FLOPs of one multiprocessor's tensor cores in a cycle, dense; 0: none, or not known.
   double half_flops = 0, tf32_flops = 0, fp8_flops = 0;
@@ -62,6 +63,7 @@ constexpr int oldest_sm = 80;  // the oldest architecture of this library's kern
 std::string why_no_kernels(const Device&);
 
 std::span<const Architecture> architectures();  // oldest first
+std::string called(int sm);                     // "sm_90"; a name where there is no CUDA
 
 // The row that describes this compute capability: its own, else the newest before it.
 const Architecture& architecture_of(int sm);

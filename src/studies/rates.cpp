@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "gpu/architecture.h"
 
 namespace headroom::studies {
 
@@ -33,6 +34,7 @@ void scale(dry::KernelRate& rate, double bytes, double cached) {
 std::optional<dry::Rates> rates_of(const Device& device) {
   const Device h200 = device_described("h200");
   const Ceilings &c = device.ceilings, &of = h200.ceilings;
+  if (!architecture_of(device.sm).runs_cuda) return {};
   if (device.kind != DeviceKind::cuda || c.copy_bytes_per_s <= 0 || c.fp32_flops <= 0) return {};
   if (std::max(c.bf16_flops, c.fp16_flops) <= 0) return {};
   dry::Rates r = dry::rates_of_h200();
@@ -70,6 +72,8 @@ std::optional<dry::Rates> rates_of(const Device& device) {
 }
 
 std::string why_no_rates(const Device& device) {
+  if (!architecture_of(device.sm).runs_cuda)
+    return fmt::format("expected times are those of CUDA's libraries, and {} runs no CUDA", device.name);
   return fmt::format("neither rates nor ceilings of {} are known: headroom device --save FILE there, then --device FILE", device.name);
 }
 

@@ -306,6 +306,14 @@ TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
   } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("did you mean 'batch'"), std::string::npos) << e.what(); }
 }
 
+TEST(ForecastAsked, AProgramIsRunForCardsThatRunCuda) {
+  check(Forecast{.program = {"python3", "t.py"}, .device = device_described("t4")});
+  try {
+    check(Forecast{.program = {"python3", "t.py"}, .device = device_described("mi300x")});
+    FAIL();
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("AMD Instinct MI300X runs no CUDA"), std::string::npos) << e.what(); }
+}
+
 TEST(ForecastAsked, ALaunchersProcessesAreCounted) {
   EXPECT_EQ(ranks_told({"torchrun", "--nproc-per-node", "8", "t.py"}), 8);
   EXPECT_EQ(ranks_told({"python3", "-m", "torch.distributed.run", "--nproc_per_node=4", "t.py"}), 4);

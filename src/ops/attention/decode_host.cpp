@@ -170,7 +170,8 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
     return !forward || sm90_supports(p, device, pass) ? forward : sm80_supports(p, device, pass);
   }
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm < oldest_sm) return Support::no(fmt::format("needs sm_{} or newer, this is sm_{}", oldest_sm, device.sm));
+  if (device.sm < oldest_sm || !why_no_kernels(device).empty())
+    return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
   if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
     return Support::no(fmt::format("needs bf16 or fp16, {} was asked", name_of(p.precision)));
   if (p.len_q > most_positions) return Support::no(fmt::format("serves up to {} new positions, there are {}", most_positions, p.len_q));

@@ -80,7 +80,7 @@ void expect_nan(const Lists& lists, const Context& ctx) {
 
 Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (!why_no_kernels(device).empty()) return Support::no(fmt::format("needs sm_{} or newer, this is sm_{}", oldest_sm, device.sm));
+  if (!why_no_kernels(device).empty()) return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served");
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
   return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});

@@ -33,7 +33,7 @@ KnownRow known_row(const Device& d) {
   r.source = c.source;
   const Architecture& a = architecture_of(d.sm);
   const Overhead o = overhead_of(d);
-  r.architecture = fmt::format("{} (sm_{})", a.name, d.sm);
+  r.architecture = a.runs_cuda ? fmt::format("{} (sm_{})", a.name, d.sm) : std::string(a.name);
   r.shared_bytes = std::int64_t(a.shared_bytes);
   r.beside_bytes = std::int64_t(o.bytes() + o.beside.driver_keeps_bytes);
   r.beside_is = o.measured ? "measured" : "a reserve";

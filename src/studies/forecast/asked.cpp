@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "gpu/architecture.h"
 
 namespace headroom::studies {
 
@@ -123,6 +124,10 @@ void check(const Forecast& a) {
         "give -- and the program: headroom forecast -- python3 train.py (see headroom forecast --help)");
   check(a.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device: a program is forecast for a GPU; choose one from headroom device --known, or a file");
+  check(architecture_of(a.device.sm).runs_cuda, Code::bad_argument,
+        "--device: a program is run under a CUDA that is not there, and {} runs no CUDA; headroom memory model --as pytorch counts what "
+        "PyTorch takes there",
+        a.device.name);
   check(a.largest.empty() || !a.check, Code::bad_argument, "--check runs one setting for real; leave --largest out");
   check(!a.tries || (a.largest.empty() && a.sweep.empty()), Code::bad_argument, "--try starts from one setting; leave {} out",
         a.largest.empty() ? "--sweep" : "--largest");

@@ -15,6 +15,7 @@
 #include "engine/forecast.h"
 #include "engine/models.h"
 #include "engine/plain_model.h"
+#include "gpu/architecture.h"
 #include "gpu/place.h"
 #include "memory/block.h"
 #include "ops/matmul/reference.h"
@@ -265,7 +266,7 @@ template <class Does>
 std::string cards_that(Does&& does) {
   std::vector<std::string> names;
   for (const Device& d : known_devices())
-    if (does(d)) names.push_back(d.key);
+    if (architecture_of(d.sm).runs_cuda && does(d)) names.push_back(d.key);
   return names.empty() ? "none" : joined(names, ", ");
 }
 std::string cards_from(int sm) {

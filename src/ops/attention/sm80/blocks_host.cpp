@@ -164,7 +164,8 @@ void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
 
 Support on_cuda(const Problem& p, const Device& device, Pass pass) {
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm < oldest_sm) return Support::no(fmt::format("needs sm_{} or newer, this is sm_{}", oldest_sm, device.sm));
+  if (device.sm < oldest_sm || !why_no_kernels(device).empty())
+    return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
   if (std::max(p.head_dim, p.value_dim()) > 256)
     return Support::no(fmt::format("serves head_dim up to 256, it is {}", std::max(p.head_dim, p.value_dim())));
