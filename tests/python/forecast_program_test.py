@@ -218,6 +218,26 @@ class Program(unittest.TestCase):
         self.assertEqual(answer["peak_allocated_bytes"], int(seen[1]))
         self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
 
+    def test_steps_whose_forward_and_backward_are_a_graph_are_counted(self):
+        text = """
+            import torch
+            model = torch.nn.Linear(1024, 1024).cuda()
+            optimizer = torch.optim.SGD(model.parameters())
+            x = torch.randn(4096, 1024, device="cuda")
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                model(x).square().sum().backward()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                model(x).square().sum().backward()
+            for _ in range(6):
+                graph.replay()
+                optimizer.step()
+            """
+        answer, _ = self.forecast(self.file("graph_beside.py", text), options=["--device", "h100", "--steps", "50"])
+        self.assertEqual(len(answer["steps_done"]), 6)
+
     def test_recurrent_layers_run_and_their_scratch_is_named(self):
         text = """
             import torch

@@ -24,6 +24,7 @@ _first = None  # id of the first optimizer that stepped
 _peaks = []  # (allocated, reserved) of each step
 _ending = False
 _captured_step = False  # an optimizer's step is part of a CUDA graph: its replays are the steps
+_captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
 
 def begin(torch):
@@ -41,6 +42,7 @@ def begin(torch):
     graph = getattr(torch.cuda, "CUDAGraph", None)
     if graph is not None:
         graph.replay = _replay(graph.replay)
+        graph.capture_end = _capture_end(graph.capture_end)
 
 
 def _open(phase):
@@ -72,8 +74,9 @@ def _backward(run):
         return run
 
     def _engine_run_backward(*args, **kwargs):
-        global _backward_since
+        global _backward_since, _captured_backward
         _backward_since = True
+        _captured_backward = _captured_backward or _capturing()
         _open("backward")
         try:
             return run(*args, **kwargs)
@@ -81,6 +84,10 @@ def _backward(run):
             _close()
     _engine_run_backward.headroom_dry = True
     return _engine_run_backward
+
+
+def _capturing():
+    return _torch.cuda.is_initialized() and _torch.cuda.is_current_stream_capturing()
 
 
 def _before_step(optimizer, args, kwargs):
@@ -92,11 +99,25 @@ def _replay(run):
 
     @functools.wraps(run)
     def replay(self):
+        global _backward_since
+        if getattr(self, "headroom_has_backward", False):
+            _backward_since = True
         result = run(self)
         if _captured_step:
             _step("a replayed graph", warms_up=False)
         return result
     return replay
+
+
+def _capture_end(run):
+    import functools
+
+    @functools.wraps(run)
+    def capture_end(self):
+        global _captured_backward
+        self.headroom_has_backward, _captured_backward = _captured_backward, False
+        return run(self)
+    return capture_end
 
 
 def _after_step(optimizer, args, kwargs):
@@ -109,7 +130,7 @@ def _after_step(optimizer, args, kwargs):
     if id(optimizer) != _first or not _backward_since:
         return
     _backward_since = False
-    if _torch.cuda.is_current_stream_capturing():
+    if _capturing():
         _captured_step = True
         return
     cuda = _torch.cuda
