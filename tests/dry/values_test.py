@@ -210,6 +210,25 @@ class Values(Dry):
             """
         self.assertEqual(self.dry(text)[0], ["3.0"] + 7 * ["0.0"])
 
+    def test_steps_of_an_optimizer_that_was_loaded_onto_the_card_are_known(self):
+        lines, _ = self.dry("""
+            import io, torch
+            model = torch.nn.Linear(8, 8).cuda()
+            optimizer = torch.optim.AdamW(model.parameters())
+            def step():
+                model(torch.randn(4, 8, device="cuda")).sum().backward()
+                optimizer.step()
+            step()
+            file = io.BytesIO()
+            torch.save(optimizer.state_dict(), file)
+            file.seek(0)
+            optimizer.load_state_dict(torch.load(file, map_location="cuda"))
+            step()
+            counters = [optimizer.state[p]["step"] for p in model.parameters()]
+            print([(c.is_cuda, c.item()) for c in counters])
+            """, HEADROOM_DRY_STEPS="50")
+        self.assertEqual(lines, ["[(True, 2.0), (True, 2.0)]"])
+
     def test_a_loop_that_waits_ends_with_its_line(self):
         lines, marks = self.dry("""
             import torch

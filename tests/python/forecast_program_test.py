@@ -238,6 +238,49 @@ class Program(unittest.TestCase):
         answer, _ = self.forecast(self.file("graph_beside.py", text), options=["--device", "h100", "--steps", "50"])
         self.assertEqual(len(answer["steps_done"]), 6)
 
+    def test_what_a_closure_does_is_not_the_optimizers(self):
+        text = STEP.replace("""    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+""", """    def closure():
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+""")
+        self.assertIn("closure", text)
+        answer, _ = self.forecast(self.file("closure.py", text), options=["--device", "h100"])
+        plain, _ = self.forecast(self.file("step.py", STEP), options=["--device", "h100"])
+        for name in "peak_allocated_bytes", "steps":
+            self.assertEqual(answer[name], plain[name], name)
+        self.assertAlmostEqual(answer["saved_bytes"], plain["saved_bytes"], delta=1024)  # the loss, which the closure hands on
+        peaks = [{row["phase"]: row["peak_allocated_bytes"] for row in of["phases"]} for of in (answer, plain)]
+        for phase in "forward", "backward":
+            self.assertAlmostEqual(peaks[0][phase], peaks[1][phase], delta=1024, msg=phase)
+
+    def test_a_step_of_two_graphs_is_one_step(self):
+        text = """
+            import torch
+            model = torch.nn.Linear(1024, 1024).cuda()
+            optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+            x = torch.randn(64, 1024, device="cuda")
+            warm = torch.cuda.Stream()
+            with torch.cuda.stream(warm):
+                model(x).sum().backward()
+                optimizer.step()
+            torch.cuda.current_stream().wait_stream(warm)
+            passes, update = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(passes):
+                model(x).sum().backward()
+            with torch.cuda.graph(update, pool=passes.pool()):
+                optimizer.step()
+            for _ in range(5):
+                passes.replay()
+                update.replay()
+            """
+        answer, _ = self.forecast(self.file("two_graphs.py", text), options=["--device", "h100", "--steps", "50"])
+        self.assertEqual(answer["steps"], 6)
+
     def test_recurrent_layers_run_and_their_scratch_is_named(self):
         text = """
             import torch

@@ -23,7 +23,7 @@ _torch = None
 _first = None  # id of the first optimizer that stepped
 _peaks = []  # (allocated, reserved) of each step
 _ending = False
-_captured_step = False  # an optimizer's step is part of a CUDA graph: its replays are the steps
+_captured_step = False  # an optimizer's step is part of the graph that is being captured: its replays are the steps
 _captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
 
@@ -91,7 +91,13 @@ def _capturing():
 
 
 def _before_step(optimizer, args, kwargs):
+    """A closure (LBFGS, Lightning) has its own forward and backward pass inside the step: what it does is not the optimizer's."""
     _open("optimizer")
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], _in_phase("", args[1]), *args[2:]), kwargs
+    if callable(kwargs.get("closure")):
+        return args, {**kwargs, "closure": _in_phase("", kwargs["closure"])}
+    return None
 
 
 def _replay(run):
@@ -103,7 +109,7 @@ def _replay(run):
         if getattr(self, "headroom_has_backward", False):
             _backward_since = True
         result = run(self)
-        if _captured_step:
+        if getattr(self, "headroom_has_step", False):
             _step("a replayed graph", warms_up=False)
         return result
     return replay
@@ -114,8 +120,9 @@ def _capture_end(run):
 
     @functools.wraps(run)
     def capture_end(self):
-        global _captured_backward
+        global _captured_backward, _captured_step
         self.headroom_has_backward, _captured_backward = _captured_backward, False
+        self.headroom_has_step, _captured_step = _captured_step, False
         return run(self)
     return capture_end
 

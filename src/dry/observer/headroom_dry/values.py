@@ -679,9 +679,20 @@ class Values:
         return kernel
 
     def forgetting(self, base, overload, bare):
-        """What is updated in place: small tensors among it (counters of steps) are not known afterwards."""
+        """What is updated in place: small tensors among it are not known afterwards. Counters of steps are: an optimizer divides by what follows from them."""
         after, op, writes, names, tensors = self.after, None, (), (), ()
         most = FEW if base.startswith("_") else MOST
+        counts = base == "_foreach_add_" and overload == "Scalar"
+
+        @self.shell
+        def counted(name, targets, number):
+            return [(t, *self.twin(t)) for t in targets if t.numel() == 1 and self.on_card(t)]
+
+        @self.shell
+        def count_on(name, before, number):
+            for t, value, state in before:
+                if state:
+                    self.keep(t, value + number, state)
 
         def kernel(keyset, *args, **kwargs):
             nonlocal op, writes, names, tensors
@@ -696,12 +707,15 @@ class Values:
                 if i < len(args) and type(args[i]) in NUMBERS:
                     run = self.with_number(run)
                     break
+            before = counted(base, *args) if counts and len(args) == 2 and not getattr(_inside, "now", False) else None
             out = run(keyset & after, *args, **kwargs)
             if not getattr(_inside, "now", False):
                 for several in self.targets(args, kwargs, writes, names):
                     for t in several if isinstance(several, (list, tuple)) else (several,):
                         if t.numel() <= most and self.on_card(t):
                             self.drop(t)
+                if before:
+                    count_on(base, before, args[1])
             return out
         return kernel
 
