@@ -226,21 +226,18 @@ TEST(Comm, WhoLeavesEarlyFailsOrIsRefusedIsNamed) {
 
 TEST(Comm, TwoThreadsAtOnceAreRefusedOnEveryRank) {
   for (const auto& o : ranks_do(2, [](headroom_comm*comm, int rank) -> std::string {
-         std::vector<float> x(1 << 20);
-         if (rank == 1) {
-           for (int i = 0; i < 4; ++i)
-             if (headroom_comm_all_reduce(comm, x.data(), 1 << 20, HEADROOM_F32, HEADROOM_SUM) != HEADROOM_OK) return headroom_last_error();
+         // Every thread calls until it is refused: on a busy machine the second one may begin after several calls of the first.
+         const auto until_refused = [&]() -> std::string {
+           std::vector<float> own(1 << 20);
+           for (int i = 0; i < 1000; ++i)
+             if (headroom_comm_all_reduce(comm, own.data(), 1 << 20, HEADROOM_F32, HEADROOM_SUM) != HEADROOM_OK)
+               return headroom_last_error();
            return "no error";
-         }
+         };
+         if (rank == 1) return until_refused();
          std::vector<std::string> said(2);
          std::vector<std::thread> threads;
-         for (int t = 0; t < 2; ++t)
-           threads.emplace_back([&, t] {
-             std::vector<float> own(1 << 20);
-             for (int i = 0; i < 2; ++i)
-               if (headroom_comm_all_reduce(comm, own.data(), 1 << 20, HEADROOM_F32, HEADROOM_SUM) != HEADROOM_OK)
-                 said[std::size_t(t)] = headroom_last_error();
-           });
+         for (int t = 0; t < 2; ++t) threads.emplace_back([&, t] { said[std::size_t(t)] = until_refused(); });
          for (auto& t : threads) t.join();
          return said[0] + said[1];
        })) {
