@@ -1,5 +1,6 @@
 """Trains a causal language model with accelerate: its loader, accumulation, clipping and mixed precision."""
 import argparse
+import itertools
 
 import torch
 from accelerate import Accelerator
@@ -13,6 +14,7 @@ p.add_argument("--len", type=int, default=1024)
 p.add_argument("--precision", default="bf16")
 p.add_argument("--accumulate", type=int, default=1)
 p.add_argument("--workers", type=int, default=0)
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 torch.manual_seed(0)
@@ -22,10 +24,10 @@ data = torch.utils.data.TensorDataset(torch.randint(model.config.vocab_size, (25
 loader = torch.utils.data.DataLoader(data, batch_size=a.batch, shuffle=True, num_workers=a.workers, pin_memory=True)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-schedule = accelerator.prepare(get_cosine_schedule_with_warmup(optimizer, 2, 8))
+schedule = accelerator.prepare(get_cosine_schedule_with_warmup(optimizer, 2, a.steps))
 model.train()
 steps = 0
-for ids, in loader:
+for ids, in itertools.chain.from_iterable(itertools.repeat(loader)):
     with accelerator.accumulate(model):
         loss = model(input_ids=ids, labels=ids).loss
         accelerator.backward(loss)
@@ -36,5 +38,5 @@ for ids, in loader:
         schedule.step()
         optimizer.zero_grad()
     print(steps, loss.item(), flush=True)
-    if steps == 8:
+    if steps == a.steps:
         break

@@ -16,6 +16,7 @@ p.add_argument("--attention", default=None, help="sdpa, eager, flex_attention; t
 p.add_argument("--experts", default="", help="eager, batched_mm, grouped_mm")
 p.add_argument("--compile", default="", help="a mode of torch.compile")
 p.add_argument("--liger", action="store_true")
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 torch.manual_seed(0)
@@ -38,7 +39,7 @@ else:
                  "loop": lambda: torch.optim.AdamW(weights, lr=1e-4, foreach=False), "sgd": lambda: torch.optim.SGD(weights, lr=0.1, momentum=0.9),
                  "adafactor": lambda: torch.optim.Adafactor(weights, lr=1e-3), "adagrad": lambda: torch.optim.Adagrad(weights, lr=1e-2)}[a.optimizer]()
 run = torch.compile(model, mode=a.compile) if a.compile else model
-for step in range(8):
+for step in range(a.steps):
     ids = torch.randint(c.vocab_size, (a.batch, a.len), device="cuda")
     with torch.autocast("cuda", torch.bfloat16, enabled=a.precision == "autocast"):
         loss = run(input_ids=ids, labels=ids).loss

@@ -14,6 +14,7 @@ p.add_argument("--compile", default="", help="a mode of torch.compile")
 p.add_argument("--accumulate", type=int, default=1)
 p.add_argument("--checkpoint", action="store_true")
 p.add_argument("--clip", action="store_true")
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 DECODER = dict(vocab_size=40000, hidden_size=1024, num_hidden_layers=8, num_attention_heads=16, max_position_embeddings=4096)
@@ -59,7 +60,7 @@ run = torch.compile(model, mode=a.compile) if a.compile else model
 optimizer = getattr(torch.optim, a.optimizer)(model.parameters(), lr=1e-4)
 scaler = torch.amp.GradScaler("cuda", enabled=a.precision == "fp16")
 kind = {"autocast": torch.bfloat16, "fp16": torch.float16}.get(a.precision)
-for step in range(8):
+for step in range(a.steps):
     for part in range(a.accumulate):
         with torch.autocast("cuda", kind, enabled=kind is not None):
             loss = run(**batch_of(a.model)).loss / a.accumulate

@@ -13,6 +13,8 @@ p.add_argument("--batch", type=int, default=4)
 p.add_argument("--len", type=int, default=1024)
 p.add_argument("--precision", default="bf16-mixed")
 p.add_argument("--accumulate", type=int, default=1)
+p.add_argument("--no-validation", action="store_true")
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 
@@ -39,6 +41,7 @@ data = torch.utils.data.TensorDataset(torch.randint(model.model.config.vocab_siz
 loader = torch.utils.data.DataLoader(data, batch_size=a.batch)
 held_out = torch.utils.data.DataLoader(torch.utils.data.Subset(data, range(2 * a.batch)), batch_size=a.batch)
 with tempfile.TemporaryDirectory() as folder:
-    trainer = pl.Trainer(max_steps=8, accelerator="gpu", devices=1, precision=a.precision, accumulate_grad_batches=a.accumulate, gradient_clip_val=1.0,
-                         default_root_dir=folder, logger=False, enable_checkpointing=False, enable_progress_bar=False, val_check_interval=4 * a.accumulate)
+    trainer = pl.Trainer(max_steps=a.steps, accelerator="gpu", devices=1, precision=a.precision, accumulate_grad_batches=a.accumulate, gradient_clip_val=1.0,
+                         default_root_dir=folder, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                         val_check_interval=4 * a.accumulate, limit_val_batches=0.0 if a.no_validation else 1.0)
     trainer.fit(model, loader, held_out)

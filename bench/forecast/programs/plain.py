@@ -10,6 +10,7 @@ p.add_argument("--model", default="gan", choices=["gan", "encoder", "gru", "tabl
 p.add_argument("--batch", type=int, default=64)
 p.add_argument("--size", type=int, default=64)
 p.add_argument("--precision", default="fp32", choices=["bf16", "fp32"])
+p.add_argument("--steps", type=int, default=0)
 a = p.parse_args()
 torch.manual_seed(0)
 
@@ -87,7 +88,7 @@ def gan():
                          nn.ConvTranspose2d(64, 3, 4, 2, 1), nn.Tanh()).cuda()
     judge = nn.Sequential(nn.Conv2d(3, 64, 4, 2, 1), nn.LeakyReLU(0.2, True), down(64, 128), down(128, 256), down(256, 512), nn.Conv2d(512, 1, 4), nn.Flatten(0)).cuda()
     made, judged = (torch.optim.Adam(m.parameters(), lr=2e-4, betas=(0.5, 0.999)) for m in (make, judge))
-    for step in range(5):
+    for step in range(a.steps or 5):
         real, fake = torch.randn(a.batch, 3, 64, 64).cuda(), make(torch.randn(a.batch, 128, 1, 1, device="cuda"))
         loss = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
         judged.zero_grad()
@@ -102,7 +103,7 @@ def gan():
 def one():
     model = {"encoder": Encoder, "gru": Sound, "table": Table, "unet": UNet}[a.model]().cuda()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    for step in range(8):
+    for step in range(a.steps or 8):
         with torch.autocast("cuda", torch.bfloat16, enabled=a.precision == "bf16"):
             loss = model.loss()
         optimizer.zero_grad()

@@ -9,6 +9,7 @@ p.add_argument("--model", default="transformer", choices=["transformer", "lstm",
 p.add_argument("--batch", type=int, default=32)
 p.add_argument("--len", type=int, default=256)
 p.add_argument("--precision", default="fp16", choices=["fp16", "fp32"])
+p.add_argument("--steps", type=int, default=12)
 a = p.parse_args()
 
 
@@ -49,7 +50,7 @@ class Transformer(nn.Module):
 torch.manual_seed(0)
 model = {"transformer": Transformer, "lstm": Recurrent, "conv": Convolutions}[a.model]().cuda()
 optimizer, scaler = torch.optim.Adam(model.parameters(), lr=1e-4), torch.amp.GradScaler("cuda", enabled=a.precision == "fp16")
-for step in range(12):
+for step in range(a.steps):
     ids = torch.randint(10000, (a.batch, a.len + 1)).cuda()
     with torch.autocast("cuda", torch.float16, enabled=a.precision == "fp16"):
         loss = nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())

@@ -11,6 +11,7 @@ p.add_argument("--len", type=int, default=512)
 p.add_argument("--target", type=int, default=128)
 p.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
 p.add_argument("--checkpoint", action="store_true")
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 torch.manual_seed(0)
@@ -24,7 +25,7 @@ model.to("cuda").train()
 if a.checkpoint:
     model.gradient_checkpointing_enable()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-for step in range(8):
+for step in range(a.steps):
     labels = torch.randint(3, 30000, (a.batch, a.target))
     if a.model == "t5":
         lengths = torch.randint(a.len // 2, a.len + 1, (a.batch,))

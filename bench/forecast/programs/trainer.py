@@ -18,6 +18,7 @@ p.add_argument("--accumulate", type=int, default=1)
 p.add_argument("--attention", default="sdpa")
 p.add_argument("--compile", action="store_true")
 p.add_argument("--liger", action="store_true")
+p.add_argument("--steps", type=int, default=8)
 a = p.parse_args()
 
 torch.manual_seed(0)
@@ -36,7 +37,7 @@ class Tokens(torch.utils.data.Dataset):
 
 with tempfile.TemporaryDirectory() as folder:
     settings = TrainingArguments(
-        output_dir=folder, per_device_train_batch_size=a.batch, gradient_accumulation_steps=a.accumulate, max_steps=8, learning_rate=1e-4,
+        output_dir=folder, per_device_train_batch_size=a.batch, gradient_accumulation_steps=a.accumulate, max_steps=a.steps, learning_rate=1e-4,
         bf16=a.precision == "autocast", gradient_checkpointing=a.checkpoint, optim=a.optim, torch_compile=a.compile, use_liger_kernel=a.liger,
         logging_steps=2, save_strategy="no", report_to=[], disable_tqdm=True)
     Trainer(model=model, args=settings, train_dataset=Tokens()).train()
